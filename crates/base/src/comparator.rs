@@ -1,0 +1,149 @@
+//! The order of user keys.
+//!
+//! Names are on disk (MANIFEST and table properties) and are RocksDB's. Source of the shortening rules:
+//! RocksDB `util/comparator.cc`, as stated in `docs/format/index.md`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// A total order of user keys, with a name that is stored in the database and checked at open.
+pub trait Comparator: Send + Sync {
+    /// Stored in every MANIFEST and table; a database opens only under the name it was written with.
+    fn name(&self) -> &str;
+    /// The order. Must be total, and the same for ever under this name.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+    /// Whether two keys are the same user key. Default: `compare` says equal.
+    fn equal(&self, a: &[u8], b: &[u8]) -> bool {
+        self.compare(a, b) == Ordering::Equal
+    }
+    /// May shorten `start` to some key k with `start <= k < limit`; leaving it alone is right.
+    fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
+    /// May shorten `key` to some key that is not smaller; leaving it alone is right.
+    fn find_short_successor(&self, _key: &mut Vec<u8>) {}
+    /// How many bytes at the end of each user key are a timestamp; 0 for none.
+    fn timestamp_size(&self) -> usize {
+        0
+    }
+    /// Which of the orders the engine knows by heart this is. Only the stock comparators may answer anything else
+    /// than `Custom`: the engine then compares bytes itself and does not call `compare`.
+    fn order(&self) -> KeyOrder {
+        KeyOrder::Custom
+    }
+}
+
+/// The orders that the engine can compare without a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyOrder {
+    /// Unsigned bytes, ascending.
+    Bytewise,
+    /// Unsigned bytes, descending; a prefix sorts after its extensions.
+    ReverseBytewise,
+    /// Ask the comparator.
+    Custom,
+}
+
+/// A shared comparator.
+pub type ComparatorRef = Arc<dyn Comparator>;
+
+impl fmt::Debug for dyn Comparator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Comparator({})", self.name())
+    }
+}
+
+/// `leveldb.BytewiseComparator`: unsigned bytes, ascending. The default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytewiseComparator;
+
+impl Comparator for BytewiseComparator {
+    fn name(&self) -> &str {
+        "leveldb.BytewiseComparator"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+    fn equal(&self, a: &[u8], b: &[u8]) -> bool {
+        a == b
+    }
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        shorten_bytewise(start, limit);
+    }
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        if let Some(i) = key.iter().position(|&b| b != 0xFF) {
+            key[i] += 1;
+            key.truncate(i + 1);
+        }
+    }
+    fn order(&self) -> KeyOrder {
+        KeyOrder::Bytewise
+    }
+}
+
+/// Cuts `start` behind the first byte that can be raised without reaching `limit`.
+fn shorten_bytewise(start: &mut Vec<u8>, limit: &[u8]) {
+    let d = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
+    if d == start.len() || d == limit.len() || start[d] >= limit[d] {
+        return;
+    }
+    if d + 1 < limit.len() || start[d] + 1 < limit[d] {
+        start[d] += 1;
+        start.truncate(d + 1);
+    } else if let Some(i) = (d + 1..start.len()).find(|&i| start[i] != 0xFF) {
+        start[i] += 1;
+        start.truncate(i + 1);
+    }
+    debug_assert!(start.as_slice() < limit);
+}
+
+/// `rocksdb.ReverseBytewiseComparator`: unsigned bytes, descending; a prefix sorts after its extensions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReverseBytewiseComparator;
+
+impl Comparator for ReverseBytewiseComparator {
+    fn name(&self) -> &str {
+        "rocksdb.ReverseBytewiseComparator"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.cmp(a)
+    }
+    fn equal(&self, a: &[u8], b: &[u8]) -> bool {
+        a == b
+    }
+    fn order(&self) -> KeyOrder {
+        KeyOrder::ReverseBytewise
+    }
+}
+
+/// `leveldb.BytewiseComparator.u64ts`: the key without its last 8 bytes ascending, then those 8 bytes, read as a
+/// little-endian number, descending.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytewiseComparatorWithU64Ts;
+
+impl Comparator for BytewiseComparatorWithU64Ts {
+    fn name(&self) -> &str {
+        "leveldb.BytewiseComparator.u64ts"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let (a_key, a_ts) = a.split_at(a.len().saturating_sub(8));
+        let (b_key, b_ts) = b.split_at(b.len().saturating_sub(8));
+        // Little-endian numbers of equal width compare as their reversed bytes do.
+        a_key.cmp(b_key).then_with(|| b_ts.iter().rev().cmp(a_ts.iter().rev()))
+    }
+    fn timestamp_size(&self) -> usize {
+        8
+    }
+}
+
+/// The stock comparator of this name, if there is one.
+pub fn by_name(name: &str) -> Option<ComparatorRef> {
+    Some(match name {
+        "leveldb.BytewiseComparator" | "rocksdb.BytewiseComparator" => Arc::new(BytewiseComparator),
+        "rocksdb.ReverseBytewiseComparator" => Arc::new(ReverseBytewiseComparator),
+        "leveldb.BytewiseComparator.u64ts" => Arc::new(BytewiseComparatorWithU64Ts),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! The one error of the engine.
+//!
+//! RocksDB's `Status`, as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a sentence that
+//! names the file and offset, or the option, and what to do. One word wide, cheap to clone (a write group hands
+//! one error to all its writers). Source of the names: RocksDB `include/rocksdb/status.h`.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The result of everything that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// RocksDB's status codes. An absent key is `Ok(None)`, not an error; `NotFound` is for files and families.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ErrorKind {
+    /// A file or column family that should be there is not.
+    NotFound,
+    /// Stored bytes contradict themselves or each other.
+    Corruption,
+    /// Valid, but nothing this version can do.
+    NotSupported,
+    /// The call or an option is wrong; the caller must change it.
+    InvalidArgument,
+    /// The operating system refused.
+    IoError,
+    /// A merge could not be finished.
+    MergeInProgress,
+    /// The answer would need I/O that the call forbade, or a write would have had to wait (`no_slowdown`).
+    Incomplete,
+    /// The database is closing.
+    ShutdownInProgress,
+    /// A wait took longer than allowed.
+    TimedOut,
+    /// The operation was given up.
+    Aborted,
+    /// Somebody else holds what is needed.
+    Busy,
+    /// What was referred to has expired.
+    Expired,
+    /// Try again; nothing was done.
+    TryAgain,
+    /// A compaction would be too large.
+    CompactionTooLarge,
+    /// The column family was dropped.
+    ColumnFamilyDropped,
+}
+
+impl ErrorKind {
+    /// RocksDB's words for it, as `Status::ToString` prints them.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "NotFound",
+            ErrorKind::Corruption => "Corruption",
+            ErrorKind::NotSupported => "Not implemented",
+            ErrorKind::InvalidArgument => "Invalid argument",
+            ErrorKind::IoError => "IO error",
+            ErrorKind::MergeInProgress => "Merge in progress",
+            ErrorKind::Incomplete => "Result incomplete",
+            ErrorKind::ShutdownInProgress => "Shutdown in progress",
+            ErrorKind::TimedOut => "Operation timed out",
+            ErrorKind::Aborted => "Operation aborted",
+            ErrorKind::Busy => "Resource busy",
+            ErrorKind::Expired => "Operation expired",
+            ErrorKind::TryAgain => "Operation failed. Try again.",
+            ErrorKind::CompactionTooLarge => "Compaction too large",
+            ErrorKind::ColumnFamilyDropped => "Column family dropped",
+        }
+    }
+}
+
+/// Finer distinctions within a kind, RocksDB's names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum SubCode {
+    /// Nothing more to say.
+    #[default]
+    None,
+    /// A mutex was not had in time.
+    MutexTimeout,
+    /// A lock was not had in time.
+    LockTimeout,
+    /// Too many locks.
+    LockLimit,
+    /// The disk is full.
+    NoSpace,
+    /// Waiting would close a circle.
+    Deadlock,
+    /// The file has gone.
+    StaleFile,
+    /// A memory limit was reached.
+    MemoryLimit,
+    /// A space limit was reached.
+    SpaceLimit,
+    /// The path is not there.
+    PathNotFound,
+    /// The merge operator said no.
+    MergeOperatorFailed,
+    /// The fault layer of a test did it.
+    IoFenced,
+}
+
+/// How far a background error reaches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum Severity {
+    /// Not a background error.
+    #[default]
+    NoError,
+    /// Writes go on.
+    SoftError,
+    /// Writes stop until `resume()`.
+    HardError,
+    /// Writes stop; reopen the database.
+    FatalError,
+    /// The data is damaged beyond what reopening mends.
+    UnrecoverableError,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    subcode: SubCode,
+    severity: Severity,
+    retryable: bool,
+    message: String,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What went wrong, where, and what the caller can do. One word; cloning shares.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident => $kind:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[cold]
+        pub fn $name(message: impl Into<String>) -> Error {
+            Error::new(ErrorKind::$kind, message)
+        }
+    )*};
+}
+
+impl Error {
+    /// An error of this kind with this sentence.
+    #[cold]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Arc::new(Inner {
+            kind,
+            subcode: SubCode::None,
+            severity: Severity::NoError,
+            retryable: false,
+            message: message.into(),
+            source: None,
+        }))
+    }
+
+    constructors! {
+        /// A file or family that should be there is not.
+        not_found => NotFound,
+        /// Stored bytes contradict themselves.
+        corruption => Corruption,
+        /// Valid, but nothing this version can do.
+        not_supported => NotSupported,
+        /// The call or an option is wrong.
+        invalid_argument => InvalidArgument,
+        /// The operating system refused; prefer [`Error::io_with`], which keeps the cause.
+        io => IoError,
+        /// The answer would need what the call forbade.
+        incomplete => Incomplete,
+        /// The database is closing.
+        shutdown_in_progress => ShutdownInProgress,
+        /// A wait took too long.
+        timed_out => TimedOut,
+        /// The operation was given up.
+        aborted => Aborted,
+        /// Somebody else holds what is needed.
+        busy => Busy,
+        /// Try again.
+        try_again => TryAgain,
+        /// The column family was dropped.
+        column_family_dropped => ColumnFamilyDropped,
+    }
+
+    /// The operating system's refusal; `what` says which operation on which file ("pread 000012.sst at 4096").
+    /// A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`; interrupted or busy calls are retryable.
+    #[cold]
+    pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {
+        use std::io::ErrorKind as Os;
+        let subcode = match source.kind() {
+            Os::StorageFull | Os::QuotaExceeded => SubCode::NoSpace,
+            Os::NotFound => SubCode::PathNotFound,
+            Os::StaleNetworkFileHandle => SubCode::StaleFile,
+            _ => SubCode::None,
+        };
+        let retryable = subcode == SubCode::NoSpace
+            || matches!(source.kind(), Os::Interrupted | Os::WouldBlock | Os::TimedOut | Os::ResourceBusy);
+        Error(Arc::new(Inner {
+            kind: ErrorKind::IoError,
+            subcode,
+            severity: Severity::NoError,
+            retryable,
+            message: format!("{what}: {source}"),
+            source: Some(Arc::new(source)),
+        }))
+    }
+
+    fn edit(self, change: impl FnOnce(&mut Inner)) -> Error {
+        let mut inner = Inner {
+            kind: self.0.kind,
+            subcode: self.0.subcode,
+            severity: self.0.severity,
+            retryable: self.0.retryable,
+            message: self.0.message.clone(),
+            source: self.0.source.clone(),
+        };
+        change(&mut inner);
+        Error(Arc::new(inner))
+    }
+
+    /// The same error with this sub-code.
+    #[must_use]
+    pub fn with_subcode(self, subcode: SubCode) -> Error {
+        self.edit(|e| e.subcode = subcode)
+    }
+
+    /// The same error with this severity.
+    #[must_use]
+    pub fn with_severity(self, severity: Severity) -> Error {
+        self.edit(|e| e.severity = severity)
+    }
+
+    /// The same error, marked as worth another try or not.
+    #[must_use]
+    pub fn with_retryable(self, retryable: bool) -> Error {
+        self.edit(|e| e.retryable = retryable)
+    }
+
+    /// The same error with `place` (a file, an offset, an option) put before its sentence.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Error {
+        self.edit(|e| e.message = format!("{place}: {}", e.message))
+    }
+
+    /// RocksDB's status code.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The finer distinction.
+    pub fn subcode(&self) -> SubCode {
+        self.0.subcode
+    }
+
+    /// How far it reaches, if it came from the background.
+    pub fn severity(&self) -> Severity {
+        self.0.severity
+    }
+
+    /// Whether the same call may succeed later without anybody changing anything but the circumstances.
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// The sentence without the kind.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Shorthand for `kind() == ErrorKind::Corruption`.
+    pub fn is_corruption(&self) -> bool {
+        self.0.kind == ErrorKind::Corruption
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.kind.as_str())?;
+        if self.0.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.0.message) }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} [{:?}/{:?}]", self.0.subcode, self.0.severity)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|s| s as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,33 @@
+//! esker-base: the words every crate uses.
+//!
+//! Knows no file, no thread pool and no other crate of ours. What is `pub` here is shared between Esker's
+//! crates and promises nothing to others; users see the part that `esker` re-exports.
+//!
+//! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`] and [`bytes`] (how bytes are cut and
+//! kept alive), [`comparator`], [`prefix`], [`merge_operator`], [`compaction_filter`] (what a user plugs in),
+//! [`iter`] (the one cursor contract), then hashes, statistics and [`sync`].
+#![warn(missing_docs)]
+
+pub mod bytes;
+pub mod coding;
+pub mod compaction_filter;
+pub mod comparator;
+pub mod crc32c;
+pub mod error;
+pub mod hash;
+pub mod iter;
+pub mod logger;
+pub mod memory;
+pub mod merge_operator;
+pub mod perf_context;
+pub mod prefix;
+pub mod probe;
+pub mod rng;
+pub mod stats;
+pub mod sync;
+pub mod types;
+pub mod xxph3;
+
+pub use bytes::PinnedBytes;
+pub use error::{Error, ErrorKind, Result, Severity, SubCode};
+pub use types::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};

@@ -1,0 +1,58 @@
+//! The plug-in that turns operands into a value.
+//!
+//! `merge(key, operand)` stores the operand only; reads and compactions combine. Semantics are RocksDB's
+//! `MergeOperator`; the name is stored in table properties.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Combines merge operands.
+pub trait MergeOperator: Send + Sync {
+    /// Stored in tables; RocksDB's stock operators keep RocksDB's names.
+    fn name(&self) -> &str;
+    /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is no value below).
+    /// `None` means the operands make no sense: the read fails with `Corruption`/`MergeOperatorFailed`, nothing is lost.
+    fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
+    /// One operand that does what `left` and then `right` do, or `None` if they must stay apart.
+    fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+    /// Whether `partial_merge` may be asked for a single operand's normal form.
+    fn allow_single_operand(&self) -> bool {
+        false
+    }
+}
+
+/// A shared merge operator.
+pub type MergeOperatorRef = Arc<dyn MergeOperator>;
+
+impl fmt::Debug for dyn MergeOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MergeOperator({})", self.name())
+    }
+}
+
+/// An operator whose operands have the form of values: full and partial merge are one function.
+pub trait AssociativeMergeOperator: Send + Sync {
+    /// As [`MergeOperator::name`].
+    fn name(&self) -> &str;
+    /// `existing` (or nothing) combined with `operand`.
+    fn merge(&self, key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>>;
+}
+
+impl<T: AssociativeMergeOperator> MergeOperator for T {
+    fn name(&self) -> &str {
+        AssociativeMergeOperator::name(self)
+    }
+    fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let (first, rest) = operands.split_first()?;
+        let mut value = self.merge(key, existing, first)?;
+        for operand in rest {
+            value = self.merge(key, Some(&value), operand)?;
+        }
+        Some(value)
+    }
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        self.merge(key, Some(left), right)
+    }
+}

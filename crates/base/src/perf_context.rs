@@ -1,0 +1,270 @@
+//! What one thread's own operations cost, for finding out why one of them was slow.
+//!
+//! In: [`perf_count!`], [`perf_add!`] and [`perf_time!`] on the way. Out: [`PerfContext::current`], for the thread.
+//! Names are RocksDB's (`include/rocksdb/perf_context.h`, `perf_level.h`).
+//!
+//! Cost when the level says no: one thread-local read and a comparison.
+//!
+//! [`perf_count!`]: crate::perf_count
+//! [`perf_add!`]: crate::perf_add
+//! [`perf_time!`]: crate::perf_time
+
+use std::cell::Cell;
+use std::fmt;
+
+/// How much a thread notes down. Each level includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum PerfLevel {
+    /// Nothing.
+    Disable = 1,
+    /// Counts.
+    #[default]
+    EnableCount = 2,
+    /// Also how long it waited for others.
+    EnableWait = 3,
+    /// Also times, except those of mutexes.
+    EnableTimeExceptForMutex = 4,
+    /// Also processor times.
+    EnableTimeAndCpuTimeExceptForMutex = 5,
+    /// Also times of mutexes.
+    EnableTime = 6,
+}
+
+macro_rules! contexts {
+    ($($field:ident,)*) => {
+        /// What a thread has noted since it last reset. A copy: it does not change any more.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub struct PerfContext {
+            $(#[doc = concat!("RocksDB's `", stringify!($field), "`.")] pub $field: u64,)*
+        }
+
+        impl PerfContext {
+            /// What this thread has noted since its last [`reset`](Self::reset).
+            pub fn current() -> PerfContext {
+                with_live(|live| PerfContext { $($field: live.$field.get(),)* })
+            }
+
+            /// Sets all numbers of this thread to zero.
+            pub fn reset() {
+                with_live(|live| { $(live.$field.set(0);)* });
+            }
+
+            /// Name and value of each number, in RocksDB's order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+
+        /// A thread's numbers while they change. For the macros.
+        #[doc(hidden)]
+        #[derive(Debug)]
+        pub struct LivePerfContext {
+            pub level: Cell<PerfLevel>,
+            $(pub $field: Cell<u64>,)*
+        }
+
+        thread_local! {
+            static LIVE: LivePerfContext = const {
+                LivePerfContext { level: Cell::new(PerfLevel::EnableCount), $($field: Cell::new(0),)* }
+            };
+        }
+    };
+}
+
+contexts! {
+    user_key_comparison_count,
+    block_cache_hit_count,
+    block_read_count,
+    block_read_byte,
+    block_read_time,
+    block_read_cpu_time,
+    block_cache_index_hit_count,
+    block_cache_standalone_handle_count,
+    block_cache_real_handle_count,
+    index_block_read_count,
+    block_cache_filter_hit_count,
+    filter_block_read_count,
+    compression_dict_block_read_count,
+    block_cache_index_read_byte,
+    block_cache_filter_read_byte,
+    block_cache_compression_dict_read_byte,
+    block_cache_read_byte,
+    secondary_cache_hit_count,
+    compressed_sec_cache_insert_real_count,
+    compressed_sec_cache_insert_dummy_count,
+    compressed_sec_cache_uncompressed_bytes,
+    compressed_sec_cache_compressed_bytes,
+    block_checksum_time,
+    block_decompress_time,
+    block_decompress_count,
+    get_read_bytes,
+    multiget_read_bytes,
+    iter_read_bytes,
+    blob_cache_hit_count,
+    blob_cache_read_byte,
+    blob_read_count,
+    blob_read_byte,
+    blob_read_time,
+    blob_checksum_time,
+    blob_decompress_time,
+    internal_key_skipped_count,
+    internal_delete_skipped_count,
+    internal_recent_skipped_count,
+    internal_merge_count,
+    internal_merge_point_lookup_count,
+    internal_range_del_reseek_count,
+    get_snapshot_time,
+    get_from_memtable_time,
+    get_from_memtable_count,
+    get_post_process_time,
+    get_from_output_files_time,
+    seek_on_memtable_time,
+    seek_on_memtable_count,
+    next_on_memtable_count,
+    prev_on_memtable_count,
+    seek_child_seek_time,
+    seek_child_seek_count,
+    seek_min_heap_time,
+    seek_max_heap_time,
+    seek_internal_seek_time,
+    find_next_user_entry_time,
+    write_wal_time,
+    write_memtable_time,
+    write_delay_time,
+    write_scheduling_flushes_compactions_time,
+    write_pre_and_post_process_time,
+    write_thread_wait_nanos,
+    db_mutex_lock_nanos,
+    db_condition_wait_nanos,
+    merge_operator_time_nanos,
+    read_index_block_nanos,
+    read_filter_block_nanos,
+    new_table_block_iter_nanos,
+    new_table_iterator_nanos,
+    block_seek_nanos,
+    find_table_nanos,
+    bloom_memtable_hit_count,
+    bloom_memtable_miss_count,
+    bloom_sst_hit_count,
+    bloom_sst_miss_count,
+    key_lock_wait_time,
+    key_lock_wait_count,
+    env_new_sequential_file_nanos,
+    env_new_random_access_file_nanos,
+    env_new_writable_file_nanos,
+    env_reuse_writable_file_nanos,
+    env_new_random_rw_file_nanos,
+    env_new_directory_nanos,
+    env_file_exists_nanos,
+    env_get_children_nanos,
+    env_get_children_file_attributes_nanos,
+    env_delete_file_nanos,
+    env_create_dir_nanos,
+    env_create_dir_if_missing_nanos,
+    env_delete_dir_nanos,
+    env_get_file_size_nanos,
+    env_get_file_modification_time_nanos,
+    env_rename_file_nanos,
+    env_link_file_nanos,
+    env_lock_file_nanos,
+    env_unlock_file_nanos,
+    env_new_logger_nanos,
+    get_cpu_nanos,
+    iter_next_cpu_nanos,
+    iter_prev_cpu_nanos,
+    iter_seek_cpu_nanos,
+    iter_next_count,
+    iter_prev_count,
+    iter_seek_count,
+    encrypt_data_nanos,
+    decrypt_data_nanos,
+    number_async_seek,
+    file_ingestion_nanos,
+    file_ingestion_blocking_live_writes_nanos,
+    data_block_read_byte,
+    index_block_read_byte,
+    filter_block_read_byte,
+    compression_dict_block_read_byte,
+    metadata_block_read_byte,
+    multiscan_prepare_count,
+    multiscan_blocks_prefetched,
+    multiscan_blocks_from_cache,
+    multiscan_prefetch_bytes,
+    multiscan_io_requests,
+    multiscan_io_coalesced_nonadjacent,
+}
+
+#[doc(hidden)]
+#[inline]
+pub fn with_live<R>(f: impl FnOnce(&LivePerfContext) -> R) -> R {
+    LIVE.with(f)
+}
+
+/// How much this thread notes down.
+#[inline]
+pub fn perf_level() -> PerfLevel {
+    with_live(|live| live.level.get())
+}
+
+/// Changes how much this thread notes down.
+pub fn set_perf_level(level: PerfLevel) {
+    with_live(|live| live.level.set(level));
+}
+
+/// RocksDB's form, numbers that are zero left out: `name = 1, other = 2`.
+impl fmt::Display for PerfContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (name, value) in self.iter().filter(|(_, value)| *value > 0) {
+            write!(f, "{separator}{name} = {value}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// `perf_count!(block_read_count)`: adds one to a number of this thread.
+#[macro_export]
+macro_rules! perf_count {
+    ($field:ident) => {
+        $crate::perf_add!($field, 1)
+    };
+}
+
+/// `perf_add!(block_read_byte, n)`: adds to a number of this thread; `n` (a `u64`) is computed only if it counts.
+#[macro_export]
+macro_rules! perf_add {
+    ($field:ident, $amount:expr) => {
+        $crate::perf_context::with_live(|live| {
+            if live.level.get() >= $crate::perf_context::PerfLevel::EnableCount {
+                live.$field.set(live.$field.get().wrapping_add($amount));
+            }
+        })
+    };
+}
+
+/// `perf_time!(block_read_time, clock, { … })`: runs the block, adds the nanoseconds it took by
+/// `clock.monotonic_nanos()`, and gives its value. Does not ask the clock below `EnableTimeExceptForMutex`, or below
+/// the level given as `perf_time!(level EnableTime, db_mutex_lock_nanos, clock, { … })`. A `return` or `?` in the
+/// block leaves without adding.
+#[macro_export]
+macro_rules! perf_time {
+    ($field:ident, $clock:expr, $body:expr) => {
+        $crate::perf_time!(level EnableTimeExceptForMutex, $field, $clock, $body)
+    };
+    (level $level:ident, $field:ident, $clock:expr, $body:expr) => {
+        if $crate::perf_context::perf_level() >= $crate::perf_context::PerfLevel::$level {
+            let started = $clock.monotonic_nanos();
+            let out = $body;
+            let nanos = $clock.monotonic_nanos().saturating_sub(started);
+            $crate::perf_context::with_live(|live| live.$field.set(live.$field.get().wrapping_add(nanos)));
+            out
+        } else {
+            $body
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests;

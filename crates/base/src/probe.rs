@@ -1,0 +1,207 @@
+//! Named points in the engine that tests can watch, delay and change.
+//!
+//! In: `probe!("Module::point")` where something interesting is about to happen. Out: nothing, unless a test holds a
+//! [`Probes`]: then a point may wait until others have been passed, and may call the test.
+//! The idea is RocksDB's `test_util/sync_point.h`.
+//!
+//! Only with debug assertions (dev and stress builds); otherwise `probe!` is compiled away. Without a `Probes` a
+//! point costs one relaxed load.
+//!
+//! Invariants
+//!  1. There is at most one `Probes` at a time; who wants another waits. Its end lets go whoever waits at a point.
+//!  2. Calls run without any lock of this module, so they may pass points themselves.
+
+use crate::sync::process::atomic::{AtomicBool, Ordering};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a point waits for those before it until it is taken for a fault of the test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Call = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    calls: HashMap<String, Call>,
+    /// Point -> points that must have been passed before it.
+    before: HashMap<String, Vec<String>>,
+    passed: HashSet<String>,
+    /// Calls that are running.
+    running: usize,
+    /// Counts the `Probes` there have been: who waits for one that is gone goes on.
+    generation: u64,
+}
+
+struct Registry {
+    is_on: AtomicBool,
+    session: Mutex<()>,
+    state: Mutex<Option<State>>,
+    changed: Condvar,
+}
+
+static REGISTRY: Registry = Registry {
+    is_on: AtomicBool::new(false),
+    session: Mutex::new(()),
+    state: Mutex::new(None),
+    changed: Condvar::new(),
+};
+
+/// `probe!("Module::point")` marks a point; `probe!("Module::point", value)` also shows a `&mut` value, which must be
+/// `'static`, to the test.
+#[macro_export]
+macro_rules! probe {
+    ($name:expr) => {
+        $crate::probe!($name, &mut ())
+    };
+    ($name:expr, $value:expr) => {
+        if cfg!(debug_assertions) {
+            $crate::probe::pass($name, $value);
+        }
+    };
+}
+
+/// What `probe!` calls.
+#[doc(hidden)]
+#[inline]
+pub fn pass(name: &str, value: &mut dyn Any) {
+    if REGISTRY.is_on.load(Ordering::Acquire) {
+        REGISTRY.pass(name, value);
+    }
+}
+
+impl Registry {
+    #[cold]
+    fn pass(&'static self, name: &str, value: &mut dyn Any) {
+        let mut guard = self.state.lock();
+        let Some(generation) = guard.as_ref().map(|s| s.generation) else { return };
+        let current = |guard: &Option<State>| guard.as_ref().is_some_and(|s| s.generation == generation);
+        while let Some(state) = guard.as_ref().filter(|s| s.generation == generation) {
+            let missing = state.before.get(name).and_then(|b| b.iter().find(|p| !state.passed.contains(*p)));
+            let Some(missing) = missing.cloned() else { break };
+            let timed_out = self.changed.wait_for(&mut guard, PATIENCE).timed_out();
+            assert!(
+                !timed_out || !current(&guard),
+                "probe `{name}` waits for `{missing}`, which nobody passes"
+            );
+        }
+        let Some(state) = guard.as_mut().filter(|s| s.generation == generation) else { return };
+        if let Some(call) = state.calls.get(name).cloned() {
+            state.running += 1;
+            drop(guard);
+            let running = Running(self);
+            call(value);
+            drop(running);
+            guard = self.state.lock();
+        }
+        if let Some(state) = guard.as_mut().filter(|s| s.generation == generation) {
+            state.passed.insert(name.to_owned());
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Counts a call as over, also if it panics.
+struct Running(&'static Registry);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.state.lock().as_mut() {
+            state.running -= 1;
+        }
+        self.0.changed.notify_all();
+    }
+}
+
+/// What a test wants of the points, until it is dropped.
+#[derive(Debug)]
+pub struct Probes {
+    _session: MutexGuard<'static, ()>,
+}
+
+impl Probes {
+    /// Waits until nobody else has one. Without debug assertions no point will ever be passed.
+    #[expect(clippy::new_without_default, reason = "it waits and takes hold of something")]
+    pub fn new() -> Probes {
+        static GENERATIONS: Mutex<u64> = Mutex::new(0);
+        let session = REGISTRY.session.lock();
+        let mut generations = GENERATIONS.lock();
+        *generations += 1;
+        *REGISTRY.state.lock() = Some(State { generation: *generations, ..State::default() });
+        REGISTRY.is_on.store(true, Ordering::Release);
+        Probes { _session: session }
+    }
+
+    fn change(&self, f: impl FnOnce(&mut State)) {
+        f(REGISTRY.state.lock().as_mut().expect("there while a Probes is"));
+        REGISTRY.changed.notify_all();
+    }
+
+    /// Nobody passes `after` before somebody has passed `before`.
+    pub fn order(&self, before: &str, after: &str) -> &Probes {
+        self.change(|s| s.before.entry(after.to_owned()).or_default().push(before.to_owned()));
+        self
+    }
+
+    /// Calls `call` whenever `point` is passed, after any wait, with the value shown there (`()` if none is).
+    pub fn on(&self, point: &str, call: impl Fn(&mut dyn Any) + Send + Sync + 'static) -> &Probes {
+        self.change(|s| {
+            s.calls.insert(point.to_owned(), Arc::new(call));
+        });
+        self
+    }
+
+    /// No call for this point any more. One that runs may still be running.
+    pub fn clear(&self, point: &str) {
+        self.change(|s| {
+            s.calls.remove(point);
+        });
+    }
+
+    /// Whether `point` has been passed.
+    pub fn has_passed(&self, point: &str) -> bool {
+        REGISTRY.state.lock().as_ref().is_some_and(|s| s.passed.contains(point))
+    }
+
+    /// Waits until `point` has been passed.
+    ///
+    /// # Panics
+    /// If nobody does in two minutes.
+    pub fn wait_for(&self, point: &str) {
+        let mut guard = REGISTRY.state.lock();
+        while !guard.as_ref().is_some_and(|s| s.passed.contains(point)) {
+            let timed_out = REGISTRY.changed.wait_for(&mut guard, PATIENCE).timed_out();
+            assert!(!timed_out, "nobody passes `{point}`");
+        }
+    }
+
+    /// Forgets which points have been passed.
+    pub fn forget_passed(&self) {
+        self.change(|s| s.passed.clear());
+    }
+}
+
+impl Drop for Probes {
+    /// Lets go whoever waits, and waits for calls that run: what they borrow from the test stays alive. Must not be
+    /// dropped by such a call.
+    fn drop(&mut self) {
+        REGISTRY.is_on.store(false, Ordering::Release);
+        let mut guard = REGISTRY.state.lock();
+        if let Some(state) = guard.as_mut() {
+            state.before.clear();
+            state.calls.clear();
+        }
+        REGISTRY.changed.notify_all();
+        while guard.as_ref().is_some_and(|s| s.running > 0) {
+            REGISTRY.changed.wait(&mut guard);
+        }
+        *guard = None;
+        drop(guard);
+        REGISTRY.changed.notify_all();
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests;

@@ -1,0 +1,36 @@
+//! Every lock, atomic and fence of the engine comes from here, so that loom, shuttle and the sanitizers can drive
+//! them. Nothing else in the workspace names `std::sync::atomic` or `parking_lot`.
+
+pub mod epoch;
+#[cfg(not(loom))]
+pub mod ranked;
+
+#[cfg(not(loom))]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(loom))]
+pub use ranked::{LockRank, RankedCondvar, RankedMutex, RankedMutexGuard};
+#[cfg(not(loom))]
+pub use std::sync::atomic;
+
+#[cfg(loom)]
+mod model;
+#[cfg(loom)]
+pub use loom::sync::atomic;
+#[cfg(loom)]
+pub use model::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+#[cfg(esker_tsan)]
+mod once;
+#[cfg(esker_tsan)]
+pub use once::OnceLock;
+
+#[cfg(not(esker_tsan))]
+pub use std::sync::OnceLock;
+pub use std::sync::{Arc, Weak};
+
+/// What statics are made of: things of the whole process, which are no part of any model. loom's own locks and atomics
+/// exist only while a model runs.
+pub mod process {
+    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use std::sync::atomic;
+}

@@ -1,0 +1,106 @@
+//! One guard per operation: while it lives, nothing it has loaded goes away.
+//!
+//! In: an `Arc<T>` put into a [`Swap`]. Out: `&T` for as long as a [`Guard`] lives, without a lock and without
+//! touching a shared reference count; or a clone of the `Arc` for those who stay longer.
+//! The reclamation itself is `crossbeam-epoch`, behind these few lines so that it can be replaced.
+//!
+//! Invariants
+//!  1. A `Swap` always holds one strong count of its current `Arc`; `store` gives the old one's count to the
+//!     epoch, which releases it when no guard that could have loaded it is left.
+//!  2. A guard stays on its thread.
+
+use crossbeam_epoch as ce;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// What keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
+pub struct Guard(#[expect(dead_code, reason = "held for its Drop")] ce::Guard);
+
+/// Opens a guard.
+#[inline]
+pub fn pin() -> Guard {
+    Guard(ce::pin())
+}
+
+/// Hands this thread's retired values over for release and tries to let the epoch move on.
+/// Releases what no guard protects any more; call it after replacing something large.
+pub fn collect() {
+    for _ in 0..3 {
+        ce::pin().flush();
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guard")
+    }
+}
+
+/// A shared value that is read often and replaced seldom.
+pub struct Swap<T: Send + Sync + 'static> {
+    current: AtomicPtr<T>,
+}
+
+impl<T: Send + Sync + 'static> Swap<T> {
+    /// Holds `value`.
+    pub fn new(value: Arc<T>) -> Swap<T> {
+        Swap { current: AtomicPtr::new(Arc::into_raw(value).cast_mut()) }
+    }
+
+    /// The current value, for as long as the guard lives.
+    #[inline]
+    pub fn load<'g>(&self, _guard: &'g Guard) -> &'g T {
+        // SAFETY: the pointer came from `Arc::into_raw` and its strong count is released, after a later `store`,
+        // only when every guard open at that time, this one included, is gone (invariant 1).
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// The current value, counted.
+    pub fn load_full(&self) -> Arc<T> {
+        let guard = ce::pin();
+        let ptr = self.current.load(Ordering::Acquire);
+        // SAFETY: as in `load`: the count this Swap held when the pointer was read lasts until `guard` is dropped.
+        unsafe { Arc::increment_strong_count(ptr) };
+        drop(guard);
+        // SAFETY: `ptr` came from `Arc::into_raw`, and the count just added is ours to own.
+        unsafe { Arc::from_raw(ptr) }
+    }
+
+    /// Puts `value` in its place; the old one is released when no guard can still see it.
+    pub fn store(&self, value: Arc<T>) {
+        let old = self.current.swap(Arc::into_raw(value).cast_mut(), Ordering::AcqRel);
+        let old = SendPtr(old);
+        let guard = ce::pin();
+        // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync + 'static`, so it
+        // may be dropped on whichever thread runs the closure, at any later time.
+        unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
+    }
+}
+
+struct SendPtr<T>(*mut T);
+// SAFETY: stands for an `Arc<T>` with `T: Send + Sync`; see `Swap::store`.
+unsafe impl<T: Send + Sync> Send for SendPtr<T> {}
+
+impl<T> SendPtr<T> {
+    fn into_arc(self) -> Arc<T> {
+        // SAFETY: made from `Arc::into_raw` in `Swap`, and turned back exactly once.
+        unsafe { Arc::from_raw(self.0) }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Swap<T> {
+    fn drop(&mut self) {
+        // Nobody can hold a reference borrowed from `self` now except through a guard, so release by the epoch too.
+        let last = SendPtr(*self.current.get_mut());
+        let guard = ce::pin();
+        // SAFETY: as in `store`.
+        unsafe { guard.defer_unchecked(move || drop(last.into_arc())) };
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Swap<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.load(&pin()).fmt(f)
+    }
+}

@@ -1,0 +1,101 @@
+//! loom's locks behind parking_lot's faces: what the engine's locks are when a model checker drives them.
+//!
+//! In: the calls the engine makes on parking_lot's types. Out: the same, each a point where loom may switch threads.
+//! A poisoned lock is a panic in some thread of the model; the model has failed already.
+
+use loom::sync as ls;
+use std::ops::{Deref, DerefMut};
+
+const POISON: &str = "no thread of the model panicked";
+
+/// A mutex.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(ls::Mutex<T>);
+
+/// Proof that the mutex is held.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T>(Option<ls::MutexGuard<'a, T>>);
+
+impl<T> Mutex<T> {
+    /// Unlocked.
+    pub fn new(value: T) -> Mutex<T> {
+        Mutex(ls::Mutex::new(value))
+    }
+    /// Waits for it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().expect(POISON)))
+    }
+    /// Takes it if nobody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok().map(|g| MutexGuard(Some(g)))
+    }
+    /// The value, by exclusive access.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().expect(POISON)
+    }
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().expect(POISON)
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("present but during a wait")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("present but during a wait")
+    }
+}
+
+/// A condition variable.
+#[derive(Debug, Default)]
+pub struct Condvar(ls::Condvar);
+
+impl Condvar {
+    /// Nobody waits.
+    pub fn new() -> Condvar {
+        Condvar(ls::Condvar::new())
+    }
+    /// Waits for a notification; the lock is released meanwhile.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.0.take().expect("present but during a wait");
+        guard.0 = Some(self.0.wait(held).expect(POISON));
+    }
+    /// Wakes one.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+    /// Wakes all.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A reader-writer lock.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(ls::RwLock<T>);
+
+/// Proof that it is held for reading.
+pub type RwLockReadGuard<'a, T> = ls::RwLockReadGuard<'a, T>;
+/// Proof that it is held for writing.
+pub type RwLockWriteGuard<'a, T> = ls::RwLockWriteGuard<'a, T>;
+
+impl<T> RwLock<T> {
+    /// Unlocked.
+    pub fn new(value: T) -> RwLock<T> {
+        RwLock(ls::RwLock::new(value))
+    }
+    /// Shared.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().expect(POISON)
+    }
+    /// Exclusive.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().expect(POISON)
+    }
+}

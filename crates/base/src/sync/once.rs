@@ -1,0 +1,55 @@
+//! `OnceLock` as ThreadSanitizer can see it: the standard one's last step is in the standard library, which is not
+//! instrumented, so that every value it publishes looks like a race. Only for `--cfg esker_tsan`.
+//!
+//! Invariant: `ready` is set, with release, by whoever has put the value or found it under `lock`; who sees it set, with
+//! acquire, sees the value.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A cell that is written once.
+#[derive(Debug, Default)]
+pub struct OnceLock<T> {
+    cell: std::sync::OnceLock<T>,
+    lock: Mutex<()>,
+    ready: AtomicBool,
+}
+
+impl<T: Clone> Clone for OnceLock<T> {
+    fn clone(&self) -> OnceLock<T> {
+        let cell = self.get().cloned().map_or_else(std::sync::OnceLock::new, std::sync::OnceLock::from);
+        OnceLock { ready: AtomicBool::new(cell.get().is_some()), cell, lock: Mutex::new(()) }
+    }
+}
+
+impl<T> OnceLock<T> {
+    /// Empty.
+    pub const fn new() -> OnceLock<T> {
+        OnceLock { cell: std::sync::OnceLock::new(), lock: Mutex::new(()), ready: AtomicBool::new(false) }
+    }
+
+    /// The value, if it was put.
+    pub fn get(&self) -> Option<&T> {
+        if self.ready.load(Ordering::Acquire) { self.cell.get() } else { None }
+    }
+
+    /// Puts the value.
+    /// # Errors
+    /// The value, if there is one already.
+    pub fn set(&self, value: T) -> Result<(), T> {
+        let _one_at_a_time = self.lock.lock();
+        let result = self.cell.set(value);
+        self.ready.store(true, Ordering::Release);
+        result
+    }
+
+    /// The value, made by `make` if there is none.
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        if !self.ready.load(Ordering::Acquire) {
+            let _one_at_a_time = self.lock.lock();
+            self.cell.get_or_init(make);
+            self.ready.store(true, Ordering::Release);
+        }
+        self.cell.get_or_init(|| unreachable!("ready is set behind the value"))
+    }
+}

@@ -1,0 +1,279 @@
+//! Mutexes that know their place: in debug builds, taking them in a wrong order panics at once, with both names,
+//! instead of deadlocking once a month.
+//!
+//! In: a value and a [`LockRank`]. Out: a guard. The ranks themselves are listed in `docs/locking.md`.
+//! Without debug assertions these are `parking_lot`'s mutex and condition variable and nothing else.
+//!
+//! Invariants (checked in debug builds)
+//!  1. A thread waits only for a lock of higher rank than each one it holds. `try_lock` does not wait, so it may take any.
+//!  2. A thread that waits on a condition variable holds no lock of higher rank than the one it gives up meanwhile.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// Place of a lock in the order of all locks, with a name for messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockRank {
+    rank: u16,
+    name: &'static str,
+}
+
+impl LockRank {
+    /// Locks of higher rank are taken while those of lower rank are held, never the other way round.
+    pub const fn new(rank: u16, name: &'static str) -> LockRank {
+        LockRank { rank, name }
+    }
+    /// The number.
+    pub const fn rank(self) -> u16 {
+        self.rank
+    }
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+}
+
+impl fmt::Display for LockRank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` (rank {})", self.name, self.rank)
+    }
+}
+
+/// What each thread holds. Only in debug builds.
+#[cfg(debug_assertions)]
+mod held {
+    use super::LockRank;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<LockRank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn highest_of(held: &[LockRank]) -> Option<LockRank> {
+        held.iter().copied().max_by_key(|l| l.rank())
+    }
+
+    pub(super) fn check_may_wait_for(wanted: LockRank) {
+        let highest = HELD.with_borrow(|held| highest_of(held));
+        if let Some(highest) = highest
+            && highest.rank() >= wanted.rank()
+        {
+            panic!("lock order: this thread waits for lock {wanted} while it holds lock {highest}");
+        }
+    }
+
+    pub(super) fn push(taken: LockRank) {
+        HELD.with_borrow_mut(|held| held.push(taken));
+    }
+
+    pub(super) fn pop(released: LockRank) {
+        HELD.with_borrow_mut(|held| {
+            let at = held
+                .iter()
+                .rposition(|l| *l == released)
+                .expect("a guard is dropped on the thread that took it");
+            held.remove(at);
+        });
+    }
+
+    pub(super) fn check_may_sleep(on: LockRank) {
+        let highest = HELD.with_borrow(|held| highest_of(held));
+        if let Some(highest) = highest
+            && highest.rank() > on.rank()
+        {
+            panic!("lock order: this thread gives up lock {on} to wait while it holds lock {highest}");
+        }
+    }
+}
+
+/// A mutex with a rank.
+pub struct RankedMutex<T: ?Sized> {
+    #[cfg(debug_assertions)]
+    rank: LockRank,
+    inner: Mutex<T>,
+}
+
+impl<T> RankedMutex<T> {
+    /// `value` behind a lock of this rank.
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "ranks are checked in debug builds"))]
+    pub const fn new(rank: LockRank, value: T) -> RankedMutex<T> {
+        RankedMutex {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: Mutex::new(value),
+        }
+    }
+
+    /// The value; nobody else can have the lock.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> RankedMutex<T> {
+    /// Waits for the lock.
+    ///
+    /// # Panics
+    /// In debug builds, if this thread holds a lock of the same or a higher rank.
+    #[inline]
+    pub fn lock(&self) -> RankedMutexGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        held::check_may_wait_for(self.rank);
+        self.guard(self.inner.lock())
+    }
+
+    /// The lock, if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<RankedMutexGuard<'_, T>> {
+        Some(self.guard(self.inner.try_lock()?))
+    }
+
+    /// The value, without locking: the borrow proves that nobody else can have it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+
+    #[inline]
+    fn guard<'a>(&'a self, inner: MutexGuard<'a, T>) -> RankedMutexGuard<'a, T> {
+        #[cfg(debug_assertions)]
+        held::push(self.rank);
+        RankedMutexGuard {
+            #[cfg(debug_assertions)]
+            rank: self.rank,
+            inner,
+        }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RankedMutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// The lock, held; released when dropped.
+#[must_use]
+pub struct RankedMutexGuard<'a, T: ?Sized> {
+    #[cfg(debug_assertions)]
+    rank: LockRank,
+    inner: MutexGuard<'a, T>,
+}
+
+impl<T: ?Sized> RankedMutexGuard<'_, T> {
+    /// Gives the lock up while `f` runs and waits for it again.
+    ///
+    /// # Panics
+    /// In debug builds, if this thread then holds a lock of the same or a higher rank.
+    pub fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        #[cfg(debug_assertions)]
+        let _again = {
+            held::pop(self.rank);
+            Again(self.rank)
+        };
+        MutexGuard::unlocked(&mut self.inner, || {
+            let out = f();
+            #[cfg(debug_assertions)]
+            held::check_may_wait_for(self.rank);
+            out
+        })
+    }
+}
+
+/// Notes the lock as held again, also when the closure of `unlocked` panics: the guard's drop will take the note away.
+#[cfg(debug_assertions)]
+struct Again(LockRank);
+
+#[cfg(debug_assertions)]
+impl Drop for Again {
+    fn drop(&mut self) {
+        held::push(self.0);
+    }
+}
+
+impl<T: ?Sized> Deref for RankedMutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for RankedMutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+#[cfg(debug_assertions)]
+impl<T: ?Sized> Drop for RankedMutexGuard<'_, T> {
+    fn drop(&mut self) {
+        held::pop(self.rank);
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RankedMutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A condition variable for [`RankedMutex`].
+#[derive(Debug, Default)]
+pub struct RankedCondvar {
+    inner: Condvar,
+}
+
+impl RankedCondvar {
+    /// Nobody waits.
+    pub const fn new() -> RankedCondvar {
+        RankedCondvar { inner: Condvar::new() }
+    }
+
+    /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has the lock again.
+    ///
+    /// # Panics
+    /// In debug builds, if this thread holds a lock of higher rank.
+    #[inline]
+    pub fn wait<T: ?Sized>(&self, guard: &mut RankedMutexGuard<'_, T>) {
+        #[cfg(debug_assertions)]
+        held::check_may_sleep(guard.rank);
+        self.inner.wait(&mut guard.inner);
+    }
+
+    /// As [`wait`](Self::wait), for as long as `condition` holds.
+    pub fn wait_while<T: ?Sized>(
+        &self,
+        guard: &mut RankedMutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(&mut **guard) {
+            self.wait(guard);
+        }
+    }
+
+    /// As [`wait`](Self::wait), at most this long. True if the time ran out.
+    #[inline]
+    pub fn wait_timeout<T: ?Sized>(&self, guard: &mut RankedMutexGuard<'_, T>, timeout: Duration) -> bool {
+        #[cfg(debug_assertions)]
+        held::check_may_sleep(guard.rank);
+        self.inner.wait_for(&mut guard.inner, timeout).timed_out()
+    }
+
+    /// Wakes one who waits.
+    #[inline]
+    pub fn notify_one(&self) {
+        self.inner.notify_one();
+    }
+
+    /// Wakes all who wait.
+    #[inline]
+    pub fn notify_all(&self) {
+        self.inner.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

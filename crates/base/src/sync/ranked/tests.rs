@@ -1,0 +1,98 @@
+use super::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+const LOW: LockRank = LockRank::new(10, "low");
+const HIGH: LockRank = LockRank::new(20, "high");
+
+fn panic_message(f: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("should panic");
+    payload.downcast_ref::<String>().cloned().expect("a formatted message")
+}
+
+#[test]
+fn rising_order_is_right() {
+    let (low, high) = (RankedMutex::new(LOW, 1), RankedMutex::new(HIGH, 2));
+    let a = low.lock();
+    let mut b = high.lock();
+    *b += *a;
+    drop(a);
+    assert_eq!(*b, 3);
+    drop(b);
+    drop((high.lock(), ()));
+    assert_eq!(*low.lock(), 1, "after all are released any may come first");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn falling_order_panics_and_names_both() {
+    let (low, high) = (RankedMutex::new(LOW, ()), RankedMutex::new(HIGH, ()));
+    let message = panic_message(|| {
+        let _high = high.lock();
+        let _low = low.lock();
+    });
+    assert!(message.contains("`low` (rank 10)") && message.contains("`high` (rank 20)"), "{message}");
+    // The panic left nothing behind.
+    let _low = low.lock();
+    let _high = high.lock();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn the_same_rank_twice_panics() {
+    let (one, two) = (RankedMutex::new(LOW, ()), RankedMutex::new(LOW, ()));
+    let _one = one.lock();
+    panic_message(|| drop(two.lock()));
+    assert!(two.try_lock().is_some(), "trying never waits");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn sleeping_with_a_higher_lock_panics() {
+    let (low, high) = (RankedMutex::new(LOW, ()), RankedMutex::new(HIGH, ()));
+    let condvar = RankedCondvar::new();
+    let mut low = low.lock();
+    let _high = high.lock();
+    panic_message(|| {
+        condvar.wait_timeout(&mut low, Duration::ZERO);
+    });
+}
+
+#[test]
+fn unlocked_lets_others_in_and_checks_again() {
+    let (low, high) = (RankedMutex::new(LOW, 0), RankedMutex::new(HIGH, 0));
+    let mut guard = high.lock();
+    guard.unlocked(|| {
+        *low.lock() = 7;
+        *high.lock() = 8;
+    });
+    assert_eq!(*guard, 8);
+    drop(guard);
+    let mut guard = low.lock();
+    let payload = catch_unwind(AssertUnwindSafe(|| guard.unlocked(|| std::panic::panic_any(5))));
+    assert_eq!(payload.expect_err("passed on").downcast_ref::<i32>(), Some(&5));
+    drop(guard);
+    assert_eq!(*low.lock(), 7);
+}
+
+#[test]
+fn waiting_ends_when_notified_or_in_time() {
+    let shared = Arc::new((RankedMutex::new(LOW, false), RankedCondvar::new()));
+    let mut guard = shared.0.lock();
+    assert!(shared.1.wait_timeout(&mut guard, Duration::from_millis(1)));
+    let (started, has_started) = mpsc::channel();
+    let other = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .spawn(move || {
+            started.send(()).unwrap();
+            *other.0.lock() = true;
+            other.1.notify_all();
+        })
+        .unwrap();
+    has_started.recv().unwrap();
+    shared.1.wait_while(&mut guard, |done| !*done);
+    assert!(*guard);
+    drop(guard);
+    thread.join().unwrap();
+}

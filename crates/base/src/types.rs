@@ -1,0 +1,96 @@
+//! Numbers that must not be mixed up, and the kinds an internal key can have.
+//!
+//! Source: RocksDB `db/dbformat.h`; the codes are on disk and never change.
+
+use std::fmt;
+
+/// Order of a write in the whole database: 56 bits, 0 means "older than anything written".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct SequenceNumber(pub u64);
+
+impl SequenceNumber {
+    /// The oldest one.
+    pub const ZERO: SequenceNumber = SequenceNumber(0);
+    /// The largest that fits beside a type byte: reads at it see everything.
+    pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
+}
+
+/// Number in a file's name. One counter serves all kinds of files of a database.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct FileNumber(pub u64);
+
+/// Id of a column family; 0 is "default". Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct ColumnFamilyId(pub u32);
+
+impl ColumnFamilyId {
+    /// The family that every database has.
+    pub const DEFAULT: ColumnFamilyId = ColumnFamilyId(0);
+}
+
+macro_rules! display_inner {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+display_inner!(SequenceNumber, FileNumber, ColumnFamilyId);
+
+/// What an internal key says about its user key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum ValueType {
+    /// The key is gone.
+    Deletion = 0x00,
+    /// A plain value.
+    Value = 0x01,
+    /// An operand for the merge operator.
+    Merge = 0x02,
+    /// The key is gone, and had been written exactly once since its last deletion.
+    SingleDeletion = 0x07,
+    /// Everything from this key up to the value (exclusive) is gone.
+    RangeDeletion = 0x0F,
+    /// The value lies in a blob file.
+    BlobIndex = 0x11,
+    /// A deletion in a family with user-defined timestamps.
+    DeletionWithTimestamp = 0x14,
+    /// The value is a set of named columns.
+    WideColumnEntity = 0x16,
+    /// A value followed by the sequence number it would rather have (from TimedPut).
+    ValuePreferredSeqno = 0x18,
+}
+
+impl ValueType {
+    /// The largest type of a stored key; a seek key carries it so that it sorts before every entry of its user key
+    /// with the same sequence number. Never stored: see `SEPARATOR`.
+    pub const SEEK: ValueType = ValueType::ValuePreferredSeqno;
+
+    /// The type that shortened separators in an index are stored with: the largest that both RocksDB 7.8 and 11 know.
+    pub const SEPARATOR: ValueType = ValueType::WideColumnEntity;
+
+    /// The type with this code, if it may stand in an internal key.
+    #[inline]
+    pub const fn from_u8(code: u8) -> Option<ValueType> {
+        Some(match code {
+            0x00 => ValueType::Deletion,
+            0x01 => ValueType::Value,
+            0x02 => ValueType::Merge,
+            0x07 => ValueType::SingleDeletion,
+            0x0F => ValueType::RangeDeletion,
+            0x11 => ValueType::BlobIndex,
+            0x14 => ValueType::DeletionWithTimestamp,
+            0x16 => ValueType::WideColumnEntity,
+            0x18 => ValueType::ValuePreferredSeqno,
+            _ => return None,
+        })
+    }
+
+    /// Whether it hides older entries of its own user key without leaving a value.
+    #[inline]
+    pub const fn is_point_deletion(self) -> bool {
+        matches!(self, ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp)
+    }
+}

@@ -1,0 +1,47 @@
+//! What cached things are called.
+//!
+//! In: the identity of a file (two words that no other file has, such as a table's unique id) and an offset in it.
+//! Out: 16 bytes.
+//!
+//! Invariants
+//!  1. Different offsets of one file never collide; neither do files that share their first word (those of one
+//!     session). Other files collide by chance only: about one pair in 2^64.
+
+use esker_base::sync::process::atomic::{AtomicU64, Ordering};
+
+/// Name of a cached value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CacheKey([u64; 2]);
+
+impl CacheKey {
+    /// The thing at `offset` of the file with this identity.
+    #[inline]
+    pub const fn new(file_identity: (u64, u64), offset: u64) -> CacheKey {
+        let (session, file) = file_identity;
+        // An odd factor: one to one for the files of a session, whose second words may differ in a few bits only.
+        let word = session.wrapping_add(file.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        CacheKey([word, offset.wrapping_add(session ^ file.rotate_left(32))])
+    }
+
+    /// The two words.
+    pub const fn words(self) -> [u64; 2] {
+        self.0
+    }
+
+    /// Spreads it over 64 bits.
+    #[inline]
+    pub(crate) fn hash(&self, seed: u64) -> u64 {
+        let product = u128::from(self.0[0] ^ seed) * u128::from(self.0[1] ^ 0xA076_1D64_78BD_642F);
+        product as u64 ^ (product >> 64) as u64
+    }
+}
+
+/// An identity for a file that brings none of its own: no other call in this process returns the same.
+pub fn process_unique_identity() -> (u64, u64) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // A first word of 0 is no table's: session ids make sure of that.
+    (0, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests;

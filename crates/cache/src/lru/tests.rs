@@ -1,0 +1,277 @@
+use super::*;
+use crate::cache::Cache;
+use esker_base::rng::Rng;
+use std::sync::atomic::AtomicUsize as Counter;
+
+fn key(i: u64) -> CacheKey {
+    CacheKey::new((1, 2), i)
+}
+
+/// One shard, no charge for metadata, no pools unless asked for.
+fn options(capacity: usize) -> CacheOptions {
+    CacheOptions {
+        capacity,
+        num_shard_bits: 0,
+        strict_capacity_limit: false,
+        high_pri_pool_ratio: 0.0,
+        low_pri_pool_ratio: 0.0,
+        metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+    }
+}
+
+fn put(cache: &LruCache<u64>, i: u64, priority: Priority) {
+    cache.insert(key(i), Arc::new(i), 1, priority).unwrap();
+    cache.check();
+}
+
+fn order(cache: &LruCache<u64>) -> Vec<u64> {
+    let keys: Vec<CacheKey> = cache.shards.iter().flat_map(|s| s.0.lock().order()).collect();
+    keys.iter().map(|k| (0..1000).find(|&i| key(i) == *k).unwrap()).collect()
+}
+
+#[test]
+fn the_least_recently_used_goes_first() {
+    let cache = LruCache::new(&options(3)).unwrap();
+    (0..3).for_each(|i| put(&cache, i, Priority::Low));
+    assert_eq!(order(&cache), [0, 1, 2]);
+    assert_eq!(cache.lookup(&key(0)).as_deref(), Some(&0));
+    put(&cache, 3, Priority::Low);
+    assert_eq!(order(&cache), [2, 0, 3]);
+    assert!(cache.lookup(&key(1)).is_none());
+    assert_eq!((cache.usage(), cache.occupancy_count()), (3, 3));
+    assert!(cache.erase(&key(0)) && !cache.erase(&key(0)));
+    assert_eq!(order(&cache), [2, 3]);
+    cache.check();
+}
+
+#[test]
+fn pools_keep_what_is_dear_or_was_hit() {
+    let cache =
+        LruCache::new(&CacheOptions { high_pri_pool_ratio: 0.4, low_pri_pool_ratio: 0.4, ..options(5) })
+            .unwrap();
+    put(&cache, 0, Priority::Bottom);
+    put(&cache, 1, Priority::Low);
+    put(&cache, 2, Priority::High);
+    put(&cache, 3, Priority::High);
+    assert_eq!(order(&cache), [0, 1, 2, 3]);
+    put(&cache, 4, Priority::High);
+    assert_eq!(order(&cache), [0, 1, 2, 3, 4], "2 has come down to the low pool");
+    cache.lookup(&key(0));
+    assert_eq!(
+        order(&cache),
+        [1, 2, 3, 4, 0],
+        "a hit goes up to the high pool, 3 down, 1 down to the bottom"
+    );
+    put(&cache, 5, Priority::Bottom);
+    assert_eq!(order(&cache), [5, 2, 3, 4, 0], "1 was evicted");
+    put(&cache, 6, Priority::Bottom);
+    assert_eq!(order(&cache), [6, 2, 3, 4, 0]);
+    cache.set_capacity(2);
+    cache.check();
+    assert_eq!(order(&cache), [4, 0]);
+}
+
+#[test]
+fn what_is_in_use_stays() {
+    let cache = LruCache::new(&options(2)).unwrap();
+    let held = cache.insert(key(0), Arc::new(0), 1, Priority::Low).unwrap();
+    (1..10).for_each(|i| put(&cache, i, Priority::Low));
+    assert!(cache.lookup(&key(0)).is_some());
+    assert_eq!((cache.usage(), cache.pinned_usage()), (2, 1));
+    let also_held = cache.lookup(&key(9)).unwrap();
+    put(&cache, 10, Priority::Low);
+    assert_eq!((cache.usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
+    drop((held, also_held));
+    put(&cache, 11, Priority::Low);
+    assert_eq!((cache.usage(), cache.pinned_usage()), (2, 0));
+    let held = cache.lookup(&key(11)).unwrap();
+    cache.erase_unreferenced();
+    assert_eq!(order(&cache), [11]);
+    assert!(cache.erase(&key(11)));
+    assert_eq!((*held, cache.usage()), (11, 0), "erased at once, alive while held");
+}
+
+#[test]
+fn a_strict_limit_refuses() {
+    let cache = LruCache::new(&CacheOptions { strict_capacity_limit: true, ..options(2) }).unwrap();
+    let held: Vec<_> = (0..2).map(|i| cache.insert(key(i), Arc::new(i), 1, Priority::Low).unwrap()).collect();
+    let error = cache.insert(key(2), Arc::new(2), 1, Priority::High).unwrap_err();
+    assert_eq!((error.kind(), error.subcode()), (ErrorKind::Aborted, SubCode::MemoryLimit));
+    assert_eq!(cache.usage(), 2);
+    cache.set_strict_capacity_limit(false);
+    cache.insert(key(2), Arc::new(2), 1, Priority::High).unwrap();
+    cache.set_strict_capacity_limit(true);
+    assert!(cache.has_strict_capacity_limit());
+    drop(held);
+    cache.insert(key(3), Arc::new(3), 1, Priority::Low).unwrap();
+    assert!(cache.insert(key(4), Arc::new(4), 3, Priority::Low).is_err(), "more than the capacity");
+    assert!(cache.usage() <= 2);
+    cache.check();
+}
+
+#[test]
+fn what_is_larger_than_the_cache_is_returned_but_not_kept() {
+    let cache = LruCache::new(&options(10)).unwrap();
+    put(&cache, 0, Priority::Low);
+    assert_eq!(*cache.insert(key(1), Arc::new(1), 11, Priority::High).unwrap(), 1);
+    assert_eq!(order(&cache), [0]);
+    let nothing = LruCache::new(&options(0)).unwrap();
+    assert_eq!(*nothing.insert(key(1), Arc::new(1), 1, Priority::High).unwrap(), 1);
+    assert_eq!((nothing.usage(), nothing.lookup(&key(1))), (0, None));
+}
+
+#[test]
+fn the_same_key_replaces() {
+    let cache = LruCache::new(&options(10)).unwrap();
+    let old = cache.insert(key(0), Arc::new(1), 4, Priority::Low).unwrap();
+    cache.insert(key(0), Arc::new(2), 3, Priority::Low).unwrap();
+    assert_eq!((*old, cache.lookup(&key(0)).as_deref()), (1, Some(&2)));
+    assert_eq!((cache.usage(), cache.occupancy_count()), (3, 1));
+    cache.check();
+}
+
+#[test]
+fn metadata_are_charged_on_request() {
+    let cache = LruCache::new(&CacheOptions {
+        metadata_charge_policy: MetadataChargePolicy::FullChargeCacheMetadata,
+        ..options(1000)
+    })
+    .unwrap();
+    put(&cache, 0, Priority::High);
+    let overhead = cache.usage() - 1;
+    assert!((40..=80).contains(&overhead), "{overhead}");
+    let mut seen = Vec::new();
+    cache.apply_to_all(&mut |k, v, charge, priority| seen.push((*k, **v, charge, priority)));
+    assert_eq!(seen, [(key(0), 0, 1, Priority::High)]);
+}
+
+#[test]
+fn shards_by_capacity() {
+    let bits = [0, 512 << 10, 1 << 20, 8 << 20, 32 << 20, 1 << 40].map(default_shard_bits);
+    assert_eq!(bits, [0, 0, 1, 4, 6, 6]);
+    for bad in [
+        CacheOptions { num_shard_bits: 20, ..options(1) },
+        CacheOptions { high_pri_pool_ratio: 1.1, ..options(1) },
+        CacheOptions { high_pri_pool_ratio: 0.6, low_pri_pool_ratio: 0.6, ..options(1) },
+        CacheOptions { low_pri_pool_ratio: f64::NAN, ..options(1) },
+    ] {
+        assert_eq!(LruCache::<u64>::new(&bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+/// A cache whose values use it when dropped.
+struct Nosy(Option<std::sync::Weak<Cache<Nosy>>>);
+
+static NOSY_DROPS: Counter = Counter::new(0);
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        NOSY_DROPS.fetch_add(1, Ordering::Relaxed);
+        if let Some(cache) = self.0.take().and_then(|c| c.upgrade()) {
+            cache.lookup(&key(0));
+            cache.usage();
+        }
+    }
+}
+
+#[test]
+fn values_are_dropped_outside_the_locks() {
+    let cache = Arc::new(Cache::<Nosy>::lru(&options(2)).unwrap());
+    for i in 0..20 {
+        let value = Arc::new(Nosy(Some(Arc::downgrade(&cache))));
+        cache.insert(key(i % 7), value, 1 + (i % 3) as usize, Priority::Low).unwrap();
+        cache.erase(&key(i % 5));
+    }
+    cache.set_capacity(1);
+    cache.erase_unreferenced();
+    assert_eq!(NOSY_DROPS.load(Ordering::Relaxed), 20);
+}
+
+/// The rules of one shard, without any cleverness: entries from the first to be evicted to the last.
+struct Model {
+    entries: Vec<(u64, usize, Priority, bool, Pool)>,
+    capacity: usize,
+    shares: [usize; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pool {
+    Bottom,
+    Low,
+    High,
+}
+
+impl Model {
+    fn place(&mut self, i: u64, charge: usize, priority: Priority, hit: bool) {
+        let pool = match priority {
+            _ if hit => Pool::High,
+            Priority::High => Pool::High,
+            Priority::Low => Pool::Low,
+            Priority::Bottom => Pool::Bottom,
+        };
+        let at = self.entries.iter().position(|e| e.4 > pool).unwrap_or(self.entries.len());
+        self.entries.insert(at, (i, charge, priority, hit, pool));
+        for (pool, share, lower) in
+            [(Pool::High, self.shares[0], Pool::Low), (Pool::Low, self.shares[1], Pool::Bottom)]
+        {
+            while self.entries.iter().filter(|e| e.4 == pool).map(|e| e.1).sum::<usize>() > share {
+                let oldest = self.entries.iter_mut().find(|e| e.4 == pool).unwrap();
+                oldest.4 = lower;
+            }
+        }
+    }
+
+    fn take(&mut self, i: u64) -> Option<(usize, Priority)> {
+        let at = self.entries.iter().position(|e| e.0 == i)?;
+        let (_, charge, priority, _, _) = self.entries.remove(at);
+        Some((charge, priority))
+    }
+
+    fn insert(&mut self, i: u64, charge: usize, priority: Priority) {
+        self.take(i);
+        if charge <= self.capacity {
+            while self.entries.iter().map(|e| e.1).sum::<usize>() + charge > self.capacity {
+                self.entries.remove(0);
+            }
+            self.place(i, charge, priority, false);
+        }
+    }
+}
+
+#[test]
+fn random_operations_agree_with_the_model() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        let capacity = rng.between(1, 200) as usize;
+        let cache = LruCache::new(&CacheOptions {
+            high_pri_pool_ratio: 0.5,
+            low_pri_pool_ratio: 0.25,
+            ..options(capacity)
+        })
+        .unwrap();
+        let shares = [capacity / 2, capacity / 4];
+        let mut model = Model { entries: Vec::new(), capacity, shares };
+        for step in 0..1000 {
+            let i = rng.below(60);
+            match rng.below(10) {
+                0..=3 => {
+                    let priority = [Priority::Bottom, Priority::Low, Priority::High][rng.index(3)];
+                    let charge = rng.below(20) as usize;
+                    cache.insert(key(i), Arc::new(i), charge, priority).unwrap();
+                    model.insert(i, charge, priority);
+                }
+                4..=8 => {
+                    let taken = model.take(i);
+                    assert_eq!(cache.lookup(&key(i)).as_deref().copied(), taken.map(|_| i), "{seed} {step}");
+                    if let Some((charge, priority)) = taken {
+                        model.place(i, charge, priority, true);
+                    }
+                }
+                _ => assert_eq!(cache.erase(&key(i)), model.take(i).is_some(), "{seed} {step}"),
+            }
+            cache.check();
+            let expected: Vec<u64> = model.entries.iter().map(|e| e.0).collect();
+            assert_eq!(order(&cache), expected, "seed {seed}, step {step}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The cache from outside.
+//!
+//! `stress`: many threads at once.
+
+mod stress;

@@ -1,0 +1,97 @@
+//! Time. Wall time for stamps, monotonic time for measuring and waiting.
+//!
+//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody sleeps on it.
+
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::time::Duration;
+
+/// Tells time and waits.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Microseconds since the Unix epoch.
+    fn now_micros(&self) -> u64;
+    /// Nanoseconds since some fixed moment; never goes back.
+    fn monotonic_nanos(&self) -> u64;
+    /// Waits.
+    fn sleep(&self, duration: Duration);
+    /// Seconds since the Unix epoch.
+    fn now_seconds(&self) -> u64 {
+        self.now_micros() / 1_000_000
+    }
+}
+
+/// The machine's clocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+/// A clock reading in nanoseconds; one set before its epoch reads 0.
+fn nanos(id: ClockId) -> u64 {
+    let t = clock_gettime(id);
+    let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+}
+
+impl Clock for SystemClock {
+    fn now_micros(&self) -> u64 {
+        nanos(ClockId::Realtime) / 1_000
+    }
+    #[inline]
+    fn monotonic_nanos(&self) -> u64 {
+        nanos(ClockId::Monotonic)
+    }
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// A clock that a test owns: it moves only by [`MockClock::advance`], [`MockClock::set_micros`] and `sleep`, which
+/// returns at once with the time moved on.
+#[derive(Debug)]
+pub struct MockClock {
+    wall_nanos: AtomicU64,
+    monotonic_nanos: AtomicU64,
+    slept_nanos: AtomicU64,
+}
+
+impl MockClock {
+    /// Starts at this wall time; monotonic time starts at 0.
+    pub fn new(now_micros: u64) -> MockClock {
+        MockClock {
+            wall_nanos: AtomicU64::new(now_micros * 1_000),
+            monotonic_nanos: AtomicU64::new(0),
+            slept_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Moves both times on.
+    pub fn advance(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).expect("a test moves time by less than 584 years");
+        self.wall_nanos.fetch_add(nanos, Ordering::SeqCst);
+        self.monotonic_nanos.fetch_add(nanos, Ordering::SeqCst);
+    }
+
+    /// Sets wall time, also back, as an administrator does; monotonic time stays.
+    pub fn set_micros(&self, now_micros: u64) {
+        self.wall_nanos.store(now_micros * 1_000, Ordering::SeqCst);
+    }
+
+    /// All the time that was slept.
+    pub fn slept(&self) -> Duration {
+        Duration::from_nanos(self.slept_nanos.load(Ordering::SeqCst))
+    }
+}
+
+impl Clock for MockClock {
+    fn now_micros(&self) -> u64 {
+        self.wall_nanos.load(Ordering::SeqCst) / 1_000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.monotonic_nanos.load(Ordering::SeqCst)
+    }
+    fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+        self.slept_nanos.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,169 @@
+//! Which of the states that a crash may leave is the one to look at.
+
+use crate::mem::content::Content;
+use crate::mem::node::{FileData, Piece};
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrashKind {
+    /// The process died; the machine goes on.
+    ProcessKill,
+    /// The machine died.
+    PowerLoss,
+}
+
+/// When the name of a file is safe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameDurability {
+    /// Only when its directory was synced: what POSIX promises.
+    Strict,
+    /// When anything was synced after it: what ext4 does.
+    Journaled,
+}
+
+/// How much survives of what was not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// None of it.
+    Nothing,
+    /// A prefix, drawn anew for each file and each row of names.
+    Some,
+    /// All of it.
+    Everything,
+}
+
+/// What lies between the last byte that survived and where the file had grown to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tail {
+    /// Nothing: the file ends.
+    Cut,
+    /// Zeros, to somewhere.
+    Zeros,
+    /// Random bytes, to somewhere.
+    Garbage,
+    /// To somewhere, 4 KiB pages of which each has its real bytes or zeros: written back out of order.
+    Pages,
+}
+
+/// One outcome of a crash. Change fields at will: `CrashChoices { tear: true, ..CrashChoices::random(7) }`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CrashChoices {
+    /// What happened. A killed process makes all other choices idle.
+    pub kind: CrashKind,
+    /// When names are safe.
+    pub names: NameDurability,
+    /// How many of the unsafe name operations survive.
+    pub keep_names: Keep,
+    /// How many of each file's unsynced appends survive.
+    pub keep_data: Keep,
+    /// Whether part of the first append that is lost survives (with [`Keep::Some`]).
+    pub tear: bool,
+    /// What lies behind.
+    pub tail: Tail,
+    /// Where the draws come from: the same choices for the same file system give the same outcome.
+    pub seed: u64,
+}
+
+/// Choices at work.
+pub(super) struct Draws<'a> {
+    choices: &'a CrashChoices,
+    rng: fastrand::Rng,
+}
+
+impl CrashChoices {
+    /// The process is killed.
+    pub fn process_kill() -> CrashChoices {
+        CrashChoices { kind: CrashKind::ProcessKill, ..CrashChoices::lose_unsynced() }
+    }
+
+    /// Power loss; nothing survives that was not synced, names by the strict rule.
+    pub fn lose_unsynced() -> CrashChoices {
+        CrashChoices {
+            kind: CrashKind::PowerLoss,
+            names: NameDurability::Strict,
+            keep_names: Keep::Nothing,
+            keep_data: Keep::Nothing,
+            tear: false,
+            tail: Tail::Cut,
+            seed: 0,
+        }
+    }
+
+    /// Power loss; everything survives that was flushed.
+    pub fn keep_flushed() -> CrashChoices {
+        let (keep_names, keep_data) = (Keep::Everything, Keep::Everything);
+        CrashChoices { keep_names, keep_data, ..CrashChoices::lose_unsynced() }
+    }
+
+    /// Power loss; all else is drawn from `seed`.
+    pub fn random(seed: u64) -> CrashChoices {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let names = if rng.bool() { NameDurability::Strict } else { NameDurability::Journaled };
+        let keeps = [Keep::Nothing, Keep::Some, Keep::Some, Keep::Everything];
+        let (keep_names, keep_data) = (keeps[rng.usize(..4)], keeps[rng.usize(..4)]);
+        let tear = rng.bool();
+        let tail = [Tail::Cut, Tail::Cut, Tail::Zeros, Tail::Garbage, Tail::Pages][rng.usize(..5)];
+        CrashChoices { kind: CrashKind::PowerLoss, names, keep_names, keep_data, tear, tail, seed }
+    }
+}
+
+impl Draws<'_> {
+    pub(super) fn new(choices: &CrashChoices) -> Draws<'_> {
+        // Not the sequence that the choices themselves were drawn from.
+        Draws { choices, rng: fastrand::Rng::with_seed(!choices.seed) }
+    }
+
+    fn prefix(&mut self, keep: Keep, n: usize) -> usize {
+        match keep {
+            Keep::Nothing => 0,
+            Keep::Everything => n,
+            Keep::Some => self.rng.usize(0..=n),
+        }
+    }
+
+    /// How many of `n` name operations in a row survive.
+    pub(super) fn kept_names(&mut self, n: usize) -> usize {
+        self.prefix(self.choices.keep_names, n)
+    }
+
+    /// What is found of this file.
+    pub(super) fn content(&mut self, file: &FileData) -> Content {
+        if self.choices.kind == CrashKind::ProcessKill || file.pieces.is_empty() {
+            return file.live.clone();
+        }
+        let kept = self.prefix(self.choices.keep_data, file.pieces.len());
+        let Some(lost) = file.pieces.get(kept) else { return file.live.clone() };
+        let mut content = file.synced.clone();
+        file.pieces[..kept].iter().for_each(|piece| piece.apply(&mut content));
+        if let (true, Keep::Some, Piece::Write { offset, data }) =
+            (self.choices.tear, self.choices.keep_data, lost)
+        {
+            content.write_at(*offset, &data[..self.rng.usize(0..=data.len())]);
+        }
+        self.add_tail(&mut content, &file.live);
+        content
+    }
+
+    /// Extends `content` towards the length of `live`.
+    fn add_tail(&mut self, content: &mut Content, live: &Content) {
+        const PAGE: u64 = 4096;
+        if self.choices.tail == Tail::Cut || content.len() >= live.len() {
+            return;
+        }
+        let start = content.len();
+        let end = self.rng.u64(start..=live.len());
+        content.set_len(end);
+        let mut at = start;
+        while at < end && self.choices.tail != Tail::Zeros {
+            let n = (PAGE - at % PAGE).min(end - at);
+            let mut page = vec![0; n as usize];
+            if self.choices.tail == Tail::Garbage {
+                self.rng.fill(&mut page);
+            } else if self.rng.bool() {
+                live.read_at(at, &mut page);
+            }
+            content.write_at(at, &page);
+            at += n;
+        }
+    }
+}

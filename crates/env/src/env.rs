@@ -1,0 +1,39 @@
+//! Files, time and threads in one handle.
+
+use crate::clock::{Clock, SystemClock};
+use crate::fs::FileSystem;
+use crate::posix::PosixFileSystem;
+use crate::thread_pool::ThreadPool;
+use esker_base::sync::{Arc, OnceLock};
+
+/// What an engine needs of the outside world. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Files.
+    pub fs: Arc<dyn FileSystem>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Background threads.
+    pub pool: Arc<ThreadPool>,
+}
+
+impl Env {
+    /// These files and this clock, with threads of its own.
+    pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Env {
+        Env { fs, clock, pool: Arc::new(ThreadPool::new()) }
+    }
+
+    /// These files, the machine's clock, and threads of its own.
+    pub fn with_fs(fs: Arc<dyn FileSystem>) -> Env {
+        Env::new(fs, Arc::new(SystemClock))
+    }
+}
+
+/// The machine's files and clock; all databases of the process that use it share its threads, as with RocksDB's
+/// `Env::Default()`.
+impl Default for Env {
+    fn default() -> Env {
+        static SHARED: OnceLock<Env> = OnceLock::new();
+        SHARED.get_or_init(|| Env::with_fs(Arc::new(PosixFileSystem))).clone()
+    }
+}

@@ -1,0 +1,345 @@
+//! A file system that fails on command, counts what is asked of it, and can list it.
+//!
+//! In: any file system, and rules. Out: the same file system, except where a rule says otherwise: the n-th
+//! operation of these kinds on these files fails, writes only part of its data, reads a flipped bit, or does
+//! nothing and claims success; or the disk is full after so many bytes. Without rules it is transparent.
+//!
+//! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or the file system
+//! below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`] below at each operation.
+//!
+//! Invariants
+//!  1. Operations are numbered from 0 without gaps; with one thread above, the same calls give the same numbers.
+//!  2. Of several rules that apply, the first added acts; all of them count the operation.
+//!  3. An append that a rule cuts short has put that part into the file below, flushed.
+
+mod file;
+mod op;
+mod rule;
+
+pub use op::{Op, OpKind};
+pub use rule::FaultRule;
+
+use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{Error, Result};
+use file::{FaultDirectory, FaultRandomAccessFile, FaultSequentialFile, FaultWritableFile};
+use rule::Action;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+type Hook = Arc<dyn Fn(&Op) + Send + Sync>;
+
+/// Wraps a file system. Cloning shares rules, counters and list.
+#[derive(Clone, Debug)]
+pub struct FaultFs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    inner: Arc<dyn FileSystem>,
+    state: Mutex<State>,
+}
+
+struct State {
+    rules: Vec<FaultRule>,
+    ops: u64,
+    by_kind: [u64; OpKind::ALL.len()],
+    faults: u64,
+    list: Option<Vec<Op>>,
+    space_left: Option<u64>,
+    hook: Option<Hook>,
+    rng: fastrand::Rng,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("FaultFs").field("inner", &self.inner).field("ops", &state.ops).finish_non_exhaustive()
+    }
+}
+
+/// What a rule wants of an operation.
+enum Verdict {
+    Go,
+    Fail(Error),
+    /// Append only so many bytes, then fail.
+    Short(usize, Error),
+    /// Flip a bit of what is read; the number chooses which.
+    Flip(u64),
+    /// Do nothing and succeed.
+    Skip,
+}
+
+impl FaultFs {
+    /// `inner`, with no rules.
+    pub fn new(inner: Arc<dyn FileSystem>) -> FaultFs {
+        FaultFs::with_seed(inner, 0)
+    }
+
+    /// `inner`; what rules leave open (which bit, how much of an append) is drawn from `seed`.
+    pub fn with_seed(inner: Arc<dyn FileSystem>, seed: u64) -> FaultFs {
+        let state = State {
+            rules: Vec::new(),
+            ops: 0,
+            by_kind: [0; OpKind::ALL.len()],
+            faults: 0,
+            list: None,
+            space_left: None,
+            hook: None,
+            rng: fastrand::Rng::with_seed(seed),
+        };
+        FaultFs { shared: Arc::new(Shared { inner, state: Mutex::new(state) }) }
+    }
+
+    /// What is wrapped.
+    pub fn inner(&self) -> &Arc<dyn FileSystem> {
+        &self.shared.inner
+    }
+
+    /// Adds a rule. Its count starts now.
+    pub fn add_rule(&self, rule: FaultRule) {
+        self.shared.state.lock().rules.push(rule);
+    }
+
+    /// Removes all rules; the disk has space again.
+    pub fn clear_rules(&self) {
+        let mut state = self.shared.state.lock();
+        state.rules.clear();
+        state.space_left = None;
+    }
+
+    /// After this many more appended bytes the disk is full: what still fits is written, then appends fail with
+    /// sub-code `NoSpace`. `None`: there is space again. Deleting files gives nothing back.
+    pub fn no_space_after(&self, bytes: Option<u64>) {
+        self.shared.state.lock().space_left = bytes;
+    }
+
+    /// Operations so far.
+    pub fn op_count(&self) -> u64 {
+        self.shared.state.lock().ops
+    }
+
+    /// Operations of this kind so far.
+    pub fn op_count_of(&self, kind: OpKind) -> u64 {
+        self.shared.state.lock().by_kind[kind as usize]
+    }
+
+    /// How often a rule, or the full disk, has acted.
+    pub fn fault_count(&self) -> u64 {
+        self.shared.state.lock().faults
+    }
+
+    /// Starts a new list of operations, or stops listing.
+    pub fn list_ops(&self, on: bool) {
+        self.shared.state.lock().list = on.then(Vec::new);
+    }
+
+    /// The listed operations; the list starts again.
+    pub fn take_ops(&self) -> Vec<Op> {
+        self.shared.state.lock().list.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Called with each operation before anything comes of it, on the thread that asks for it. No lock of this
+    /// file system is held, but the caller may hold some of its own.
+    pub fn on_op(&self, hook: impl Fn(&Op) + Send + Sync + 'static) {
+        self.shared.state.lock().hook = Some(Arc::new(hook));
+    }
+
+    /// No hook any more.
+    pub fn clear_hook(&self) {
+        self.shared.state.lock().hook = None;
+    }
+}
+
+impl Shared {
+    /// Counts, shows and lists an operation, and asks the rules.
+    fn begin(&self, kind: OpKind, path: &Path, offset: Option<u64>, bytes: usize) -> Verdict {
+        let mut state = self.state.lock();
+        let index = state.ops;
+        state.ops += 1;
+        state.by_kind[kind as usize] += 1;
+        if let Some(hook) = state.hook.clone() {
+            drop(state);
+            hook(&Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault: false });
+            state = self.state.lock();
+        }
+        let verdict = state.verdict(index, kind, path, offset, bytes);
+        let fault = !matches!(verdict, Verdict::Go);
+        state.faults += u64::from(fault);
+        if let Some(list) = &mut state.list {
+            list.push(Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault });
+        }
+        verdict
+    }
+
+    /// For operations of which there is no part: fails, or says whether to carry it out.
+    fn check(&self, kind: OpKind, path: &Path) -> Result<bool> {
+        match self.begin(kind, path, None, 0) {
+            Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
+            Verdict::Skip => Ok(false),
+            Verdict::Go | Verdict::Flip(_) => Ok(true),
+        }
+    }
+}
+
+impl State {
+    fn verdict(
+        &mut self,
+        index: u64,
+        kind: OpKind,
+        path: &Path,
+        offset: Option<u64>,
+        bytes: usize,
+    ) -> Verdict {
+        let mut acting = None;
+        for rule in &mut self.rules {
+            if rule.counts(kind, path) && acting.is_none() {
+                acting = Some((rule.action.clone(), rule.error(index, kind, path, offset)));
+            }
+        }
+        match acting {
+            Some((Action::Fail, error)) => return Verdict::Fail(error),
+            Some((Action::ShortWrite(keep), error)) => {
+                let keep = keep.unwrap_or_else(|| self.rng.usize(0..bytes.max(1)));
+                return Verdict::Short(keep.min(bytes), error);
+            }
+            Some((Action::BitFlip, _)) => return Verdict::Flip(self.rng.u64(..)),
+            Some((Action::Skip, _)) => return Verdict::Skip,
+            None => {}
+        }
+        match &mut self.space_left {
+            Some(left) if kind == OpKind::Append => {
+                let fits = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes);
+                *left -= fits as u64;
+                if fits == bytes {
+                    return Verdict::Go;
+                }
+                Verdict::Short(fits, rule::injected(index, kind, path, offset, libc::ENOSPC))
+            }
+            _ => Verdict::Go,
+        }
+    }
+}
+
+/// Stands for what a skipped operation should have returned: only operations without a result can be skipped.
+#[cold]
+fn cannot_skip(kind: OpKind) -> Error {
+    Error::invalid_argument(format!("a fault rule cannot skip {kind}: it has a result"))
+}
+
+impl FileSystem for FaultFs {
+    fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        self.open(OpKind::Open, path)?;
+        let inner = self.shared.inner.new_sequential_file(path)?;
+        Ok(Box::new(FaultSequentialFile::new(inner, Arc::clone(&self.shared), path)))
+    }
+
+    fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        self.open(OpKind::Open, path)?;
+        let inner = self.shared.inner.new_random_access_file(path)?;
+        Ok(Arc::new(FaultRandomAccessFile::new(inner, Arc::clone(&self.shared))))
+    }
+
+    fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, path)?;
+        Ok(self.writable(self.shared.inner.new_writable_file(path)?, path))
+    }
+
+    fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, path)?;
+        Ok(self.writable(self.shared.inner.reopen_writable_file(path)?, path))
+    }
+
+    fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, new)?;
+        Ok(self.writable(self.shared.inner.reuse_writable_file(new, old)?, new))
+    }
+
+    fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        self.open(OpKind::Open, path)?;
+        let inner = self.shared.inner.new_directory(path)?;
+        Ok(Box::new(FaultDirectory::new(inner, Arc::clone(&self.shared), path)))
+    }
+
+    fn file_exists(&self, path: &Path) -> Result<bool> {
+        self.open(OpKind::Stat, path)?;
+        self.shared.inner.file_exists(path)
+    }
+
+    fn children(&self, dir: &Path) -> Result<Vec<String>> {
+        self.open(OpKind::List, dir)?;
+        self.shared.inner.children(dir)
+    }
+
+    fn delete_file(&self, path: &Path) -> Result<()> {
+        self.change(OpKind::Delete, path, |fs| fs.delete_file(path))
+    }
+
+    fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
+        self.change(OpKind::CreateDir, path, |fs| fs.create_dir_if_missing(path))
+    }
+
+    fn delete_dir(&self, path: &Path) -> Result<()> {
+        self.change(OpKind::DeleteDir, path, |fs| fs.delete_dir(path))
+    }
+
+    fn file_size(&self, path: &Path) -> Result<u64> {
+        self.open(OpKind::Stat, path)?;
+        self.shared.inner.file_size(path)
+    }
+
+    fn modification_time(&self, path: &Path) -> Result<u64> {
+        self.open(OpKind::Stat, path)?;
+        self.shared.inner.modification_time(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change(OpKind::Rename, to, |fs| fs.rename(from, to))
+    }
+
+    fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
+        self.change(OpKind::Link, new, |fs| fs.link_file(existing, new))
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.open(OpKind::Lock, path)?;
+        self.shared.inner.lock_file(path)
+    }
+
+    fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
+        self.shared.inner.absolute_path(path)
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.open(OpKind::Stat, path)?;
+        let there = self.shared.inner.free_space(path)?;
+        let left = self.shared.state.lock().space_left;
+        Ok(left.map_or(there, |left| left.min(there)))
+    }
+
+    fn truncate(&self, path: &Path, size: u64) -> Result<()> {
+        self.change(OpKind::Truncate, path, |fs| fs.truncate(path, size))
+    }
+}
+
+impl FaultFs {
+    fn open(&self, kind: OpKind, path: &Path) -> Result<()> {
+        if self.shared.check(kind, path)? { Ok(()) } else { Err(cannot_skip(kind)) }
+    }
+
+    fn change(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        change: impl FnOnce(&dyn FileSystem) -> Result<()>,
+    ) -> Result<()> {
+        if self.shared.check(kind, path)? { change(&*self.shared.inner) } else { Ok(()) }
+    }
+
+    fn writable(&self, inner: Box<dyn WritableFile>, path: &Path) -> Box<dyn WritableFile> {
+        Box::new(FaultWritableFile::new(inner, Arc::clone(&self.shared), path))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Open files and directories that ask the rules first.
+
+use super::op::OpKind;
+use super::{Shared, Verdict};
+use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
+use esker_base::Result;
+use esker_base::sync::Arc;
+use std::path::{Path, PathBuf};
+
+/// Reads through `read`, unless a rule has other plans.
+fn read(
+    shared: &Shared,
+    path: &Path,
+    offset: u64,
+    buf: &mut [u8],
+    read: impl FnOnce(&mut [u8]) -> Result<usize>,
+) -> Result<usize> {
+    match shared.begin(OpKind::Read, path, Some(offset), buf.len()) {
+        Verdict::Go => read(buf),
+        Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
+        Verdict::Skip => Err(super::cannot_skip(OpKind::Read)),
+        Verdict::Flip(draw) => {
+            let n = read(buf)?;
+            if n > 0 {
+                let bit = draw % (n as u64 * 8);
+                buf[(bit / 8) as usize] ^= 1 << (bit % 8);
+            }
+            Ok(n)
+        }
+    }
+}
+
+pub(super) struct FaultSequentialFile {
+    inner: Box<dyn SequentialFile>,
+    shared: Arc<Shared>,
+    path: PathBuf,
+    offset: u64,
+}
+
+impl FaultSequentialFile {
+    pub(super) fn new(
+        inner: Box<dyn SequentialFile>,
+        shared: Arc<Shared>,
+        path: &Path,
+    ) -> FaultSequentialFile {
+        FaultSequentialFile { inner, shared, path: path.to_owned(), offset: 0 }
+    }
+}
+
+impl SequentialFile for FaultSequentialFile {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let n = read(&self.shared, &self.path, self.offset, buf, |buf| self.inner.read(buf))?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<()> {
+        self.inner.skip(bytes)?;
+        self.offset = self.offset.saturating_add(bytes);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct FaultRandomAccessFile {
+    inner: Arc<dyn RandomAccessFile>,
+    shared: Arc<Shared>,
+}
+
+impl FaultRandomAccessFile {
+    pub(super) fn new(inner: Arc<dyn RandomAccessFile>, shared: Arc<Shared>) -> FaultRandomAccessFile {
+        FaultRandomAccessFile { inner, shared }
+    }
+}
+
+impl RandomAccessFile for FaultRandomAccessFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        read(&self.shared, self.inner.path(), offset, buf, |buf| self.inner.read_at(offset, buf))
+    }
+
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        self.inner.prefetch(offset, bytes);
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.inner.size()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+pub(super) struct FaultWritableFile {
+    inner: Box<dyn WritableFile>,
+    shared: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl FaultWritableFile {
+    pub(super) fn new(inner: Box<dyn WritableFile>, shared: Arc<Shared>, path: &Path) -> FaultWritableFile {
+        FaultWritableFile { inner, shared, path: path.to_owned() }
+    }
+}
+
+impl WritableFile for FaultWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        match self.shared.begin(OpKind::Append, &self.path, Some(self.inner.file_size()), data.len()) {
+            Verdict::Go | Verdict::Flip(_) => self.inner.append(data),
+            Verdict::Fail(e) => Err(e),
+            Verdict::Skip => Ok(()),
+            Verdict::Short(keep, e) => {
+                self.inner.append(&data[..keep])?;
+                self.inner.flush()?;
+                Err(e)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.shared.check(OpKind::Flush, &self.path)? { self.inner.flush() } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        // A sync that is skipped still hands the bytes to the kernel: the liar is the disk.
+        if self.shared.check(OpKind::Sync, &self.path)? { self.inner.sync() } else { self.inner.flush() }
+    }
+
+    fn fsync(&mut self) -> Result<()> {
+        if self.shared.check(OpKind::Sync, &self.path)? { self.inner.fsync() } else { self.inner.flush() }
+    }
+
+    fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        match self.shared.begin(OpKind::RangeSync, &self.path, Some(offset), bytes as usize) {
+            Verdict::Go | Verdict::Flip(_) => self.inner.range_sync(offset, bytes),
+            Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
+            Verdict::Skip => Ok(()),
+        }
+    }
+
+    fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        match self.shared.begin(OpKind::Preallocate, &self.path, Some(offset), bytes as usize) {
+            Verdict::Go | Verdict::Flip(_) => self.inner.preallocate(offset, bytes),
+            Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
+            Verdict::Skip => Ok(()),
+        }
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        if self.shared.check(OpKind::Truncate, &self.path)? { self.inner.truncate(size) } else { Ok(()) }
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if self.shared.check(OpKind::Close, &self.path)? { self.inner.close() } else { Ok(()) }
+    }
+
+    fn file_size(&self) -> u64 {
+        self.inner.file_size()
+    }
+}
+
+pub(super) struct FaultDirectory {
+    inner: Box<dyn Directory>,
+    shared: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl FaultDirectory {
+    pub(super) fn new(inner: Box<dyn Directory>, shared: Arc<Shared>, path: &Path) -> FaultDirectory {
+        FaultDirectory { inner, shared, path: path.to_owned() }
+    }
+}
+
+impl Directory for FaultDirectory {
+    fn fsync(&self) -> Result<()> {
+        if self.shared.check(OpKind::DirSync, &self.path)? { self.inner.fsync() } else { Ok(()) }
+    }
+}

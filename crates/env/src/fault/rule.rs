@@ -1,0 +1,168 @@
+//! When something goes wrong, and what.
+
+use super::op::OpKind;
+use esker_base::sync::Arc;
+use esker_base::{Error, ErrorKind};
+use std::fmt;
+use std::path::Path;
+
+type PathFilter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Fail,
+    /// This many bytes reach the file, or a drawn number.
+    ShortWrite(Option<usize>),
+    BitFlip,
+    Skip,
+}
+
+/// Of the operations of certain kinds on certain files, the n-th and maybe some after it go wrong. By default the
+/// first, once, on any file, with `IoError` (EIO), not retryable.
+#[derive(Clone)]
+pub struct FaultRule {
+    kinds: u32,
+    path: Option<PathFilter>,
+    /// Operations to let by.
+    pass: u64,
+    /// Operations to hit after that.
+    times: u64,
+    errno: i32,
+    kind: Option<ErrorKind>,
+    retryable: Option<bool>,
+    pub(super) action: Action,
+}
+
+impl FaultRule {
+    fn new(kinds: &[OpKind], action: Action) -> FaultRule {
+        FaultRule {
+            kinds: kinds.iter().fold(0, |set, kind| set | kind.bit()),
+            path: None,
+            pass: 0,
+            times: 1,
+            errno: libc::EIO,
+            kind: None,
+            retryable: None,
+            action,
+        }
+    }
+
+    /// Operations of these kinds fail without effect.
+    pub fn fail(kinds: &[OpKind]) -> FaultRule {
+        FaultRule::new(kinds, Action::Fail)
+    }
+
+    /// Any operation fails without effect.
+    pub fn fail_any() -> FaultRule {
+        FaultRule::new(&OpKind::ALL, Action::Fail)
+    }
+
+    /// An append puts `keep` of its bytes (`None`: a drawn number, not all) into the file and fails.
+    pub fn short_write(keep: Option<usize>) -> FaultRule {
+        FaultRule::new(&[OpKind::Append], Action::ShortWrite(keep))
+    }
+
+    /// A read succeeds with one bit of its bytes flipped.
+    pub fn bit_flip() -> FaultRule {
+        FaultRule::new(&[OpKind::Read], Action::BitFlip)
+    }
+
+    /// Operations of these kinds do nothing and succeed: the disk that lies about its syncs. Not for operations
+    /// that return something; those fail with `InvalidArgument`.
+    pub fn skip(kinds: &[OpKind]) -> FaultRule {
+        FaultRule::new(kinds, Action::Skip)
+    }
+
+    /// Starts with the `n`-th operation, counted from 0 when the rule is added.
+    #[must_use]
+    pub fn nth(self, n: u64) -> FaultRule {
+        FaultRule { pass: n, ..self }
+    }
+
+    /// Hits this many in a row.
+    #[must_use]
+    pub fn times(self, times: u64) -> FaultRule {
+        FaultRule { times, ..self }
+    }
+
+    /// Never stops.
+    #[must_use]
+    pub fn forever(self) -> FaultRule {
+        self.times(u64::MAX)
+    }
+
+    /// Only on paths of which `accept` is true.
+    #[must_use]
+    pub fn on(self, accept: impl Fn(&Path) -> bool + Send + Sync + 'static) -> FaultRule {
+        FaultRule { path: Some(Arc::new(accept)), ..self }
+    }
+
+    /// Only on files whose name contains `part`: "MANIFEST", ".sst".
+    #[must_use]
+    pub fn on_name(self, part: &str) -> FaultRule {
+        let part = part.to_owned();
+        self.on(move |path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&part)))
+    }
+
+    /// The error is that of a full disk (sub-code `NoSpace`, retryable).
+    #[must_use]
+    pub fn no_space(self) -> FaultRule {
+        FaultRule { errno: libc::ENOSPC, ..self }
+    }
+
+    /// The error is of another kind, not from the operating system.
+    #[must_use]
+    pub fn error_kind(self, kind: ErrorKind) -> FaultRule {
+        FaultRule { kind: Some(kind), ..self }
+    }
+
+    /// The error says that trying again may help, or that it does not.
+    #[must_use]
+    pub fn retryable(self, retryable: bool) -> FaultRule {
+        FaultRule { retryable: Some(retryable), ..self }
+    }
+
+    /// Counts this operation if it is one of this rule's, and says whether it is to go wrong.
+    pub(super) fn counts(&mut self, kind: OpKind, path: &Path) -> bool {
+        if self.kinds & kind.bit() == 0 || self.path.as_ref().is_some_and(|accept| !accept(path)) {
+            return false;
+        }
+        if self.pass > 0 {
+            self.pass -= 1;
+            return false;
+        }
+        let hit = self.times > 0;
+        self.times = self.times.saturating_sub(u64::from(hit && self.times != u64::MAX));
+        hit
+    }
+
+    pub(super) fn error(&self, index: u64, kind: OpKind, path: &Path, offset: Option<u64>) -> Error {
+        let error = match self.kind {
+            None => injected(index, kind, path, offset, self.errno),
+            Some(k) => Error::new(k, format!("injected in operation {index}, {kind}: {}", path.display())),
+        };
+        match self.retryable {
+            Some(retryable) => error.with_retryable(retryable),
+            None => error,
+        }
+    }
+}
+
+impl fmt::Debug for FaultRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = OpKind::ALL.into_iter().filter(|k| self.kinds & k.bit() != 0).collect();
+        f.debug_struct("FaultRule")
+            .field("kinds", &kinds)
+            .field("pass", &self.pass)
+            .field("times", &self.times)
+            .field("action", &self.action)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error of the real file system, with the operation's number.
+pub(super) fn injected(index: u64, kind: OpKind, path: &Path, offset: Option<u64>, errno: i32) -> Error {
+    let place = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
+    let what = format!("injected in operation {index}, While {kind}: {}{place}", path.display());
+    Error::io_with(what, std::io::Error::from_raw_os_error(errno))
+}

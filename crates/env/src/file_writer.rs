@@ -1,0 +1,99 @@
+//! Appends at a measured pace: asks a rate limiter first, and starts writing back every so many bytes.
+//!
+//! In: a writable file. Out: the same, slower and smoother. Without a limiter and with `bytes_per_sync` 0 it only
+//! passes calls on.
+//!
+//! `bytes_per_sync`: when so many bytes have come since the last time, the kernel is asked to start writing them
+//! back, except for the last MiB, which may be appended to while it is written (a page in write-back blocks the
+//! append that touches it).   Source: RocksDB `file/writable_file_writer.cc` (semantics).
+
+use crate::clock::Clock;
+use crate::fs::WritableFile;
+use crate::rate_limiter::{IoKind, IoPriority, RateLimiter};
+use esker_base::Result;
+use esker_base::sync::Arc;
+
+/// What is left alone at the end of the file.
+const NOT_SYNCED_BYTES: u64 = 1 << 20;
+/// Ranges start and end on pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// A writable file with a pace.
+pub struct PacedWritableFile {
+    inner: Box<dyn WritableFile>,
+    limiter: Option<(Arc<RateLimiter>, IoPriority)>,
+    clock: Arc<dyn Clock>,
+    bytes_per_sync: u64,
+    range_synced: u64,
+}
+
+impl PacedWritableFile {
+    /// `bytes_per_sync` 0 leaves write-back to the kernel.
+    pub fn new(
+        inner: Box<dyn WritableFile>,
+        limiter: Option<(Arc<RateLimiter>, IoPriority)>,
+        clock: Arc<dyn Clock>,
+        bytes_per_sync: u64,
+    ) -> PacedWritableFile {
+        let range_synced = inner.file_size();
+        PacedWritableFile { inner, limiter, clock, bytes_per_sync, range_synced }
+    }
+
+    fn start_write_back(&mut self) -> Result<()> {
+        if self.bytes_per_sync == 0 {
+            return Ok(());
+        }
+        let end = self.inner.file_size().saturating_sub(NOT_SYNCED_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        if end < self.range_synced.saturating_add(self.bytes_per_sync) {
+            return Ok(());
+        }
+        self.inner.range_sync(self.range_synced, end - self.range_synced)?;
+        self.range_synced = end;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for PacedWritableFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PacedWritableFile").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+impl WritableFile for PacedWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        if let Some((limiter, priority)) = &self.limiter {
+            limiter.request(data.len() as u64, *priority, IoKind::Write, &*self.clock);
+        }
+        self.inner.append(data)?;
+        self.start_write_back()
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn fsync(&mut self) -> Result<()> {
+        self.inner.fsync()
+    }
+    fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.range_sync(offset, bytes)
+    }
+    fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.preallocate(offset, bytes)
+    }
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.inner.truncate(size)?;
+        self.range_synced = self.range_synced.min(size);
+        Ok(())
+    }
+    fn close(&mut self) -> Result<()> {
+        self.inner.close()
+    }
+    fn file_size(&self) -> u64 {
+        self.inner.file_size()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! What a file system must do for the engine. Every implementation (real, memory, crash, fault) passes one
+//! conformance suite. Errors are `IoError` with the path in the message.
+
+use esker_base::Result;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files by path. All methods may be called from any thread.
+pub trait FileSystem: Send + Sync + fmt::Debug {
+    /// Opens an existing file for reading from the front.
+    fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>>;
+    /// Opens an existing file for positioned reads.
+    fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>>;
+    /// Creates a file for appending; an existing one is emptied.
+    fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
+    /// Opens a file for appending behind what it holds; creates it if it is missing.
+    fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
+    /// Renames `old` to `new` and opens it for overwriting from offset 0 without emptying it (WAL recycling).
+    fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
+    /// Opens a directory, to sync it.
+    fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
+    /// Whether a file or directory of this name is there.
+    fn file_exists(&self, path: &Path) -> Result<bool>;
+    /// Names (not paths) in a directory, in no order.
+    fn children(&self, dir: &Path) -> Result<Vec<String>>;
+    /// Removes a file.
+    fn delete_file(&self, path: &Path) -> Result<()>;
+    /// Makes a directory and its parents; one that exists is fine.
+    fn create_dir_if_missing(&self, path: &Path) -> Result<()>;
+    /// Removes an empty directory.
+    fn delete_dir(&self, path: &Path) -> Result<()>;
+    /// Bytes in a file.
+    fn file_size(&self, path: &Path) -> Result<u64>;
+    /// Unix seconds of the last change.
+    fn modification_time(&self, path: &Path) -> Result<u64>;
+    /// Atomically puts `from` in the place of `to`.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// A second name for a file. `NotSupported` where the file system has no links.
+    fn link_file(&self, existing: &Path, new: &Path) -> Result<()>;
+    /// Takes the lock file (POSIX `fcntl` lock, so that it excludes a live RocksDB; and a table of this process).
+    /// `IoError`/`Busy`-like error naming the path when somebody else has it.
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+    /// The path from the root.
+    fn absolute_path(&self, path: &Path) -> Result<PathBuf>;
+    /// Bytes that can still be written.
+    fn free_space(&self, path: &Path) -> Result<u64>;
+    /// Cuts a file to `size` bytes.
+    fn truncate(&self, path: &Path, size: u64) -> Result<()>;
+}
+
+/// Reads from front to back.
+pub trait SequentialFile: Send {
+    /// Reads up to `buf.len()` bytes; fewer only at the end of the file; 0 at the end.
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize>;
+    /// Moves on by `bytes`, possibly beyond the end.
+    fn skip(&mut self, bytes: u64) -> Result<()>;
+}
+
+/// One of several positioned reads; `result` says how many bytes of `buf` were filled.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where to start.
+    pub offset: u64,
+    /// Where the bytes go; its length is how many are wanted.
+    pub buf: &'a mut [u8],
+    /// What came of it.
+    pub result: Result<usize>,
+}
+
+/// Reads anywhere; shared between threads.
+pub trait RandomAccessFile: Send + Sync + fmt::Debug {
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Several reads at once; each request gets its own result.
+    fn multi_read(&self, requests: &mut [ReadRequest<'_>]) {
+        for r in requests {
+            r.result = self.read_at(r.offset, r.buf);
+        }
+    }
+    /// Hints that this range will be read soon.
+    fn prefetch(&self, _offset: u64, _bytes: u64) {}
+    /// Bytes in the file.
+    fn size(&self) -> Result<u64>;
+    /// Its path, for messages.
+    fn path(&self) -> &Path;
+}
+
+/// Appends. Not shared. Dropping it closes it without syncing.
+pub trait WritableFile: Send {
+    /// Appends all of `data`, or fails; after a failure how much was appended is unknown until `file_size`.
+    fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// Hands buffered bytes to the operating system: they survive the process, not the machine.
+    fn flush(&mut self) -> Result<()>;
+    /// `flush`, then waits until the data (and the size, as far as needed to read it) is on the medium (`fdatasync`).
+    fn sync(&mut self) -> Result<()>;
+    /// As `sync`, metadata included (`fsync`).
+    fn fsync(&mut self) -> Result<()> {
+        self.sync()
+    }
+    /// Starts writing back this range without waiting (`sync_file_range`); a hint.
+    fn range_sync(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Reserves space; a hint, the file's size stays.
+    fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Cuts the file.
+    fn truncate(&mut self, size: u64) -> Result<()>;
+    /// `flush`, give back preallocated space, close. Later calls fail.
+    fn close(&mut self) -> Result<()>;
+    /// Bytes appended so far, buffered ones included.
+    fn file_size(&self) -> u64;
+}
+
+/// An open directory.
+pub trait Directory: Send + Sync {
+    /// Makes created, renamed and removed names durable.
+    fn fsync(&self) -> Result<()>;
+}
+
+/// Held until it is dropped.
+pub trait FileLock: Send + Sync {}

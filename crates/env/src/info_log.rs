@@ -1,0 +1,217 @@
+//! The `LOG` file: what the engine says to people.
+//!
+//! In: lines with a level. Out: `2026/11/20-20:25:43.123456 THREAD [LEVEL] message`, local time, the kernel's thread
+//! id; plain information has no level in its line. Each line is flushed, so that it survives the process.
+//! Source: RocksDB `logging/env_logger.h`, `logging/auto_roll_logger.cc` (names and line format).
+//!
+//! Opening renames an existing `LOG` to `LOG.old.<microseconds>`; so does a file that has become too large or too
+//! old. Of all files, the newest `keep_log_file_num` stay. Headers are repeated at the head of each new file.
+//!
+//! Nothing here fails the engine: a line that cannot be written is lost and counted.
+
+use crate::clock::Clock;
+use crate::env::Env;
+use crate::fs::{FileSystem, WritableFile};
+use crate::system::{local_time, thread_id};
+use esker_base::Result;
+use esker_base::logger::{InfoLog, InfoLogLevel};
+use esker_base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use esker_base::sync::{Arc, Mutex};
+use std::fmt::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// When a log file ends and how many stay; RocksDB's names and defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct InfoLogOptions {
+    /// Lines below this level are not written (`info_log_level`).
+    pub level: InfoLogLevel,
+    /// Bytes after which a new file starts; 0: never.
+    pub max_log_file_size: u64,
+    /// Seconds after which a new file starts; 0: never.
+    pub log_file_time_to_roll: u64,
+    /// How many files stay, the current one included.
+    pub keep_log_file_num: usize,
+}
+
+impl Default for InfoLogOptions {
+    fn default() -> InfoLogOptions {
+        InfoLogOptions {
+            level: InfoLogLevel::Info,
+            max_log_file_size: 0,
+            log_file_time_to_roll: 0,
+            keep_log_file_num: 1000,
+        }
+    }
+}
+
+/// A rolling log file.
+pub struct InfoLogFile {
+    fs: Arc<dyn FileSystem>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    name: String,
+    options: InfoLogOptions,
+    level: AtomicU8,
+    lost_lines: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    file: Option<Box<dyn WritableFile>>,
+    opened_seconds: u64,
+    headers: Vec<String>,
+    line: String,
+    /// The last second that was written, and how.
+    stamp: (u64, String),
+}
+
+impl InfoLogFile {
+    /// Starts a new file `path` (as a rule `DB/LOG`), whose directory is made if it is missing.
+    /// # Errors
+    /// What the file system says, if the new file cannot be made. That old ones cannot be removed is no error.
+    pub fn open(env: &Env, path: &Path, options: InfoLogOptions) -> Result<InfoLogFile> {
+        let log = InfoLogFile {
+            fs: Arc::clone(&env.fs),
+            clock: Arc::clone(&env.clock),
+            dir: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            name: path
+                .file_name()
+                .map_or_else(|| "LOG".to_owned(), |name| name.to_string_lossy().into_owned()),
+            options,
+            level: AtomicU8::new(options.level as u8),
+            lost_lines: AtomicU64::new(0),
+            state: Mutex::default(),
+        };
+        log.fs.create_dir_if_missing(&log.dir)?;
+        log.start_file(&mut log.state.lock())?;
+        Ok(log)
+    }
+
+    /// Takes lines of this level and above from now on.
+    pub fn set_level(&self, level: InfoLogLevel) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Lines that could not be written.
+    pub fn lost_lines(&self) -> u64 {
+        self.lost_lines.load(Ordering::Relaxed)
+    }
+
+    /// Puts the current file, if there is one, among the old ones, and starts a new one.
+    fn start_file(&self, state: &mut State) -> Result<()> {
+        let path = self.dir.join(&self.name);
+        let mut micros = self.clock.now_micros();
+        if self.fs.file_exists(&path)? {
+            while self.fs.file_exists(&self.old_path(micros))? {
+                micros += 1;
+            }
+            self.fs.rename(&path, &self.old_path(micros))?;
+        }
+        state.file = None;
+        self.remove_old_files();
+        let mut file = self.fs.new_writable_file(&path)?;
+        for header in &state.headers {
+            file.append(header.as_bytes())?;
+        }
+        file.flush()?;
+        state.file = Some(file);
+        state.opened_seconds = self.clock.now_seconds();
+        Ok(())
+    }
+
+    fn old_path(&self, micros: u64) -> PathBuf {
+        self.dir.join(format!("{}.old.{micros}", self.name))
+    }
+
+    /// Leaves room for the current file. Failures are for the next time.
+    fn remove_old_files(&self) {
+        let Ok(names) = self.fs.children(&self.dir) else { return };
+        let prefix = format!("{}.old.", self.name);
+        let mut ages: Vec<u64> = names.iter().filter_map(|n| n.strip_prefix(&prefix)?.parse().ok()).collect();
+        ages.sort_unstable();
+        let surplus = (ages.len() + 1).saturating_sub(self.options.keep_log_file_num.max(1));
+        for &micros in &ages[..surplus] {
+            if self.fs.delete_file(&self.old_path(micros)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        let (size, age) = (self.options.max_log_file_size, self.options.log_file_time_to_roll);
+        let Some(file) = &state.file else { return true };
+        (size > 0 && file.file_size() >= size)
+            || (age > 0 && self.clock.now_seconds().saturating_sub(state.opened_seconds) >= age)
+    }
+
+    fn write(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) -> Result<()> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.format_line(self.clock.now_micros(), level, args);
+        if self.is_full(state)
+            && let Err(e) = self.start_file(state)
+            && state.file.is_none()
+        {
+            return Err(e);
+        }
+        if level == InfoLogLevel::Header {
+            state.headers.push(state.line.clone());
+        }
+        let file = state.file.as_mut().expect("without a file a new one was just started");
+        file.append(state.line.as_bytes())?;
+        file.flush()
+    }
+}
+
+impl State {
+    fn format_line(&mut self, now_micros: u64, level: InfoLogLevel, args: fmt::Arguments<'_>) {
+        let (second, micros) = (now_micros / 1_000_000, now_micros % 1_000_000);
+        if self.stamp.0 != second || self.stamp.1.is_empty() {
+            self.stamp = (second, local_time(second).to_string());
+        }
+        let line = &mut self.line;
+        line.clear();
+        let level = match level {
+            InfoLogLevel::Info | InfoLogLevel::Header => String::new(),
+            level => format!("[{}] ", level.as_str()),
+        };
+        write!(line, "{}.{micros:06} {} {level}{args}", self.stamp.1, thread_id())
+            .expect("a String takes everything; a Display that fails is a mistake of the caller");
+        if !line.ends_with('\n') {
+            line.push('\n');
+        }
+    }
+}
+
+impl InfoLog for InfoLogFile {
+    fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) {
+        if (level as u8) < self.level.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.write(level, args).is_err() {
+            self.lost_lines.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn level(&self) -> InfoLogLevel {
+        const LEVELS: [InfoLogLevel; 6] = [
+            InfoLogLevel::Debug,
+            InfoLogLevel::Info,
+            InfoLogLevel::Warn,
+            InfoLogLevel::Error,
+            InfoLogLevel::Fatal,
+            InfoLogLevel::Header,
+        ];
+        LEVELS[usize::from(self.level.load(Ordering::Relaxed))]
+    }
+}
+
+impl fmt::Debug for InfoLogFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InfoLogFile({})", self.dir.join(&self.name).display())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! esker-env: the outside world, and the only way to it: files, clocks, threads, randomness.
+//!
+//! What is `pub` here is shared between Esker's crates; users see what `esker` re-exports.
+//!
+//! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle); [`posix`] (the real
+//! one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk, what a power loss leaves, what goes
+//! wrong); [`thread_pool`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
+//!
+//! Invariants
+//!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
+//!  2. Every file system passes the conformance suite (`tests/it/conformance.rs`).
+//!  3. Every error of a file system names the operation and the path.
+//!
+//! A crash test, in short:
+//!
+//! ```
+//! use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, WritableFile};
+//! use std::path::Path;
+//! use std::sync::{Arc, Mutex};
+//!
+//! let disk = CrashFs::new();
+//! let fs = FaultFs::new(Arc::new(disk.clone()));
+//! let crashes = Arc::new(Mutex::new(Vec::new()));
+//! let found = Arc::clone(&crashes);
+//! fs.on_op(move |op| found.lock().unwrap().push(disk.crash_clone(&CrashChoices::random(op.index))));
+//! let mut wal = fs.new_writable_file(Path::new("/000004.log"))?;
+//! wal.append(b"record")?;
+//! wal.sync()?;
+//! fs.clear_hook();
+//! for disk in crashes.lock().unwrap().drain(..) {
+//!     assert!(disk.children(Path::new("/"))?.len() <= 1); // open it, check what must be there
+//! }
+//! # Ok::<(), esker_base::Error>(())
+//! ```
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod crash;
+pub mod env;
+pub mod fault;
+pub mod file_writer;
+pub mod fs;
+pub mod info_log;
+pub mod mem;
+pub mod posix;
+pub mod random;
+pub mod rate_limiter;
+pub mod system;
+pub mod thread_pool;
+
+pub use clock::{Clock, MockClock, SystemClock};
+pub use crash::{CrashChoices, CrashFs};
+pub use env::Env;
+pub use fault::{FaultFs, FaultRule, Op, OpKind};
+pub use file_writer::PacedWritableFile;
+pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, ReadRequest, SequentialFile, WritableFile};
+pub use info_log::{InfoLogFile, InfoLogOptions};
+pub use mem::MemFs;
+pub use posix::PosixFileSystem;
+pub use rate_limiter::{IoKind, IoPriority, RateLimiter, RateLimiterMode};
+pub use thread_pool::{Job, Priority, ThreadPool, spawn};

@@ -1,0 +1,187 @@
+//! Files in memory: for tests, and for databases that need no disk.
+//!
+//! In: paths and bytes. Out: what was put in, until the last handle goes. A file that is deleted while it is open
+//! stays readable, as on a disk. Errors are those of the real file system. Nothing here fails for want of space.
+//!
+//! [`crate::crash::CrashFs`] is the same with tracking on: it knows what a power loss would leave.
+
+pub(crate) mod content;
+mod handle;
+pub(crate) mod node;
+pub(crate) mod tree;
+
+use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use esker_base::sync::{Arc, Mutex, RwLock};
+use esker_base::{Error, Result};
+use handle::{MemDirectory, MemFileLock, MemRandomAccessFile, MemSequentialFile, MemWritableFile};
+use std::path::{Path, PathBuf};
+use tree::Tree;
+
+/// A file system in memory. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct MemFs {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) tracked: bool,
+    /// Whoever changes something holds it shared; whoever needs all to stand still, exclusively.
+    /// Order: `gate`, then `tree`, then a file's data.
+    pub(crate) gate: RwLock<()>,
+    pub(crate) tree: Mutex<Tree>,
+}
+
+impl MemFs {
+    /// An empty one, with the directory "/".
+    pub fn new() -> MemFs {
+        MemFs::with_tree(Tree::new(false), false)
+    }
+
+    pub(crate) fn with_tree(tree: Tree, tracked: bool) -> MemFs {
+        MemFs { shared: Arc::new(Shared { tracked, gate: RwLock::new(()), tree: Mutex::new(tree) }) }
+    }
+
+    /// A change of names.
+    fn change<T>(
+        &self,
+        operation: &str,
+        path: &Path,
+        change: impl FnOnce(&mut Tree) -> Result<T, i32>,
+    ) -> Result<T> {
+        let _standing = self.shared.gate.read();
+        change(&mut self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
+    }
+
+    /// A look at names.
+    fn look<T>(&self, operation: &str, path: &Path, look: impl FnOnce(&Tree) -> Result<T, i32>) -> Result<T> {
+        look(&self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
+    }
+
+    fn writable(&self, path: &Path, node: Arc<node::FileNode>, offset: u64) -> Box<dyn WritableFile> {
+        Box::new(MemWritableFile::new(Arc::clone(&self.shared), node, path, offset))
+    }
+}
+
+impl Default for MemFs {
+    fn default() -> MemFs {
+        MemFs::new()
+    }
+}
+
+#[cold]
+fn failed(operation: &str, path: &Path, errno: i32) -> Error {
+    let cause = std::io::Error::from_raw_os_error(errno);
+    Error::io_with(format_args!("While {operation}: {}", path.display()), cause)
+}
+
+impl FileSystem for MemFs {
+    fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        let node = self.look("open a file for sequential read", path, |t| t.file(path))?;
+        Ok(Box::new(MemSequentialFile::new(node)))
+    }
+
+    fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        let node = self.look("open a file for random read", path, |t| t.file(path))?;
+        Ok(Arc::new(MemRandomAccessFile::new(node, path)))
+    }
+
+    fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        let node = self.change("open a file for appending", path, |t| {
+            let node = t.create(path)?;
+            let mut data = node.data.write();
+            if data.live.len() > 0 {
+                data.set_len(0);
+            }
+            drop(data);
+            Ok(node)
+        })?;
+        Ok(self.writable(path, node, 0))
+    }
+
+    fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        let node = self.change("reopen a file for appending", path, |t| t.create(path))?;
+        let size = node.data.read().live.len();
+        Ok(self.writable(path, node, size))
+    }
+
+    fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
+        let node = self.change("reuse a file", old, |t| {
+            t.rename(old, new)?;
+            t.file(new)
+        })?;
+        Ok(self.writable(new, node, 0))
+    }
+
+    fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        let id = self.look("open directory", path, |t| t.dir(path))?;
+        Ok(Box::new(MemDirectory::new(Arc::clone(&self.shared), id)))
+    }
+
+    fn file_exists(&self, path: &Path) -> Result<bool> {
+        self.look("stat", path, |t| Ok(t.lookup(path).is_some()))
+    }
+
+    fn children(&self, dir: &Path) -> Result<Vec<String>> {
+        self.look("opendir", dir, |t| t.children(dir))
+    }
+
+    fn delete_file(&self, path: &Path) -> Result<()> {
+        self.change("unlink", path, |t| t.remove_file(path))
+    }
+
+    fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
+        self.change("mkdir", path, |t| t.create_dirs(path))
+    }
+
+    fn delete_dir(&self, path: &Path) -> Result<()> {
+        self.change("rmdir", path, |t| t.remove_dir(path))
+    }
+
+    fn file_size(&self, path: &Path) -> Result<u64> {
+        let node = self.look("stat", path, |t| t.file(path))?;
+        let size = node.data.read().live.len();
+        Ok(size)
+    }
+
+    fn modification_time(&self, path: &Path) -> Result<u64> {
+        let node = self.look("stat", path, |t| t.file(path))?;
+        let micros = node.data.read().changed_micros;
+        Ok(micros / 1_000_000)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change("rename", from, |t| t.rename(from, to))
+            .map_err(|e| e.at(format_args!("to {}", to.display())))
+    }
+
+    fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
+        self.change("link", existing, |t| t.link(existing, new))
+            .map_err(|e| e.at(format_args!("as {}", new.display())))
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let node = self.change("open a file for lock", path, |t| t.create(path))?;
+        if !self.shared.tree.lock().locks.insert(node.id) {
+            let path = path.display();
+            return Err(Error::io(format!("lock hold by current process: {path}: No locks available"))
+                .with_retryable(true));
+        }
+        Ok(Box::new(MemFileLock::new(Arc::clone(&self.shared), node.id)))
+    }
+
+    fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
+        Ok(Path::new("/").join(tree::names(path).join("/")))
+    }
+
+    fn free_space(&self, _path: &Path) -> Result<u64> {
+        Ok(1 << 40)
+    }
+
+    fn truncate(&self, path: &Path, size: u64) -> Result<()> {
+        let _standing = self.shared.gate.read();
+        let node = self.look("truncate", path, |t| t.file(path))?;
+        node.data.write().set_len(size);
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! A file in memory, with or without a memory of what a power loss would leave of it.
+
+use super::content::Content;
+use crate::clock::{Clock, SystemClock};
+use esker_base::sync::{Arc, RwLock};
+
+/// A change the medium may not have seen yet.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    Write { offset: u64, data: Arc<[u8]> },
+    SetLen(u64),
+}
+
+impl Piece {
+    pub(crate) fn apply(&self, content: &mut Content) {
+        match self {
+            Piece::Write { offset, data } => content.write_at(*offset, data),
+            Piece::SetLen(len) => content.set_len(*len),
+        }
+    }
+}
+
+/// A file, whatever its names are.
+#[derive(Debug)]
+pub(crate) struct FileNode {
+    pub(crate) id: u64,
+    pub(crate) data: RwLock<FileData>,
+}
+
+/// Invariant, if tracked: `synced` with `pieces` applied in order is `live`.
+#[derive(Clone, Debug)]
+pub(crate) struct FileData {
+    /// What readers see: what the kernel was given.
+    pub(crate) live: Content,
+    /// What is certainly on the medium.
+    pub(crate) synced: Content,
+    /// What came since, one piece for each append.
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) ever_synced: bool,
+    pub(crate) changed_micros: u64,
+    tracked: bool,
+}
+
+impl FileNode {
+    pub(crate) fn new(id: u64, tracked: bool) -> FileNode {
+        FileNode { id, data: RwLock::new(FileData::on_medium(Content::default(), tracked, false)) }
+    }
+
+    /// A file whose bytes are all on the medium.
+    pub(crate) fn on_medium(id: u64, content: Content) -> FileNode {
+        FileNode { id, data: RwLock::new(FileData::on_medium(content, true, true)) }
+    }
+}
+
+impl FileData {
+    fn on_medium(content: Content, tracked: bool, ever_synced: bool) -> FileData {
+        let synced = if tracked { content.clone() } else { Content::default() };
+        let changed_micros = SystemClock.now_micros();
+        FileData { live: content, synced, pieces: Vec::new(), ever_synced, changed_micros, tracked }
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
+        self.live.write_at(offset, data);
+        self.changed(|| Piece::Write { offset, data: data.into() });
+    }
+
+    pub(crate) fn set_len(&mut self, len: u64) {
+        self.live.set_len(len);
+        self.changed(|| Piece::SetLen(len));
+    }
+
+    fn changed(&mut self, piece: impl FnOnce() -> Piece) {
+        self.changed_micros = SystemClock.now_micros();
+        if self.tracked {
+            self.pieces.push(piece());
+        }
+    }
+
+    /// Everything is on the medium. Says whether there was anything to do, a new file included.
+    pub(crate) fn sync(&mut self) -> bool {
+        if !self.tracked {
+            return false;
+        }
+        let had_work = !self.pieces.is_empty() || !self.ever_synced;
+        self.synced = self.live.clone();
+        self.pieces.clear();
+        self.ever_synced = true;
+        had_work
+    }
+}

@@ -1,0 +1,381 @@
+//! Names in memory: directories, what they hold, and, if tracked, which of it a power loss would leave.
+//!
+//! Invariants
+//!  1. `durable` with the journal's operations applied in order is `live`.
+//!  2. A directory that was made is durable at once; only names of files and renames can be lost.
+//!  3. In the journal, an operation that a journaling file system has committed is preceded only by such.
+
+use super::node::FileNode;
+use esker_base::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Component, Path};
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    File(Arc<FileNode>),
+    Dir(u64),
+}
+
+impl Node {
+    fn id(&self) -> u64 {
+        match self {
+            Node::File(file) => file.id,
+            Node::Dir(id) => *id,
+        }
+    }
+}
+
+pub(crate) type Names = BTreeMap<String, Node>;
+
+#[derive(Clone, Debug, Default)]
+struct Dir {
+    live: Names,
+    durable: Names,
+}
+
+/// What is to be done with the names of a directory.
+type Change<'a> = &'a mut dyn FnMut(&mut Names);
+
+/// A name in a directory.
+type Place = (u64, String);
+
+/// A change of names.
+#[derive(Clone, Debug)]
+enum NameOp {
+    Set { place: Place, node: Node },
+    Remove { place: Place, id: u64 },
+    Move { from: Place, to: Place, node: Node },
+}
+
+impl NameOp {
+    fn dirs(&self) -> (u64, u64) {
+        match self {
+            NameOp::Set { place, .. } | NameOp::Remove { place, .. } => (place.0, place.0),
+            NameOp::Move { from, to, .. } => (from.0, to.0),
+        }
+    }
+
+    /// Carries it out; `names_of(dir, change)` must hand the names of that directory to the change.
+    fn apply(&self, names_of: &mut dyn FnMut(u64, Change<'_>)) {
+        let mut remove = |place: &Place, id: u64| {
+            names_of(place.0, &mut |names| {
+                if names.get(&place.1).is_some_and(|there| there.id() == id) {
+                    names.remove(&place.1);
+                }
+            });
+        };
+        match self {
+            NameOp::Remove { place, id } => remove(place, *id),
+            NameOp::Move { from, node, .. } => remove(from, node.id()),
+            NameOp::Set { .. } => {}
+        }
+        if let NameOp::Set { place, node } | NameOp::Move { to: place, node, .. } = self {
+            names_of(place.0, &mut |names| {
+                names.insert(place.1.clone(), node.clone());
+            });
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    op: NameOp,
+    /// A journaling file system has it on the medium.
+    committed: bool,
+}
+
+/// All names. The caller locks it.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    tracked: bool,
+    dirs: HashMap<u64, Dir>,
+    next_id: u64,
+    journal: Vec<Pending>,
+    /// Ids of the files that are locked.
+    pub(crate) locks: HashSet<u64>,
+}
+
+/// The id of "/".
+pub(crate) const ROOT: u64 = 0;
+
+type IoResult<T> = Result<T, i32>;
+
+impl Tree {
+    pub(crate) fn new(tracked: bool) -> Tree {
+        Tree {
+            tracked,
+            dirs: HashMap::from([(ROOT, Dir::default())]),
+            next_id: ROOT + 1,
+            journal: Vec::new(),
+            locks: HashSet::new(),
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// What `path` names, or `None`.
+    pub(crate) fn lookup(&self, path: &Path) -> Option<Node> {
+        let mut at = Node::Dir(ROOT);
+        for name in names(path) {
+            let Node::Dir(dir) = at else { return None };
+            at = self.dirs[&dir].live.get(&name)?.clone();
+        }
+        Some(at)
+    }
+
+    pub(crate) fn file(&self, path: &Path) -> IoResult<Arc<FileNode>> {
+        match self.lookup(path) {
+            Some(Node::File(file)) => Ok(file),
+            Some(Node::Dir(_)) => Err(libc::EISDIR),
+            None => Err(libc::ENOENT),
+        }
+    }
+
+    pub(crate) fn dir(&self, path: &Path) -> IoResult<u64> {
+        match self.lookup(path) {
+            Some(Node::Dir(id)) => Ok(id),
+            Some(Node::File(_)) => Err(libc::ENOTDIR),
+            None => Err(libc::ENOENT),
+        }
+    }
+
+    /// The directory that holds the last name of `path`, and that name.
+    fn place(&self, path: &Path) -> IoResult<Place> {
+        let mut names = names(path);
+        let name = names.pop().ok_or(libc::EISDIR)?;
+        let mut dir = ROOT;
+        for parent in names {
+            match self.dirs[&dir].live.get(&parent) {
+                Some(Node::Dir(id)) => dir = *id,
+                Some(Node::File(_)) => return Err(libc::ENOTDIR),
+                None => return Err(libc::ENOENT),
+            }
+        }
+        Ok((dir, name))
+    }
+
+    fn there(&self, place: &Place) -> Option<&Node> {
+        self.dirs[&place.0].live.get(&place.1)
+    }
+
+    fn apply(&mut self, op: NameOp) {
+        op.apply(&mut |dir, change| change(&mut self.dirs.get_mut(&dir).expect("directories stay").live));
+        if self.tracked {
+            self.journal.push(Pending { op, committed: false });
+        }
+    }
+
+    /// The file of this name, made if it is missing.
+    pub(crate) fn create(&mut self, path: &Path) -> IoResult<Arc<FileNode>> {
+        let place = self.place(path)?;
+        match self.there(&place) {
+            Some(Node::File(file)) => Ok(Arc::clone(file)),
+            Some(Node::Dir(_)) => Err(libc::EISDIR),
+            None => {
+                let file = Arc::new(FileNode::new(self.new_id(), self.tracked));
+                self.apply(NameOp::Set { place, node: Node::File(Arc::clone(&file)) });
+                Ok(file)
+            }
+        }
+    }
+
+    pub(crate) fn link(&mut self, existing: &Path, new: &Path) -> IoResult<()> {
+        let file = self.file(existing)?;
+        let place = self.place(new)?;
+        if self.there(&place).is_some() {
+            return Err(libc::EEXIST);
+        }
+        self.apply(NameOp::Set { place, node: Node::File(file) });
+        Ok(())
+    }
+
+    pub(crate) fn remove_file(&mut self, path: &Path) -> IoResult<()> {
+        let file = self.file(path)?;
+        let place = self.place(path)?;
+        self.apply(NameOp::Remove { place, id: file.id });
+        Ok(())
+    }
+
+    pub(crate) fn remove_dir(&mut self, path: &Path) -> IoResult<()> {
+        let dir = self.dir(path)?;
+        let place = self.place(path)?;
+        if !self.dirs[&dir].live.is_empty() {
+            return Err(libc::ENOTEMPTY);
+        }
+        self.apply(NameOp::Remove { place, id: dir });
+        Ok(())
+    }
+
+    pub(crate) fn create_dirs(&mut self, path: &Path) -> IoResult<()> {
+        let mut dir = ROOT;
+        for name in names(path) {
+            dir = match self.dirs[&dir].live.get(&name) {
+                Some(Node::Dir(id)) => *id,
+                Some(Node::File(_)) => return Err(libc::EEXIST),
+                None => {
+                    let id = self.new_id();
+                    self.dirs.insert(id, Dir::default());
+                    let parent = self.dirs.get_mut(&dir).expect("directories stay");
+                    parent.live.insert(name.clone(), Node::Dir(id));
+                    parent.durable.insert(name, Node::Dir(id));
+                    id
+                }
+            };
+        }
+        Ok(())
+    }
+
+    pub(crate) fn children(&self, path: &Path) -> IoResult<Vec<String>> {
+        Ok(self.dirs[&self.dir(path)?].live.keys().cloned().collect())
+    }
+
+    pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> IoResult<()> {
+        let node = self.lookup(from).ok_or(libc::ENOENT)?;
+        let (from_place, to_place) = (self.place(from)?, self.place(to)?);
+        match (&node, self.there(&to_place)) {
+            (_, Some(there)) if there.id() == node.id() => return Ok(()),
+            (Node::File(_), Some(Node::Dir(_))) => return Err(libc::EISDIR),
+            (Node::Dir(_), Some(Node::File(_))) => return Err(libc::ENOTDIR),
+            (Node::Dir(_), Some(Node::Dir(id))) if !self.dirs[id].live.is_empty() => {
+                return Err(libc::ENOTEMPTY);
+            }
+            (Node::Dir(_), _) if names(to).starts_with(&names(from)) => return Err(libc::EINVAL),
+            _ => {}
+        }
+        self.apply(NameOp::Move { from: from_place, to: to_place, node });
+        Ok(())
+    }
+
+    /// The directory was synced: its names are durable, and on a journaling file system all others as well.
+    pub(crate) fn sync_dir(&mut self, dir: u64) {
+        let group = self.connected(dir);
+        let mut rest = Vec::new();
+        for pending in std::mem::take(&mut self.journal) {
+            if group.contains(&pending.op.dirs().0) {
+                let dirs = &mut self.dirs;
+                pending.op.apply(&mut |dir, change| {
+                    change(&mut dirs.get_mut(&dir).expect("directories stay").durable);
+                });
+            } else {
+                rest.push(pending);
+            }
+        }
+        self.journal = rest;
+        self.commit_journal();
+    }
+
+    /// A journaling file system wrote its journal.
+    pub(crate) fn commit_journal(&mut self) {
+        for pending in self.journal.iter_mut().rev().take_while(|p| !p.committed) {
+            pending.committed = true;
+        }
+    }
+
+    /// The directories that pending moves tie to this one: their operations keep their order among each other.
+    fn connected(&self, dir: u64) -> HashSet<u64> {
+        let mut group = HashSet::from([dir]);
+        loop {
+            let before = group.len();
+            for pending in &self.journal {
+                let (from, to) = pending.op.dirs();
+                if group.contains(&from) || group.contains(&to) {
+                    group.extend([from, to]);
+                }
+            }
+            if group.len() == before {
+                return group;
+            }
+        }
+    }
+
+    /// The names that a power loss leaves: `keep(n)` says how many of `n` operations in a row survive. With
+    /// `journaled`, all operations are one row and those before the last sync of anything are safe; without, each
+    /// directory has its own row and only what its own sync covered is safe.
+    pub(crate) fn names_after_power_loss(
+        &self,
+        journaled: bool,
+        keep: &mut dyn FnMut(usize) -> usize,
+    ) -> HashMap<u64, Names> {
+        let mut after: HashMap<u64, Names> =
+            self.dirs.iter().map(|(id, d)| (*id, d.durable.clone())).collect();
+        let mut apply = |op: &NameOp| {
+            op.apply(&mut |dir, change| change(after.get_mut(&dir).expect("directories stay")));
+        };
+        if journaled {
+            let safe = self.journal.iter().take_while(|p| p.committed).count();
+            let kept = safe + keep(self.journal.len() - safe);
+            self.journal[..kept].iter().for_each(|p| apply(&p.op));
+            return after;
+        }
+        let mut seen = HashSet::new();
+        for first in &self.journal {
+            let dir = first.op.dirs().0;
+            if seen.contains(&dir) {
+                continue;
+            }
+            let group = self.connected(dir);
+            let row: Vec<_> = self.journal.iter().filter(|p| group.contains(&p.op.dirs().0)).collect();
+            row[..keep(row.len())].iter().for_each(|p| apply(&p.op));
+            seen.extend(group);
+        }
+        after
+    }
+
+    /// The names as they are.
+    pub(crate) fn live_names(&self) -> HashMap<u64, Names> {
+        self.dirs.iter().map(|(id, d)| (*id, d.live.clone())).collect()
+    }
+
+    /// A tracked tree in which all of this is durable. `copy` makes the new files; a file with two names is copied
+    /// once. Files are visited in the order of their paths.
+    pub(crate) fn from_names(
+        from: &HashMap<u64, Names>,
+        next_id: u64,
+        copy: &mut dyn FnMut(&FileNode) -> FileNode,
+    ) -> Tree {
+        let mut tree = Tree::new(true);
+        tree.next_id = next_id;
+        let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
+        let mut todo = vec![ROOT];
+        while let Some(dir) = todo.pop() {
+            let mut names = Names::new();
+            for (name, node) in &from[&dir] {
+                let node = match node {
+                    Node::File(file) => {
+                        Node::File(Arc::clone(files.entry(file.id).or_insert_with(|| Arc::new(copy(file)))))
+                    }
+                    Node::Dir(id) => {
+                        todo.push(*id);
+                        Node::Dir(*id)
+                    }
+                };
+                names.insert(name.clone(), node);
+            }
+            tree.dirs.insert(dir, Dir { live: names.clone(), durable: names });
+        }
+        tree
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+}
+
+/// The names along a path from the root; relative paths start there as well.
+pub(crate) fn names(path: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name.to_string_lossy().into_owned()),
+            Component::ParentDir => {
+                names.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    names
+}

@@ -1,0 +1,45 @@
+use super::*;
+use std::os::unix::fs::MetadataExt;
+
+/// 512-byte blocks that the file holds on the medium.
+fn blocks(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().blocks()
+}
+
+#[test]
+fn reserved_space_is_given_back_at_close() {
+    let path = std::env::temp_dir().join(format!("esker-preallocate-{}", std::process::id()));
+    let mut file = PosixFileSystem.new_writable_file(&path).unwrap();
+    file.preallocate(0, 8 << 20).unwrap();
+    file.append(b"x").unwrap();
+    file.sync().unwrap();
+    let reserved = blocks(&path);
+    file.close().unwrap();
+    let kept = blocks(&path);
+    std::fs::remove_file(&path).unwrap();
+    if reserved < 1000 {
+        return println!("this file system reserves nothing: skipped");
+    }
+    assert!(kept <= 8, "{reserved} blocks reserved, {kept} kept");
+}
+
+#[test]
+fn errors_name_operation_path_and_offset() {
+    let e = failed_at("pread", Path::new("/db/000012.sst"), 4096, Errno::IO);
+    assert_eq!(e.message(), "While pread: /db/000012.sst at offset 4096: Input/output error (os error 5)");
+    let e = PosixFileSystem.rename(Path::new("/no/a"), Path::new("/no/b")).unwrap_err();
+    assert_eq!(e.message(), "While rename: /no/a to /no/b: No such file or directory (os error 2)");
+    // A directory opens as a file but does not read.
+    let file = PosixFileSystem.new_random_access_file(Path::new("/tmp")).unwrap();
+    assert!(
+        file.read_at(7, &mut [0; 3]).unwrap_err().message().starts_with("While pread: /tmp at offset 7: ")
+    );
+}
+
+#[test]
+fn links_to_other_file_systems_are_not_supported() {
+    let e = PosixFileSystem
+        .link_file(Path::new("/proc/self/status"), Path::new("/tmp/esker-no-link"))
+        .unwrap_err();
+    assert_eq!(e.kind(), esker_base::ErrorKind::NotSupported, "{e}");
+}

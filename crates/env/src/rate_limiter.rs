@@ -1,0 +1,253 @@
+//! Bytes per second, shared out by priority.
+//!
+//! In: requests for bytes. Out: each returns when its bytes may go. Once per period the limiter gets the bytes of a
+//! period; what is left over from the period before is kept, so that at most two periods' worth go at once.
+//! Source: RocksDB `util/rate_limiter.cc` (semantics).
+//!
+//! Waiting: one waiter, the leader, sleeps until the next period and shares out its bytes; the others wait for it.
+//! When the leader's own request is granted, it calls the next.
+//!
+//! Invariants
+//!  1. Within a priority, first come first served. `User` always goes first; the others in the order High, Mid, Low,
+//!     but one time in `fairness` the lower of two goes before the higher, so that none starves.
+//!  2. While requests wait there is a leader, or one of them has been called.
+//!  3. No lock is held while the clock sleeps.
+
+use crate::clock::Clock;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Arc, Condvar, Mutex};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+/// Who asks. RocksDB's names, without `IO_`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum IoPriority {
+    /// Compactions.
+    Low,
+    /// Compactions that others wait for.
+    Mid,
+    /// Flushes.
+    High,
+    /// Users' calls.
+    User,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoKind {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+}
+
+/// What is limited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RateLimiterMode {
+    /// Reads.
+    ReadsOnly,
+    /// Writes.
+    #[default]
+    WritesOnly,
+    /// Both, from one budget.
+    AllIo,
+}
+
+const PRIORITIES: usize = 4;
+
+/// Shares out bytes per second. Shared between threads and databases.
+pub struct RateLimiter {
+    refill_period_micros: u64,
+    fairness: u32,
+    mode: RateLimiterMode,
+    state: Mutex<State>,
+}
+
+struct State {
+    bytes_per_second: u64,
+    available: u64,
+    next_refill_micros: u64,
+    queues: [VecDeque<Request>; PRIORITIES],
+    leader: bool,
+    total_bytes: [u64; PRIORITIES],
+    total_requests: [u64; PRIORITIES],
+    rng: fastrand::Rng,
+}
+
+struct Request {
+    bytes_left: u64,
+    waiter: Arc<Waiter>,
+}
+
+/// One waiting thread.
+#[derive(Default)]
+struct Waiter {
+    /// Granted, or called to lead.
+    changed: Condvar,
+    /// Written and read under the limiter's lock.
+    granted: AtomicBool,
+}
+
+impl RateLimiter {
+    /// `bytes_per_second` above 0; RocksDB's defaults for the others are 100,000 microseconds and 10.
+    pub fn new(
+        bytes_per_second: u64,
+        refill_period_micros: u64,
+        fairness: u32,
+        mode: RateLimiterMode,
+    ) -> RateLimiter {
+        let state = State {
+            bytes_per_second: bytes_per_second.max(1),
+            available: 0,
+            next_refill_micros: 0,
+            queues: Default::default(),
+            leader: false,
+            total_bytes: [0; PRIORITIES],
+            total_requests: [0; PRIORITIES],
+            rng: fastrand::Rng::with_seed(0),
+        };
+        let (refill_period_micros, fairness) = (refill_period_micros.max(1), fairness.clamp(1, 100));
+        RateLimiter { refill_period_micros, fairness, mode, state: Mutex::new(state) }
+    }
+
+    /// Whether requests of this kind wait at all.
+    pub fn limits(&self, kind: IoKind) -> bool {
+        match self.mode {
+            RateLimiterMode::ReadsOnly => kind == IoKind::Read,
+            RateLimiterMode::WritesOnly => kind == IoKind::Write,
+            RateLimiterMode::AllIo => true,
+        }
+    }
+
+    /// Waits until `bytes` may go. More than a period's worth is asked for piece by piece.
+    pub fn request(&self, bytes: u64, priority: IoPriority, kind: IoKind, clock: &dyn Clock) {
+        if !self.limits(kind) {
+            return;
+        }
+        let mut left = bytes;
+        while left > 0 {
+            let piece = left.min(self.single_burst_bytes());
+            self.request_piece(piece, priority, clock);
+            left -= piece;
+        }
+    }
+
+    /// The rate.
+    pub fn bytes_per_second(&self) -> u64 {
+        self.state.lock().bytes_per_second
+    }
+
+    /// Changes the rate, from the next period on.
+    pub fn set_bytes_per_second(&self, bytes_per_second: u64) {
+        self.state.lock().bytes_per_second = bytes_per_second.max(1);
+    }
+
+    /// The most that one request gets at once: the bytes of a period.
+    pub fn single_burst_bytes(&self) -> u64 {
+        self.state.lock().refill_bytes(self.refill_period_micros)
+    }
+
+    /// Bytes granted so far, to one priority or to all.
+    pub fn total_bytes_through(&self, priority: Option<IoPriority>) -> u64 {
+        let totals = self.state.lock().total_bytes;
+        priority.map_or_else(|| totals.iter().sum(), |p| totals[p as usize])
+    }
+
+    /// Requests so far, of one priority or of all; a large one counts once for each piece.
+    pub fn total_requests(&self, priority: Option<IoPriority>) -> u64 {
+        let totals = self.state.lock().total_requests;
+        priority.map_or_else(|| totals.iter().sum(), |p| totals[p as usize])
+    }
+
+    fn request_piece(&self, bytes: u64, priority: IoPriority, clock: &dyn Clock) {
+        let mut state = self.state.lock();
+        state.total_requests[priority as usize] += 1;
+        if state.queues.iter().all(VecDeque::is_empty) && state.available >= bytes {
+            state.available -= bytes;
+            state.total_bytes[priority as usize] += bytes;
+            return;
+        }
+        let waiter = Arc::<Waiter>::default();
+        let request = Request { bytes_left: bytes, waiter: Arc::clone(&waiter) };
+        state.queues[priority as usize].push_back(request);
+        loop {
+            if waiter.granted.load(Ordering::Relaxed) {
+                if !state.leader {
+                    state.call_next();
+                }
+                return;
+            }
+            if state.leader {
+                waiter.changed.wait(&mut state);
+                continue;
+            }
+            state.leader = true;
+            let wait = state.next_refill_micros.saturating_sub(clock.monotonic_nanos() / 1_000);
+            if wait > 0 {
+                drop(state);
+                clock.sleep(Duration::from_micros(wait));
+                state = self.state.lock();
+            }
+            let now = clock.monotonic_nanos() / 1_000;
+            if now >= state.next_refill_micros {
+                state.refill_and_grant(now, self.refill_period_micros, self.fairness);
+            }
+            state.leader = false;
+        }
+    }
+}
+
+impl fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RateLimiter({} bytes/s, {:?})", self.bytes_per_second(), self.mode)
+    }
+}
+
+impl State {
+    fn refill_bytes(&self, period_micros: u64) -> u64 {
+        let bytes = u128::from(self.bytes_per_second) * u128::from(period_micros) / 1_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn refill_and_grant(&mut self, now: u64, period_micros: u64, fairness: u32) {
+        let refill = self.refill_bytes(period_micros);
+        self.next_refill_micros = now + period_micros;
+        self.available = self.available.saturating_add(refill);
+        for priority in self.order(fairness) {
+            while let Some(request) = self.queues[priority].front_mut() {
+                let part = request.bytes_left.min(self.available);
+                self.available -= part;
+                request.bytes_left -= part;
+                self.total_bytes[priority] += part;
+                if request.bytes_left > 0 {
+                    // It keeps what it has got, or a rate that was lowered could starve it.
+                    return;
+                }
+                let done = self.queues[priority].pop_front().expect("the front was just there");
+                done.waiter.granted.store(true, Ordering::Relaxed);
+                done.waiter.changed.notify_one();
+            }
+        }
+    }
+
+    /// Who is served first this time.
+    fn order(&mut self, fairness: u32) -> [usize; PRIORITIES] {
+        let [low, mid, high, user] =
+            [IoPriority::Low, IoPriority::Mid, IoPriority::High, IoPriority::User].map(|p| p as usize);
+        let high_last = self.rng.u32(..fairness) == 0 && fairness > 1;
+        let (first, second) =
+            if self.rng.u32(..fairness) == 0 && fairness > 1 { (low, mid) } else { (mid, low) };
+        if high_last { [user, first, second, high] } else { [user, high, first, second] }
+    }
+
+    /// Calls one of those that wait to lead.
+    fn call_next(&self) {
+        if let Some(request) = self.queues.iter().rev().find_map(VecDeque::front) {
+            request.waiter.changed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use super::*;
+use crate::clock::{MockClock, SystemClock};
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+
+const WRITE: IoKind = IoKind::Write;
+
+fn limiter(bytes_per_second: u64) -> RateLimiter {
+    RateLimiter::new(bytes_per_second, 100_000, 10, RateLimiterMode::WritesOnly)
+}
+
+#[test]
+fn time_passes_as_the_rate_says() {
+    // 1 MB/s in periods of 100 ms: 100,000 bytes each; the first comes at once.
+    let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
+    limiter.request(100_000, IoPriority::Low, WRITE, &clock);
+    assert_eq!(clock.slept(), Duration::ZERO);
+    limiter.request(1, IoPriority::Low, WRITE, &clock);
+    assert_eq!(clock.slept(), Duration::from_millis(100));
+    limiter.request(2_000_000, IoPriority::Low, WRITE, &clock);
+    assert_eq!(clock.slept(), Duration::from_millis(2_100));
+    assert_eq!(limiter.total_bytes_through(None), 2_100_001);
+    assert_eq!(limiter.total_bytes_through(Some(IoPriority::Low)), 2_100_001);
+    assert_eq!(limiter.total_bytes_through(Some(IoPriority::User)), 0);
+    assert_eq!(limiter.total_requests(None), 22);
+}
+
+#[test]
+fn an_idle_limiter_saves_less_than_one_period_more() {
+    let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
+    limiter.request(1, IoPriority::Low, WRITE, &clock);
+    clock.advance(Duration::from_secs(1000));
+    limiter.request(99_999, IoPriority::Low, WRITE, &clock);
+    limiter.request(100_000, IoPriority::Low, WRITE, &clock);
+    assert_eq!(clock.slept(), Duration::ZERO, "the period that is due and what was left");
+    limiter.request(1, IoPriority::Low, WRITE, &clock);
+    assert_eq!(clock.slept(), Duration::from_millis(100));
+}
+
+#[test]
+fn the_rate_can_change_also_below_what_was_asked_for() {
+    let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
+    limiter.set_bytes_per_second(10_000);
+    assert_eq!((limiter.bytes_per_second(), limiter.single_burst_bytes()), (10_000, 1_000));
+    limiter.request(10_000, IoPriority::High, WRITE, &clock);
+    assert_eq!(clock.slept(), Duration::from_millis(900));
+}
+
+#[test]
+fn only_the_kinds_of_its_mode_wait() {
+    for (mode, read, write) in [
+        (RateLimiterMode::ReadsOnly, true, false),
+        (RateLimiterMode::WritesOnly, false, true),
+        (RateLimiterMode::AllIo, true, true),
+    ] {
+        let (limiter, clock) = (RateLimiter::new(10, 100_000, 10, mode), MockClock::new(0));
+        assert_eq!((limiter.limits(IoKind::Read), limiter.limits(IoKind::Write)), (read, write));
+        limiter.request(7, IoPriority::User, IoKind::Read, &clock);
+        limiter.request(7, IoPriority::User, IoKind::Write, &clock);
+        let expected = 7 * (u64::from(read) + u64::from(write));
+        assert_eq!(limiter.total_bytes_through(None), expected);
+    }
+}
+
+/// A state in which each priority has this many requests of 1 byte waiting.
+fn waiting(limiter: &RateLimiter, each: usize) {
+    let mut state = limiter.state.lock();
+    for queue in &mut state.queues {
+        queue.extend((0..each).map(|_| Request { bytes_left: 1, waiter: Arc::default() }));
+    }
+}
+
+#[test]
+fn priorities_go_first_but_nobody_starves() {
+    // One byte in each period: who gets it?
+    let limiter = RateLimiter::new(10, 100_000, 10, RateLimiterMode::AllIo);
+    waiting(&limiter, 10_000);
+    let mut state = limiter.state.lock();
+    for period in 0..10_000 {
+        state.refill_and_grant(period * 100_000, 100_000, 10);
+    }
+    assert_eq!(state.total_bytes, [0, 0, 0, 10_000], "user first");
+    for period in 0..10_000 {
+        state.refill_and_grant(period * 100_000, 100_000, 10);
+    }
+    let [low, mid, high, _] = state.total_bytes;
+    assert_eq!(low + mid + high, 10_000);
+    assert!(
+        (8_800..9_200).contains(&high) && (800..1_000).contains(&mid) && (50..200).contains(&low),
+        "{low} {mid}"
+    );
+}
+
+#[test]
+fn many_threads_all_get_theirs_at_the_rate() {
+    let limiter = RateLimiter::new(2_000_000, 10_000, 10, RateLimiterMode::WritesOnly);
+    let granted = AtomicU64::new(0);
+    let started = SystemClock.monotonic_nanos();
+    std::thread::scope(|s| {
+        for i in 0..8u64 {
+            let (limiter, granted) = (&limiter, &granted);
+            let priorities = [IoPriority::Low, IoPriority::Mid, IoPriority::High, IoPriority::User];
+            s.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(i);
+                let mut left = 100_000;
+                while left > 0 {
+                    let bytes = rng.u64(1..50_000).min(left);
+                    limiter.request(bytes, priorities[i as usize % 4], WRITE, &SystemClock);
+                    granted.fetch_add(bytes, Ordering::SeqCst);
+                    left -= bytes;
+                }
+            });
+        }
+    });
+    let seconds = (SystemClock.monotonic_nanos() - started) as f64 / 1e9;
+    assert_eq!(granted.load(Ordering::SeqCst), 800_000);
+    assert_eq!(limiter.total_bytes_through(None), 800_000);
+    // 0.4 s by the rate; the first two periods may come at once.
+    assert!(seconds > 0.37, "{seconds}");
+    assert!(limiter.state.lock().queues.iter().all(VecDeque::is_empty));
+}

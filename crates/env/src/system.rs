@@ -1,0 +1,75 @@
+//! Who, where and when we are.
+
+use std::fmt;
+
+/// This process.
+pub fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// This thread, as the kernel and `top -H` name it.
+pub fn thread_id() -> u64 {
+    u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).expect("thread ids are positive")
+}
+
+/// The name of this machine.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// How many threads run at the same time here; 1 if nobody knows.
+pub fn available_parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A moment as a clock on the wall here shows it. Displays as "2026/11/20-20:25:43".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalTime {
+    /// 2026.
+    pub year: i32,
+    /// 1 to 12.
+    pub month: i32,
+    /// 1 to 31.
+    pub day: i32,
+    /// 0 to 23.
+    pub hour: i32,
+    /// 0 to 59.
+    pub minute: i32,
+    /// 0 to 60.
+    pub second: i32,
+}
+
+impl fmt::Display for LocalTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LocalTime { year, month, day, hour, minute, second } = self;
+        write!(f, "{year:04}/{month:02}/{day:02}-{hour:02}:{minute:02}:{second:02}")
+    }
+}
+
+/// The local time of a moment in Unix seconds.
+pub fn local_time(seconds: u64) -> LocalTime {
+    let time = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
+    let mut tm = libc::tm {
+        tm_sec: 0,
+        tm_min: 0,
+        tm_hour: 0,
+        tm_mday: 1,
+        tm_mon: 0,
+        tm_year: 70,
+        tm_wday: 0,
+        tm_yday: 0,
+        tm_isdst: 0,
+        tm_gmtoff: 0,
+        tm_zone: std::ptr::null(),
+    };
+    // SAFETY: both pointers are to live values of ours; on failure `tm` keeps what it held.
+    unsafe { libc::localtime_r(&raw const time, &raw mut tm) };
+    LocalTime {
+        year: tm.tm_year.saturating_add(1900),
+        month: tm.tm_mon + 1,
+        day: tm.tm_mday,
+        hour: tm.tm_hour,
+        minute: tm.tm_min,
+        second: tm.tm_sec,
+    }
+}

@@ -1,0 +1,300 @@
+//! Background threads in three priorities.
+//!
+//! In: boxed jobs with a tag. Out: each runs once on a thread of its priority, first come first served, unless it
+//! is taken back by its tag. Threads start when jobs come and stay until the pool is dropped or made smaller.
+//!
+//! Invariants
+//!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and what they own may call the pool.
+//!  2. Dropping the pool drops queued jobs unrun, waits for running ones, then ends. A job that drops the pool
+//!     itself is not waited for.
+//!  3. A job that panics does not take its thread with it. The first panic is kept and raised again by
+//!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] hands it over.
+
+use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::{Error, Result};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread::JoinHandle;
+
+/// Work to be done once.
+pub type Job = Box<dyn FnOnce() + Send>;
+type Panic = Box<dyn Any + Send>;
+
+/// Which threads run a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Priority {
+    /// Flushes.
+    High,
+    /// Compactions.
+    Low,
+    /// Compactions into the last level.
+    Bottom,
+}
+
+impl Priority {
+    /// All of them.
+    pub const ALL: [Priority; 3] = [Priority::High, Priority::Low, Priority::Bottom];
+
+    const fn thread_name(self) -> &'static str {
+        match self {
+            Priority::High => "esker:high",
+            Priority::Low => "esker:low",
+            Priority::Bottom => "esker:bottom",
+        }
+    }
+}
+
+/// Threads and queues of all three priorities.
+pub struct ThreadPool {
+    queues: [Arc<Queue>; 3],
+}
+
+/// One priority.
+struct Queue {
+    priority: Priority,
+    state: Mutex<State>,
+    /// A job came, the limit changed, or the end.
+    changed: Condvar,
+    /// A thread became idle.
+    idle: Condvar,
+}
+
+struct State {
+    jobs: VecDeque<(u64, Job)>,
+    limit: usize,
+    /// By index; `None` where a thread has ended because the limit sank.
+    threads: Vec<Option<JoinHandle<()>>>,
+    /// Threads that have not ended.
+    live: usize,
+    /// Threads in a job.
+    running: usize,
+    closing: bool,
+    panic: Option<Panic>,
+}
+
+impl ThreadPool {
+    /// One thread for `High` and `Low` each, none for `Bottom`, as RocksDB starts.
+    pub fn new() -> ThreadPool {
+        ThreadPool {
+            queues: Priority::ALL.map(|p| Arc::new(Queue::new(p, usize::from(p != Priority::Bottom)))),
+        }
+    }
+
+    fn queue(&self, priority: Priority) -> &Arc<Queue> {
+        &self.queues[priority as usize]
+    }
+
+    /// Runs `job` on a thread of this priority when one is free. `tag` is for [`ThreadPool::unschedule`].
+    /// With no thread allowed at this priority it waits until some are.
+    ///
+    /// # Panics
+    /// If the operating system refuses the first thread.
+    pub fn schedule(&self, priority: Priority, tag: u64, job: Job) {
+        let queue = self.queue(priority);
+        let mut state = queue.state.lock();
+        state.jobs.push_back((tag, job));
+        queue.start_threads(&mut state);
+        drop(state);
+        queue.changed.notify_one();
+    }
+
+    /// Takes back the queued jobs with this tag, of all priorities; they are dropped unrun. Says how many.
+    /// Running ones go on.
+    pub fn unschedule(&self, tag: u64) -> usize {
+        self.queues.iter().map(|queue| queue.unschedule(tag).len()).sum()
+    }
+
+    /// At most `n` threads at this priority. Surplus ones end when they have finished their job.
+    pub fn set_background_threads(&self, n: usize, priority: Priority) {
+        self.queue(priority).set_limit(|_| n);
+    }
+
+    /// At least `n` threads at this priority.
+    pub fn inc_background_threads_if_needed(&self, n: usize, priority: Priority) {
+        self.queue(priority).set_limit(|limit| limit.max(n));
+    }
+
+    /// How many threads this priority may have.
+    pub fn background_threads(&self, priority: Priority) -> usize {
+        self.queue(priority).state.lock().limit
+    }
+
+    /// Jobs that wait for a thread.
+    pub fn queue_len(&self, priority: Priority) -> usize {
+        self.queue(priority).state.lock().jobs.len()
+    }
+
+    /// Waits until no job of this priority is queued or running.
+    pub fn wait_until_idle(&self, priority: Priority) {
+        let queue = self.queue(priority);
+        let mut state = queue.state.lock();
+        while !state.jobs.is_empty() || state.running > 0 {
+            queue.idle.wait(&mut state);
+        }
+    }
+
+    /// What the first job that panicked panicked with.
+    pub fn take_panic(&self) -> Option<Panic> {
+        self.queues.iter().find_map(|queue| queue.state.lock().panic.take())
+    }
+
+    /// Ends the pool as dropping it does, and raises a job's panic again.
+    ///
+    /// # Panics
+    /// With the panic of the first job that panicked, if any.
+    pub fn join(self) {
+        drop(self);
+    }
+}
+
+impl Default for ThreadPool {
+    fn default() -> ThreadPool {
+        ThreadPool::new()
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        let unrun: Vec<_> = self.queues.iter().map(|queue| queue.close()).collect();
+        drop(unrun);
+        for queue in &self.queues {
+            let threads = std::mem::take(&mut queue.state.lock().threads);
+            for thread in threads.into_iter().flatten() {
+                // A job that held the last reference drops the pool on its own thread.
+                if thread.thread().id() != std::thread::current().id() {
+                    thread.join().expect("workers catch the panics of their jobs");
+                }
+            }
+        }
+        if !std::thread::panicking()
+            && let Some(panic) = self.take_panic()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl fmt::Debug for ThreadPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("ThreadPool");
+        for queue in &self.queues {
+            let state = queue.state.lock();
+            out.field(queue.priority.thread_name(), &(state.limit, state.jobs.len()));
+        }
+        out.finish()
+    }
+}
+
+impl Queue {
+    fn new(priority: Priority, limit: usize) -> Queue {
+        Queue {
+            priority,
+            state: Mutex::new(State {
+                jobs: VecDeque::new(),
+                limit,
+                threads: Vec::new(),
+                live: 0,
+                running: 0,
+                closing: false,
+                panic: None,
+            }),
+            changed: Condvar::new(),
+            idle: Condvar::new(),
+        }
+    }
+
+    fn set_limit(self: &Arc<Self>, limit: impl FnOnce(usize) -> usize) {
+        let mut state = self.state.lock();
+        state.limit = limit(state.limit);
+        self.start_threads(&mut state);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn unschedule(&self, tag: u64) -> Vec<Job> {
+        let mut state = self.state.lock();
+        let jobs = std::mem::take(&mut state.jobs);
+        let (taken, kept): (VecDeque<_>, VecDeque<_>) = jobs.into_iter().partition(|(t, _)| *t == tag);
+        state.jobs = kept;
+        drop(state);
+        self.idle.notify_all();
+        taken.into_iter().map(|(_, job)| job).collect()
+    }
+
+    fn close(&self) -> VecDeque<(u64, Job)> {
+        let mut state = self.state.lock();
+        state.closing = true;
+        let jobs = std::mem::take(&mut state.jobs);
+        drop(state);
+        self.changed.notify_all();
+        self.idle.notify_all();
+        jobs
+    }
+
+    /// Starts as many threads as the queue needs and the limit allows.
+    fn start_threads(self: &Arc<Self>, state: &mut State) {
+        while state.live < state.limit.min(state.running + state.jobs.len()) {
+            let free = state.threads.iter().position(Option::is_none);
+            let index = free.unwrap_or_else(|| {
+                state.threads.push(None);
+                state.threads.len() - 1
+            });
+            let queue = Arc::clone(self);
+            let name = format!("{}{index}", self.priority.thread_name());
+            match spawn(&name, move || queue.work(index)) {
+                Ok(handle) => {
+                    state.threads[index] = Some(handle);
+                    state.live += 1;
+                }
+                // Fewer threads than wished for still do the work.
+                Err(_) if state.live > 0 => return,
+                Err(e) => panic!("no background thread can be started: {e}"),
+            }
+        }
+    }
+
+    /// The life of thread `index`.
+    fn work(&self, index: usize) {
+        let mut state = self.state.lock();
+        loop {
+            // Whoever lowers the limit wakes all, so that no job's wake-up is lost on a thread that ends here.
+            if state.closing || state.live > state.limit {
+                state.live -= 1;
+                if !state.closing {
+                    // Detached: nothing waits for a thread that was let go.
+                    state.threads[index] = None;
+                }
+                self.idle.notify_all();
+                return;
+            }
+            if let Some((_, job)) = state.jobs.pop_front() {
+                state.running += 1;
+                drop(state);
+                let outcome = catch_unwind(AssertUnwindSafe(job));
+                state = self.state.lock();
+                state.running -= 1;
+                if let Err(panic) = outcome {
+                    state.panic.get_or_insert(panic);
+                }
+                continue;
+            }
+            self.idle.notify_all();
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+/// Starts a thread of its own, for the few that are not in a pool.
+/// # Errors
+/// `IoError` if the operating system has none to give.
+pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(f)
+        .map_err(|e| Error::io_with(format_args!("While start thread: {name}"), e))
+}
+
+#[cfg(test)]
+mod tests;

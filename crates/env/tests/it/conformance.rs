@@ -1,0 +1,486 @@
+//! What every file system must do, run on each of them. A case gets an empty directory.
+
+use super::temp_dir::TempDir;
+use esker_base::{Error, ErrorKind, Result, SubCode};
+use esker_env::{CrashFs, FaultFs, FileSystem, MemFs, PosixFileSystem, ReadRequest, WritableFile};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+type Fs<'a> = &'a dyn FileSystem;
+
+macro_rules! conformance {
+    ($($case:ident),* $(,)?) => {
+        mod posix {
+            $(#[test] fn $case() {
+                let dir = super::TempDir::new();
+                super::$case(&super::PosixFileSystem::new(), dir.path());
+            })*
+        }
+        conformance!(@memory mem: super::MemFs::new(), $($case),*);
+        conformance!(@memory crash: super::CrashFs::new(), $($case),*);
+        conformance!(@memory fault_over_mem: super::FaultFs::new(super::Arc::new(super::MemFs::new())), $($case),*);
+        conformance!(@memory fault_over_crash: super::FaultFs::new(super::Arc::new(super::CrashFs::new())), $($case),*);
+        mod fault_over_posix {
+            $(#[test] fn $case() {
+                let dir = super::TempDir::new();
+                super::$case(&super::FaultFs::new(super::Arc::new(super::PosixFileSystem)), dir.path());
+            })*
+        }
+    };
+    (@memory $name:ident: $fs:expr, $($case:ident),*) => {
+        mod $name {
+            use super::FileSystem;
+            $(#[test] fn $case() {
+                let (fs, dir) = ($fs, std::path::Path::new("/some/dir"));
+                fs.create_dir_if_missing(dir).unwrap();
+                super::$case(&fs, dir);
+            })*
+        }
+    };
+}
+
+conformance!(
+    what_is_appended_is_read,
+    appends_of_all_sizes_keep_their_order,
+    new_empties_and_reopen_continues,
+    reuse_overwrites_in_place,
+    sequential_reads_and_skips,
+    random_reads_and_their_ends,
+    truncation_by_handle_and_by_name,
+    preallocation_does_not_change_the_size,
+    closed_files_refuse,
+    names_come_and_go,
+    renames_replace,
+    links_share_the_bytes,
+    deleted_files_stay_readable_while_open,
+    directories,
+    renamed_directories_keep_their_files,
+    missing_things_are_named,
+    sizes_times_and_space,
+    locks_exclude,
+    directory_syncs_work,
+    random_operations_agree_with_a_model,
+);
+
+fn write(fs: Fs<'_>, path: &Path, data: &[u8]) {
+    let mut file = fs.new_writable_file(path).unwrap();
+    file.append(data).unwrap();
+    file.close().unwrap();
+}
+
+fn read(fs: Fs<'_>, path: &Path) -> Vec<u8> {
+    let mut file = fs.new_sequential_file(path).unwrap();
+    let mut all = Vec::new();
+    let mut buf = [0; 1000];
+    loop {
+        let n = file.read(&mut buf).unwrap();
+        all.extend_from_slice(&buf[..n]);
+        if n < buf.len() {
+            return all;
+        }
+    }
+}
+
+fn pattern(n: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; n];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+fn failed<T>(result: Result<T>) -> Error {
+    result.err().expect("the call should have failed")
+}
+
+fn is_missing<T>(result: Result<T>, path: &Path) {
+    let e = failed(result);
+    assert_eq!((e.kind(), e.subcode()), (ErrorKind::IoError, SubCode::PathNotFound), "{e}");
+    assert!(e.message().contains(path.to_str().unwrap()), "{e}");
+}
+
+fn what_is_appended_is_read(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    let mut file = fs.new_writable_file(&path).unwrap();
+    assert!(fs.file_exists(&path).unwrap());
+    assert_eq!(file.file_size(), 0);
+    file.append(b"hello ").unwrap();
+    file.append(b"").unwrap();
+    assert_eq!(file.file_size(), 6);
+    file.flush().unwrap();
+    assert_eq!(read(fs, &path), b"hello ");
+    file.append(b"world").unwrap();
+    file.sync().unwrap();
+    assert_eq!(read(fs, &path), b"hello world");
+    file.append(b"!").unwrap();
+    file.fsync().unwrap();
+    file.range_sync(0, 12).unwrap();
+    file.append(b"?").unwrap();
+    drop(file);
+    assert_eq!(read(fs, &path), b"hello world!?", "dropping closes");
+}
+
+fn appends_of_all_sizes_keep_their_order(fs: Fs<'_>, dir: &Path) {
+    let mut file = fs.new_writable_file(&dir.join("f")).unwrap();
+    let mut expected = Vec::new();
+    for (i, n) in
+        [1, 100_000, 31_072, 0, 128 << 10, 3, (128 << 10) - 1, 1, 1_000_000, 5].into_iter().enumerate()
+    {
+        let data = pattern(n, i as u64);
+        file.append(&data).unwrap();
+        expected.extend_from_slice(&data);
+        assert_eq!(file.file_size(), expected.len() as u64);
+    }
+    file.close().unwrap();
+    assert!(read(fs, &dir.join("f")) == expected);
+}
+
+fn new_empties_and_reopen_continues(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    write(fs, &path, b"old content");
+    write(fs, &path, b"new");
+    assert_eq!(read(fs, &path), b"new");
+    let mut file = fs.reopen_writable_file(&path).unwrap();
+    assert_eq!(file.file_size(), 3);
+    file.append(b"er").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &path), b"newer");
+    let mut file = fs.reopen_writable_file(&dir.join("fresh")).unwrap();
+    file.append(b"x").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &dir.join("fresh")), b"x");
+}
+
+fn reuse_overwrites_in_place(fs: Fs<'_>, dir: &Path) {
+    let (old, new) = (dir.join("old"), dir.join("new"));
+    write(fs, &old, b"0123456789");
+    let mut file = fs.reuse_writable_file(&new, &old).unwrap();
+    assert_eq!(file.file_size(), 0);
+    file.append(b"abc").unwrap();
+    file.flush().unwrap();
+    assert_eq!(read(fs, &new), b"abc3456789");
+    assert!(!fs.file_exists(&old).unwrap());
+    file.append(b"def").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &new), b"abcdef6789");
+    is_missing(fs.reuse_writable_file(&new, &old), &old);
+}
+
+fn sequential_reads_and_skips(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    let data = pattern(10_000, 1);
+    write(fs, &path, &data);
+    let mut file = fs.new_sequential_file(&path).unwrap();
+    let mut buf = [0; 4000];
+    assert_eq!(file.read(&mut buf).unwrap(), 4000);
+    assert!(buf == data[..4000]);
+    file.skip(3000).unwrap();
+    assert_eq!(file.read(&mut buf[..10]).unwrap(), 10);
+    assert_eq!(buf[..10], data[7000..7010]);
+    assert_eq!(file.read(&mut []).unwrap(), 0);
+    assert_eq!(file.read(&mut buf).unwrap(), 2990);
+    assert_eq!(file.read(&mut buf).unwrap(), 0);
+    file.skip(1 << 40).unwrap();
+    assert_eq!(file.read(&mut buf).unwrap(), 0);
+}
+
+fn random_reads_and_their_ends(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    let data = pattern(50_000, 2);
+    write(fs, &path, &data);
+    let file = fs.new_random_access_file(&path).unwrap();
+    assert_eq!((file.size().unwrap(), file.path()), (50_000, path.as_path()));
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..200 {
+        let (from, n) = (rng.usize(0..60_000), rng.usize(0..20_000));
+        let mut buf = vec![0xEE; n];
+        let expected = &data[from.min(data.len())..(from + n).min(data.len())];
+        assert_eq!(file.read_at(from as u64, &mut buf).unwrap(), expected.len());
+        assert!(buf[..expected.len()] == *expected);
+        assert!(buf[expected.len()..].iter().all(|&b| b == 0xEE), "bytes behind the end are left alone");
+    }
+    file.prefetch(0, 10_000);
+    let (mut a, mut b, mut c) = ([0; 10], [0; 10], [0; 10]);
+    let request = |offset, buf| ReadRequest { offset, buf, result: Ok(0) };
+    let mut requests = [request(49_995, &mut a[..]), request(7, &mut b[..]), request(1 << 40, &mut c[..])];
+    file.multi_read(&mut requests);
+    let counts: Vec<usize> = requests.iter().map(|r| *r.result.as_ref().unwrap()).collect();
+    assert_eq!(counts, [5, 10, 0]);
+    assert_eq!((&a[..5], &b[..]), (&data[49_995..], &data[7..17]));
+    let all = std::thread::scope(|s| {
+        let reads: Vec<_> = (0..4)
+            .map(|_| {
+                s.spawn(|| {
+                    let mut buf = vec![0; 50_000];
+                    file.read_at(0, &mut buf).unwrap();
+                    buf
+                })
+            })
+            .collect();
+        reads.into_iter().map(|r| r.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(all.iter().all(|buf| *buf == data));
+}
+
+fn truncation_by_handle_and_by_name(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    let mut file = fs.new_writable_file(&path).unwrap();
+    file.append(b"0123456789").unwrap();
+    file.truncate(4).unwrap();
+    assert_eq!(file.file_size(), 4);
+    file.append(b"ab").unwrap();
+    file.truncate(8).unwrap();
+    file.append(b"z").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &path), b"0123ab\0\0z");
+    fs.truncate(&path, 5).unwrap();
+    assert_eq!(read(fs, &path), b"0123a");
+    fs.truncate(&path, 7).unwrap();
+    assert_eq!(read(fs, &path), b"0123a\0\0");
+    is_missing(fs.truncate(&dir.join("no"), 1), &dir.join("no"));
+}
+
+fn preallocation_does_not_change_the_size(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    let mut file = fs.new_writable_file(&path).unwrap();
+    file.preallocate(0, 4 << 20).unwrap();
+    file.preallocate(0, 0).unwrap();
+    file.append(b"x").unwrap();
+    file.sync().unwrap();
+    assert_eq!((file.file_size(), fs.file_size(&path).unwrap()), (1, 1));
+    file.close().unwrap();
+    assert_eq!(read(fs, &path), b"x");
+}
+
+fn closed_files_refuse(fs: Fs<'_>, dir: &Path) {
+    let mut file = fs.new_writable_file(&dir.join("f")).unwrap();
+    file.append(b"x").unwrap();
+    file.close().unwrap();
+    let calls: [fn(&mut dyn WritableFile) -> Result<()>; 5] =
+        [|f| f.append(b"y"), |f| f.flush(), |f| f.sync(), |f| f.truncate(0), |f| f.close()];
+    for call in calls {
+        let e = failed(call(&mut *file));
+        assert!(e.message().contains("closed"), "{e}");
+    }
+    assert_eq!(file.file_size(), 1);
+    drop(file);
+    assert_eq!(read(fs, &dir.join("f")), b"x");
+}
+
+fn sorted(fs: Fs<'_>, dir: &Path) -> Vec<String> {
+    let mut names = fs.children(dir).unwrap();
+    names.sort();
+    names
+}
+
+fn names_come_and_go(fs: Fs<'_>, dir: &Path) {
+    assert!(sorted(fs, dir).is_empty());
+    for name in ["b", "a", "c"] {
+        write(fs, &dir.join(name), name.as_bytes());
+    }
+    fs.create_dir_if_missing(&dir.join("d")).unwrap();
+    assert_eq!(sorted(fs, dir), ["a", "b", "c", "d"]);
+    fs.delete_file(&dir.join("b")).unwrap();
+    assert_eq!(sorted(fs, dir), ["a", "c", "d"]);
+    assert!(!fs.file_exists(&dir.join("b")).unwrap());
+    assert!(fs.file_exists(&dir.join("d")).unwrap());
+    assert!(fs.file_exists(dir).unwrap());
+}
+
+fn renames_replace(fs: Fs<'_>, dir: &Path) {
+    let (tmp, current) = (dir.join("tmp"), dir.join("CURRENT"));
+    write(fs, &current, b"old");
+    write(fs, &tmp, b"new");
+    fs.rename(&tmp, &current).unwrap();
+    assert_eq!(read(fs, &current), b"new");
+    assert_eq!(sorted(fs, dir), ["CURRENT"]);
+    fs.rename(&current, &current).unwrap();
+    assert_eq!(sorted(fs, dir), ["CURRENT"]);
+    fs.create_dir_if_missing(&dir.join("archive")).unwrap();
+    fs.rename(&current, &dir.join("archive/CURRENT")).unwrap();
+    assert_eq!(read(fs, &dir.join("archive/CURRENT")), b"new");
+    is_missing(fs.rename(&tmp, &current), &tmp);
+    is_missing(fs.rename(&dir.join("archive/CURRENT"), &dir.join("no/CURRENT")), &dir.join("no/CURRENT"));
+    write(fs, &tmp, b"x");
+    failed(fs.rename(&tmp, &dir.join("archive")));
+    // Not into itself.
+    failed(fs.rename(&dir.join("archive"), &dir.join("archive/deeper")));
+}
+
+fn links_share_the_bytes(fs: Fs<'_>, dir: &Path) {
+    let (one, two) = (dir.join("one"), dir.join("two"));
+    write(fs, &one, b"shared");
+    fs.link_file(&one, &two).unwrap();
+    assert_eq!(read(fs, &two), b"shared");
+    failed(fs.link_file(&one, &two));
+    let mut file = fs.reopen_writable_file(&one).unwrap();
+    file.append(b" bytes").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &two), b"shared bytes");
+    fs.delete_file(&one).unwrap();
+    assert_eq!(read(fs, &two), b"shared bytes");
+    is_missing(fs.link_file(&one, &dir.join("three")), &one);
+}
+
+fn deleted_files_stay_readable_while_open(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    write(fs, &path, b"ghost");
+    let file = fs.new_random_access_file(&path).unwrap();
+    fs.delete_file(&path).unwrap();
+    write(fs, &path, b"other");
+    let mut buf = [0; 5];
+    assert_eq!(file.read_at(0, &mut buf).unwrap(), 5);
+    assert_eq!(&buf, b"ghost");
+    let mut writer = fs.new_writable_file(&dir.join("w")).unwrap();
+    fs.delete_file(&dir.join("w")).unwrap();
+    writer.append(b"nobody will see this").unwrap();
+    writer.sync().unwrap();
+    writer.close().unwrap();
+    assert!(!fs.file_exists(&dir.join("w")).unwrap());
+}
+
+fn directories(fs: Fs<'_>, dir: &Path) {
+    let deep = dir.join("a/b/c");
+    fs.create_dir_if_missing(&deep).unwrap();
+    fs.create_dir_if_missing(&deep).unwrap();
+    write(fs, &deep.join("f"), b"x");
+    assert_eq!(sorted(fs, &dir.join("a")), ["b"]);
+    assert_eq!(read(fs, &dir.join("a/./b/../b/c/f")), b"x");
+    failed(fs.delete_dir(&deep));
+    failed(fs.delete_file(&deep));
+    failed(fs.create_dir_if_missing(&deep.join("f")));
+    failed(fs.new_writable_file(&deep));
+    failed(fs.children(&deep.join("f")));
+    failed(fs.new_directory(&deep.join("f")));
+    fs.delete_file(&deep.join("f")).unwrap();
+    fs.delete_dir(&deep).unwrap();
+    assert!(!fs.file_exists(&deep).unwrap());
+    assert!(sorted(fs, &dir.join("a/b")).is_empty());
+    failed(fs.new_writable_file(&deep.join("f")));
+}
+
+fn renamed_directories_keep_their_files(fs: Fs<'_>, dir: &Path) {
+    let (tmp, checkpoint) = (dir.join("checkpoint.tmp"), dir.join("checkpoint"));
+    fs.create_dir_if_missing(&tmp).unwrap();
+    let mut file = fs.new_writable_file(&tmp.join("f")).unwrap();
+    fs.rename(&tmp, &checkpoint).unwrap();
+    file.append(b"x").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &checkpoint.join("f")), b"x");
+    assert!(!fs.file_exists(&tmp).unwrap());
+    assert_eq!(sorted(fs, dir), ["checkpoint"]);
+}
+
+fn missing_things_are_named(fs: Fs<'_>, dir: &Path) {
+    let path = &dir.join("missing");
+    is_missing(fs.new_sequential_file(path), path);
+    is_missing(fs.new_random_access_file(path), path);
+    is_missing(fs.new_writable_file(&path.join("f")), path);
+    is_missing(fs.new_directory(path), path);
+    is_missing(fs.children(path), path);
+    is_missing(fs.delete_file(path), path);
+    is_missing(fs.delete_dir(path), path);
+    is_missing(fs.file_size(path), path);
+    is_missing(fs.modification_time(path), path);
+    is_missing(fs.lock_file(&path.join("LOCK")), path);
+    assert!(!fs.file_exists(path).unwrap());
+}
+
+fn sizes_times_and_space(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("f");
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let before = now();
+    write(fs, &path, &[7; 12345]);
+    assert_eq!(fs.file_size(&path).unwrap(), 12345);
+    let changed = fs.modification_time(&path).unwrap();
+    assert!((before.saturating_sub(2)..=now()).contains(&changed), "{changed}");
+    assert!(fs.free_space(dir).unwrap() > 0);
+    assert_eq!(fs.absolute_path(&path).unwrap(), path);
+    assert!(fs.absolute_path(Path::new("relative")).unwrap().is_absolute());
+}
+
+fn locks_exclude(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("LOCK");
+    let lock = fs.lock_file(&path).unwrap();
+    assert!(fs.file_exists(&path).unwrap());
+    let e = failed(fs.lock_file(&path));
+    assert_eq!((e.kind(), e.is_retryable()), (ErrorKind::IoError, true));
+    assert!(e.message().contains("lock hold by current process"), "{e}");
+    assert!(e.message().contains(path.to_str().unwrap()), "{e}");
+    failed(fs.lock_file(&dir.join("../").join(dir.file_name().unwrap()).join("LOCK")));
+    let other = fs.lock_file(&dir.join("OTHER")).unwrap();
+    drop(lock);
+    drop(fs.lock_file(&path).unwrap());
+    drop(other);
+}
+
+fn directory_syncs_work(fs: Fs<'_>, dir: &Path) {
+    let directory = fs.new_directory(dir).unwrap();
+    write(fs, &dir.join("f"), b"x");
+    directory.fsync().unwrap();
+    directory.fsync().unwrap();
+}
+
+/// Few names and many operations, so that they meet.
+fn random_operations_agree_with_a_model(fs: Fs<'_>, dir: &Path) {
+    for seed in 0..20 {
+        let dir = dir.join(seed.to_string());
+        fs.create_dir_if_missing(&dir).unwrap();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut model = std::collections::BTreeMap::<String, Vec<u8>>::new();
+        for step in 0..150 {
+            let name = ["a", "b", "c", "d"][rng.usize(..4)].to_owned();
+            let other = ["a", "b", "c", "d"][rng.usize(..4)].to_owned();
+            let (path, other_path): (PathBuf, PathBuf) = (dir.join(&name), dir.join(&other));
+            let data = pattern(rng.usize(..20_000), rng.u64(..));
+            match rng.u8(..7) {
+                0 => {
+                    write(fs, &path, &data);
+                    model.insert(name, data);
+                }
+                1 => {
+                    let mut file = fs.reopen_writable_file(&path).unwrap();
+                    file.append(&data).unwrap();
+                    file.close().unwrap();
+                    model.entry(name).or_default().extend_from_slice(&data);
+                }
+                2 => assert_eq!(fs.delete_file(&path).is_ok(), model.remove(&name).is_some()),
+                3 => {
+                    assert_eq!(fs.rename(&path, &other_path).is_ok(), model.contains_key(&name));
+                    if let Some(moved) = model.remove(&name) {
+                        model.insert(other, moved);
+                    }
+                }
+                4 => {
+                    if let Some(bytes) = model.get_mut(&name) {
+                        let size = rng.usize(..30_000);
+                        fs.truncate(&path, size as u64).unwrap();
+                        bytes.resize(size, 0);
+                    }
+                }
+                5 if name != other => {
+                    if let Some(mut bytes) = model.remove(&other) {
+                        let mut file = fs.reuse_writable_file(&path, &other_path).unwrap();
+                        file.append(&data).unwrap();
+                        file.close().unwrap();
+                        let n = data.len();
+                        bytes.resize(bytes.len().max(n), 0);
+                        bytes[..n].copy_from_slice(&data);
+                        model.insert(name, bytes);
+                    }
+                }
+                _ => {
+                    if let Some(bytes) = model.get(&name) {
+                        assert!(read(fs, &path) == *bytes, "seed {seed}, step {step}");
+                    }
+                }
+            }
+            assert_eq!(
+                sorted(fs, &dir),
+                model.keys().cloned().collect::<Vec<_>>(),
+                "seed {seed}, step {step}"
+            );
+        }
+        for (name, bytes) in &model {
+            assert!(read(fs, &dir.join(name)) == *bytes, "seed {seed}");
+        }
+    }
+}

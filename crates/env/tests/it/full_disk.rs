@@ -1,0 +1,24 @@
+//! What the real file system says when there is no space.
+
+use esker_base::SubCode;
+use esker_env::{FileSystem, PosixFileSystem};
+use std::path::Path;
+
+#[test]
+fn no_space_is_told_with_path_and_offset_and_the_size_stays_true() {
+    let path = Path::new("/dev/full");
+    if !path.exists() {
+        return println!("no /dev/full here: skipped");
+    }
+    let mut file = PosixFileSystem.new_writable_file(path).unwrap();
+    file.append(b"collected").unwrap();
+    let e = file.flush().unwrap_err();
+    assert_eq!((e.subcode(), e.is_retryable()), (SubCode::NoSpace, true));
+    assert!(e.message().starts_with("While pwrite: /dev/full at offset 0: No space left on device"), "{e}");
+    // What could not be written is still there to be tried again, as often as it takes.
+    assert_eq!(file.file_size(), 9);
+    assert_eq!(file.sync().unwrap_err().subcode(), SubCode::NoSpace);
+    assert_eq!(file.append(&vec![0; 1 << 20]).unwrap_err().subcode(), SubCode::NoSpace);
+    assert_eq!(file.close().unwrap_err().subcode(), SubCode::NoSpace);
+    assert_eq!(file.file_size(), 9);
+}

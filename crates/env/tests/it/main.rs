@@ -1,0 +1,7 @@
+//! Integration tests of the outside world: one contract for all file systems, locks between processes, full disks.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod conformance;
+mod full_disk;
+mod locks;
+mod temp_dir;

@@ -1,0 +1,236 @@
+//! Stock merge operators under RocksDB's names, with RocksDB's results byte for byte.
+//!
+//! In: operands. Out: the value that RocksDB's operator of the same name would store.
+//! Source: RocksDB `utilities/merge_operators/*`, names in `utilities/merge_operators.cc`.
+//!
+//! | option text | class name | what it does |
+//! |---|---|---|
+//! | `uint64add` | `UInt64AddOperator` | adds 8-byte little-endian numbers, wrapping; other lengths count as 0 |
+//! | `stringappend` | `StringAppendOperator` | appends with a delimiter, in full and partial merges |
+//! | `stringappendtest` | `StringAppendTESTOperator` | the same result, never merging partially |
+//! | `put` (`put_v1`) | `PutOperator` | the newest operand |
+//! | `max` | `MaxOperator` | the bytewise largest of value and operands |
+//! | `bytesxor` | `BytesXOR` | byte by byte, the rest of the longer one as it is |
+//! | `sortlist` | `MergeSortOperator` | comma-separated numbers, merged in order; ignores the value below |
+
+use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperator, MergeOperatorRef};
+use esker_format::options_file::split_map;
+use std::sync::Arc;
+
+/// The stock merge operator that the option text `merge_operator=…` means: a class name, a short name, or
+/// `{id=StringAppendOperator;delimiter=|}`. `None` if no stock operator has that name.
+pub fn merge_operator(text: &str) -> Option<MergeOperatorRef> {
+    Some(match object_name(text) {
+        "UInt64AddOperator" | "uint64add" => Arc::new(UInt64Add),
+        "StringAppendOperator" | "stringappend" => Arc::new(StringAppend { delimiter: delimiter_in(text) }),
+        "StringAppendTESTOperator" | "stringappendtest" => {
+            Arc::new(StringAppendTest { delimiter: delimiter_in(text) })
+        }
+        "PutOperator" | "put" | "put_v1" => Arc::new(Put),
+        "MaxOperator" | "max" => Arc::new(Max),
+        "BytesXOR" | "bytesxor" => Arc::new(BytesXor),
+        "MergeSortOperator" | "sortlist" => Arc::new(SortList),
+        _ => return None,
+    })
+}
+
+/// The names that [`merge_operator`] knows, as RocksDB's tools take them.
+pub const MERGE_OPERATOR_NAMES: [&str; 7] =
+    ["uint64add", "stringappend", "stringappendtest", "put", "max", "bytesxor", "sortlist"];
+
+/// Adds 8-byte little-endian numbers.
+pub fn uint64_add() -> MergeOperatorRef {
+    Arc::new(UInt64Add)
+}
+
+/// Appends operands with `delimiter` between them; RocksDB's default is `,`.
+pub fn string_append(delimiter: impl Into<Vec<u8>>) -> MergeOperatorRef {
+    Arc::new(StringAppend { delimiter: delimiter.into() })
+}
+
+/// Keeps the newest operand.
+pub fn put() -> MergeOperatorRef {
+    Arc::new(Put)
+}
+
+/// Keeps the bytewise largest.
+pub fn max() -> MergeOperatorRef {
+    Arc::new(Max)
+}
+
+/// Combines byte by byte with exclusive or.
+pub fn bytes_xor() -> MergeOperatorRef {
+    Arc::new(BytesXor)
+}
+
+/// RocksDB prints objects as `name` or as `{id=name;option=value}`; this is the name in either form.
+pub(crate) fn object_name(text: &str) -> &str {
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) else { return text };
+    let first = inner.split(';').next().unwrap_or(inner).trim();
+    first.strip_prefix("id=").unwrap_or(first).trim()
+}
+
+/// The `delimiter=` of an option text in braces, else a comma.
+fn delimiter_in(text: &str) -> Vec<u8> {
+    let fields = split_map(text).unwrap_or_default();
+    let given = fields.iter().find(|(name, _)| *name == "delimiter").map(|(_, value)| *value);
+    given.unwrap_or(",").as_bytes().to_vec()
+}
+
+struct UInt64Add;
+
+/// Numbers of any other length count as 0, as RocksDB logs and does.
+fn decode_u64(bytes: &[u8]) -> u64 {
+    bytes.try_into().map(u64::from_le_bytes).unwrap_or(0)
+}
+
+impl AssociativeMergeOperator for UInt64Add {
+    fn name(&self) -> &str {
+        "UInt64AddOperator"
+    }
+    fn merge(&self, _key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
+        let sum = existing.map_or(0, decode_u64).wrapping_add(decode_u64(operand));
+        Some(sum.to_le_bytes().to_vec())
+    }
+}
+
+/// `parts` joined by `delimiter`.
+fn join<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone, delimiter: &[u8]) -> Vec<u8> {
+    let bytes = parts.clone().map(|p| p.len() + delimiter.len()).sum();
+    let mut joined = Vec::with_capacity(bytes);
+    for (i, part) in parts.enumerate() {
+        if i > 0 {
+            joined.extend_from_slice(delimiter);
+        }
+        joined.extend_from_slice(part);
+    }
+    joined
+}
+
+struct StringAppend {
+    delimiter: Vec<u8>,
+}
+
+/// Associative, but written out: appending operand by operand would copy the value once for each.
+impl MergeOperator for StringAppend {
+    fn name(&self) -> &str {
+        "StringAppendOperator"
+    }
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some(join(existing.into_iter().chain(operands.iter().copied()), &self.delimiter))
+    }
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        Some(join([left, right].into_iter(), &self.delimiter))
+    }
+}
+
+struct StringAppendTest {
+    delimiter: Vec<u8>,
+}
+
+impl MergeOperator for StringAppendTest {
+    fn name(&self) -> &str {
+        "StringAppendTESTOperator"
+    }
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some(join(existing.into_iter().chain(operands.iter().copied()), &self.delimiter))
+    }
+}
+
+struct Put;
+
+impl MergeOperator for Put {
+    fn name(&self) -> &str {
+        "PutOperator"
+    }
+    fn full_merge(&self, _key: &[u8], _existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        operands.last().map(|newest| newest.to_vec())
+    }
+    fn partial_merge(&self, _key: &[u8], _left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        Some(right.to_vec())
+    }
+}
+
+struct Max;
+
+impl MergeOperator for Max {
+    fn name(&self) -> &str {
+        "MaxOperator"
+    }
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        existing.into_iter().chain(operands.iter().copied()).max().map(<[u8]>::to_vec)
+    }
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        Some(left.max(right).to_vec())
+    }
+}
+
+struct BytesXor;
+
+impl AssociativeMergeOperator for BytesXor {
+    fn name(&self) -> &str {
+        "BytesXOR"
+    }
+    fn merge(&self, _key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
+        let existing = existing.unwrap_or_default();
+        let (mut result, shorter) = if existing.len() >= operand.len() {
+            (existing.to_vec(), operand)
+        } else {
+            (operand.to_vec(), existing)
+        };
+        for (byte, other) in result.iter_mut().zip(shorter) {
+            *byte ^= other;
+        }
+        Some(result)
+    }
+}
+
+struct SortList;
+
+/// The numbers of a comma-separated list; `None` if one is not a 32-bit number.
+fn numbers(list: &[u8]) -> Option<Vec<i32>> {
+    std::str::from_utf8(list).ok()?.split(',').map(|n| n.trim_start().parse().ok()).collect()
+}
+
+/// Takes the smaller head, the right one when they are equal: lists that are not sorted stay as unsorted as RocksDB
+/// leaves them.
+fn merge_lists(left: Vec<i32>, right: Vec<i32>) -> Vec<i32> {
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut l, mut r) = (left.as_slice(), right.as_slice());
+    while let (Some(a), Some(b)) = (l.first(), r.first()) {
+        if a < b {
+            merged.push(*a);
+            l = &l[1..];
+        } else {
+            merged.push(*b);
+            r = &r[1..];
+        }
+    }
+    merged.extend_from_slice(l);
+    merged.extend_from_slice(r);
+    merged
+}
+
+fn print_list(list: &[i32]) -> Vec<u8> {
+    list.iter().map(i32::to_string).collect::<Vec<_>>().join(",").into_bytes()
+}
+
+impl MergeOperator for SortList {
+    fn name(&self) -> &str {
+        "MergeSortOperator"
+    }
+    fn full_merge(&self, _key: &[u8], _existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let mut merged = Vec::new();
+        for operand in operands {
+            merged = merge_lists(merged, numbers(operand)?);
+        }
+        Some(print_list(&merged))
+    }
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        Some(print_list(&merge_lists(numbers(left)?, numbers(right)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

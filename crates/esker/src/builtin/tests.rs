@@ -1,0 +1,94 @@
+use super::*;
+
+fn full(text: &str, existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+    merge_operator(text).unwrap().full_merge(b"k", existing, operands)
+}
+
+#[test]
+fn every_name_leads_to_its_class() {
+    let classes = [
+        "UInt64AddOperator",
+        "StringAppendOperator",
+        "StringAppendTESTOperator",
+        "PutOperator",
+        "MaxOperator",
+        "BytesXOR",
+        "MergeSortOperator",
+    ];
+    for (nick, class) in MERGE_OPERATOR_NAMES.iter().zip(classes) {
+        assert_eq!(merge_operator(nick).unwrap().name(), class);
+        assert_eq!(merge_operator(class).unwrap().name(), class);
+        assert_eq!(merge_operator(&format!("{{id={class};}}")).unwrap().name(), class);
+    }
+    assert!(merge_operator("nullptr").is_none());
+    assert!(merge_operator("Uint64add").is_none());
+}
+
+#[test]
+fn uint64add_wraps_and_takes_odd_lengths_for_zero() {
+    let n = |v: u64| v.to_le_bytes().to_vec();
+    assert_eq!(full("uint64add", None, &[&n(5)]), Some(n(5)));
+    assert_eq!(full("uint64add", Some(&n(u64::MAX)), &[&n(2), &n(3)]), Some(n(4)));
+    assert_eq!(full("uint64add", Some(b"abc"), &[&n(7)]), Some(n(7)));
+    assert_eq!(full("uint64add", None, &[b""]), Some(n(0)));
+    assert_eq!(uint64_add().partial_merge(b"", &n(1), b"123456789"), Some(n(1)));
+}
+
+#[test]
+fn stringappend_joins_and_the_test_kind_never_merges_partially() {
+    assert_eq!(full("stringappend", None, &[b"a"]).unwrap(), b"a");
+    assert_eq!(full("stringappend", Some(b"v"), &[b"a", b""]).unwrap(), b"v,a,");
+    assert_eq!(full("stringappend", Some(b""), &[b"a"]).unwrap(), b",a");
+    assert_eq!(
+        full("{id=StringAppendOperator;delimiter=||}", Some(b"v"), &[b"a", b"b"]).unwrap(),
+        b"v||a||b"
+    );
+    assert_eq!(full("stringappendtest", Some(b"v"), &[b"a", b"b"]).unwrap(), b"v,a,b");
+    assert_eq!(full("stringappendtest", None, &[b"a"]).unwrap(), b"a");
+    assert_eq!(string_append(":").partial_merge(b"", b"x", b"y").unwrap(), b"x:y");
+    assert_eq!(merge_operator("stringappendtest").unwrap().partial_merge(b"", b"x", b"y"), None);
+}
+
+#[test]
+fn put_max_xor_and_sortlist() {
+    assert_eq!(full("put", Some(b"z"), &[b"b", b"a"]).unwrap(), b"a");
+    assert_eq!(put().partial_merge(b"", b"x", b"y").unwrap(), b"y");
+    assert_eq!(full("max", Some(b"m"), &[b"a", b"mm", b"b"]).unwrap(), b"mm");
+    assert_eq!(full("max", None, &[b"", b""]).unwrap(), b"");
+    assert_eq!(max().partial_merge(b"", b"x", b"wxyz").unwrap(), b"x");
+    assert_eq!(full("bytesxor", Some(&[1, 2, 3]), &[&[3]]).unwrap(), [2, 2, 3]);
+    assert_eq!(full("bytesxor", Some(&[1]), &[&[3, 9]]).unwrap(), [2, 9]);
+    assert_eq!(full("bytesxor", None, &[&[3, 9]]).unwrap(), [3, 9]);
+    assert_eq!(full("sortlist", Some(b"1,2"), &[b"3,9", b"-4,5"]).unwrap(), b"-4,3,5,9");
+    assert_eq!(full("sortlist", None, &[b"3,x"]), None);
+    assert_eq!(merge_operator("sortlist").unwrap().partial_merge(b"", b"1,5", b"5,7").unwrap(), b"1,5,5,7");
+}
+
+/// What an engine may do with partial merges must not change the value: any split into neighbours gives the same.
+#[test]
+fn partial_merges_never_change_the_value() {
+    let mut rng = esker_testkit::seed::rng("partial_merges");
+    for name in ["uint64add", "stringappend", "put", "max", "bytesxor", "sortlist"] {
+        let operator = merge_operator(name).unwrap();
+        for round in 0..200 {
+            let operand = |rng: &mut fastrand::Rng| match name {
+                "sortlist" => rng.i32(-9..9).to_string().into_bytes(),
+                "uint64add" => rng.u64(..).to_le_bytes().to_vec(),
+                _ => (0..rng.usize(0..5)).map(|_| rng.u8(b'a'..b'e')).collect(),
+            };
+            let existing = rng.bool().then(|| operand(&mut rng));
+            let mut operands: Vec<Vec<u8>> = (0..rng.usize(1..6)).map(|_| operand(&mut rng)).collect();
+            let all = |ops: &[Vec<u8>]| {
+                let ops: Vec<&[u8]> = ops.iter().map(Vec::as_slice).collect();
+                operator.full_merge(b"k", existing.as_deref(), &ops)
+            };
+            let expected = all(&operands);
+            while operands.len() > 1 {
+                let i = rng.usize(..operands.len() - 1);
+                let right = operands.remove(i + 1);
+                operands[i] = operator.partial_merge(b"k", &operands[i], &right).unwrap();
+                assert_eq!(all(&operands), expected, "{name}, round {round}");
+            }
+        }
+    }
+}

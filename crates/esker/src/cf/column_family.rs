@@ -1,0 +1,89 @@
+//! One column family: what stays the same while the database is open, and what the db mutex guards.
+
+use crate::cf::{MemTables, SuperVersion, WriteStall};
+use crate::observe::LevelCompactionStats;
+use crate::options::ColumnFamilyOptions;
+use crate::picker::{CompactionOptions, RunningCompactions};
+use crate::version::Version;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::epoch::Swap;
+use esker_base::{ColumnFamilyId, SequenceNumber};
+use esker_format::key::InternalKeyComparator;
+use esker_table::TableCache;
+use std::fmt;
+
+/// A column family as readers and writers see it.
+pub(crate) struct ColumnFamily {
+    pub(crate) id: ColumnFamilyId,
+    pub(crate) name: String,
+    pub(crate) icmp: InternalKeyComparator,
+    /// Everything a read needs. Changed only by `engine::publish_super_version`.
+    pub(crate) super_version: Swap<SuperVersion>,
+    /// Open tables of this family.
+    pub(crate) tables: Arc<TableCache>,
+    dropped: AtomicBool,
+}
+
+impl ColumnFamily {
+    /// A family that starts with this view.
+    pub(crate) fn new(
+        id: ColumnFamilyId,
+        name: String,
+        icmp: InternalKeyComparator,
+        super_version: Arc<SuperVersion>,
+        tables: Arc<TableCache>,
+    ) -> ColumnFamily {
+        let super_version = Swap::new(super_version);
+        ColumnFamily { id, name, icmp, super_version, tables, dropped: AtomicBool::new(false) }
+    }
+
+    /// Whether it was dropped: reads go on with what they hold, writes fail.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for ColumnFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ColumnFamily({} {:?})", self.id, self.name)
+    }
+}
+
+/// What changes of a family. Guarded by the db mutex.
+#[derive(Debug)]
+pub(crate) struct FamilyState {
+    pub(crate) cf: Arc<ColumnFamily>,
+    pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// The part of `options` that pickers look at.
+    pub(crate) compaction_options: CompactionOptions,
+    pub(crate) memtables: MemTables,
+    pub(crate) version: Arc<Version>,
+    /// The next epoch number, for level-0 files.
+    pub(crate) epochs: Arc<AtomicU64>,
+    pub(crate) running: RunningCompactions,
+    /// In the flush queue.
+    pub(crate) flush_queued: bool,
+    /// A flush job has some of its memtables.
+    pub(crate) flushing: bool,
+    /// In the compaction queue.
+    pub(crate) compaction_queued: bool,
+    pub(crate) stall: WriteStall,
+    /// Bytes that compactions have to write before every level is within its size.
+    pub(crate) pending_compaction_bytes: u64,
+    /// Only an oldest snapshot beyond this makes files of the last level worth rewriting.
+    pub(crate) bottommost_threshold: SequenceNumber,
+    pub(crate) compaction_stats: LevelCompactionStats,
+    pub(crate) next_memtable_id: u64,
+}
+
+impl FamilyState {
+    /// Whether a compaction has become worth while because no snapshot older than this is left.
+    pub(crate) fn waits_for_snapshots(&self, oldest: SequenceNumber) -> bool {
+        !self.options.disable_auto_compactions && oldest > self.bottommost_threshold
+    }
+}

@@ -1,0 +1,64 @@
+//! The memtables of one family: one that takes writes, and those that wait to be flushed.
+//!
+//! Invariants
+//!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in that order.
+//!  2. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
+
+use esker_base::FileNumber;
+use esker_base::sync::Arc;
+use esker_memtable::MemTable;
+
+/// A full memtable on its way to level 0.
+#[derive(Debug)]
+pub(crate) struct ImmutableMemTable {
+    pub(crate) mem: Arc<MemTable>,
+    /// The oldest WAL that holds something of it.
+    pub(crate) log_number: FileNumber,
+    /// A flush job has it.
+    pub(crate) flushing: bool,
+}
+
+/// The memtables of one family. Guarded by the db mutex.
+#[derive(Debug)]
+pub(crate) struct MemTables {
+    pub(crate) active: Arc<MemTable>,
+    /// The oldest WAL that holds something of `active`.
+    pub(crate) log_number: FileNumber,
+    pub(crate) immutables: Vec<ImmutableMemTable>,
+}
+
+impl MemTables {
+    /// Starts with this one.
+    pub(crate) fn new(active: Arc<MemTable>, log_number: FileNumber) -> MemTables {
+        MemTables { active, log_number, immutables: Vec::new() }
+    }
+
+    /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL `log_number`, in its place.
+    pub(crate) fn switch(&mut self, fresh: Arc<MemTable>, log_number: FileNumber) {
+        let full = std::mem::replace(&mut self.active, fresh);
+        full.mark_immutable();
+        self.immutables.push(ImmutableMemTable { mem: full, log_number: self.log_number, flushing: false });
+        self.log_number = log_number;
+    }
+
+    /// The oldest WAL that this family still needs.
+    pub(crate) fn oldest_log_needed(&self) -> FileNumber {
+        self.immutables.first().map_or(self.log_number, |oldest| oldest.log_number)
+    }
+
+    /// Newest first, as reads want them.
+    pub(crate) fn immutables_newest_first(&self) -> Box<[Arc<MemTable>]> {
+        self.immutables.iter().rev().map(|i| i.mem.clone()).collect()
+    }
+
+    /// How many wait and no flush job has them.
+    pub(crate) fn not_flushing(&self) -> usize {
+        self.immutables.iter().filter(|i| !i.flushing).count()
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.active.approximate_memory_usage()
+            + self.immutables.iter().map(|i| i.mem.approximate_memory_usage()).sum::<usize>()
+    }
+}

@@ -1,0 +1,61 @@
+//! All column families of a database, by id and by name, for those who do not hold the db mutex.
+
+use crate::cf::ColumnFamily;
+use esker_base::ColumnFamilyId;
+use esker_base::sync::{Arc, RwLock};
+use hashbrown::HashMap;
+
+/// The live families. The default family is kept apart, so that most operations need no lock.
+#[derive(Debug)]
+pub(crate) struct ColumnFamilySet {
+    default: Arc<ColumnFamily>,
+    by_id: RwLock<HashMap<ColumnFamilyId, Arc<ColumnFamily>>>,
+}
+
+impl ColumnFamilySet {
+    /// The families of a database that has just been recovered; one of them is the default.
+    pub(crate) fn new(families: impl IntoIterator<Item = Arc<ColumnFamily>>) -> ColumnFamilySet {
+        let by_id: HashMap<_, _> = families.into_iter().map(|cf| (cf.id, cf)).collect();
+        let default = by_id[&ColumnFamilyId::DEFAULT].clone();
+        ColumnFamilySet { default, by_id: RwLock::new(by_id) }
+    }
+
+    /// The default family.
+    #[inline]
+    pub(crate) fn default_family(&self) -> &Arc<ColumnFamily> {
+        &self.default
+    }
+
+    /// The family with this id, unless it was dropped.
+    #[inline]
+    pub(crate) fn by_id(&self, id: ColumnFamilyId) -> Option<Arc<ColumnFamily>> {
+        if id == ColumnFamilyId::DEFAULT {
+            return Some(self.default.clone());
+        }
+        self.by_id.read().get(&id).cloned()
+    }
+
+    /// The family with this name, unless it was dropped.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<ColumnFamily>> {
+        self.by_id.read().values().find(|cf| cf.name == name).cloned()
+    }
+
+    /// All of them, by id.
+    pub(crate) fn all(&self) -> Vec<Arc<ColumnFamily>> {
+        let mut all: Vec<_> = self.by_id.read().values().cloned().collect();
+        all.sort_by_key(|cf| cf.id);
+        all
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.read().len()
+    }
+
+    pub(crate) fn insert(&self, cf: Arc<ColumnFamily>) {
+        self.by_id.write().insert(cf.id, cf);
+    }
+
+    pub(crate) fn remove(&self, id: ColumnFamilyId) {
+        self.by_id.write().remove(&id);
+    }
+}

@@ -1,0 +1,31 @@
+//! What one read needs of a family, as one value: memtables, files and options that belong together.
+//!
+//! Invariant: every entry that was ever published and not overwritten is in one of them. A new value is installed
+//! under the db mutex before the old memtable or file may go; readers hold the old one by their guard or by an `Arc`.
+
+use crate::options::ColumnFamilyOptions;
+use crate::version::Version;
+use esker_base::sync::Arc;
+use esker_memtable::MemTable;
+
+/// Memtables plus version, pinned as one.
+#[derive(Debug)]
+pub(crate) struct SuperVersion {
+    /// Takes the writes.
+    pub(crate) mem: Arc<MemTable>,
+    /// Full ones on their way to level 0, newest first.
+    pub(crate) imm: Box<[Arc<MemTable>]>,
+    /// The files.
+    pub(crate) version: Arc<Version>,
+    /// Options in force, the changeable ones included.
+    pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// Rises with each one installed in the database.
+    pub(crate) number: u64,
+}
+
+impl SuperVersion {
+    /// The memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
+        std::iter::once(&self.mem).chain(self.imm.iter())
+    }
+}

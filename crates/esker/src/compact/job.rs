@@ -1,0 +1,289 @@
+//! The compaction job: take a plan, run it, install what came out.
+//!
+//!   state lock: pick and mark the inputs → no lock: one thread per key range → manifest lock: log the edit, then state lock:
+//!   show the new version
+//!
+//! Invariants
+//!  1. Inputs stay marked until the result is installed or given up, so no two compactions read or write the same keys of
+//!     a level at once.
+//!  2. Outputs are synced, and their names too, before the MANIFEST names them.
+//!  3. After a failure or cancellation the outputs are deleted and the version is as it was.
+
+use super::subjob::{self, SubjobContext, SubjobResult};
+use crate::cf::ColumnFamily;
+use crate::engine::{
+    CompactionReport, DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, schedule_purge,
+};
+use crate::iter::CompactionIteratorStats;
+use crate::options::ColumnFamilyOptions;
+use crate::picker::leveled::{PickContext, pick};
+use crate::picker::{CompactionPlan, RunningId};
+use crate::read::tables::open_file;
+use crate::version::LogOptions;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Arc, epoch};
+use esker_base::{ColumnFamilyId, Error, Result};
+use esker_format::file_name;
+use esker_format::version_edit::VersionEdit;
+
+/// A plan that is being run.
+struct Task {
+    plan: CompactionPlan,
+    cf: Arc<ColumnFamily>,
+    options: Arc<ColumnFamilyOptions>,
+    running: RunningId,
+    /// The manual compaction it belongs to.
+    manual: Option<u64>,
+    cancelled: Arc<AtomicBool>,
+}
+
+/// Runs the most urgent compaction there is, if there is one, and makes room for the next.
+pub(crate) fn background_compaction(engine: &Arc<Engine>) {
+    let task = take_task(engine);
+    if let Some(task) = task {
+        let result = run_and_install(engine, &task);
+        finish(engine, &task, result);
+    }
+    let mut state = engine.state.lock();
+    state.compactions_scheduled -= 1;
+    schedule_purge(engine, &mut state);
+    maybe_schedule(engine, &mut state);
+    engine.state_changed.notify_all();
+    drop(state);
+    epoch::collect();
+}
+
+/// Manual compactions first: somebody waits for them.
+fn take_task(engine: &Arc<Engine>) -> Option<Task> {
+    let now_seconds = engine.env.clock.now_seconds();
+    let oldest_snapshot = engine.oldest_snapshot_at_release();
+    let mut state = engine.state.lock();
+    if engine.is_shutting_down() || state.paused > 0 {
+        return None;
+    }
+    if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.plan.is_some()) {
+        let (plan, running, id) = (manual.plan.take()?, manual.running?, manual.id);
+        let Some(family) = state.families.get(&plan.column_family) else {
+            let gone = Error::column_family_dropped("the family was dropped before it could be compacted");
+            state
+                .manual_compactions
+                .iter_mut()
+                .filter(|m| m.id == id)
+                .for_each(|m| m.done = Some(Err(gone.clone())));
+            engine.state_changed.notify_all();
+            return None;
+        };
+        let (cf, options) = (family.cf.clone(), family.options.clone());
+        let cancelled = engine.shutting_down.clone();
+        return Some(Task { plan, cf, options, running, manual: Some(id), cancelled });
+    }
+    while let Some(id) = state.compaction_queue.pop_front() {
+        let Some(family) = state.family_mut(id) else { continue };
+        family.compaction_queued = false;
+        if family.options.disable_auto_compactions {
+            continue; // queued before the option was set
+        }
+        let context = PickContext {
+            options: &family.compaction_options,
+            running: &family.running,
+            now_seconds,
+            oldest_snapshot,
+            suggested: &[],
+        };
+        let Some(plan) = pick(&family.version, &context) else { continue };
+        let running = family.running.start(&plan);
+        let (cf, options) = (family.cf.clone(), family.options.clone());
+        // More may be due beside this one.
+        family.compaction_queued = true;
+        state.compaction_queue.push_back(id);
+        let cancelled = engine.shutting_down.clone();
+        maybe_schedule(engine, &mut state);
+        return Some(Task { plan, cf, options, running, manual: None, cancelled });
+    }
+    None
+}
+
+fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
+    let plan = &task.plan;
+    let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
+    if plan.is_trivial_move {
+        install(engine, task, plan.trivial_move_edit())?;
+        engine.tell_trivial_move(job, plan);
+        engine.tell_stall_changes();
+        return Ok(());
+    }
+    engine.tell_compaction_begin(job, &task.cf, plan);
+    let results = run_subjobs(engine, task, job);
+    let outcome = check_results(engine, task, &results).and_then(|()| {
+        let mut edit = plan.edit();
+        let files = results.iter().flat_map(|r| r.files.iter());
+        edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
+        install(engine, task, edit)
+    });
+    if outcome.is_err() {
+        delete_outputs(engine, task, &results);
+    }
+    let micros = engine.env.clock.now_micros().saturating_sub(start);
+    engine.tell_compaction_end(&report(task, job, &results, micros), &outcome);
+    engine.tell_stall_changes();
+    outcome
+}
+
+/// Runs one thread per key range, this one included.
+fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult> {
+    let snapshots = engine.snapshot_sequences();
+    let cuts = subcompaction_cuts(engine, task);
+    let mut starts: Vec<Option<Vec<u8>>> = vec![None];
+    starts.extend(cuts.iter().cloned().map(Some));
+    let mut ends: Vec<Option<Vec<u8>>> = cuts.into_iter().map(Some).collect();
+    ends.push(None);
+    let db_options = engine.db_options();
+    let run_one = |start, end| {
+        let context = SubjobContext {
+            engine,
+            db_options: &db_options,
+            job,
+            cf: &task.cf,
+            options: &task.options,
+            plan: &task.plan,
+            snapshots: &snapshots,
+            cancelled: &task.cancelled,
+        };
+        subjob::run(&context, start, end)
+    };
+    let mut ranges: Vec<_> = starts.into_iter().zip(ends).collect();
+    let (first_start, first_end) = ranges.remove(0);
+    if ranges.is_empty() {
+        return vec![run_one(first_start, first_end)];
+    }
+    std::thread::scope(|scope| {
+        let others: Vec<_> =
+            ranges.into_iter().map(|(start, end)| scope.spawn(|| run_one(start, end))).collect();
+        let mut results = vec![run_one(first_start, first_end)];
+        results.extend(others.into_iter().map(|t| t.join().expect("a subcompaction does not panic")));
+        results
+    })
+}
+
+/// User keys that cut the inputs into parts of about equal size, for as many threads as allowed.
+fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
+    let plan = &task.plan;
+    let threads = engine.db_options().max_subcompactions;
+    let worthwhile = plan.input_bytes() / plan.target_file_size.max(1);
+    let parts = (threads as u64).min(worthwhile) as usize;
+    if parts < 2 || plan.output_level == 0 {
+        return Vec::new();
+    }
+    let mut anchors: Vec<(Vec<u8>, u64)> = Vec::new();
+    for (_, file) in plan.input_files() {
+        // Without its anchors a file only makes the parts less equal.
+        if let Ok(reader) = open_file(&task.cf.tables, file)
+            && let Ok(of_file) = reader.anchors(parts * 4)
+        {
+            anchors.extend(of_file);
+        }
+    }
+    let icmp = &task.cf.icmp;
+    anchors.sort_by(|(a, _), (b, _)| icmp.compare_user_keys(a, b));
+    let total: u64 = anchors.iter().map(|(_, bytes)| bytes).sum();
+    let mut cuts: Vec<Vec<u8>> = Vec::new();
+    let mut before = 0;
+    for (user_key, bytes) in anchors {
+        before += bytes;
+        let due = total / parts as u64 * (cuts.len() as u64 + 1);
+        let is_new = cuts.last().is_none_or(|last| icmp.compare_user_keys(last, &user_key).is_lt());
+        if before >= due && before < total && is_new && cuts.len() + 1 < parts {
+            cuts.push(user_key);
+        }
+    }
+    cuts
+}
+
+fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Result<()> {
+    if let Some(error) = results.iter().find_map(|r| r.result.clone()) {
+        return Err(error);
+    }
+    if task.cancelled.load(Ordering::Acquire) || task.cf.is_dropped() {
+        return Err(Error::aborted("compaction cancelled"));
+    }
+    if results.iter().any(|r| !r.files.is_empty()) {
+        engine.fs().new_directory(&engine.path)?.fsync()?;
+    }
+    Ok(())
+}
+
+fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit) -> Result<()> {
+    let mut manifest = engine.manifest.lock();
+    if task.cf.is_dropped() {
+        return Err(Error::column_family_dropped("the family was dropped while it was compacted"));
+    }
+    let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
+    engine.adopt_open_tables(&versions);
+    let mut state = engine.state.lock();
+    for (id, version) in versions {
+        if let Some(family) = state.family_mut(id) {
+            family.version = version;
+            family.running.finish(task.running);
+        }
+        publish_super_version(engine, &mut state, id);
+    }
+    Ok(())
+}
+
+/// Releases what the task held and tells whoever waits how it ended.
+fn finish(engine: &Arc<Engine>, task: &Task, result: Result<()>) {
+    let mut state = engine.state.lock();
+    if result.is_err() {
+        release(&mut state, task.cf.id, task.running);
+    }
+    let cancelled = task.cancelled.load(Ordering::Acquire) || task.cf.is_dropped();
+    if let Err(error) = &result
+        && !cancelled
+    {
+        esker_base::info_log!(engine.info_log, Error, "[{}] Compaction failed: {error}", task.cf.name);
+        drop(state);
+        engine.set_background_error(error, ErrorReason::Compaction);
+        state = engine.state.lock();
+    }
+    if let Some(id) = task.manual
+        && let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.id == id)
+    {
+        manual.done = Some(result);
+    }
+}
+
+fn release(state: &mut DbState, family: ColumnFamilyId, running: RunningId) {
+    if let Some(family) = state.family_mut(family) {
+        family.running.finish(running);
+    }
+}
+
+fn delete_outputs(engine: &Engine, task: &Task, results: &[SubjobResult]) {
+    if !engine.manifest.lock().files_to_quarantine().is_empty() {
+        return; // the failed MANIFEST write may have reached the disk
+    }
+    for number in results.iter().flat_map(|r| &r.created) {
+        task.cf.tables.evict(*number);
+        let path = file_name::table_file_name(&engine.path, *number);
+        if let Err(e) = engine.fs().delete_file(&path) {
+            esker_base::info_log!(engine.info_log, Warn, "Could not delete an unfinished output: {e}");
+        }
+    }
+}
+
+fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64) -> CompactionReport<'a> {
+    let mut iteration = CompactionIteratorStats::default();
+    for result in results {
+        iteration += result.stats;
+    }
+    CompactionReport {
+        job,
+        cf: &task.cf,
+        plan: &task.plan,
+        outputs: results.iter().flat_map(|r| &r.files).collect(),
+        iteration,
+        subcompactions: results.len(),
+        compression: subjob::output_compression(&task.plan, &task.options).0,
+        micros,
+    }
+}

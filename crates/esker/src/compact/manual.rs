@@ -1,0 +1,95 @@
+//! `compact_range`: level by level, each step a plan that a background job runs.
+//!
+//! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`.
+
+use crate::cf::ColumnFamily;
+use crate::engine::{DbState, Engine, ManualCompaction, maybe_schedule};
+use crate::options::CompactRangeOptions;
+use crate::picker::manual::{ManualCompaction as Steps, ManualStep};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+
+/// What is to be compacted.
+pub(crate) struct ManualRange<'a> {
+    pub(crate) family: &'a Arc<ColumnFamily>,
+    /// First user key, inclusive.
+    pub(crate) begin: Option<&'a [u8]>,
+    /// Last user key, inclusive.
+    pub(crate) end: Option<&'a [u8]>,
+    pub(crate) options: &'a CompactRangeOptions,
+}
+
+/// Brings every key of the range down to the deepest level that holds any of them, and waits. The picker says what comes
+/// next, given the version after the step before: levels can change while one waits.
+/// # Errors
+/// The first step's error; steps before it stay done.
+pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
+    let bottommost = range.options.bottommost_level_compaction;
+    let next_file = engine.numbers.next_file_number();
+    let mut steps = Steps::new(range.begin, range.end, bottommost, next_file);
+    while let Some(id) = start_next(engine, range, &mut steps)? {
+        wait(engine, id)?;
+    }
+    Ok(())
+}
+
+/// Queues the next plan as soon as nothing that runs is in its way; `None` if there is nothing left to do.
+fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) -> Result<Option<u64>> {
+    let mut state = engine.state.lock();
+    loop {
+        engine.check_open()?;
+        if let Some(error) = state.background_error.current() {
+            return Err(error.clone());
+        }
+        let Some(family) = state.family_mut(range.family.id) else {
+            return Err(Error::column_family_dropped("compact_range: the family was dropped"));
+        };
+        match steps.next(&family.version, &family.compaction_options, &family.running) {
+            ManualStep::Done => return Ok(None),
+            ManualStep::Conflict => engine.state_changed.wait(&mut state),
+            ManualStep::Run(plan) => {
+                let running = family.running.start(&plan);
+                let id = state.next_manual_id;
+                state.next_manual_id += 1;
+                let manual = ManualCompaction { id, running: Some(running), plan: Some(*plan), done: None };
+                state.manual_compactions.push(manual);
+                maybe_schedule(engine, &mut state);
+                return Ok(Some(id));
+            }
+        }
+    }
+}
+
+fn wait(engine: &Engine, id: u64) -> Result<()> {
+    let mut state = engine.state.lock();
+    loop {
+        let position = state.manual_compactions.iter().position(|m| m.id == id).expect("queued by `start`");
+        if let Some(result) = state.manual_compactions[position].done.take() {
+            state.manual_compactions.swap_remove(position);
+            return result;
+        }
+        if state.manual_compactions[position].plan.is_some()
+            && let Err(e) = may_still_start(engine, &state)
+        {
+            let withdrawn = state.manual_compactions.swap_remove(position);
+            let family = withdrawn.plan.map(|plan| plan.column_family);
+            if let (Some(running), Some(family)) =
+                (withdrawn.running, family.and_then(|id| state.family_mut(id)))
+            {
+                family.running.finish(running);
+            }
+            return Err(e);
+        }
+        engine.state_changed.wait(&mut state);
+    }
+}
+
+/// # Errors
+/// The database is closing, or an error keeps compactions from starting: nobody will run what waits.
+fn may_still_start(engine: &Engine, state: &DbState) -> Result<()> {
+    engine.check_open()?;
+    match state.background_error.current() {
+        Some(error) if state.background_error.stops_background_work() => Err(error.clone()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,16 @@
+//! Compaction: files in, files out, nothing lost that anybody may still read.
+//!
+//! In: a plan from the picker. Out: new files in the output level and an edit that replaces the inputs by them.
+//!
+//!   `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key range · `output.rs` cuts files
+//!   · `manual.rs` is `compact_range`
+//!
+//! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
+
+mod job;
+mod manual;
+mod output;
+mod subjob;
+
+pub(crate) use job::background_compaction;
+pub(crate) use manual::{ManualRange, compact_range};

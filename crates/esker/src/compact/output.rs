@@ -1,0 +1,110 @@
+//! Cutting a compaction's output into files.
+//!
+//! In: entries in order. Out: finished files, each with its part of the range tombstones.
+//!
+//! Invariants
+//!  1. All versions of a user key are in one file, so that the files of a level stay disjoint by user key.
+//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no key is covered twice
+//!     and none is left uncovered.
+
+use crate::files::{OutputContext, TableOutput};
+use crate::iter::CompactionIterator;
+use crate::options::CompressionOptions;
+use crate::picker::CompactionPlan;
+use crate::picker::cut::OutputCutter;
+use crate::version::Numbers;
+use esker_base::{FileNumber, Result};
+use esker_format::compression::CompressionType;
+use esker_format::version_edit::FileMetaData;
+
+/// The files of one subcompaction's output.
+pub(super) struct Outputs<'a> {
+    context: OutputContext<'a>,
+    numbers: &'a Numbers,
+    compression: (CompressionType, CompressionOptions),
+    /// When the oldest data in the inputs was flushed, Unix seconds.
+    oldest_seconds: u64,
+    epoch_number: u64,
+    current: Option<TableOutput>,
+    cutter: OutputCutter,
+    /// User key at which the current file starts; `None` for the start of the subcompaction.
+    cut: Option<Vec<u8>>,
+    pub(super) finished: Vec<FileMetaData>,
+    /// Every number that was used, finished or not: to be deleted if the job fails.
+    pub(super) created: Vec<FileNumber>,
+}
+
+impl<'a> Outputs<'a> {
+    pub(super) fn new(
+        context: OutputContext<'a>,
+        plan: &'a CompactionPlan,
+        numbers: &'a Numbers,
+        compression: (CompressionType, CompressionOptions),
+    ) -> Outputs<'a> {
+        let inputs = || plan.input_files().map(|(_, f)| f);
+        Outputs {
+            context,
+            numbers,
+            compression,
+            oldest_seconds: inputs().map(|f| f.oldest_ancestor_time).filter(|t| *t > 0).min().unwrap_or(0),
+            epoch_number: inputs().map(|f| f.epoch_number).min().unwrap_or(0),
+            current: None,
+            cutter: OutputCutter::new(plan),
+            cut: None,
+            finished: Vec::new(),
+            created: Vec::new(),
+        }
+    }
+
+    /// Adds the entry on which `entries` stands, after ending the current file if it should end before it.
+    pub(super) fn add(&mut self, entries: &mut CompactionIterator) -> Result<()> {
+        if entries.is_first_of_user_key() {
+            let bytes = self.current.as_ref().map(TableOutput::estimated_bytes);
+            if self.cutter.should_stop_before(entries.key(), bytes) {
+                let next = entries.user_key().to_vec();
+                self.finish_file(entries, Some(next))?;
+            }
+        }
+        self.open()?.add(entries.key(), entries.value())
+    }
+
+    fn open(&mut self) -> Result<&mut TableOutput> {
+        if self.current.is_none() {
+            let number = self.numbers.new_file_number();
+            self.created.push(number);
+            self.current = Some(TableOutput::create(
+                &self.context,
+                number,
+                self.compression.0,
+                self.compression.1,
+                self.oldest_seconds,
+            )?);
+        }
+        Ok(self.current.as_mut().expect("opened above"))
+    }
+
+    /// Ends the current file before user key `next` (`None`: at the end of the subcompaction), with the tombstones from
+    /// the last cut to this one.
+    pub(super) fn finish_file(
+        &mut self,
+        entries: &mut CompactionIterator,
+        next: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let tombstones = entries.tombstones_for_output(self.cut.as_deref(), next.as_deref());
+        if self.current.is_some() || !tombstones.is_empty() {
+            let file = self.open()?;
+            for tombstone in &tombstones {
+                file.add_tombstone(tombstone)?;
+            }
+            let file = self.current.take().expect("opened above");
+            if file.is_empty() {
+                file.abandon();
+            } else {
+                let meta = file.finish(&self.context, self.epoch_number, self.oldest_seconds)?;
+                self.finished.push(meta);
+            }
+        }
+        self.cut = next;
+        Ok(())
+    }
+}

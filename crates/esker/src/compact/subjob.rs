@@ -1,0 +1,218 @@
+//! One key range of a compaction.
+//!
+//! In: the plan's files, cut to `[start, end)`. Out: finished output files.
+
+use super::output::Outputs;
+use crate::cf::ColumnFamily;
+use crate::engine::Engine;
+use crate::iter::compaction_iter::KeyNotExistsBeyond;
+use crate::iter::range_del::FileBounds;
+use crate::iter::{
+    CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
+    MergeChild, OpenedFile, RangeDelAggregator, merge_children,
+};
+use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
+use crate::picker::score::scores;
+use crate::picker::{CompactionOptions, CompactionPlan, RunningCompactions};
+use crate::read::tables::open_file;
+use crate::version::{FileMeta, Version};
+use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::AtomicBool;
+use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_env::rate_limiter::IoPriority;
+use esker_format::compression::CompressionType;
+use esker_format::key;
+use esker_format::version_edit::FileMetaData;
+use esker_table::TableReadOptions;
+
+/// What every subcompaction of a job shares.
+pub(super) struct SubjobContext<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) db_options: &'a DbOptions,
+    pub(super) job: u64,
+    pub(super) cf: &'a Arc<ColumnFamily>,
+    pub(super) options: &'a ColumnFamilyOptions,
+    pub(super) plan: &'a CompactionPlan,
+    pub(super) snapshots: &'a [SequenceNumber],
+    pub(super) cancelled: &'a Arc<AtomicBool>,
+}
+
+/// What a subcompaction made.
+#[derive(Debug, Default)]
+pub(super) struct SubjobResult {
+    pub(super) files: Vec<FileMetaData>,
+    /// Files to delete if the job fails.
+    pub(super) created: Vec<FileNumber>,
+    pub(super) stats: CompactionIteratorStats,
+    pub(super) result: Option<esker_base::Error>,
+}
+
+/// Compacts the user keys from `start` (inclusive) to `end` (exclusive).
+pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> SubjobResult {
+    let (engine, plan) = (context.engine, context.plan);
+    let compression = output_compression(plan, context.options);
+    let output_context =
+        engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low);
+    let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
+    let mut stats = CompactionIteratorStats::default();
+    let result = write_all(context, &mut outputs, &mut stats, start, end);
+    let created = std::mem::take(&mut outputs.created);
+    SubjobResult { files: outputs.finished, created, stats, result: result.err() }
+}
+
+fn write_all(
+    context: &SubjobContext<'_>,
+    outputs: &mut Outputs<'_>,
+    stats: &mut CompactionIteratorStats,
+    start: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+) -> Result<()> {
+    let icmp = context.cf.icmp.clone();
+    let (children, range_dels) = open_inputs(context)?;
+    let mut options = CompactionIteratorOptions::new(&icmp, context.snapshots.to_vec());
+    options.merge_operator = context.options.merge_operator.clone();
+    options.compaction_filter = make_filter(context);
+    options.filter_level = context.plan.start_level;
+    options.bottommost = context.plan.is_bottommost;
+    options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
+    options.range_dels = range_dels;
+    options.lower_bound = start;
+    options.upper_bound = end;
+    options.cancelled = Some(context.cancelled.clone());
+    let mut entries = CompactionIterator::new(icmp.clone(), merge_children(&icmp, children), options);
+    entries.seek_to_first();
+    while entries.valid() {
+        outputs.add(&mut entries)?;
+        entries.next();
+    }
+    entries.status()?;
+    *stats = *entries.stats();
+    outputs.finish_file(&mut entries, None)
+}
+
+/// Cursors over all inputs, newest first, and what their range tombstones hide.
+fn open_inputs(context: &SubjobContext<'_>) -> Result<(Vec<MergeChild>, RangeDelAggregator)> {
+    let icmp = &context.cf.icmp;
+    let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
+    let mut children = Vec::new();
+    for level in &context.plan.inputs {
+        for file in &level.files {
+            let reader = open_file(&context.cf.tables, file)?;
+            if let Some(fragments) = reader.range_dels() {
+                range_dels.add(fragments, Some(&FileBounds::new(&file.smallest, &file.largest)));
+            }
+        }
+        let opener = Arc::new(CompactionOpener {
+            cf: context.cf.clone(),
+            options: TableReadOptions {
+                fill_cache: false,
+                readahead_size: context.db_options.compaction_readahead_size,
+                ..TableReadOptions::default()
+            },
+        });
+        if level.level == 0 {
+            for file in &level.files {
+                children.push(MergeChild::new(opener.open(file)?.iter));
+            }
+        } else {
+            let files: Arc<[Arc<FileMeta>]> = level.files.clone().into();
+            children.push(MergeChild::new(Box::new(LevelIterator::new(icmp.clone(), files, opener))));
+        }
+    }
+    Ok((children, range_dels))
+}
+
+/// Opens inputs: blocks do not go into the cache, and much is read ahead.
+struct CompactionOpener {
+    cf: Arc<ColumnFamily>,
+    options: TableReadOptions,
+}
+
+impl FileOpener<Arc<FileMeta>> for CompactionOpener {
+    fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
+        let reader = open_file(&self.cf.tables, file)?;
+        let iter: Box<dyn InternalIterator> = Box::new(reader.iter(self.options));
+        Ok(OpenedFile { iter, range_dels: None })
+    }
+}
+
+fn make_filter(context: &SubjobContext<'_>) -> Option<Box<dyn CompactionFilter>> {
+    if let Some(filter) = &context.options.compaction_filter {
+        return Some(Box::new(SharedFilter(filter.clone())));
+    }
+    let factory = context.options.compaction_filter_factory.as_ref()?;
+    factory.create(&CompactionFilterContext {
+        is_full_compaction: context.plan.is_full,
+        is_manual_compaction: context.plan.is_manual,
+        column_family_id: context.cf.id,
+        is_flush: false,
+    })
+}
+
+/// A filter that the user shares between compactions.
+struct SharedFilter(Arc<dyn CompactionFilter>);
+
+impl CompactionFilter for SharedFilter {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn filter(
+        &self,
+        level: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> esker_base::compaction_filter::FilterDecision {
+        self.0.filter(level, key, value)
+    }
+    fn filter_merge_operand(
+        &self,
+        level: usize,
+        key: &[u8],
+        operand: &[u8],
+    ) -> esker_base::compaction_filter::FilterDecision {
+        self.0.filter_merge_operand(level, key, operand)
+    }
+}
+
+/// Whether no level below the output can hold a user key. Keys come in order, so each level is walked once.
+fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
+    let version: Arc<Version> = plan.version.clone();
+    let first_below = plan.output_level + 1;
+    if plan.output_level == 0 {
+        // Inside level 0 older files may lie beside the output.
+        return Box::new(|_| false);
+    }
+    let mut next_file = vec![0usize; version.num_levels()];
+    Box::new(move |user_key| {
+        for (level, index) in next_file.iter_mut().enumerate().skip(first_below) {
+            let files = version.files(level);
+            let icmp = version.icmp();
+            while *index < files.len()
+                && icmp.compare_user_keys(key::user_key(&files[*index].largest), user_key).is_lt()
+            {
+                *index += 1;
+            }
+            if let Some(file) = files.get(*index)
+                && icmp.compare_user_keys(key::user_key(&file.smallest), user_key).is_le()
+            {
+                return false;
+            }
+        }
+        true
+    })
+}
+
+/// How the outputs are compressed.
+pub(super) fn output_compression(
+    plan: &CompactionPlan,
+    options: &ColumnFamilyOptions,
+) -> (CompressionType, CompressionOptions) {
+    options.compression_for(plan.output_level, base_level(plan, options), plan.is_bottommost)
+}
+
+/// The level that level 0 was compacted to when the plan was made; codecs are configured relative to it.
+fn base_level(plan: &CompactionPlan, options: &ColumnFamilyOptions) -> usize {
+    scores(&plan.version, &CompactionOptions::from(options), &RunningCompactions::default()).base_level
+}

@@ -1,0 +1,93 @@
+//! Closing: no new work, running work ended promptly, nothing acknowledged left behind.
+//!
+//! What happens to memtables: data in a WAL stays there and is replayed at the next open; data written without a WAL is
+//! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
+
+use super::{Db, DbInner};
+use crate::engine::Engine;
+use crate::observe::FlushReason;
+use esker_base::Result;
+use esker_base::sync::atomic::Ordering;
+
+impl Db {
+    /// Ends background work and closes all files. Other handles and iterators give `ShutdownInProgress` or go on with
+    /// what they hold; dropping the last handle closes too, without telling of errors.
+    /// # Errors
+    /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed all the same.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+
+    /// Ends background work for good, as a first step of closing: reads go on, writes and flushes give
+    /// `ShutdownInProgress`. Data that no WAL holds is flushed first. With `wait` no job runs any more on return.
+    /// # Errors
+    /// That of the flush; background work ends all the same.
+    pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
+        let flushed = self.inner.cancel_jobs();
+        if wait {
+            wait_for_jobs(self.engine());
+        }
+        flushed
+    }
+}
+
+impl DbInner {
+    pub(super) fn close(&self) -> Result<()> {
+        let engine = &self.engine;
+        if engine.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let flushed = self.cancel_jobs();
+        wait_for_jobs(engine);
+        // As the write leader: a write that was let in before the flag went up is finished first.
+        let lead = self.write_path.lead_alone();
+        let closed = engine.wals.lock().close();
+        drop(lead);
+        esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
+        *engine.lock.lock() = None;
+        flushed.and(closed)
+    }
+
+    /// Flushes what no WAL holds, then lets no job start and tells running ones to stop.
+    fn cancel_jobs(&self) -> Result<()> {
+        let engine = &self.engine;
+        if engine.is_shutting_down() {
+            return Ok(());
+        }
+        // Whoever paused background work and closes does not wait for it to go on.
+        engine.state.lock().paused = 0;
+        let flushed = if engine.read_only { Ok(()) } else { self.flush_unlogged() };
+        // Under the lock that waiters hold while they look, so that none misses it.
+        let state = engine.state.lock();
+        engine.shutting_down.store(true, Ordering::Release);
+        drop(state);
+        engine.state_changed.notify_all();
+        flushed
+    }
+
+    fn flush_unlogged(&self) -> Result<()> {
+        let engine = &self.engine;
+        if engine.db_options().avoid_flush_during_shutdown
+            || !engine.has_unlogged_data.load(Ordering::Acquire)
+        {
+            return Ok(());
+        }
+        self.write_path.flush_all(FlushReason::ShutDown)
+    }
+}
+
+/// Jobs that run see the flag and stop at the next key or file; queued ones are taken back.
+fn wait_for_jobs(engine: &Engine) {
+    let mut state = engine.state.lock();
+    while state.jobs_scheduled() > 0 {
+        engine.state_changed.wait(&mut state);
+    }
+}
+
+impl Drop for DbInner {
+    fn drop(&mut self) {
+        if let Err(e) = self.close() {
+            esker_base::info_log!(self.engine.info_log, Error, "Close failed: {e}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Column families from outside: handles, creating, dropping, listing.
+
+use super::Db;
+use super::open::{family_tables, make_consistent};
+use crate::cf::{ColumnFamily, FamilyState, MemTables, SuperVersion, WriteStall};
+use crate::engine::{Engine, publish_super_version};
+use crate::observe::LevelCompactionStats;
+use crate::options::ColumnFamilyOptions;
+use crate::picker::{CompactionOptions, RunningCompactions};
+use crate::version::{Family, FamilyDescriptor};
+use crate::write::new_memtable;
+use esker_base::comparator::ComparatorRef;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_format::key::InternalKeyComparator;
+use esker_memtable::MemTable;
+use esker_table::TableCache;
+
+/// A family to open: its name and options.
+#[derive(Clone, Debug)]
+pub struct ColumnFamilyDescriptor {
+    /// Its name; `default` for the one every database has.
+    pub name: String,
+    /// How it is kept.
+    pub options: ColumnFamilyOptions,
+}
+
+impl ColumnFamilyDescriptor {
+    /// A family called `name`.
+    pub fn new(name: impl Into<String>, options: ColumnFamilyOptions) -> ColumnFamilyDescriptor {
+        ColumnFamilyDescriptor { name: name.into(), options }
+    }
+
+    pub(crate) fn for_manifest(&self) -> FamilyDescriptor {
+        let mut descriptor = FamilyDescriptor::new(self.name.clone());
+        descriptor.comparator = self.options.comparator.clone();
+        descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
+        descriptor
+    }
+}
+
+/// Names a column family of an open database. Stays valid when the family is dropped: reads see what was there while
+/// the handle lives, writes give `ColumnFamilyDropped`.
+#[derive(Clone, Debug)]
+pub struct ColumnFamilyHandle {
+    pub(crate) cf: Arc<ColumnFamily>,
+}
+
+impl ColumnFamilyHandle {
+    /// The family's name.
+    pub fn name(&self) -> &str {
+        &self.cf.name
+    }
+
+    /// The family's id; write batches name families by it.
+    pub fn id(&self) -> ColumnFamilyId {
+        self.cf.id
+    }
+
+    /// The order of its user keys.
+    pub fn comparator(&self) -> &ComparatorRef {
+        self.cf.icmp.user_comparator()
+    }
+
+    pub(crate) fn check_live(&self) -> Result<()> {
+        if self.cf.is_dropped() {
+            return Err(Error::column_family_dropped(format!(
+                "column family '{}' was dropped",
+                self.cf.name
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Db {
+    /// The family that every database has.
+    pub fn default_column_family(&self) -> ColumnFamilyHandle {
+        ColumnFamilyHandle { cf: self.engine().families.default_family().clone() }
+    }
+
+    /// The open family of this name.
+    pub fn column_family(&self, name: &str) -> Option<ColumnFamilyHandle> {
+        self.engine().families.by_name(name).map(|cf| ColumnFamilyHandle { cf })
+    }
+
+    /// Names of all open families, by id.
+    pub fn column_family_names(&self) -> Vec<String> {
+        self.engine().families.all().iter().map(|cf| cf.name.clone()).collect()
+    }
+
+    /// Creates a family.
+    /// # Errors
+    /// `InvalidArgument` if the name is taken or an option is out of range · `NotSupported` when read-only ·
+    /// `IoError` from the MANIFEST.
+    pub fn create_column_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<ColumnFamilyHandle> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        let mut descriptor = ColumnFamilyDescriptor::new(name, options.clone());
+        for change in make_consistent(&engine.db_options(), &mut descriptor)? {
+            esker_base::info_log!(engine.info_log, Warn, "Options: {change}");
+        }
+        // As the write leader: no write may fall between reading the WAL's number and the family being there.
+        let lead = self.inner.write_path.lead_alone();
+        let mut manifest = engine.manifest.lock();
+        let log_number = engine.wals.lock().current_number();
+        let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
+        let in_manifest = manifest.family(id).expect("created above");
+        let family = new_family(engine, in_manifest, &descriptor, log_number);
+        let cf = family.cf.clone();
+        let mut state = engine.state.lock();
+        state.families.insert(id, family);
+        engine.families.insert(cf.clone());
+        engine.families_changed(&state);
+        publish_super_version(engine, &mut state, id);
+        drop(state);
+        drop(manifest);
+        drop(lead);
+        self.write_options_file()?;
+        Ok(ColumnFamilyHandle { cf })
+    }
+
+    /// Drops a family. Its data goes when the last handle and iterator are gone.
+    /// # Errors
+    /// `InvalidArgument` for the default family or one that was dropped already · `IoError` from the MANIFEST.
+    pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        if family.id() == ColumnFamilyId::DEFAULT {
+            return Err(Error::invalid_argument("Can't drop default column family"));
+        }
+        if family.cf.is_dropped() {
+            return Err(Error::invalid_argument("Column family already dropped!"));
+        }
+        let lead = self.inner.write_path.lead_alone();
+        let mut manifest = engine.manifest.lock();
+        manifest.drop_column_family(family.id())?;
+        let mut state = engine.state.lock();
+        family.cf.set_dropped();
+        engine.families.remove(family.id());
+        state.families.remove(&family.id());
+        engine.families_changed(&state);
+        crate::engine::update_stall(engine, &state);
+        drop(state);
+        drop(manifest);
+        drop(lead);
+        self.write_options_file()?;
+        self.schedule_purge();
+        Ok(())
+    }
+}
+
+/// A new family with an empty memtable.
+fn new_family(
+    engine: &Engine,
+    in_manifest: &Family,
+    descriptor: &ColumnFamilyDescriptor,
+    log_number: FileNumber,
+) -> FamilyState {
+    let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
+    let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
+    let mem = new_memtable(&icmp, &descriptor.options, 1, earliest);
+    let tables = family_tables(&engine.db_options(), &engine.path, descriptor);
+    family_with(in_manifest, descriptor, mem, log_number, tables)
+}
+
+/// A family with this memtable over its current version.
+pub(super) fn family_with(
+    in_manifest: &Family,
+    descriptor: &ColumnFamilyDescriptor,
+    mem: Arc<MemTable>,
+    log_number: FileNumber,
+    tables: Arc<TableCache>,
+) -> FamilyState {
+    let options = Arc::new(descriptor.options.clone());
+    let version = in_manifest.current().clone();
+    let super_version = SuperVersion {
+        mem: mem.clone(),
+        imm: Box::default(),
+        version: version.clone(),
+        options: options.clone(),
+        number: 0,
+    };
+    let icmp = InternalKeyComparator::new(options.comparator.clone());
+    let name = descriptor.name.clone();
+    let cf = ColumnFamily::new(in_manifest.id(), name, icmp, Arc::new(super_version), tables);
+    FamilyState {
+        cf: Arc::new(cf),
+        compaction_options: CompactionOptions::from(options.as_ref()),
+        compaction_stats: LevelCompactionStats::new(version.num_levels()),
+        options,
+        next_memtable_id: mem.id() + 1,
+        memtables: MemTables::new(mem, log_number),
+        version,
+        epochs: in_manifest.epochs().clone(),
+        running: RunningCompactions::default(),
+        flush_queued: false,
+        flushing: false,
+        compaction_queued: false,
+        stall: WriteStall::default(),
+        pending_compaction_bytes: 0,
+        bottommost_threshold: SequenceNumber::MAX,
+    }
+}

@@ -1,0 +1,117 @@
+//! What the background jobs are: the engine knows when they run, this file what they do.
+
+use crate::engine::{Engine, Jobs, maybe_schedule};
+use crate::files::{KeepSet, is_obsolete};
+use crate::observe::{Event, TableFileDeletionInfo};
+use crate::{compact, flush};
+use esker_base::sync::{Arc, epoch};
+use esker_base::{FileNumber, Result};
+use esker_format::file_name;
+use std::path::Path;
+
+/// Makes the jobs known and starts those that recovery left work for.
+pub(super) fn start(engine: &Arc<Engine>) {
+    let limits = engine.job_limits();
+    engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
+    let jobs = Jobs {
+        flush: flush::background_flush,
+        compact: compact::background_compaction,
+        purge: background_purge,
+    };
+    assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
+    maybe_schedule(engine, &mut engine.state.lock());
+}
+
+/// Deletes files that have become obsolete since the last purge.
+fn background_purge(engine: &Arc<Engine>) {
+    // Views that nobody reads any more hold their files until the epoch moves on.
+    epoch::collect();
+    purge(engine);
+    let mut state = engine.state.lock();
+    state.purge_scheduled = false;
+    engine.state_changed.notify_all();
+}
+
+/// Deletes tables that no version names, WALs that no memtable needs and old MANIFESTs.
+/// What cannot be deleted is logged and left for the next open.
+pub(crate) fn purge(engine: &Engine) {
+    let mut manifest = engine.manifest.lock();
+    let state = engine.state.lock();
+    if state.file_deletions_disabled > 0 {
+        return;
+    }
+    let tables = manifest.take_obsolete_tables();
+    let quarantined = !manifest.files_to_quarantine().is_empty();
+    let wals = match state.oldest_log_needed() {
+        // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
+        Some(oldest) if !quarantined => engine.wals.lock().release_before(oldest),
+        _ => Vec::new(),
+    };
+    let manifests = manifest.take_obsolete_manifests();
+    drop(state);
+    drop(manifest);
+    for (number, _) in tables {
+        for cf in engine.families.all() {
+            cf.tables.evict(number);
+        }
+        delete_table(engine, number);
+    }
+    for number in wals {
+        delete(engine, &file_name::wal_file_name(&engine.wal_dir, number));
+    }
+    for number in manifests {
+        delete(engine, &file_name::descriptor_file_name(&engine.path, number));
+    }
+}
+
+/// Deletes everything in the directory that a crash or an earlier process left and nothing needs.
+pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
+    let names = engine.fs().children(&engine.path)?;
+    let mut keep = {
+        let manifest = engine.manifest.lock();
+        let wals = engine.wals.lock();
+        KeepSet {
+            live: manifest.live_files(),
+            pending_from: engine.numbers.next_file_number(),
+            min_wal: wals.oldest_alive().unwrap_or(FileNumber(0)),
+            recyclable_wals: wals.recyclable().collect(),
+            manifest: manifest.manifest_number(),
+            options_files: Vec::new(),
+        }
+    };
+    keep.keep_newest_options(&names);
+    for name in names.iter().filter(|name| is_obsolete(name, &keep)) {
+        delete(engine, &engine.path.join(name));
+    }
+    if engine.wal_dir != engine.path {
+        let names = engine.fs().children(&engine.wal_dir)?;
+        for name in names.iter().filter(|name| name.ends_with(".log") && is_obsolete(name, &keep)) {
+            delete(engine, &engine.wal_dir.join(name));
+        }
+    }
+    Ok(())
+}
+
+fn delete_table(engine: &Engine, number: FileNumber) {
+    let path = file_name::table_file_name(&engine.path, number);
+    let result = engine.fs().delete_file(&path);
+    let status = result.as_ref().map(|_| ());
+    let event = Event::TableFileDeletion { job: 0, file_number: number, status };
+    let line = event.to_line(engine.env.clock.now_micros());
+    esker_base::info_log!(engine.info_log, Info, "{line}");
+    for listener in &engine.options.listeners {
+        listener.on_table_file_deleted(&TableFileDeletionInfo {
+            db_name: engine.path.display().to_string(),
+            file_path: path.clone(),
+            job_id: 0,
+            status: result.clone(),
+        });
+    }
+}
+
+fn delete(engine: &Engine, path: &Path) {
+    match engine.fs().delete_file(path) {
+        Ok(()) => esker_base::info_log!(engine.info_log, Debug, "Deleted {}", path.display()),
+        Err(e) => esker_base::info_log!(engine.info_log, Warn, "Could not delete an obsolete file: {e}"),
+    }
+}

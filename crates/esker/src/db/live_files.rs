@@ -1,0 +1,73 @@
+//! Which files a database consists of, for people and tools.
+
+use super::{ColumnFamilyHandle, Db};
+use crate::cf::ColumnFamily;
+use crate::engine::Engine;
+use crate::observe::{ColumnFamilyMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData};
+use crate::read::tables::open_file;
+use crate::version::FileMeta;
+use esker_format::file_name;
+
+impl Db {
+    /// The table files of all families as of now: family by family, level by level, level 0 newest first.
+    pub fn live_files(&self) -> Vec<LiveFileMetaData> {
+        let engine = self.engine();
+        let mut files = Vec::new();
+        for family in engine.families.all() {
+            let view = family.super_version.load_full();
+            files.extend(view.version.all_files().map(|(level, file)| LiveFileMetaData {
+                column_family_name: family.name.clone(),
+                level,
+                file: describe(engine, &family, file),
+            }));
+        }
+        files
+    }
+
+    /// The levels of `family` and their files.
+    pub fn column_family_metadata(&self, family: &ColumnFamilyHandle) -> ColumnFamilyMetaData {
+        let engine = self.engine();
+        let view = family.cf.super_version.load_full();
+        let version = &view.version;
+        let levels = (0..version.num_levels()).map(|level| LevelMetaData {
+            level,
+            size: version.size(level),
+            files: version.files(level).iter().map(|file| describe(engine, &family.cf, file)).collect(),
+        });
+        ColumnFamilyMetaData {
+            name: family.name().to_owned(),
+            size: version.total_size(),
+            file_count: version.all_files().count(),
+            levels: levels.collect(),
+        }
+    }
+}
+
+fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaData {
+    let path = file_name::table_file_name(&engine.path, file.number);
+    let name = path.file_name().unwrap_or_default();
+    let counts = match file.stats() {
+        Some(stats) => (stats.entries, stats.deletions),
+        None => open_file(&cf.tables, file)
+            .map_or((0, 0), |reader| (reader.properties().num_entries, reader.properties().num_deletions)),
+    };
+    let state = engine.state.lock();
+    SstFileMetaData {
+        file_number: file.number,
+        relative_filename: name.to_string_lossy().into_owned(),
+        directory: engine.path.clone(),
+        size: file.file_size,
+        smallest_key: file.smallest_user_key().to_vec(),
+        largest_key: file.largest_user_key().to_vec(),
+        smallest_seqno: file.smallest_seqno,
+        largest_seqno: file.largest_seqno,
+        being_compacted: state.families.get(&cf.id).is_some_and(|f| f.running.is_busy(file.number)),
+        num_entries: counts.0,
+        num_deletions: counts.1,
+        oldest_blob_file_number: file.oldest_blob_file_number,
+        oldest_ancestor_time: file.oldest_ancestor_time,
+        file_creation_time: file.file_creation_time,
+        epoch_number: file.epoch_number,
+        file_checksum: file.file_checksum.clone(),
+    }
+}

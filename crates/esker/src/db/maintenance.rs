@@ -1,0 +1,152 @@
+//! Work asked for by hand: flush, sync, compact, pause.
+
+use super::{ColumnFamilyHandle, Db};
+use crate::compact::ManualRange;
+use crate::engine::{maybe_schedule, schedule_purge};
+use crate::observe::FlushReason;
+use crate::options::{CompactRangeOptions, FlushOptions, WriteOptions};
+use esker_base::{Error, Result};
+use esker_format::write_batch::WriteBatch;
+
+impl Db {
+    /// Flushes the default family's memtables and waits.
+    /// # Errors
+    /// As [`Db::flush_opt`].
+    pub fn flush(&self) -> Result<()> {
+        self.flush_opt(&FlushOptions::default(), &[&self.default_column_family()])
+    }
+
+    /// Flushes the memtables of these families (of all, under `atomic_flush`).
+    /// # Errors
+    /// The background error in force or the flush's own · `ShutdownInProgress` · `NotSupported` when read-only.
+    pub fn flush_opt(&self, options: &FlushOptions, families: &[&ColumnFamilyHandle]) -> Result<()> {
+        self.engine().check_writable()?;
+        self.engine().check_open()?;
+        for family in families {
+            family.check_live()?;
+        }
+        let ids: Vec<_> = families.iter().map(|f| f.id()).collect();
+        if !options.allow_write_stall {
+            self.inner.write_path.wait_for_flush_room(&ids)?;
+        }
+        self.inner.write_path.flush(&ids, FlushReason::ManualFlush, options.wait)
+    }
+
+    /// Makes every write so far durable.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn sync_wal(&self) -> Result<()> {
+        self.engine().check_writable()?;
+        self.inner.write_path.write(&WriteOptions::default().sync(true), &mut WriteBatch::default())
+    }
+
+    /// Hands WAL bytes that `manual_wal_flush` left in the process to the operating system, and waits for the medium if
+    /// `sync` is set.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.engine().check_writable()?;
+        if sync { self.sync_wal() } else { self.inner.write_path.flush_wal() }
+    }
+
+    /// Compacts the keys from `begin` to `end` (both inclusive; `None` is open) of the default family, down to the last
+    /// level that holds any of them.
+    /// # Errors
+    /// As [`Db::compact_range_opt`].
+    pub fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
+    }
+
+    /// Compacts the keys from `begin` to `end` of `family`. Flushes first what is in memory.
+    /// # Errors
+    /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done so far stays.
+    pub fn compact_range_opt(
+        &self,
+        options: &CompactRangeOptions,
+        family: &ColumnFamilyHandle,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        family.check_live()?;
+        if let (Some(begin), Some(end)) = (begin, end)
+            && family.cf.icmp.compare_user_keys(begin, end).is_gt()
+        {
+            return Err(Error::invalid_argument("compact_range: end comes before begin"));
+        }
+        self.inner.write_path.flush(&[family.id()], FlushReason::ManualCompaction, true)?;
+        crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
+    }
+
+    /// Starts no new flush or compaction and waits for those that run. Calls nest.
+    pub fn pause_background_work(&self) {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        state.paused += 1;
+        while state.flushes_scheduled + state.compactions_scheduled > 0 {
+            engine.state_changed.wait(&mut state);
+        }
+    }
+
+    /// Undoes one [`Db::pause_background_work`].
+    /// # Errors
+    /// `InvalidArgument` if nothing is paused.
+    pub fn continue_background_work(&self) -> Result<()> {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        state.paused = state
+            .paused
+            .checked_sub(1)
+            .ok_or_else(|| Error::invalid_argument("continue_background_work: nothing is paused"))?;
+        maybe_schedule(engine, &mut state);
+        Ok(())
+    }
+
+    /// Waits until no flush or compaction runs or is due.
+    /// # Errors
+    /// The background error in force · `ShutdownInProgress`.
+    pub fn wait_for_background_work(&self) -> Result<()> {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        loop {
+            engine.check_open()?;
+            if let Some(error) = state.background_error.current() {
+                return Err(error.clone());
+            }
+            if state.flush_queue.is_empty()
+                && state.compaction_queue.is_empty()
+                && state.jobs_scheduled() == 0
+            {
+                return Ok(());
+            }
+            maybe_schedule(engine, &mut state);
+            engine.state_changed.wait(&mut state);
+        }
+    }
+
+    /// Deletes no file until as many [`Db::enable_file_deletions`] follow: a copy of the directory can be made.
+    pub fn disable_file_deletions(&self) {
+        self.engine().state.lock().file_deletions_disabled += 1;
+    }
+
+    /// Undoes one [`Db::disable_file_deletions`].
+    /// # Errors
+    /// `InvalidArgument` if deletions are not disabled.
+    pub fn enable_file_deletions(&self) -> Result<()> {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        state.file_deletions_disabled = state
+            .file_deletions_disabled
+            .checked_sub(1)
+            .ok_or_else(|| Error::invalid_argument("enable_file_deletions: deletions are not disabled"))?;
+        schedule_purge(engine, &mut state);
+        Ok(())
+    }
+
+    pub(super) fn schedule_purge(&self) {
+        let engine = self.engine();
+        schedule_purge(engine, &mut engine.state.lock());
+    }
+}

@@ -1,0 +1,72 @@
+//! The front door: an open database and its column families.
+//!
+//! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter` for reads, `flush` and
+//! `compact` for maintenance. Nothing below names this module.
+
+mod close;
+mod column_family;
+mod destroy;
+mod identity;
+mod iterator;
+mod jobs;
+mod live_files;
+mod maintenance;
+mod multi_get;
+mod open;
+mod open_tables;
+mod options_file;
+mod properties;
+mod reads;
+mod recover;
+mod resume;
+mod set_options;
+mod writes;
+
+pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};
+pub use destroy::destroy_db;
+pub(crate) use identity::load_or_create_identity;
+pub use iterator::DbIterator;
+pub use open::OpenMode;
+pub(crate) use open::{family_tables, make_consistent};
+
+use crate::engine::Engine;
+use crate::write::WritePath;
+use esker_base::sync::Arc;
+use std::fmt;
+use std::path::Path;
+
+/// An open database. Cloning gives another handle to the same one; it closes when the last handle, iterator and
+/// snapshot are gone, or at [`Db::close`]. All methods may be called from any thread.
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) inner: Arc<DbInner>,
+}
+
+/// What all handles share. Dropping it closes the database.
+pub(crate) struct DbInner {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) write_path: WritePath,
+}
+
+impl fmt::Debug for DbInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.engine.fmt(f)
+    }
+}
+
+impl Db {
+    /// The database's directory.
+    pub fn path(&self) -> &Path {
+        &self.inner.engine.path
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Db({})", self.path().display())
+    }
+}

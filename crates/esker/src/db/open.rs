@@ -1,0 +1,419 @@
+//! Opening: lock, options, column families, recovery, first jobs.
+//!
+//! In: options, a directory, the families to open. Out: a [`Db`], or an error that leaves the directory as it was found
+//! but for files that no MANIFEST names.
+//!
+//! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is docs/format/manifest.md's.
+
+use super::column_family::{ColumnFamilyDescriptor, family_with};
+use super::open_tables::{OpenAllTables, table_capacity};
+use super::recover::{Recovered, RecoveredFamily, Recovery};
+use super::{Db, DbInner, identity, jobs};
+use crate::cf::{ColumnFamilySet, FamilyState};
+use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
+use crate::options::{DbOptions, Options};
+use crate::schedule::Scheduler;
+use crate::version::{LogOptions, VersionSet, VersionSetOptions};
+use crate::wal::{WalOptions, Wals};
+use crate::write::WritePath;
+use esker_base::logger::InfoLog;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
+use esker_env::info_log::{InfoLogFile, InfoLogOptions};
+use esker_env::{FileLock, FileSystem, random};
+use esker_format::file_name;
+use esker_format::key::InternalKeyComparator;
+use esker_format::version_edit::VersionEdit;
+use esker_table::{TableCache, TableCacheOptions};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a database is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OpenMode {
+    /// Reads and writes; excludes every other process.
+    #[default]
+    ReadWrite,
+    /// Reads what is there now, WALs included; changes and locks nothing.
+    ReadOnly,
+}
+
+/// Tells this process's databases from each other in shared thread pools.
+static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
+
+impl Db {
+    /// Opens the database in `path` with its default family only.
+    /// # Errors
+    /// `InvalidArgument`: it does not exist and `create_if_missing` is off; it exists and `error_if_exists` is on; it has
+    /// other families (each is named); an option is out of range · `IoError`/`Busy`: another process has it ·
+    /// `Corruption` names file and offset · `NotSupported` names the feature.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        Db::open_with(&options.db, path, vec![default], OpenMode::ReadWrite)
+    }
+
+    /// Opens the database in `path` with these families, which must be all it has.
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_cf(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        Db::open_with(options, path, families, OpenMode::ReadWrite)
+    }
+
+    /// Opens the default family for reading only.
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_for_read_only(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        Db::open_with(&options.db, path, vec![default], OpenMode::ReadOnly)
+    }
+
+    /// Opens the database in `path`. Read-only, `families` may be some of those it has.
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_with(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        mut families: Vec<ColumnFamilyDescriptor>,
+        mode: OpenMode,
+    ) -> Result<Db> {
+        let mut options = options.clone();
+        options.validate()?;
+        let mut changes = options.sanitize();
+        for family in &mut families {
+            changes.extend(make_consistent(&options, family)?);
+        }
+        let opening = Opening::new(options, path.as_ref(), families, mode)?;
+        for change in changes {
+            esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
+        }
+        opening.run()
+    }
+
+    /// Names of the families of the database in `path`, by id, without opening it.
+    /// # Errors
+    /// `IoError` if there is no database · `Corruption` in its MANIFEST.
+    pub fn list_column_families(options: &DbOptions, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        VersionSet::list_column_families(options.env.fs.as_ref(), path.as_ref())
+    }
+}
+
+/// A database on its way to being open.
+struct Opening {
+    options: DbOptions,
+    path: PathBuf,
+    wal_dir: PathBuf,
+    families: Vec<ColumnFamilyDescriptor>,
+    mode: OpenMode,
+    lock: Option<Box<dyn FileLock>>,
+    info_log: Arc<dyn InfoLog>,
+}
+
+impl Opening {
+    /// Takes the lock and starts the LOG.
+    fn new(
+        options: DbOptions,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+        mode: OpenMode,
+    ) -> Result<Opening> {
+        if !families.iter().any(|f| f.name == "default") {
+            return Err(Error::invalid_argument("Default column family not specified"));
+        }
+        let fs = options.env.fs.clone();
+        let path = fs.absolute_path(path)?;
+        let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.clone());
+        let mut lock = None;
+        if mode == OpenMode::ReadWrite {
+            if options.create_if_missing {
+                fs.create_dir_if_missing(&path)?;
+            }
+            if !fs.file_exists(&path)? {
+                return Err(does_not_exist(&path));
+            }
+            fs.create_dir_if_missing(&wal_dir)?;
+            lock = Some(fs.lock_file(&file_name::lock_file_name(&path))?);
+        }
+        let info_log = open_info_log(&options, &path, mode)?;
+        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log })
+    }
+
+    fn run(mut self) -> Result<Db> {
+        let read_only = self.mode == OpenMode::ReadOnly;
+        let fs = self.options.env.fs.clone();
+        let (existing, db_id) = self.find_or_create(&fs)?;
+        let (present, missing) = self.split_families(existing)?;
+        let descriptors: Vec<_> = present.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
+        let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
+        let db_id = manifest.db_id().map_or(db_id, str::to_owned);
+        manifest.set_db_id(db_id.clone());
+
+        let tables = self.open_tables(&manifest, &present)?;
+        let session_id = random::session_id();
+        let recovery = Recovery {
+            options: &self.options,
+            fs: &fs,
+            path: &self.path,
+            wal_dir: &self.wal_dir,
+            db_id: &db_id,
+            session_id: &session_id,
+            read_only,
+            info_log: &self.info_log,
+            tables: &tables,
+        };
+        let recovered = recovery.run(&manifest, &present)?;
+
+        let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options());
+        if !read_only {
+            self.log_recovery(&mut manifest, &mut wals, &recovered)?;
+        }
+        let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
+        let engine = self.build_engine(manifest, wals, states, db_id, session_id);
+        let db = Db { inner: Arc::new(DbInner { write_path: WritePath::new(engine.clone()), engine }) };
+        db.start(missing)?;
+        Ok(db)
+    }
+
+    /// Whether there was a database, and its IDENTITY; makes one if there was none and options allow.
+    fn find_or_create(&self, fs: &Arc<dyn FileSystem>) -> Result<(bool, String)> {
+        let writable = self.mode == OpenMode::ReadWrite;
+        let existing = fs.file_exists(&file_name::current_file_name(&self.path))?;
+        if !existing && (!writable || !self.options.create_if_missing) {
+            return Err(does_not_exist(&self.path));
+        }
+        if existing && self.options.error_if_exists && writable {
+            return Err(Error::invalid_argument(format!(
+                "{}: exists (error_if_exists is true)",
+                self.path.display()
+            )));
+        }
+        let db_id = identity::load_or_create(&self.options, fs.as_ref(), &self.path, writable)?;
+        if !existing {
+            let default = self.families.iter().find(|f| f.name == "default").expect("checked in new");
+            VersionSet::create_new_db(&self.version_set_options(fs), &db_id, &default.options.comparator)?;
+        }
+        Ok((existing, db_id))
+    }
+
+    /// The families that the database has, and those that are to be created.
+    fn split_families(
+        &self,
+        existing: bool,
+    ) -> Result<(Vec<ColumnFamilyDescriptor>, Vec<ColumnFamilyDescriptor>)> {
+        let known = if existing || self.mode == OpenMode::ReadWrite {
+            VersionSet::list_column_families(self.options.env.fs.as_ref(), &self.path)?
+        } else {
+            vec!["default".to_owned()]
+        };
+        let (present, missing): (Vec<_>, Vec<_>) =
+            self.families.iter().cloned().partition(|f| known.contains(&f.name));
+        let may_create = self.mode == OpenMode::ReadWrite
+            && (self.options.create_missing_column_families || !existing && self.options.create_if_missing);
+        if let Some(first) = missing.first().filter(|_| !may_create) {
+            return Err(Error::invalid_argument(format!(
+                "Column family not found: {}; set create_missing_column_families to create it",
+                first.name
+            )));
+        }
+        Ok((present, missing))
+    }
+
+    /// A new WAL, and a MANIFEST that says so and names the tables that recovery wrote.
+    fn log_recovery(&self, manifest: &mut VersionSet, wals: &mut Wals, recovered: &Recovered) -> Result<()> {
+        for (number, bytes) in &recovered.wals_still_needed {
+            self.sync_kept_wal(*number)?;
+            wals.add_alive(*number, *bytes);
+        }
+        let new_wal = manifest.numbers().new_file_number();
+        wals.switch(new_wal)?;
+        let edits = recovered.families.iter().map(|family| VersionEdit {
+            column_family: family.id,
+            log_number: Some(if family.memtable_is_empty() { new_wal } else { family.log_number }),
+            new_files: family.new_files.iter().map(|f| (0, f.clone())).collect(),
+            ..VersionEdit::default()
+        });
+        // Together: after a crash in between, a WAL must not be replayed into some families and left out of others.
+        let log = LogOptions { new_manifest: true, atomic_group: recovered.families.len() > 1 };
+        manifest.log_and_apply(edits.collect(), log)?;
+        Ok(())
+    }
+
+    /// Makes a WAL that stays needed durable: whoever wrote it may not have, and what is synced from now on stands on it.
+    fn sync_kept_wal(&self, number: FileNumber) -> Result<()> {
+        let fs = &self.options.env.fs;
+        let mut file = fs.reopen_writable_file(&file_name::wal_file_name(&self.wal_dir, number))?;
+        file.sync()?;
+        file.close()?;
+        fs.new_directory(&self.wal_dir)?.fsync()
+    }
+
+    /// Each family's recovered memtable over its current version.
+    fn family_states(
+        &self,
+        manifest: &VersionSet,
+        recovered: Recovered,
+        new_wal: FileNumber,
+        tables: &BTreeMap<ColumnFamilyId, Arc<TableCache>>,
+    ) -> Vec<FamilyState> {
+        let state = |family: RecoveredFamily| {
+            let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
+            let log_number = if family.memtable_is_empty() { new_wal } else { family.log_number };
+            let tables = tables[&family.id].clone();
+            family_with(in_manifest, &family.descriptor, family.mem, log_number, tables)
+        };
+        recovered.families.into_iter().map(state).collect()
+    }
+
+    fn build_engine(
+        &mut self,
+        manifest: VersionSet,
+        wals: Wals,
+        states: Vec<FamilyState>,
+        db_id: String,
+        session_id: String,
+    ) -> Arc<Engine> {
+        let numbers = manifest.numbers().clone();
+        let families = ColumnFamilySet::new(states.iter().map(|s| s.cf.clone()));
+        let mut state = DbState::default();
+        for family in states {
+            state.families.insert(family.cf.id, family);
+        }
+        let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Engine::new(EngineParts {
+            path: self.path.clone(),
+            wal_dir: self.wal_dir.clone(),
+            scheduler: Scheduler::new(self.options.env.pool.clone(), tag),
+            options: self.options.clone(),
+            db_id,
+            session_id,
+            read_only: self.mode == OpenMode::ReadOnly,
+            info_log: self.info_log.clone(),
+            families,
+            numbers,
+            manifest,
+            state,
+            wals,
+            lock: self.lock.take(),
+        }))
+    }
+
+    /// The table caches of all families; if all tables stay open, they are opened here.
+    fn open_tables(
+        &self,
+        manifest: &VersionSet,
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<BTreeMap<ColumnFamilyId, Arc<TableCache>>> {
+        let mut tables = BTreeMap::new();
+        let mut all = OpenAllTables::new(&self.options, &self.info_log);
+        for family in manifest.families() {
+            let Some(descriptor) = families.iter().find(|f| f.name == family.name()) else { continue };
+            let of_family = family_tables(&self.options, &self.path, descriptor);
+            all.add(family.name(), &of_family, family.current());
+            tables.insert(family.id(), of_family);
+        }
+        all.run()?;
+        Ok(tables)
+    }
+
+    fn version_set_options(&self, fs: &Arc<dyn FileSystem>) -> VersionSetOptions {
+        let mut options = VersionSetOptions::new(fs.clone(), self.path.clone());
+        options.max_manifest_file_size = self.options.max_manifest_file_size;
+        options.use_fsync = self.options.use_fsync;
+        options.paranoid_checks = self.options.paranoid_checks;
+        options.read_only = self.mode == OpenMode::ReadOnly;
+        options
+    }
+
+    fn wal_options(&self) -> WalOptions {
+        let largest_buffer =
+            self.families.iter().map(|f| f.options.write_buffer_size).max().unwrap_or(0) as u64;
+        let preallocate = largest_buffer + largest_buffer / 10;
+        WalOptions {
+            recycle_log_file_num: self.options.recycle_log_file_num,
+            preallocate_bytes: if self.options.allow_fallocate { preallocate } else { 0 },
+            wal_bytes_per_sync: self.options.wal_bytes_per_sync,
+            manual_wal_flush: self.options.manual_wal_flush,
+            use_fsync: self.options.use_fsync,
+        }
+    }
+}
+
+impl Db {
+    /// First jobs and first files of an open database.
+    fn start(&self, missing: Vec<ColumnFamilyDescriptor>) -> Result<()> {
+        let engine = self.engine();
+        {
+            let mut state = engine.state.lock();
+            let ids: Vec<ColumnFamilyId> = state.families.keys().copied().collect();
+            for id in ids {
+                publish_super_version(engine, &mut state, id);
+            }
+        }
+        if engine.read_only {
+            return Ok(());
+        }
+        for family in missing {
+            self.create_column_family(&family.name, &family.options)?;
+        }
+        self.write_options_file()?;
+        jobs::purge_directory(engine)?;
+        jobs::start(engine);
+        Ok(())
+    }
+}
+
+fn does_not_exist(path: &Path) -> Error {
+    Error::invalid_argument(format!("{}: does not exist (create_if_missing is false)", path.display()))
+}
+
+fn open_info_log(options: &DbOptions, path: &Path, mode: OpenMode) -> Result<Arc<dyn InfoLog>> {
+    if let Some(log) = &options.info_log {
+        return Ok(log.clone());
+    }
+    if mode == OpenMode::ReadOnly {
+        return Ok(Arc::new(esker_base::logger::NoInfoLog));
+    }
+    let dir = options.db_log_dir.as_deref().unwrap_or(path);
+    let file_options = InfoLogOptions {
+        level: options.info_log_level,
+        max_log_file_size: options.max_log_file_size as u64,
+        log_file_time_to_roll: options.log_file_time_to_roll as u64,
+        keep_log_file_num: options.keep_log_file_num,
+    };
+    Ok(Arc::new(InfoLogFile::open(&options.env, &file_name::info_log_file_name(dir), file_options)?))
+}
+
+/// Checks a family's options and makes them consistent; what was changed, as sentences.
+/// # Errors
+/// `InvalidArgument` or `NotSupported` naming family and option.
+pub(crate) fn make_consistent(
+    options: &DbOptions,
+    family: &mut ColumnFamilyDescriptor,
+) -> Result<Vec<String>> {
+    let named = |e: Error| e.at(format_args!("column family '{}'", family.name));
+    family.options.validate().map_err(named)?;
+    let changes = family.options.sanitize(options);
+    Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
+}
+
+/// The open tables of a family.
+pub(crate) fn family_tables(
+    options: &DbOptions,
+    path: &Path,
+    family: &ColumnFamilyDescriptor,
+) -> Arc<TableCache> {
+    let cache_options = TableCacheOptions {
+        icmp: InternalKeyComparator::new(family.options.comparator.clone()),
+        table_options: Arc::new(family.options.table.clone()),
+        prefix_extractor: family.options.prefix_extractor.clone(),
+        paths: vec![path.to_path_buf()],
+        capacity: table_capacity(options),
+        verify_unique_ids: options.verify_sst_unique_id_in_manifest,
+        statistics: options.statistics.clone(),
+    };
+    Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
+}

@@ -1,0 +1,96 @@
+//! Opening every table when the database opens, if all of them are to stay open.
+//!
+//! In: the current version of each family. Out: each file keeps its open table and knows what its properties say; or the
+//! error of a table that cannot be opened, which names it.
+//!
+//! Source: RocksDB `db/version_builder.cc` (`LoadTableHandlers`), `db/version_edit_handler.cc`.
+
+use crate::options::DbOptions;
+use crate::read::tables::open_file;
+use crate::version::{FileMeta, Version};
+use esker_base::logger::InfoLog;
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{Error, Result};
+use esker_table::TableCache;
+
+/// How many tables may stay open, a few files left for WAL, MANIFEST and LOG as in RocksDB; `None` for all.
+pub(super) fn table_capacity(options: &DbOptions) -> Option<usize> {
+    usize::try_from(options.max_open_files).ok().map(|files| files.saturating_sub(10).max(1))
+}
+
+/// The tables to open.
+pub(super) struct OpenAllTables<'a> {
+    options: &'a DbOptions,
+    info_log: &'a Arc<dyn InfoLog>,
+    tables: Vec<ToOpen>,
+}
+
+struct ToOpen {
+    family: String,
+    tables: Arc<TableCache>,
+    level: usize,
+    file: Arc<FileMeta>,
+}
+
+impl<'a> OpenAllTables<'a> {
+    pub(super) fn new(options: &'a DbOptions, info_log: &'a Arc<dyn InfoLog>) -> OpenAllTables<'a> {
+        OpenAllTables { options, info_log, tables: Vec::new() }
+    }
+
+    /// Adds a family's files; none if not all tables stay open.
+    pub(super) fn add(&mut self, family: &str, tables: &Arc<TableCache>, version: &Version) {
+        if tables.keeps_all_open() {
+            self.tables.extend(version.all_files().map(|(level, file)| ToOpen {
+                family: family.to_owned(),
+                tables: tables.clone(),
+                level,
+                file: file.clone(),
+            }));
+        }
+    }
+
+    /// Opens them in up to `max_file_opening_threads` threads.
+    /// # Errors
+    /// With `paranoid_checks` the error of the first table (by level) that cannot be opened; without, reads of that
+    /// table will give it.
+    pub(super) fn run(self) -> Result<()> {
+        /// Fewer are not worth a thread.
+        const TABLES_PER_THREAD: usize = 16;
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None::<(usize, Error)>));
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(table) = self.tables.get(index) else { return };
+                let Err(error) = open_file(&table.tables, &table.file) else { continue };
+                self.log(table, &error);
+                let mut failed = failed.lock();
+                if failed.as_ref().is_none_or(|(first, _)| index < *first) {
+                    *failed = Some((index, error));
+                }
+            }
+        };
+        let allowed = usize::try_from(self.options.max_file_opening_threads).unwrap_or(1);
+        let helpers = (self.tables.len() / TABLES_PER_THREAD).min(allowed.saturating_sub(1));
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(work);
+            }
+            work();
+        });
+        match failed.into_inner() {
+            Some((_, error)) if self.options.paranoid_checks => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn log(&self, table: &ToOpen, error: &Error) {
+        let (number, level) = (table.file.number, table.level);
+        esker_base::info_log!(
+            self.info_log,
+            Error,
+            "[{}] Table #{number} in L{level} cannot be opened: {error}",
+            table.family
+        );
+    }
+}

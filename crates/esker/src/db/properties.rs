@@ -1,0 +1,307 @@
+//! `get_property`: what the engine knows of itself, under RocksDB's names.
+
+use super::{ColumnFamilyHandle, Db};
+use crate::cf::{ColumnFamily, FamilyState};
+use crate::engine::{DbState, Engine};
+use crate::observe::{CfStats, DbStats, LevelStats, Property, WriteStallCondition, parse_property};
+use crate::picker::score::scores;
+use crate::read::tables::open_file;
+use crate::version::FileMeta;
+use esker_base::sync::atomic::Ordering;
+use esker_format::key;
+use std::collections::BTreeMap;
+
+impl Db {
+    /// The value of property `name` (`rocksdb.…`) of the default family, as text; `None` if there is no such property.
+    pub fn property(&self, name: &str) -> Option<String> {
+        self.property_cf(&self.default_column_family(), name)
+    }
+
+    /// The value of property `name` of `family`, as text.
+    pub fn property_cf(&self, family: &ColumnFamilyHandle, name: &str) -> Option<String> {
+        let property = parse_property(name)?;
+        if let Some(number) = self.number_of(family, property) {
+            return Some(number.to_string());
+        }
+        self.text_of(family, property)
+    }
+
+    /// The value of a property that is a number.
+    pub fn int_property(&self, name: &str) -> Option<u64> {
+        self.int_property_cf(&self.default_column_family(), name)
+    }
+
+    /// The value of a property of `family` that is a number.
+    pub fn int_property_cf(&self, family: &ColumnFamilyHandle, name: &str) -> Option<u64> {
+        self.number_of(family, parse_property(name)?)
+    }
+
+    /// About how many file bytes the keys from `begin` to `end` (exclusive) take. What is in memory only is not
+    /// counted, as with RocksDB's `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
+    pub fn approximate_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
+        let view = family.cf.super_version.load_full();
+        let (start, limit) = (seek_from(begin), seek_from(end));
+        let sizes = view.version.all_files().map(|(_, file)| size_within(&family.cf, file, &start, &limit));
+        sizes.sum()
+    }
+
+    /// About how many memtable bytes the keys from `begin` to `end` (exclusive) take.
+    pub fn approximate_memtable_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
+        let view = family.cf.super_version.load_full();
+        let (start, limit) = (seek_from(begin), seek_from(end));
+        view.memtables().map(|mem| mem.approximate_size(&start, &limit)).sum()
+    }
+
+    fn number_of(&self, family: &ColumnFamilyHandle, property: Property) -> Option<u64> {
+        let engine = self.engine();
+        if let Some(number) = number_of_database(engine, property) {
+            return Some(number);
+        }
+        if property == Property::EstimateNumKeys {
+            load_file_stats(&family.cf);
+        }
+        let state = engine.state.lock();
+        let family_state = state.families.get(&family.id())?;
+        number_of_family(engine, &state, family_state, property)
+    }
+
+    fn text_of(&self, family: &ColumnFamilyHandle, property: Property) -> Option<String> {
+        let engine = self.engine();
+        if property == Property::DbStats {
+            return Some(self.db_stats().to_text(&DbStats::default()));
+        }
+        if property == Property::OptionsStatistics {
+            return engine.options.statistics.as_ref().map(|s| s.to_string());
+        }
+        let state = engine.state.lock();
+        let f = state.families.get(&family.id())?;
+        Some(match property {
+            Property::NumFilesAtLevel(level) if level < f.version.num_levels() => {
+                f.version.num_files(level).to_string()
+            }
+            Property::LevelStats => cf_stats(f).level_stats_text(),
+            Property::SsTables => f.version.to_string(),
+            Property::CfStats | Property::CfStatsNoFileHistogram => cf_stats(f).to_text(None),
+            Property::Stats => {
+                let of_family = cf_stats(f).to_text(None);
+                drop(state);
+                of_family + &self.db_stats().to_text(&DbStats::default())
+            }
+            _ => return None,
+        })
+    }
+
+    /// A property of the default family that is a map of names to values.
+    pub fn map_property(&self, name: &str) -> Option<BTreeMap<String, String>> {
+        self.map_property_cf(&self.default_column_family(), name)
+    }
+
+    /// A property of `family` that is a map of names to values: `cfstats`, `dbstats`, `levelstats`,
+    /// `cf-write-stall-stats`, `aggregated-table-properties` and the same at one level; `None` for all others.
+    pub fn map_property_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        name: &str,
+    ) -> Option<BTreeMap<String, String>> {
+        let property = parse_property(name)?;
+        match property {
+            Property::DbStats => return Some(self.db_stats().to_map()),
+            Property::AggregatedTableProperties => return Some(aggregated_properties(&family.cf, None)),
+            Property::AggregatedTablePropertiesAtLevel(level) => {
+                return Some(aggregated_properties(&family.cf, Some(level)));
+            }
+            _ => {}
+        }
+        let state = self.engine().state.lock();
+        let stats = cf_stats(state.families.get(&family.id())?);
+        match property {
+            Property::CfStats => Some(stats.to_map()),
+            Property::CfWriteStallStats => Some(stats.stalls.to_map()),
+            Property::LevelStats => {
+                let levels = stats.levels.iter().enumerate();
+                let numbers = |(level, of): (usize, &LevelStats)| {
+                    [
+                        (format!("L{level}.num_files"), of.num_files.to_string()),
+                        (format!("L{level}.size_bytes"), of.bytes.to_string()),
+                    ]
+                };
+                Some(levels.flat_map(numbers).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn db_stats(&self) -> DbStats {
+        let engine = self.engine();
+        DbStats { user_write_stall_micros: engine.stall_micros.load(Ordering::Relaxed), ..DbStats::default() }
+    }
+}
+
+/// The internal key in front of all versions of `user_key`.
+fn seek_from(user_key: &[u8]) -> Vec<u8> {
+    key::seek_key(user_key, esker_base::SequenceNumber::MAX)
+}
+
+/// About how many bytes of `file` lie between two internal keys: all of it, meta blocks included, if it lies between
+/// them; else the same share of it as of its data blocks.
+fn size_within(cf: &ColumnFamily, file: &FileMeta, start: &[u8], limit: &[u8]) -> u64 {
+    let icmp = &cf.icmp;
+    if icmp.compare(&file.largest, start).is_lt() || icmp.compare(&file.smallest, limit).is_ge() {
+        return 0;
+    }
+    if icmp.compare(&file.smallest, start).is_ge() && icmp.compare(&file.largest, limit).is_lt() {
+        return file.file_size;
+    }
+    // An estimate that cannot be had counts nothing: whoever reads the file will hear why.
+    open_file(&cf.tables, file).map_or(0, |reader| {
+        let part = reader.approximate_size(start, limit) as f64;
+        let share = part / reader.properties().data_size.max(1) as f64;
+        (file.file_size as f64 * share.min(1.0)) as u64
+    })
+}
+
+/// Estimates go by the tables' properties: those of tables that were never opened are read now. A table that cannot be
+/// opened is not counted.
+fn load_file_stats(cf: &ColumnFamily) {
+    let view = cf.super_version.load_full();
+    for (_, file) in view.version.all_files().filter(|(_, file)| file.stats().is_none()) {
+        drop(open_file(&cf.tables, file));
+    }
+}
+
+fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
+    Some(match property {
+        Property::NumSnapshots => engine.snapshots.lock().len() as u64,
+        Property::OldestSnapshotTime => engine.snapshots.lock().oldest_unix_time(),
+        Property::OldestSnapshotSequence => engine.snapshots.lock().oldest().map_or(0, |s| s.0),
+        Property::IsWriteStopped => u64::from(engine.stall.condition() == WriteStallCondition::Stopped),
+        Property::ActualDelayedWriteRate => match engine.stall.condition() {
+            WriteStallCondition::Delayed => engine.stall.delayed_write_rate(),
+            _ => 0,
+        },
+        Property::NumLiveVersions => engine.manifest.lock().num_live_versions() as u64,
+        _ => return None,
+    })
+}
+
+fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property: Property) -> Option<u64> {
+    let mem = &f.memtables;
+    let waiting = || mem.immutables.iter().map(|i| &i.mem);
+    let all = || waiting().chain(std::iter::once(&mem.active));
+    Some(match property {
+        Property::NumImmutableMemTable => mem.immutables.len() as u64,
+        Property::MemTableFlushPending => u64::from(mem.not_flushing() > 0),
+        Property::NumRunningFlushes => state.flushes_scheduled as u64,
+        Property::NumRunningCompactions => state.compactions_scheduled as u64,
+        Property::CompactionPending => u64::from(!state.compaction_queue.is_empty()),
+        Property::BackgroundErrors => u64::from(state.background_error.current().is_some()),
+        Property::CurSizeActiveMemTable => mem.active.approximate_memory_usage() as u64,
+        Property::CurSizeAllMemTables | Property::SizeAllMemTables => mem.memory_usage() as u64,
+        Property::NumEntriesActiveMemTable => mem.active.num_entries(),
+        Property::NumEntriesImmMemTables => waiting().map(|m| m.num_entries()).sum(),
+        Property::NumDeletesActiveMemTable => mem.active.num_deletes(),
+        Property::NumDeletesImmMemTables => waiting().map(|m| m.num_deletes()).sum(),
+        Property::EstimateNumKeys => {
+            // A deletion hides itself and a key. Summed before it is cut at 0: a file may delete keys of others.
+            let in_memory = all().map(|m| (m.num_entries(), m.num_deletes())).fold((0, 0), sum_pairs);
+            let stats = f.version.all_files().filter_map(|(_, file)| file.stats());
+            let in_files = stats.map(|s| (s.entries, s.deletions)).fold((0, 0), sum_pairs);
+            let left = |(entries, deletions): (u64, u64)| entries.saturating_sub(2 * deletions);
+            left(in_memory) + left(in_files)
+        }
+        Property::IsFileDeletionsEnabled => u64::from(state.file_deletions_disabled == 0),
+        Property::CurrentSuperVersionNumber => f.cf.super_version.load_full().number,
+        Property::EstimateLiveDataSize | Property::LiveSstFilesSize | Property::TotalSstFilesSize => {
+            f.version.total_size()
+        }
+        Property::MinLogNumberToKeep => state.oldest_log_needed()?.0,
+        Property::BaseLevel => scores(&f.version, &f.compaction_options, &f.running).base_level as u64,
+        Property::EstimatePendingCompactionBytes => f.pending_compaction_bytes,
+        Property::EstimateTableReadersMem => {
+            let open = f.version.all_files().filter_map(|(_, file)| file.open_table());
+            open.map(|reader| reader.approximate_memory_usage() as u64).sum()
+        }
+        Property::BlockCacheCapacity => f.options.table.block_cache.as_ref()?.capacity() as u64,
+        Property::BlockCacheUsage => f.options.table.block_cache.as_ref()?.usage() as u64,
+        Property::BlockCachePinnedUsage => f.options.table.block_cache.as_ref()?.pinned_usage() as u64,
+        Property::NumBlobFiles
+        | Property::TotalBlobFileSize
+        | Property::LiveBlobFileSize
+        | Property::LiveBlobFileGarbageSize => 0,
+        _ => {
+            let _ = engine;
+            return None;
+        }
+    })
+}
+
+fn sum_pairs(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0 + b.0, a.1 + b.1)
+}
+
+/// Properties of all tables (of one level) added up, under RocksDB's names. Tables that cannot be opened are left out.
+fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> BTreeMap<String, String> {
+    const NAMES: [&str; 15] = [
+        "data_size",
+        "index_size",
+        "index_partitions",
+        "top_level_index_size",
+        "filter_size",
+        "raw_key_size",
+        "raw_value_size",
+        "num_data_blocks",
+        "num_entries",
+        "num_deletions",
+        "num_merge_operands",
+        "num_range_deletions",
+        "num_filter_entries",
+        "slow_compression_estimated_data_size",
+        "fast_compression_estimated_data_size",
+    ];
+    let mut sums = [0u64; NAMES.len()];
+    let view = cf.super_version.load_full();
+    for (_, file) in view.version.all_files().filter(|(level, _)| only_level.is_none_or(|l| l == *level)) {
+        let Ok(reader) = open_file(&cf.tables, file) else { continue };
+        let p = reader.properties();
+        let values = [
+            p.data_size,
+            p.index_size,
+            p.index_partitions,
+            p.top_level_index_size,
+            p.filter_size,
+            p.raw_key_size,
+            p.raw_value_size,
+            p.num_data_blocks,
+            p.num_entries,
+            p.num_deletions,
+            p.num_merge_operands,
+            p.num_range_deletions,
+            p.num_filter_entries,
+            p.slow_compression_estimated_data_size,
+            p.fast_compression_estimated_data_size,
+        ];
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value));
+    }
+    NAMES.iter().zip(sums).map(|(name, sum)| ((*name).to_owned(), sum.to_string())).collect()
+}
+
+fn cf_stats(f: &FamilyState) -> CfStats {
+    let mut stats = CfStats::new(f.cf.name.clone(), f.version.num_levels());
+    let urgency = scores(&f.version, &f.compaction_options, &f.running).by_urgency;
+    stats.levels = (0..f.version.num_levels())
+        .map(|level| LevelStats {
+            num_files: f.version.num_files(level),
+            being_compacted: f
+                .version
+                .files(level)
+                .iter()
+                .filter(|file| f.running.is_busy(file.number))
+                .count(),
+            bytes: f.version.size(level),
+            score: urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score),
+        })
+        .collect();
+    stats.compactions = f.compaction_stats.clone();
+    stats.estimated_pending_compaction_bytes = f.pending_compaction_bytes;
+    stats
+}

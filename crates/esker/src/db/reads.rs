@@ -1,0 +1,173 @@
+//! Point reads and snapshots.
+
+use super::{ColumnFamilyHandle, Db, DbInner};
+use crate::cf::{ColumnFamily, SuperVersion};
+use crate::options::{ReadOptions, ReadTier};
+use crate::read::get::{ReadContext, get};
+use crate::snapshot::{Snapshot, SnapshotOwner};
+use esker_base::stats::{Histogram, Statistics, Ticker};
+use esker_base::sync::Arc;
+use esker_base::sync::epoch;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_format::key::LookupKey;
+use esker_table::TableReadOptions;
+
+impl Db {
+    /// The value of `key` in the default family, copied.
+    /// # Errors
+    /// As [`Db::get_pinned_opt`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_pinned(key)?.map(|value| value.to_vec()))
+    }
+
+    /// The value of `key` in `family`, copied.
+    /// # Errors
+    /// As [`Db::get_pinned_opt`].
+    pub fn get_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.get_opt(&ReadOptions::default(), family, key)
+    }
+
+    /// The value of `key` in `family`, copied.
+    /// # Errors
+    /// As [`Db::get_pinned_opt`].
+    pub fn get_opt(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_pinned_opt(options, family, key)?.map(|value| value.to_vec()))
+    }
+
+    /// The value of `key` in the default family, without copying it.
+    /// # Errors
+    /// As [`Db::get_pinned_opt`].
+    pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
+        let family = self.engine().families.default_family();
+        self.inner.get(&ReadOptions::default(), family, key.as_ref())
+    }
+
+    /// The value of `key` in `family`, or `None`. The value is not copied: it keeps its block or memtable alive, whatever
+    /// happens to the database, until it is dropped.
+    /// # Errors
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids the I/O it would take ·
+    /// `InvalidArgument` for merge operands in a family without merge operator · `NotSupported` for what only a newer
+    /// version can read.
+    pub fn get_pinned_opt(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedBytes>> {
+        self.inner.get(options, &family.cf, key.as_ref())
+    }
+
+    /// Whether `key` is certainly absent (`false`), judging by memtables, filters and cached blocks only.
+    pub fn key_may_exist(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> bool {
+        let options = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
+        !matches!(self.inner.get(&options, &family.cf, key.as_ref()), Ok(None))
+    }
+
+    /// The state of now, readable until the last clone of the snapshot is dropped. Keeps old versions from being compacted
+    /// away meanwhile.
+    pub fn snapshot(&self) -> Snapshot {
+        let engine = self.engine();
+        let sequence = {
+            let mut snapshots = engine.snapshots.lock();
+            // Read under the list's lock: a flush that has looked at the list has not missed an older number.
+            let sequence = engine.visible_sequence();
+            snapshots.acquire(sequence, engine.env.clock.now_seconds());
+            sequence
+        };
+        Snapshot::new(sequence, self.inner.clone() as Arc<dyn SnapshotOwner>)
+    }
+
+    /// The newest sequence number that reads see.
+    pub fn latest_sequence_number(&self) -> SequenceNumber {
+        self.engine().visible_sequence()
+    }
+}
+
+impl SnapshotOwner for DbInner {
+    fn release_snapshot(&self, sequence: SequenceNumber) {
+        let last_of_its_number = self.engine.snapshots.lock().release(sequence);
+        if last_of_its_number {
+            self.engine.snapshot_released();
+        }
+    }
+}
+
+impl DbInner {
+    fn get(&self, options: &ReadOptions, cf: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedBytes>> {
+        check_read_options(options)?;
+        let guard = epoch::pin();
+        // The view first, then the sequence number: the other way round, a flush in between could drop what the number
+        // still sees.
+        let view = cf.super_version.load(&guard);
+        let lookup = LookupKey::new(key, self.read_sequence(options));
+        let table_options = table_read_options(options);
+        let Some(statistics) = &self.engine.options.statistics else {
+            return get(view, &read_context(cf, options, &table_options, None), &lookup);
+        };
+        let start = self.engine.env.clock.monotonic_nanos();
+        let value = get(view, &read_context(cf, options, &table_options, Some(statistics)), &lookup)?;
+        let micros = (self.engine.env.clock.monotonic_nanos() - start) / 1000;
+        statistics.record_tick(Ticker::NumberKeysRead, 1);
+        statistics.record_tick(Ticker::BytesRead, value.as_ref().map_or(0, |v| v.len() as u64));
+        statistics.report_time_to_histogram(Histogram::DbGet, micros);
+        Ok(value)
+    }
+
+    /// The sequence number that a read sees up to. Load the view before calling it.
+    #[inline]
+    pub(super) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
+        options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
+    }
+}
+
+/// What `read::get` needs besides the view.
+pub(super) fn read_context<'a>(
+    cf: &'a ColumnFamily,
+    options: &ReadOptions,
+    table_options: &'a TableReadOptions,
+    statistics: Option<&'a Statistics>,
+) -> ReadContext<'a> {
+    ReadContext {
+        tables: &cf.tables,
+        options: table_options,
+        ignore_range_deletions: options.ignore_range_deletions,
+        memtables_only: options.read_tier == ReadTier::Memtable,
+        statistics,
+    }
+}
+
+/// The part of the options that tables look at.
+#[inline]
+pub(super) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
+    let read_tier = match options.read_tier {
+        ReadTier::BlockCache => esker_table::ReadTier::BlockCache,
+        _ => esker_table::ReadTier::ReadAll,
+    };
+    TableReadOptions {
+        verify_checksums: options.verify_checksums,
+        fill_cache: options.fill_cache,
+        read_tier,
+        readahead_size: options.readahead_size,
+        prefix_filter_on_seek: false,
+    }
+}
+
+/// # Errors
+/// `NotSupported` names the option.
+#[inline]
+pub(super) fn check_read_options(options: &ReadOptions) -> Result<()> {
+    if options.tailing {
+        return Err(Error::not_supported("ReadOptions::tailing: use refresh() to follow new writes"));
+    }
+    Ok(())
+}
+
+/// The view of a family, counted, for those who stay longer than one call.
+pub(super) fn pinned_view(cf: &ColumnFamily) -> Arc<SuperVersion> {
+    cf.super_version.load_full()
+}

@@ -1,0 +1,381 @@
+//! Recovery: what the WALs hold and no table does goes into memtables, and from there to level 0.
+//!
+//! In: the versions that the MANIFEST gave, and the WAL directory. Out: per family a memtable and the level-0 files
+//! written while replaying. Nothing is logged here: `db/open.rs` logs all of it at once.
+//!
+//! Invariants
+//!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log number: older ones are
+//!     in its tables.
+//!  2. Sequence numbers advance over every counted op, also of families that are gone.
+//!  3. Read-only recovery writes nothing.
+//!
+//! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are `format::wal_recovery`'s.
+
+use super::column_family::ColumnFamilyDescriptor;
+use crate::files::OutputContext;
+use crate::flush::{BuildTable, TableBuildJob};
+use crate::options::{DbOptions, WalRecoveryMode};
+use crate::version::{Family, VersionSet};
+use crate::wal::{Predecessor, open_wal};
+use crate::write::{entry_of, new_memtable};
+use esker_base::logger::InfoLog;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_env::FileSystem;
+use esker_env::rate_limiter::IoPriority;
+use esker_format::file_name::{FileType, parse_file_name};
+use esker_format::key::InternalKeyComparator;
+use esker_format::log::LogEvent;
+use esker_format::version_edit::FileMetaData;
+use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
+use esker_format::write_batch::{BatchOp, WriteBatchView};
+use esker_memtable::MemTable;
+use esker_table::TableCache;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What recovery needs to know.
+pub(super) struct Recovery<'a> {
+    pub(super) options: &'a DbOptions,
+    pub(super) fs: &'a Arc<dyn FileSystem>,
+    pub(super) path: &'a Path,
+    pub(super) wal_dir: &'a Path,
+    pub(super) db_id: &'a str,
+    pub(super) session_id: &'a str,
+    pub(super) read_only: bool,
+    pub(super) info_log: &'a Arc<dyn InfoLog>,
+    /// Of each family that is opened.
+    pub(super) tables: &'a BTreeMap<ColumnFamilyId, Arc<TableCache>>,
+}
+
+/// What recovery found.
+pub(super) struct Recovered {
+    /// By id.
+    pub(super) families: Vec<RecoveredFamily>,
+    /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
+    pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
+}
+
+/// One family after replay.
+pub(super) struct RecoveredFamily {
+    pub(super) id: ColumnFamilyId,
+    pub(super) mem: Arc<MemTable>,
+    /// The oldest WAL with something that is in `mem`.
+    pub(super) log_number: FileNumber,
+    /// Level-0 tables written while replaying.
+    pub(super) new_files: Vec<FileMetaData>,
+    /// WALs below this hold nothing for the family.
+    manifest_log_number: FileNumber,
+    icmp: InternalKeyComparator,
+    pub(super) descriptor: ColumnFamilyDescriptor,
+    next_memtable_id: u64,
+    epochs: Arc<AtomicU64>,
+}
+
+impl Recovery<'_> {
+    /// Replays every WAL that may hold something.
+    /// # Errors
+    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported` for what the WAL holds and this
+    /// engine does not do (transactions) · `IoError`.
+    pub(super) fn run(
+        &self,
+        manifest: &VersionSet,
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<Recovered> {
+        let mut replayed = BTreeMap::new();
+        for family in manifest.families() {
+            let Some(descriptor) = families.iter().find(|d| d.name == family.name()) else { continue };
+            let fresh =
+                RecoveredFamily::new(family.id(), descriptor, family.log_number(), family.epochs().clone());
+            replayed.insert(family.id(), fresh);
+        }
+        let wals = self.wals_to_replay(manifest)?;
+        let mut run = ReplayRun {
+            recovery: self,
+            manifest,
+            families: replayed,
+            decide: WalReplay::new(mode_of(self.options.wal_recovery_mode)),
+            last_sequence: manifest.numbers().last_sequence(),
+            stopped_in_recycled: false,
+            ended_in_doubt: false,
+        };
+        for &wal in &wals {
+            run.replay_file(wal)?;
+        }
+        run.check_stop()?;
+        // Behind a WAL that ended in doubt the next open goes on only if no sequence number is missing, which a write
+        // without a WAL takes: such a WAL is not kept.
+        // Nor is one of which a part is in tables already: the next open would apply that part again, merges twice.
+        let in_part = run.families.values().any(|f| !f.new_files.is_empty());
+        let flush = !self.options.avoid_flush_during_recovery || run.ended_in_doubt || in_part;
+        if !self.read_only && flush {
+            run.flush_all()?;
+        }
+        let oldest = run.families.values().filter(|f| !f.memtable_is_empty()).map(|f| f.log_number).min();
+        let needed = wals.iter().copied().filter(|w| oldest.is_some_and(|o| *w >= o));
+        let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
+        manifest.numbers().set_last_sequence(run.last_sequence);
+        Ok(Recovered { wals_still_needed, families: run.families.into_values().collect() })
+    }
+
+    /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as used.
+    fn wals_to_replay(&self, manifest: &VersionSet) -> Result<Vec<FileNumber>> {
+        if !self.fs.file_exists(self.wal_dir)? {
+            return Ok(Vec::new());
+        }
+        let smallest_wanted = smallest_wanted(manifest);
+        let mut wals = Vec::new();
+        for name in self.fs.children(self.wal_dir)? {
+            if let Some((FileType::Wal, number)) = parse_file_name(&name) {
+                manifest.numbers().mark_used(number);
+                if number >= smallest_wanted {
+                    wals.push(number);
+                }
+            }
+        }
+        wals.sort_unstable();
+        Ok(wals)
+    }
+
+    fn wal_bytes(&self, number: FileNumber) -> Result<u64> {
+        self.fs.file_size(&esker_format::file_name::wal_file_name(self.wal_dir, number))
+    }
+}
+
+/// A replay under way.
+struct ReplayRun<'a> {
+    recovery: &'a Recovery<'a>,
+    manifest: &'a VersionSet,
+    families: BTreeMap<ColumnFamilyId, RecoveredFamily>,
+    decide: WalReplay,
+    last_sequence: SequenceNumber,
+    /// The WAL that replay stopped in was written over an older one: what it stopped at may be just that.
+    stopped_in_recycled: bool,
+    /// Some WAL ended in damage, or in what may be old records of a recycled file.
+    ended_in_doubt: bool,
+}
+
+impl ReplayRun<'_> {
+    fn replay_file(&mut self, wal: FileNumber) -> Result<()> {
+        let recovery = self.recovery;
+        esker_base::info_log!(
+            recovery.info_log,
+            Info,
+            "Recovering log #{wal} mode {:?}",
+            recovery.options.wal_recovery_mode
+        );
+        let mut reader = open_wal(recovery.fs.as_ref(), recovery.wal_dir, wal)?;
+        self.decide.begin_file(wal);
+        let mut record = Vec::new();
+        loop {
+            let event = reader.next_record(&mut record);
+            let step = match &event {
+                Ok(event) => self.decide.event(event, &record),
+                Err(e) => self.decide.read_error(e.clone()),
+            }?;
+            if matches!(event, Ok(LogEvent::TimestampSizes)) {
+                return Err(Error::not_supported(format!("{wal:06}.log: user-defined timestamps")));
+            }
+            match step {
+                ReplayStep::Apply(batch) => {
+                    if !self.follows_predecessor(&batch)? {
+                        break;
+                    }
+                    let (first, consumed) = (batch.sequence(), self.apply(wal, &batch)?);
+                    self.decide.applied(first, consumed)?;
+                    self.flush_full()?;
+                }
+                ReplayStep::Continue => {}
+                ReplayStep::EndOfFile => break,
+            }
+            self.log_warning();
+        }
+        self.log_warning();
+        if self.decide.stopped_in() == Some(wal) {
+            self.stopped_in_recycled = reader.is_recycled();
+        }
+        self.ended_in_doubt |= self.decide.stopped_in().is_some();
+        Ok(())
+    }
+
+    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
+    fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
+        match Predecessor::of_batch(batch) {
+            // One that nobody needs any more may have gone.
+            Some(p) if p.number >= smallest_wanted(self.manifest) => self.decide.after(p.number, p.due),
+            _ => Ok(true),
+        }
+    }
+
+    fn log_warning(&mut self) {
+        if let Some(warning) = self.decide.take_warning() {
+            esker_base::info_log!(self.recovery.info_log, Warn, "WAL recovery: {warning}");
+        }
+    }
+
+    /// Applies one batch and says how many sequence numbers it took.
+    fn apply(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Result<u64> {
+        let mut sequence = batch.sequence();
+        for op in batch.iter() {
+            refuse_transactions(wal, &op)?;
+            let Some((id, entry)) = entry_of(&op).map_err(|e| e.at(format_args!("{wal:06}.log")))? else {
+                continue;
+            };
+            if let Some(family) = self.families.get_mut(&id).filter(|f| wal >= f.manifest_log_number) {
+                if family.memtable_is_empty() {
+                    family.log_number = wal;
+                }
+                family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+            }
+            sequence.0 += 1;
+        }
+        let consumed = sequence.0 - batch.sequence().0;
+        if consumed > 0 {
+            self.last_sequence = self.last_sequence.max(SequenceNumber(sequence.0 - 1));
+        }
+        Ok(consumed)
+    }
+
+    /// Writes memtables that have grown to `write_buffer_size`, so that a long WAL needs no more memory than it did when
+    /// it was written.
+    fn flush_full(&mut self) -> Result<()> {
+        if self.recovery.read_only {
+            return Ok(());
+        }
+        let full = |f: &RecoveredFamily| {
+            f.mem.approximate_memory_usage() >= f.descriptor.options.write_buffer_size
+                && !f.memtable_is_empty()
+        };
+        let due: Vec<_> = self.families.values().filter(|f| full(f)).map(|f| f.id).collect();
+        due.into_iter().try_for_each(|id| self.flush(id))
+    }
+
+    fn flush_all(&mut self) -> Result<()> {
+        let due: Vec<_> = self.families.values().filter(|f| !f.memtable_is_empty()).map(|f| f.id).collect();
+        due.into_iter().try_for_each(|id| self.flush(id))
+    }
+
+    fn flush(&mut self, id: ColumnFamilyId) -> Result<()> {
+        let family = self.families.get_mut(&id).expect("the caller found it here");
+        let fresh = new_memtable(
+            &family.icmp,
+            &family.descriptor.options,
+            family.next_memtable_id,
+            self.last_sequence,
+        );
+        family.next_memtable_id += 1;
+        let full = std::mem::replace(&mut family.mem, fresh);
+        full.mark_immutable();
+        let recovery = self.recovery;
+        let output = OutputContext {
+            env: &recovery.options.env,
+            options: recovery.options,
+            family_options: &family.descriptor.options,
+            icmp: &family.icmp,
+            dir: recovery.path,
+            column_family: id,
+            column_family_name: &family.descriptor.name,
+            db_id: recovery.db_id,
+            session_id: recovery.session_id,
+            io_priority: IoPriority::High,
+            info_log: recovery.info_log,
+            tables: &recovery.tables[&id],
+            job_id: 0,
+        };
+        let build = BuildTable { output, cancel: None };
+        let number = self.manifest.numbers().new_file_number();
+        let job = TableBuildJob {
+            number,
+            memtables: std::slice::from_ref(&full),
+            snapshots: &[],
+            epoch_number: family.epochs.fetch_add(1, Ordering::Relaxed),
+        };
+        if let Some(file) = build.run(&job)? {
+            family.new_files.push(file);
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more: its tables are newer
+    /// than what was recovered of the others.
+    fn check_stop(&self) -> Result<()> {
+        let Some(stopped) = self.decide.stopped_in() else { return Ok(()) };
+        let tolerant = WalRecoveryMode::SkipAnyCorruptedRecords == self.recovery.options.wal_recovery_mode;
+        for family in self.manifest.families().filter(|_| !tolerant) {
+            if family.log_number() > stopped
+                && family.current().total_size() > 0
+                && !(self.stopped_in_recycled && self.has_reached_tables_of(family))
+            {
+                return Err(Error::corruption(format!(
+                    "SST file is ahead of WALs in CF {}: WAL {stopped:06}.log is damaged and the family's tables are newer",
+                    family.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything in the family's tables is older than what is due next: then they are not ahead, and a recycled
+    /// WAL with nothing behind it just ended. RocksDB refuses to open such a database.
+    fn has_reached_tables_of(&self, family: &Family) -> bool {
+        let newest = family.current().all_files().map(|(_, f)| f.data().largest_seqno).max();
+        newest < self.decide.next_sequence()
+    }
+}
+
+impl RecoveredFamily {
+    fn new(
+        id: ColumnFamilyId,
+        descriptor: &ColumnFamilyDescriptor,
+        manifest_log_number: FileNumber,
+        epochs: Arc<AtomicU64>,
+    ) -> RecoveredFamily {
+        let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
+        RecoveredFamily {
+            id,
+            mem: new_memtable(&icmp, &descriptor.options, 1, SequenceNumber::ZERO),
+            log_number: manifest_log_number,
+            new_files: Vec::new(),
+            manifest_log_number,
+            icmp,
+            descriptor: descriptor.clone(),
+            next_memtable_id: 2,
+            epochs,
+        }
+    }
+
+    pub(super) fn memtable_is_empty(&self) -> bool {
+        self.mem.is_empty()
+    }
+}
+
+/// WALs numbered less hold nothing that is not in tables.
+fn smallest_wanted(manifest: &VersionSet) -> FileNumber {
+    let smallest = manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
+    smallest.max(manifest.min_log_number_to_keep())
+}
+
+fn refuse_transactions(wal: FileNumber, op: &BatchOp<'_>) -> Result<()> {
+    match op {
+        BatchOp::BeginPrepare(_)
+        | BatchOp::EndPrepare { .. }
+        | BatchOp::Commit { .. }
+        | BatchOp::CommitWithTimestamp { .. }
+        | BatchOp::Rollback { .. } => Err(Error::not_supported(format!(
+            "{wal:06}.log holds two-phase transactions, which this version cannot recover; open it with a TransactionDB"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalRecoveryMode {
+    use wal_recovery::WalRecoveryMode as Format;
+    match mode {
+        WalRecoveryMode::TolerateCorruptedTailRecords => Format::TolerateCorruptedTailRecords,
+        WalRecoveryMode::AbsoluteConsistency => Format::AbsoluteConsistency,
+        WalRecoveryMode::PointInTimeRecovery => Format::PointInTimeRecovery,
+        WalRecoveryMode::SkipAnyCorruptedRecords => Format::SkipAnyCorruptedRecords,
+    }
+}

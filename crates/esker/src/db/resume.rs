@@ -1,0 +1,54 @@
+//! After a background error: try to go on.
+
+use super::Db;
+use crate::engine::maybe_schedule;
+use crate::observe::FlushReason;
+use esker_base::{Result, Severity};
+
+impl Db {
+    /// Tries to lift the error that stopped writes. If the WAL was damaged, everything in memory is first flushed to
+    /// tables, so that nothing depends on it; acknowledged writes are kept in any case.
+    /// # Errors
+    /// The error in force, if it is beyond repair by this process (`UnrecoverableError`, `FatalError`): reopen · the new
+    /// error, if the same thing fails again; call again when its cause is gone.
+    pub fn resume(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let wal_damaged = {
+            let mut state = engine.state.lock();
+            // The job that failed may still be clearing up, and others have met the same.
+            while state.jobs_scheduled() > 0 && state.background_error.stops_background_work() {
+                engine.check_open()?;
+                engine.state_changed.wait(&mut state);
+            }
+            let Some(error) = state.background_error.current().cloned() else { return Ok(()) };
+            if error.severity() > Severity::HardError {
+                return Err(error);
+            }
+            let wal_damaged = state.background_error.wal_damaged;
+            state.background_error.begin_recovery();
+            wal_damaged
+        };
+        esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
+        let flushed = self.inner.write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery);
+        let mut state = engine.state.lock();
+        let result = flushed;
+        match &result {
+            Ok(()) => {
+                state.background_error.clear();
+                engine.allow_writes();
+            }
+            Err(e) => {
+                state.background_error.set(e, crate::engine::ErrorReason::Flush);
+            }
+        }
+        maybe_schedule(engine, &mut state);
+        engine.state_changed.notify_all();
+        result
+    }
+
+    /// The error that stops writes or background work, if there is one.
+    pub fn background_error(&self) -> Option<esker_base::Error> {
+        self.engine().state.lock().background_error.current().cloned()
+    }
+}

@@ -1,0 +1,91 @@
+//! Options changed while the database runs.
+//!
+//! In: names and texts, as in an OPTIONS file. Out: the changed options in force for everything that starts from now on,
+//! and in a new OPTIONS file. What a running job or an open iterator holds stays as it is.
+
+use super::open_tables::table_capacity;
+use super::{ColumnFamilyHandle, Db};
+use crate::engine::{maybe_schedule, publish_super_version};
+use crate::options::{self, ColumnFamilyOptions, DbOptions};
+use crate::picker::CompactionOptions;
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+
+impl Db {
+    /// Changes options of `family`: all of `changes` or none. Options of its tables are changed by
+    /// `block_based_table_factory` with `{name=value;…}`, for tables written from then on.
+    /// # Errors
+    /// `InvalidArgument` naming the option (unknown, fixed while the database is open, or a value that has no meaning) ·
+    /// `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError` from the OPTIONS file: the change is in force but
+    /// not on disk.
+    pub fn set_options(&self, family: &ColumnFamilyHandle, changes: &[(&str, &str)]) -> Result<()> {
+        let engine = self.engine();
+        self.check_changes(changes)?;
+        family.check_live()?;
+        {
+            let mut state = engine.state.lock();
+            let db_options = engine.db_options();
+            let Some(family_state) = state.family_mut(family.id()) else { return family.check_live() };
+            let changed = options::set_options(&family_state.options, &db_options, changes)?;
+            family_state.compaction_options = CompactionOptions::from(&changed);
+            family_state.options = Arc::new(changed);
+            engine.families_changed(&state);
+            publish_super_version(engine, &mut state, family.id());
+            maybe_schedule(engine, &mut state);
+        }
+        engine.tell_stall_changes();
+        for (name, value) in changes {
+            esker_base::info_log!(engine.info_log, Info, "[{}] SetOptions: {name}={value}", family.name());
+        }
+        self.write_options_file()
+    }
+
+    /// Changes options of the database: all of `changes` or none.
+    /// # Errors
+    /// As [`Db::set_options`].
+    pub fn set_db_options(&self, changes: &[(&str, &str)]) -> Result<()> {
+        let engine = self.engine();
+        self.check_changes(changes)?;
+        {
+            let mut manifest = engine.manifest.lock();
+            let mut state = engine.state.lock();
+            let changed = Arc::new(options::set_db_options(&engine.db_options(), changes)?);
+            manifest.set_max_manifest_file_size(changed.max_manifest_file_size);
+            engine.wals.lock().set_bytes_per_sync(changed.wal_bytes_per_sync);
+            if changed.delayed_write_rate != engine.db_options().delayed_write_rate {
+                engine.stall.set_max_rate(changed.delayed_write_rate);
+            }
+            for family in engine.families.all() {
+                family.tables.set_capacity(table_capacity(&changed));
+            }
+            *engine.options_in_force.write() = changed;
+            engine.families_changed(&state);
+            let limits = engine.job_limits();
+            engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
+            maybe_schedule(engine, &mut state);
+        }
+        for (name, value) in changes {
+            esker_base::info_log!(engine.info_log, Info, "SetDBOptions: {name}={value}");
+        }
+        self.write_options_file()
+    }
+
+    /// The options of `family` that are in force.
+    pub fn options_cf(&self, family: &ColumnFamilyHandle) -> ColumnFamilyOptions {
+        family.cf.super_version.load_full().options.as_ref().clone()
+    }
+
+    /// The options of the database that are in force.
+    pub fn db_options(&self) -> DbOptions {
+        self.engine().db_options().as_ref().clone()
+    }
+
+    fn check_changes(&self, changes: &[(&str, &str)]) -> Result<()> {
+        self.engine().check_writable()?;
+        self.engine().check_open()?;
+        if changes.is_empty() {
+            return Err(Error::invalid_argument("set_options: no option is named"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! Writes: one operation, or a batch of them.
+
+use super::{ColumnFamilyHandle, Db};
+use crate::options::WriteOptions;
+use esker_base::{ColumnFamilyId, Error, Result};
+use esker_format::write_batch::{BatchOp, WriteBatch};
+use std::cell::RefCell;
+
+thread_local! {
+    /// The batch of single operations, reused so that they allocate nothing.
+    static SINGLE: RefCell<WriteBatch> = RefCell::new(WriteBatch::default());
+}
+
+/// A reused batch that grew beyond this is given back to the allocator.
+const KEEP_BATCH_BYTES: usize = 1 << 20;
+
+impl Db {
+    /// Stores `value` under `key` in the default family.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_opt(&WriteOptions::default(), &self.default_column_family(), key, value)
+    }
+
+    /// Stores `value` under `key` in `family`.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.put_opt(&WriteOptions::default(), family, key, value)
+    }
+
+    /// Stores `value` under `key` in `family`.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_opt(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_single(options, family, |batch, id| batch.put(id, key.as_ref(), value.as_ref()))
+    }
+
+    /// Removes `key` from the default family; a key that is not there is fine.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_opt(&WriteOptions::default(), &self.default_column_family(), key)
+    }
+
+    /// Removes `key` from `family`.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_opt(&WriteOptions::default(), family, key)
+    }
+
+    /// Removes `key` from `family`.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete_opt(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_single(options, family, |batch, id| batch.delete(id, key.as_ref()))
+    }
+
+    /// Removes `key`, which must have been put at most once since it was last removed (and never merged): cheaper for
+    /// compactions than `delete`, undefined otherwise.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.single_delete_opt(&WriteOptions::default(), &self.default_column_family(), key)
+    }
+
+    /// [`Db::single_delete`] in `family`.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn single_delete_opt(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_single(options, family, |batch, id| batch.single_delete(id, key.as_ref()))
+    }
+
+    /// Adds `operand` to `key` for the family's merge operator to combine.
+    /// # Errors
+    /// As [`Db::write`]; a family without merge operator is noticed when the key is read.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_opt(&WriteOptions::default(), &self.default_column_family(), key, operand)
+    }
+
+    /// [`Db::merge`] in `family`.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn merge_opt(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_single(options, family, |batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
+    }
+
+    /// Removes every key from `begin` up to, not including, `end` in the default family.
+    /// # Errors
+    /// As [`Db::write`]; `InvalidArgument` if `end` comes before `begin`.
+    pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_opt(&WriteOptions::default(), &self.default_column_family(), begin, end)
+    }
+
+    /// [`Db::delete_range`] in `family`.
+    /// # Errors
+    /// As [`Db::delete_range`].
+    pub fn delete_range_opt(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        check_range(family, begin, end)?;
+        self.write_single(options, family, |batch, id| batch.delete_range(id, begin, end))
+    }
+
+    /// Writes `batch` as one: all of it survives or none, and no read sees half. The batch is the caller's again
+    /// afterwards.
+    /// # Errors
+    /// `InvalidArgument`: contradicting options, a family that is not open, an inverted range; nothing was written ·
+    /// `Incomplete`: `no_slowdown`, and writers are stalled · `ShutdownInProgress` · `IoError`: the WAL could not be
+    /// written; no write is taken until [`Db::resume`] · the background error in force.
+    pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, batch)?;
+        self.write_unchecked(options, batch)
+    }
+
+    fn write_single(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>,
+    ) -> Result<()> {
+        self.engine().check_writable()?;
+        family.check_live()?;
+        let mut batch = SINGLE.with_borrow_mut(std::mem::take);
+        batch.clear();
+        let result = fill(&mut batch, family.id()).and_then(|()| self.write_unchecked(options, &mut batch));
+        if batch.data_size() <= KEEP_BATCH_BYTES {
+            SINGLE.set(batch);
+        }
+        result
+    }
+
+    fn write_unchecked(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        if options.low_pri {
+            self.give_way(options, batch)?;
+        }
+        self.inner.write_path.write(options, batch)
+    }
+
+    /// Slows a low-priority write down while compaction is behind.
+    fn give_way(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
+        use crate::observe::WriteStallCondition;
+        let engine = self.engine();
+        if engine.stall.condition() == WriteStallCondition::Normal {
+            return Ok(());
+        }
+        if options.no_slowdown {
+            return Err(Error::incomplete(
+                "Low priority write stall: compaction is behind and no_slowdown forbids waiting",
+            ));
+        }
+        let micros = engine.stall.delay_micros(batch.data_size() as u64, engine.env.clock.now_micros());
+        engine.env.clock.sleep(std::time::Duration::from_micros(micros));
+        Ok(())
+    }
+
+    fn check_families(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
+        let engine = self.engine();
+        let mut last = None;
+        for op in batch.iter() {
+            let Some(id) = op.family() else { continue };
+            if let BatchOp::DeleteRange { begin, end, .. } = op
+                && let Some(cf) = engine.families.by_id(id)
+                && cf.icmp.compare_user_keys(begin, end).is_gt()
+            {
+                return Err(inverted_range());
+            }
+            if last != Some(id) {
+                if engine.families.by_id(id).is_none() && !options.ignore_missing_column_families {
+                    return Err(Error::invalid_argument(format!(
+                        "Invalid column family specified in write batch: {id} is not open"
+                    )));
+                }
+                last = Some(id);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_range(family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> Result<()> {
+    if family.cf.icmp.compare_user_keys(begin, end).is_gt() { Err(inverted_range()) } else { Ok(()) }
+}
+
+#[cold]
+fn inverted_range() -> Error {
+    Error::invalid_argument("end key comes before start key")
+}

@@ -1,0 +1,87 @@
+//! New views of a family, and what follows from them: stall conditions, compactions that became due.
+
+use crate::cf::{FamilyState, StallInputs, SuperVersion, WriteStall};
+use crate::engine::{DbState, Engine};
+use crate::observe::WriteStallInfo;
+use crate::picker::bottommost_threshold;
+use crate::picker::leveled::{PickContext, needs_compaction};
+use crate::picker::score::scores;
+use crate::read::tables::open_file;
+use crate::version::Version;
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+
+/// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a compaction if one is due.
+/// What readers held before is released when the last of them is done.
+pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
+    let Some(family_state) = state.families.get_mut(&family) else { return };
+    let super_version = SuperVersion {
+        mem: family_state.memtables.active.clone(),
+        imm: family_state.memtables.immutables_newest_first(),
+        version: family_state.version.clone(),
+        options: family_state.options.clone(),
+        number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
+    };
+    family_state.cf.super_version.store(Arc::new(super_version));
+    let scores = scores(&family_state.version, &family_state.compaction_options, &family_state.running);
+    family_state.pending_compaction_bytes = scores.estimated_pending_compaction_bytes;
+    let stall = stall_of(family_state);
+    let before = std::mem::replace(&mut family_state.stall, stall);
+    if before.condition != family_state.stall.condition && !engine.options.listeners.is_empty() {
+        state.stall_changes.push(WriteStallInfo {
+            cf_name: family_state.cf.name.clone(),
+            cur: family_state.stall.condition,
+            prev: before.condition,
+        });
+    }
+    let oldest_snapshot = engine.oldest_snapshot_at_release();
+    family_state.bottommost_threshold = bottommost_threshold(&family_state.version, oldest_snapshot);
+    let context = PickContext {
+        options: &family_state.compaction_options,
+        running: &family_state.running,
+        now_seconds: engine.env.clock.now_seconds(),
+        oldest_snapshot,
+        suggested: &[],
+    };
+    if !family_state.options.disable_auto_compactions
+        && !family_state.compaction_queued
+        && needs_compaction(&family_state.version, &context)
+    {
+        family_state.compaction_queued = true;
+        state.compaction_queue.push_back(family);
+    }
+    update_stall(engine, state);
+}
+
+impl Engine {
+    /// Lets files keep the tables that their job opened, and learns from their properties what is in them. No I/O.
+    pub(crate) fn adopt_open_tables(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
+        for (id, version) in versions {
+            let Some(cf) = self.families.by_id(*id) else { continue };
+            for (_, file) in version.all_files().filter(|(_, file)| file.stats().is_none()) {
+                if cf.tables.cached(file.number).is_some()
+                    && let Err(e) = open_file(&cf.tables, file)
+                {
+                    esker_base::info_log!(self.info_log, Warn, "[{}] {e}", cf.name);
+                }
+            }
+        }
+    }
+}
+
+/// Takes the worst condition over all families into force and wakes whoever waits for a change.
+pub(crate) fn update_stall(engine: &Engine, state: &DbState) {
+    let debt = state.families.values().map(|f| f.pending_compaction_bytes).sum();
+    engine.stall.update(state.families.values().map(|f| f.stall.condition), debt);
+    engine.state_changed.notify_all();
+}
+
+fn stall_of(family: &FamilyState) -> WriteStall {
+    let inputs = StallInputs {
+        waiting_memtables: family.memtables.immutables.len(),
+        level0_files: family.version.num_files(0),
+        pending_compaction_bytes: family.pending_compaction_bytes,
+    };
+    WriteStall::of(inputs, &family.options)
+}

@@ -1,0 +1,124 @@
+//! Which background jobs should run now.
+//!
+//! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in LOW, purges in HIGH.
+//! A job takes its work from the queues when it runs, so that it sees the newest state.
+
+use crate::engine::{DbState, Engine, FlushRequest};
+use crate::observe::FlushReason;
+use crate::options::DbOptions;
+use crate::schedule::Job;
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+
+/// Hands as many jobs to the pools as there is work and slots for.
+pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
+    if engine.is_shutting_down() || state.paused > 0 || state.background_error.stops_background_work() {
+        return;
+    }
+    let Some(jobs) = engine.jobs.get() else { return };
+    let limits = engine.job_limits();
+    while state.flushes_scheduled < limits.flushes && state.flushes_scheduled < state.flush_queue.len() {
+        state.flushes_scheduled += 1;
+        engine.scheduler.schedule(Job::Flush, run(engine, jobs.flush));
+    }
+    let manual = state.manual_compactions.iter().filter(|m| m.plan.is_some()).count();
+    let waiting = state.compaction_queue.len() + manual;
+    while state.compactions_scheduled < limits.compactions && state.compactions_scheduled < waiting {
+        state.compactions_scheduled += 1;
+        engine.scheduler.schedule(Job::Compaction, run(engine, jobs.compact));
+    }
+}
+
+/// Queues a purge of files that may go, unless one is queued.
+pub(crate) fn schedule_purge(engine: &Arc<Engine>, state: &mut DbState) {
+    if let Some(jobs) = engine.jobs.get()
+        && !state.purge_scheduled
+        && !engine.is_shutting_down()
+    {
+        state.purge_scheduled = true;
+        engine.scheduler.schedule(Job::Purge, run(engine, jobs.purge));
+    }
+}
+
+fn run(engine: &Arc<Engine>, job: fn(&Arc<Engine>)) -> Box<dyn FnOnce() + Send> {
+    let engine = engine.clone();
+    Box::new(move || job(&engine))
+}
+
+impl Engine {
+    /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at once could each become
+    /// durable without the other.
+    pub(crate) fn job_limits(&self) -> JobLimits {
+        let mut limits = JobLimits::of(&self.db_options());
+        if self.options.atomic_flush {
+            limits.flushes = 1;
+        }
+        limits
+    }
+}
+
+/// How many jobs of a kind may run at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobLimits {
+    pub(crate) flushes: usize,
+    pub(crate) compactions: usize,
+}
+
+impl JobLimits {
+    /// RocksDB's division of `max_background_jobs`: a quarter flushes, the rest compactions, at least one each; the
+    /// two older options win if either is set.
+    fn of(options: &DbOptions) -> JobLimits {
+        let at_least_one = |n: i32| usize::try_from(n).unwrap_or(1).max(1);
+        if options.max_background_flushes < 0 && options.max_background_compactions < 0 {
+            let flushes = at_least_one(options.max_background_jobs / 4);
+            JobLimits { flushes, compactions: at_least_one(options.max_background_jobs - flushes as i32) }
+        } else {
+            JobLimits {
+                flushes: at_least_one(options.max_background_flushes),
+                compactions: at_least_one(options.max_background_compactions),
+            }
+        }
+    }
+}
+
+/// Queues a flush for each family that has enough memtables waiting; one for all of them under `atomic_flush`, and after
+/// an error: the WALs may not hold what one family has not flushed yet, so that no other may be ahead of it.
+pub(crate) fn queue_flushes(
+    engine: &Engine,
+    state: &mut DbState,
+    families: &[ColumnFamilyId],
+    reason: FlushReason,
+) {
+    let forced = reason != FlushReason::WriteBufferFull;
+    let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery;
+    let mut families = families.to_vec();
+    if reason == FlushReason::ErrorRecovery {
+        for id in state.flush_queue.drain(..).flat_map(|request| request.families) {
+            if let Some(family) = state.families.get_mut(&id) {
+                family.flush_queued = false;
+            }
+            if !families.contains(&id) {
+                families.push(id);
+            }
+        }
+    }
+    let mut due = Vec::new();
+    for id in &families {
+        let Some(family) = state.family_mut(*id) else { continue };
+        let enough = family.memtables.not_flushing() >= family.options.memtables_to_merge();
+        if (enough || forced || engine.options.atomic_flush)
+            && !family.flush_queued
+            && family.memtables.not_flushing() > 0
+        {
+            family.flush_queued = true;
+            due.push(*id);
+        }
+    }
+    if together {
+        if !due.is_empty() {
+            state.flush_queue.push_back(FlushRequest { families: due, reason });
+        }
+    } else {
+        state.flush_queue.extend(due.into_iter().map(|id| FlushRequest { families: vec![id], reason }));
+    }
+}

@@ -1,0 +1,240 @@
+//! The state of an open database, its fields grouped by the lock that guards them.
+//!
+//! In: what `db/open.rs` recovered. Out: one [`Engine`] that the write path and the background jobs share.
+//!
+//! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state → wals → small ones.
+//! MANIFEST and table I/O never happens under `state`.
+//!
+//! Invariants
+//!  1. `FamilyState::version` is what `manifest` has for that family: both change in one stretch under the manifest
+//!     lock, the latter first.
+//!  2. A file named in any live version is on disk; deletions go through `files/obsolete.rs`, which is shown them all.
+//!  3. Only the write leader changes active memtables, `wals` and the allocated sequence number.
+
+mod background_error;
+mod install;
+mod jobs;
+mod parts;
+mod report;
+mod stall;
+mod state;
+
+pub(crate) use background_error::{BackgroundError, ErrorReason};
+pub(crate) use install::{publish_super_version, update_stall};
+pub(crate) use jobs::{maybe_schedule, queue_flushes, schedule_purge};
+pub(crate) use parts::EngineParts;
+pub(crate) use report::CompactionReport;
+pub(crate) use stall::StallState;
+pub(crate) use state::{DbState, FlushRequest, ManualCompaction};
+
+use crate::cf::{ColumnFamily, ColumnFamilySet};
+use crate::files::OutputContext;
+use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::schedule::Scheduler;
+use crate::snapshot::SnapshotList;
+use crate::version::{Numbers, VersionSet};
+use crate::wal::Wals;
+use esker_base::logger::InfoLog;
+use esker_base::stats::{Ticker, record_tick};
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use esker_env::rate_limiter::IoPriority;
+use esker_env::{Env, FileLock, FileSystem};
+use std::fmt;
+use std::path::PathBuf;
+
+/// The ranks of the engine's locks: a thread may only take a lock of a higher rank than it holds.
+pub(crate) mod rank {
+    use esker_base::sync::LockRank;
+    /// MANIFEST writer and the authoritative versions; held during MANIFEST I/O.
+    pub(crate) const MANIFEST: LockRank = LockRank::new(10, "manifest");
+    /// The db mutex.
+    pub(crate) const STATE: LockRank = LockRank::new(20, "db state");
+    /// The WAL files; held while the leader appends and syncs.
+    pub(crate) const WALS: LockRank = LockRank::new(30, "wals");
+}
+
+/// What the background jobs are, given by `db/open.rs`: this module knows when they run, not what they do.
+pub(crate) struct Jobs {
+    pub(crate) flush: fn(&Arc<Engine>),
+    pub(crate) compact: fn(&Arc<Engine>),
+    pub(crate) purge: fn(&Arc<Engine>),
+}
+
+/// One open database, without its front door.
+pub(crate) struct Engine {
+    // Constant after open.
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    /// As they were at open: for those that cannot change. See [`Engine::db_options`].
+    pub(crate) options: DbOptions,
+    pub(crate) env: Env,
+    pub(crate) db_id: String,
+    pub(crate) session_id: String,
+    pub(crate) read_only: bool,
+    pub(crate) jobs: OnceLock<Jobs>,
+
+    // Synchronise themselves.
+    pub(crate) info_log: Arc<dyn InfoLog>,
+    pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) families: ColumnFamilySet,
+    /// Next file number, last published sequence.
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) stall: StallState,
+    /// Set once; compactions look at it between entries.
+    pub(crate) shutting_down: Arc<AtomicBool>,
+    /// Set once, by whoever closes the files.
+    pub(crate) closed: AtomicBool,
+    /// A background error keeps writes out: ask `state` which.
+    pub(crate) writes_stopped: AtomicBool,
+    /// Something was written without a WAL since the last full flush.
+    pub(crate) has_unlogged_data: AtomicBool,
+    /// Bytes of the WALs still needed, and how many there may be before families are flushed to let some go.
+    pub(crate) wal_bytes: AtomicU64,
+    pub(crate) wal_bytes_limit: AtomicU64,
+    /// Microseconds that writers have waited because of stalls.
+    pub(crate) stall_micros: AtomicU64,
+    /// A memtable is full: the next leader switches.
+    pub(crate) switch_wanted: AtomicBool,
+    /// The newest sequence number handed to a batch; only the write leader changes it. At least the published one.
+    pub(crate) allocated_sequence: AtomicU64,
+    pub(crate) super_version_number: AtomicU64,
+    pub(crate) last_job_id: AtomicU64,
+
+    // Locked, in rank order.
+    pub(crate) manifest: RankedMutex<VersionSet>,
+    pub(crate) state: RankedMutex<DbState>,
+    /// Signalled whenever a job ends, a stall changes or an error is set or cleared.
+    pub(crate) state_changed: RankedCondvar,
+    pub(crate) wals: RankedMutex<Wals>,
+    pub(crate) snapshots: Mutex<SnapshotList>,
+    /// See [`Engine::oldest_snapshot_at_release`].
+    pub(crate) oldest_snapshot_at_release: AtomicU64,
+    /// Given back last.
+    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Engine {
+    pub(crate) fn fs(&self) -> &Arc<dyn FileSystem> {
+        &self.env.fs
+    }
+
+    /// The newest sequence number that reads may see.
+    #[inline]
+    pub(crate) fn visible_sequence(&self) -> SequenceNumber {
+        self.numbers.last_sequence()
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// `ShutdownInProgress` once closing has begun.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_shutting_down() {
+            return Err(esker_base::Error::shutdown_in_progress("the database is closing"));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `NotSupported` if the database was opened read-only.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(esker_base::Error::not_supported("Not supported operation in read only mode."));
+        }
+        Ok(())
+    }
+
+    /// Sequence numbers that live snapshots read at, ascending.
+    pub(crate) fn snapshot_sequences(&self) -> Vec<SequenceNumber> {
+        self.snapshots.lock().all()
+    }
+
+    /// The oldest sequence number that a live snapshot read at when the last one was given back, or the newest there was
+    /// then; 0 before that. Files of the last level are rewritten only for what snapshots had kept in them.
+    pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
+        SequenceNumber(self.oldest_snapshot_at_release.load(Ordering::Relaxed))
+    }
+
+    /// What jobs write tables of this family with.
+    pub(crate) fn output_context<'a>(
+        &'a self,
+        cf: &'a ColumnFamily,
+        db_options: &'a DbOptions,
+        options: &'a ColumnFamilyOptions,
+        job_id: u64,
+        io_priority: IoPriority,
+    ) -> OutputContext<'a> {
+        OutputContext {
+            env: &self.env,
+            options: db_options,
+            family_options: options,
+            icmp: &cf.icmp,
+            dir: &self.path,
+            column_family: cf.id,
+            column_family_name: &cf.name,
+            db_id: &self.db_id,
+            session_id: &self.session_id,
+            io_priority,
+            info_log: &self.info_log,
+            tables: &cf.tables,
+            job_id,
+        }
+    }
+
+    /// The options in force; `set_db_options` changes them.
+    pub(crate) fn db_options(&self) -> Arc<DbOptions> {
+        self.options_in_force.read().clone()
+    }
+
+    /// A snapshot was given back: compactions may drop what only it saw.
+    pub(crate) fn snapshot_released(self: &Arc<Self>) {
+        let oldest = self.snapshots.lock().oldest().unwrap_or_else(|| self.visible_sequence());
+        self.oldest_snapshot_at_release.fetch_max(oldest.0, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let due: Vec<_> =
+            state.families.values().filter(|f| f.waits_for_snapshots(oldest)).map(|f| f.cf.id).collect();
+        for id in due {
+            let Some(family) = state.family_mut(id).filter(|f| !f.compaction_queued) else { continue };
+            family.compaction_queued = true;
+            state.compaction_queue.push_back(id);
+        }
+        maybe_schedule(self, &mut state);
+    }
+
+    /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background work in any case.
+    pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Error {
+        let Some(error) = self.ask_listeners(error, reason) else { return error.clone() };
+        let mut state = self.state.lock();
+        let in_force = state.background_error.set(&error, reason);
+        if state.background_error.check_writes().is_err() {
+            self.writes_stopped.store(true, Ordering::Release);
+        }
+        self.state_changed.notify_all();
+        in_force
+    }
+
+    /// Writes may go on: the error was cleared.
+    pub(crate) fn allow_writes(&self) {
+        self.writes_stopped.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn record_stall_micros(&self, micros: u64) {
+        self.stall_micros.fetch_add(micros, Ordering::Relaxed);
+        record_tick(&self.options.statistics, Ticker::StallMicros, micros);
+    }
+
+    pub(crate) fn family_ids(&self) -> Vec<ColumnFamilyId> {
+        self.state.lock().families.keys().copied().collect()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("path", &self.path).finish_non_exhaustive()
+    }
+}

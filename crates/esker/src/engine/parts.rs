@@ -1,0 +1,97 @@
+//! How an [`Engine`] is put together from what recovery found.
+
+use super::{DbState, Engine, StallState, rank};
+use crate::cf::ColumnFamilySet;
+use crate::options::DbOptions;
+use crate::schedule::Scheduler;
+use crate::snapshot::SnapshotList;
+use crate::version::{Numbers, VersionSet};
+use crate::wal::Wals;
+use esker_base::logger::InfoLog;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64};
+use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
+use esker_env::FileLock;
+use std::path::PathBuf;
+
+/// RocksDB's rate for delayed writers when neither `delayed_write_rate` nor a rate limiter says another.
+const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
+
+/// Everything that `db/open.rs` has made.
+pub(crate) struct EngineParts {
+    pub(crate) path: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    pub(crate) options: DbOptions,
+    pub(crate) db_id: String,
+    pub(crate) session_id: String,
+    pub(crate) read_only: bool,
+    pub(crate) info_log: Arc<dyn InfoLog>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) families: ColumnFamilySet,
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) manifest: VersionSet,
+    pub(crate) state: DbState,
+    pub(crate) wals: Wals,
+    pub(crate) lock: Option<Box<dyn FileLock>>,
+}
+
+impl Engine {
+    /// An engine at rest: no job runs, nothing is stalled.
+    pub(crate) fn new(parts: EngineParts) -> Engine {
+        let rate = match parts.options.delayed_write_rate {
+            0 => DEFAULT_DELAYED_WRITE_RATE,
+            set => set,
+        };
+        let last_sequence = parts.numbers.last_sequence();
+        Engine {
+            stall: StallState::new(rate),
+            allocated_sequence: AtomicU64::new(last_sequence.0),
+            wal_bytes: AtomicU64::new(parts.wals.total_bytes()),
+            wal_bytes_limit: AtomicU64::new(wal_bytes_limit(&parts.options, &parts.state)),
+            env: parts.options.env.clone(),
+            path: parts.path,
+            wal_dir: parts.wal_dir,
+            options_in_force: RwLock::new(Arc::new(parts.options.clone())),
+            options: parts.options,
+            db_id: parts.db_id,
+            session_id: parts.session_id,
+            read_only: parts.read_only,
+            jobs: OnceLock::new(),
+            info_log: parts.info_log,
+            scheduler: parts.scheduler,
+            families: parts.families,
+            numbers: parts.numbers,
+            shutting_down: Arc::new(AtomicBool::new(false)),
+            closed: AtomicBool::new(false),
+            writes_stopped: AtomicBool::new(false),
+            has_unlogged_data: AtomicBool::new(false),
+            stall_micros: AtomicU64::new(0),
+            switch_wanted: AtomicBool::new(false),
+            super_version_number: AtomicU64::new(0),
+            last_job_id: AtomicU64::new(0),
+            manifest: RankedMutex::new(rank::MANIFEST, parts.manifest),
+            state: RankedMutex::new(rank::STATE, parts.state),
+            state_changed: RankedCondvar::new(),
+            wals: RankedMutex::new(rank::WALS, parts.wals),
+            snapshots: Mutex::new(SnapshotList::new()),
+            oldest_snapshot_at_release: AtomicU64::new(0),
+            lock: Mutex::new(parts.lock),
+        }
+    }
+
+    /// Recomputes what depends on the set of families and their options.
+    pub(crate) fn families_changed(&self, state: &DbState) {
+        use esker_base::sync::atomic::Ordering;
+        self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
+    }
+}
+
+/// RocksDB's rule: `max_total_wal_size`, or four times what all write buffers may hold.
+fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
+    if options.max_total_wal_size > 0 {
+        return options.max_total_wal_size;
+    }
+    let buffers = |f: &crate::cf::FamilyState| {
+        f.options.write_buffer_size as u64 * u64::try_from(f.options.max_write_buffer_number).unwrap_or(1)
+    };
+    4 * state.families.values().map(buffers).sum::<u64>()
+}

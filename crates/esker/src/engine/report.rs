@@ -1,0 +1,314 @@
+//! What the engine tells listeners, the LOG and the statistics about flushes, compactions and stalls.
+//!
+//! Never called under a lock of the engine: listeners are user code. What is learnt under a lock is put into
+//! `DbState::stall_changes` and told by [`Engine::tell_stall_changes`] afterwards.
+
+use super::{Engine, ErrorReason};
+use crate::cf::ColumnFamily;
+use crate::iter::CompactionIteratorStats;
+use crate::observe::{
+    BackgroundErrorReason, CompactionFileInfo, CompactionJobInfo, CompactionJobStats, CompactionStats, Event,
+    EventListener, FlushJobInfo, FlushReason, MemTableInfo, WorkPriority,
+};
+use crate::picker::CompactionPlan;
+use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_env::system;
+use esker_format::compression::CompressionType;
+use esker_format::file_name;
+use esker_format::version_edit::FileMetaData;
+use esker_memtable::MemTable;
+
+/// A compaction that ended, for those who want to know.
+#[derive(Debug)]
+pub(crate) struct CompactionReport<'a> {
+    pub(crate) job: u64,
+    pub(crate) cf: &'a ColumnFamily,
+    pub(crate) plan: &'a CompactionPlan,
+    pub(crate) outputs: Vec<&'a FileMetaData>,
+    pub(crate) iteration: CompactionIteratorStats,
+    pub(crate) subcompactions: usize,
+    pub(crate) compression: CompressionType,
+    pub(crate) micros: u64,
+}
+
+impl Engine {
+    /// A number for a flush or compaction, unique while the database is open.
+    pub(crate) fn next_job_id(&self) -> u64 {
+        self.last_job_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn listeners(&self) -> &[Arc<dyn EventListener>] {
+        &self.options.listeners
+    }
+
+    fn log_event(&self, event: &Event<'_>) {
+        let line = event.to_line(self.env.clock.now_micros());
+        esker_base::info_log!(self.info_log, Info, "{line}");
+    }
+
+    /// Files in each level of a family.
+    fn lsm_state(&self, cf: &ColumnFamily) -> Vec<u64> {
+        let view = cf.super_version.load_full();
+        (0..view.version.num_levels()).map(|level| view.version.num_files(level) as u64).collect()
+    }
+
+    pub(crate) fn tell_memtable_sealed(&self, cf_name: &str, mem: &MemTable) {
+        for listener in self.listeners() {
+            listener.on_memtable_sealed(&MemTableInfo {
+                cf_name: cf_name.to_owned(),
+                first_seqno: mem.first_seqno(),
+                earliest_seqno: mem.earliest_seqno(),
+                num_entries: mem.num_entries(),
+                num_deletes: mem.num_deletes(),
+            });
+        }
+    }
+
+    pub(crate) fn tell_flush_begin(
+        &self,
+        job: u64,
+        cf: &ColumnFamily,
+        memtables: &[Arc<MemTable>],
+        reason: FlushReason,
+    ) {
+        let sum = |of: fn(&MemTable) -> u64| memtables.iter().map(|m| of(m)).sum();
+        self.log_event(&Event::FlushStarted {
+            job,
+            num_memtables: memtables.len(),
+            total_num_input_entries: sum(MemTable::num_entries),
+            num_deletes: sum(MemTable::num_deletes),
+            total_data_size: sum(MemTable::data_size),
+            memory_usage: sum(|m| m.approximate_memory_usage() as u64),
+            num_range_deletes: sum(MemTable::num_range_deletes),
+            flush_reason: reason,
+        });
+        if !self.listeners().is_empty() {
+            let info = self.flush_info(job, cf, None, reason);
+            self.listeners().iter().for_each(|l| l.on_flush_begin(&info));
+        }
+    }
+
+    pub(crate) fn tell_flush_end(
+        &self,
+        job: u64,
+        cf: &ColumnFamily,
+        file: Option<&FileMetaData>,
+        reason: FlushReason,
+        micros: u64,
+    ) {
+        let bytes = file.map_or(0, |f| f.file_size);
+        record_tick(&self.options.statistics, Ticker::FlushWriteBytes, bytes);
+        report_time_to_histogram(&self.options.statistics, Histogram::FlushTime, micros);
+        let state = self.lsm_state(cf);
+        let (compression, immutable_memtables) = {
+            let view = cf.super_version.load_full();
+            (view.options.compression_for(0, 1, false).0, view.imm.len())
+        };
+        self.log_event(&Event::FlushFinished {
+            job,
+            output_compression: compression.property_name(),
+            lsm_state: &state,
+            immutable_memtables,
+        });
+        if !self.listeners().is_empty() {
+            let info = self.flush_info(job, cf, file, reason);
+            self.listeners().iter().for_each(|l| l.on_flush_completed(&info));
+        }
+    }
+
+    fn flush_info(
+        &self,
+        job_id: u64,
+        cf: &ColumnFamily,
+        file: Option<&FileMetaData>,
+        flush_reason: FlushReason,
+    ) -> FlushJobInfo {
+        let view = cf.super_version.load_full();
+        let level0_files = view.version.num_files(0);
+        FlushJobInfo {
+            cf_id: cf.id,
+            cf_name: cf.name.clone(),
+            file_path: file.map(|f| file_name::table_file_name(&self.path, f.number)).unwrap_or_default(),
+            file_number: file.map_or(FileNumber(0), |f| f.number),
+            thread_id: system::thread_id(),
+            job_id,
+            triggered_writes_slowdown: level0_files >= view.options.level0_slowdown(),
+            triggered_writes_stop: level0_files >= view.options.level0_stop(),
+            smallest_seqno: file.map_or(SequenceNumber::ZERO, |f| f.smallest_seqno),
+            largest_seqno: file.map_or(SequenceNumber::ZERO, |f| f.largest_seqno),
+            file_size: file.map_or(0, |f| f.file_size),
+            num_entries: 0,
+            flush_reason,
+        }
+    }
+
+    pub(crate) fn tell_compaction_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
+        let inputs: Vec<_> = plan
+            .inputs
+            .iter()
+            .map(|level| (level.level, level.files.iter().map(|f| f.number.0).collect::<Vec<_>>()))
+            .collect();
+        self.log_event(&Event::CompactionStarted {
+            job,
+            cf_name: &cf.name,
+            compaction_reason: plan.reason,
+            inputs: &inputs,
+            score: plan.score,
+            input_data_size: plan.input_bytes(),
+            oldest_snapshot_seqno: self.snapshots.lock().oldest(),
+        });
+        if !self.listeners().is_empty() {
+            let report = CompactionReport {
+                job,
+                cf,
+                plan,
+                outputs: Vec::new(),
+                iteration: CompactionIteratorStats::default(),
+                subcompactions: 0,
+                compression: CompressionType::None,
+                micros: 0,
+            };
+            let info = self.compaction_info(&report, &Ok(()));
+            self.listeners().iter().for_each(|l| l.on_compaction_begin(&info));
+        }
+    }
+
+    /// A plan was carried out by an edit alone.
+    pub(crate) fn tell_trivial_move(&self, job: u64, plan: &CompactionPlan) {
+        self.log_event(&Event::TrivialMove {
+            job,
+            destination_level: plan.output_level,
+            files: plan.input_files().count(),
+            total_files_size: plan.input_bytes(),
+        });
+        let mut state = self.state.lock();
+        if let Some(family) = state.family_mut(plan.column_family) {
+            family.compaction_stats.add_moved(plan.output_level, plan.input_bytes());
+        }
+    }
+
+    pub(crate) fn tell_compaction_end(&self, report: &CompactionReport<'_>, status: &Result<()>) {
+        let stats = compaction_stats(report);
+        if status.is_ok() {
+            self.count_compaction(report, &stats);
+            self.log_event(&Event::CompactionFinished {
+                job: report.job,
+                stats: &stats,
+                output_level: report.plan.output_level,
+                num_subcompactions: report.subcompactions,
+                output_compression: report.compression.property_name(),
+                num_single_delete_mismatches: report.iteration.single_deletion_mismatches,
+                num_single_delete_fallthrough: 0,
+                lsm_state: &self.lsm_state(report.cf),
+            });
+        }
+        if !self.listeners().is_empty() {
+            let info = self.compaction_info(report, status);
+            self.listeners().iter().for_each(|l| l.on_compaction_completed(&info));
+        }
+    }
+
+    fn count_compaction(&self, report: &CompactionReport<'_>, stats: &CompactionStats) {
+        let statistics = &self.options.statistics;
+        record_tick(statistics, Ticker::CompactReadBytes, stats.bytes_read());
+        record_tick(statistics, Ticker::CompactWriteBytes, stats.bytes_written);
+        record_tick(statistics, Ticker::CompactionKeyDropNewerEntry, report.iteration.dropped_hidden);
+        record_tick(statistics, Ticker::CompactionKeyDropObsolete, report.iteration.dropped_obsolete);
+        record_tick(statistics, Ticker::CompactionKeyDropRangeDel, report.iteration.dropped_range_del);
+        record_tick(statistics, Ticker::CompactionKeyDropUser, report.iteration.dropped_by_filter);
+        report_time_to_histogram(statistics, Histogram::CompactionTime, report.micros);
+        let mut state = self.state.lock();
+        if let Some(family) = state.family_mut(report.plan.column_family) {
+            let (level, reason) = (report.plan.output_level, report.plan.reason);
+            family.compaction_stats.add(level, WorkPriority::Low, reason, stats);
+        }
+    }
+
+    fn compaction_info(&self, report: &CompactionReport<'_>, status: &Result<()>) -> CompactionJobInfo {
+        let plan = report.plan;
+        let path = |number| file_name::table_file_name(&self.path, number);
+        let infos = |level, number| CompactionFileInfo { level, file_number: number };
+        let at_output_level = plan.input_files().filter(|(level, _)| *level == plan.output_level).count();
+        CompactionJobInfo {
+            cf_id: report.cf.id,
+            cf_name: report.cf.name.clone(),
+            status: status.clone(),
+            thread_id: system::thread_id(),
+            job_id: report.job,
+            num_l0_files: plan.version.num_files(0),
+            base_input_level: plan.start_level,
+            output_level: plan.output_level,
+            input_file_infos: plan.input_files().map(|(level, f)| infos(level, f.number)).collect(),
+            input_files: plan.input_files().map(|(_, f)| path(f.number)).collect(),
+            output_file_infos: report.outputs.iter().map(|f| infos(plan.output_level, f.number)).collect(),
+            output_files: report.outputs.iter().map(|f| path(f.number)).collect(),
+            compaction_reason: plan.reason,
+            compression: report.compression,
+            stats: CompactionJobStats {
+                elapsed_micros: report.micros,
+                num_input_records: report.iteration.records_in,
+                num_input_files: plan.input_files().count() as u64,
+                num_input_files_at_output_level: at_output_level as u64,
+                num_output_records: report.iteration.records_out,
+                num_output_files: report.outputs.len() as u64,
+                total_input_bytes: plan.input_bytes(),
+                total_output_bytes: report.outputs.iter().map(|f| f.file_size).sum(),
+                num_records_replaced: report.iteration.dropped_hidden,
+                total_input_raw_key_bytes: report.iteration.key_bytes_in,
+                total_input_raw_value_bytes: report.iteration.value_bytes_in,
+                num_input_deletion_records: report.iteration.deletions_in,
+                num_single_del_mismatch: report.iteration.single_deletion_mismatches,
+                ..CompactionJobStats::default()
+            },
+            aborted: status.is_err() && self.is_shutting_down(),
+        }
+    }
+
+    /// Lets listeners see an error that no caller waits for. One of them may call it off, or replace it.
+    pub(super) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
+        let mut told = Some(error.clone());
+        let reason = match reason {
+            ErrorReason::Flush => BackgroundErrorReason::Flush,
+            ErrorReason::Compaction => BackgroundErrorReason::Compaction,
+            ErrorReason::MemTable => BackgroundErrorReason::MemTable,
+            ErrorReason::WalWrite => BackgroundErrorReason::WriteCallback,
+        };
+        self.listeners().iter().for_each(|l| l.on_background_error(reason, &mut told));
+        told
+    }
+
+    /// Tells listeners of stalls that began or ended since the last call.
+    pub(crate) fn tell_stall_changes(&self) {
+        let changes = std::mem::take(&mut self.state.lock().stall_changes);
+        for change in changes {
+            self.listeners().iter().for_each(|l| l.on_stall_conditions_changed(&change));
+        }
+    }
+}
+
+fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
+    let plan = report.plan;
+    let bytes_of = |at_output: bool| -> (u64, u64) {
+        let files = plan.input_files().filter(|(level, _)| (*level == plan.output_level) == at_output);
+        files.fold((0, 0), |(count, bytes), (_, f)| (count + 1, bytes + f.file_size))
+    };
+    let (non_output_files, non_output_bytes) = bytes_of(false);
+    let (output_files, output_bytes) = bytes_of(true);
+    CompactionStats {
+        micros: report.micros,
+        bytes_read_non_output_levels: non_output_bytes,
+        bytes_read_output_level: output_bytes,
+        bytes_written: report.outputs.iter().map(|f| f.file_size).sum(),
+        num_input_files_in_non_output_levels: non_output_files,
+        num_input_files_in_output_level: output_files,
+        num_output_files: report.outputs.len() as u64,
+        num_input_records: report.iteration.records_in,
+        num_dropped_records: report.iteration.records_in.saturating_sub(report.iteration.records_out),
+        num_output_records: report.iteration.records_out,
+        count: 1,
+        ..CompactionStats::default()
+    }
+}

@@ -1,0 +1,66 @@
+//! What the db mutex guards.
+
+use crate::cf::FamilyState;
+use crate::engine::BackgroundError;
+use crate::observe::{FlushReason, WriteStallInfo};
+use crate::picker::{CompactionPlan, RunningId};
+use esker_base::{ColumnFamilyId, FileNumber, Result};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A flush that waits for a slot: these families' waiting memtables, together if there are several.
+#[derive(Clone, Debug)]
+pub(crate) struct FlushRequest {
+    pub(crate) families: Vec<ColumnFamilyId>,
+    pub(crate) reason: FlushReason,
+}
+
+/// A manual compaction that waits for a slot, and what came of it.
+#[derive(Debug)]
+pub(crate) struct ManualCompaction {
+    pub(crate) id: u64,
+    /// Its inputs are marked under this.
+    pub(crate) running: Option<RunningId>,
+    /// Taken by the job.
+    pub(crate) plan: Option<CompactionPlan>,
+    pub(crate) done: Option<Result<()>>,
+}
+
+/// Everything that changes under the db mutex.
+#[derive(Debug, Default)]
+pub(crate) struct DbState {
+    pub(crate) families: BTreeMap<ColumnFamilyId, FamilyState>,
+
+    pub(crate) flush_queue: VecDeque<FlushRequest>,
+    pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
+    pub(crate) manual_compactions: Vec<ManualCompaction>,
+    pub(crate) next_manual_id: u64,
+    /// Jobs handed to the pool and not ended.
+    pub(crate) flushes_scheduled: usize,
+    pub(crate) compactions_scheduled: usize,
+    pub(crate) purge_scheduled: bool,
+    /// `pause_background_work` calls without their `continue`.
+    pub(crate) paused: usize,
+    /// Callers of `disable_file_deletions` without their `enable`.
+    pub(crate) file_deletions_disabled: usize,
+
+    pub(crate) background_error: BackgroundError,
+    /// For listeners, told when no lock is held.
+    pub(crate) stall_changes: Vec<WriteStallInfo>,
+}
+
+impl DbState {
+    /// The family with this id, if it has not been dropped.
+    pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Option<&mut FamilyState> {
+        self.families.get_mut(&id)
+    }
+
+    /// The oldest WAL that any family needs.
+    pub(crate) fn oldest_log_needed(&self) -> Option<FileNumber> {
+        self.families.values().map(|f| f.memtables.oldest_log_needed()).min()
+    }
+
+    /// Jobs that have not ended.
+    pub(crate) fn jobs_scheduled(&self) -> usize {
+        self.flushes_scheduled + self.compactions_scheduled + usize::from(self.purge_scheduled)
+    }
+}

@@ -1,0 +1,108 @@
+//! Which files of a directory may go, given everything that is needed as a value.
+//!
+//! In: a file's name and the [`KeepSet`]. Out: whether it may be deleted. Pure, so that the rule can be tested name by
+//! name.
+//!
+//! Invariant: a name that is not one of RocksDB's is never obsolete: users keep things in database directories.
+//!
+//! Source: RocksDB `db/db_impl/db_impl_files.cc` (`PurgeObsoleteFiles`).
+
+use esker_base::FileNumber;
+use esker_format::file_name::{FileType, parse_file_name};
+use std::collections::HashSet;
+
+/// RocksDB keeps so many OPTIONS files.
+const OPTIONS_FILES_KEPT: usize = 2;
+
+/// Everything that must stay.
+#[derive(Debug, Default)]
+pub(crate) struct KeepSet {
+    /// Tables and blob files that some version names, or that a failed MANIFEST write may have named.
+    pub(crate) live: HashSet<FileNumber>,
+    /// Files numbered at least this may still be being written.
+    pub(crate) pending_from: FileNumber,
+    /// WALs numbered at least this are needed.
+    pub(crate) min_wal: FileNumber,
+    /// Old WALs kept to be written over.
+    pub(crate) recyclable_wals: HashSet<FileNumber>,
+    /// The MANIFEST that CURRENT names.
+    pub(crate) manifest: FileNumber,
+    /// The newest OPTIONS files.
+    pub(crate) options_files: Vec<FileNumber>,
+}
+
+impl KeepSet {
+    /// Keeps the newest OPTIONS files among these names.
+    pub(crate) fn keep_newest_options(&mut self, names: &[String]) {
+        let options = |name: &String| match parse_file_name(name) {
+            Some((FileType::Options, number)) => Some(number),
+            _ => None,
+        };
+        let mut numbers: Vec<_> = names.iter().filter_map(options).collect();
+        numbers.sort_unstable();
+        self.options_files = numbers.split_off(numbers.len().saturating_sub(OPTIONS_FILES_KEPT));
+    }
+}
+
+/// Whether the file called `name` may be deleted.
+pub(crate) fn is_obsolete(name: &str, keep: &KeepSet) -> bool {
+    let Some((file_type, number)) = parse_file_name(name) else { return false };
+    match file_type {
+        FileType::Table | FileType::Blob => !keep.live.contains(&number) && number < keep.pending_from,
+        FileType::Wal => number < keep.min_wal && !keep.recyclable_wals.contains(&number),
+        FileType::Descriptor => number < keep.manifest,
+        FileType::Options => !keep.options_files.contains(&number) && number < keep.pending_from,
+        FileType::Temp => number < keep.pending_from,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep() -> KeepSet {
+        KeepSet {
+            live: [FileNumber(10)].into(),
+            pending_from: FileNumber(20),
+            min_wal: FileNumber(15),
+            recyclable_wals: [FileNumber(12)].into(),
+            manifest: FileNumber(5),
+            options_files: vec![FileNumber(7)],
+        }
+    }
+
+    #[test]
+    fn what_is_needed_stays_and_the_rest_goes() {
+        for (name, goes) in [
+            ("000010.sst", false),
+            ("000011.sst", true),
+            ("000020.sst", false),
+            ("000012.log", false),
+            ("000014.log", true),
+            ("000015.log", false),
+            ("MANIFEST-000004", true),
+            ("MANIFEST-000005", false),
+            ("MANIFEST-000006", false),
+            ("OPTIONS-000007", false),
+            ("OPTIONS-000003", true),
+            ("000009.dbtmp", true),
+            ("CURRENT", false),
+            ("LOCK", false),
+            ("LOG", false),
+            ("IDENTITY", false),
+            ("notes.txt", false),
+            ("10.sst.bak", false),
+        ] {
+            assert_eq!(is_obsolete(name, &keep()), goes, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_two_newest_options_files_stay() {
+        let names = ["OPTIONS-000003", "OPTIONS-000009", "OPTIONS-000005"].map(str::to_owned);
+        let mut keep = keep();
+        keep.keep_newest_options(&names);
+        assert_eq!(keep.options_files, [FileNumber(5), FileNumber(9)]);
+    }
+}

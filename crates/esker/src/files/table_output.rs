@@ -1,0 +1,249 @@
+//! One table file being written, from its number to its line in the MANIFEST.
+//!
+//! In: entries in internal-key order, and range tombstones. Out: a synced, closed file and its [`FileMetaData`].
+//!
+//! Invariant: when `finish` returns, the file is on the medium; its name is after the next directory sync, which the
+//! job does once for all its outputs.
+
+use crate::observe::{
+    Event, TableFileCreation, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileCreationReason,
+};
+use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
+use esker_base::logger::InfoLog;
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, FileNumber, Result, ValueType};
+use esker_env::file_writer::PacedWritableFile;
+use esker_env::rate_limiter::IoPriority;
+use esker_env::{Env, WritableFile};
+use esker_format::blob::BlobIndex;
+use esker_format::compression::CompressionType;
+use esker_format::file_name;
+use esker_format::key::{self, InternalKeyComparator};
+use esker_format::range_del::RangeTombstone;
+use esker_format::version_edit::FileMetaData;
+use esker_table::{TableBuilder, TableBuilderOptions, TableCache, TableFile, TableFileInfo};
+use std::path::Path;
+
+/// What all outputs of a job share.
+#[derive(Clone, Copy)]
+pub(crate) struct OutputContext<'a> {
+    pub(crate) env: &'a Env,
+    pub(crate) options: &'a DbOptions,
+    pub(crate) family_options: &'a ColumnFamilyOptions,
+    pub(crate) icmp: &'a InternalKeyComparator,
+    pub(crate) dir: &'a Path,
+    pub(crate) column_family: ColumnFamilyId,
+    pub(crate) column_family_name: &'a str,
+    pub(crate) db_id: &'a str,
+    pub(crate) session_id: &'a str,
+    /// How its writes fare with the rate limiter: flushes before compactions.
+    pub(crate) io_priority: IoPriority,
+    pub(crate) info_log: &'a Arc<dyn InfoLog>,
+    /// The family's open tables: an output must be readable before the MANIFEST names it.
+    pub(crate) tables: &'a TableCache,
+    /// The flush or compaction, for events.
+    pub(crate) job_id: u64,
+}
+
+impl std::fmt::Debug for OutputContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OutputContext({} in {})", self.column_family_name, self.dir.display())
+    }
+}
+
+/// A table that is being written.
+pub(crate) struct TableOutput {
+    pub(crate) number: FileNumber,
+    builder: TableBuilder,
+    creation_seconds: u64,
+    /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file could be deleted.
+    oldest_blob_file: Option<FileNumber>,
+}
+
+impl TableOutput {
+    /// Creates file `number` with this codec. `oldest_seconds` is when the oldest data in it was flushed, 0 for now.
+    /// # Errors
+    /// `IoError`; `InvalidArgument` naming a table option that cannot be honoured. The file may exist then.
+    pub(crate) fn create(
+        context: &OutputContext<'_>,
+        number: FileNumber,
+        compression: CompressionType,
+        compression_options: CompressionOptions,
+        oldest_seconds: u64,
+    ) -> Result<TableOutput> {
+        for listener in &context.options.listeners {
+            listener.on_table_file_creation_started(&brief(context, number));
+        }
+        let file = context.env.fs.new_writable_file(&file_name::table_file_name(context.dir, number))?;
+        let file = paced(context, file);
+        let now = context.env.clock.now_seconds();
+        let mut options =
+            TableBuilderOptions::new(context.icmp.clone(), Arc::new(context.family_options.table.clone()));
+        options.compression = compression;
+        options.compression_opts = compression_options.codec();
+        options.prefix_extractor = context.family_options.prefix_extractor.clone();
+        options.merge_operator_name =
+            context.family_options.merge_operator.as_ref().map(|m| m.name().to_owned());
+        options.column_family_id = context.column_family.0;
+        context.column_family_name.clone_into(&mut options.column_family_name);
+        context.db_id.clone_into(&mut options.db_id);
+        context.session_id.clone_into(&mut options.db_session_id);
+        options.orig_file_number = number;
+        options.creation_time = if oldest_seconds == 0 { now } else { oldest_seconds };
+        options.file_creation_time = now;
+        let builder = TableBuilder::new(options, file)?;
+        Ok(TableOutput { number, builder, creation_seconds: now, oldest_blob_file: None })
+    }
+
+    /// Adds an entry; range deletions may come in any order.
+    /// # Errors
+    /// `IoError`; `Corruption` if the order is wrong, or in a blob index. The file is lost then.
+    #[inline]
+    pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        // The type is the lowest byte of the little-endian trailer.
+        if internal_key.len().checked_sub(8).is_some_and(|at| internal_key[at] == ValueType::BlobIndex as u8)
+        {
+            self.note_blob(value)?;
+        }
+        self.builder.add(internal_key, value)
+    }
+
+    #[cold]
+    fn note_blob(&mut self, index: &[u8]) -> Result<()> {
+        if let BlobIndex::Blob(location) | BlobIndex::BlobTtl { location, .. } = BlobIndex::parse(index)? {
+            let oldest = self.oldest_blob_file.get_or_insert(location.file_number);
+            *oldest = location.file_number.min(*oldest);
+        }
+        Ok(())
+    }
+
+    /// Adds a range tombstone.
+    /// # Errors
+    /// As [`TableOutput::add`].
+    pub(crate) fn add_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
+        let begin = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
+        self.builder.add(&begin, &tombstone.end)
+    }
+
+    /// About what the file would be if it ended here, in bytes.
+    #[inline]
+    pub(crate) fn estimated_bytes(&self) -> u64 {
+        self.builder.estimated_file_size()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+
+    /// Ends the file, syncs it and describes it, to listeners too.
+    /// # Errors
+    /// `IoError`, or that of opening the table again; the file is lost then.
+    pub(crate) fn finish(
+        self,
+        context: &OutputContext<'_>,
+        epoch_number: u64,
+        oldest_ancestor_time: u64,
+    ) -> Result<FileMetaData> {
+        let number = self.number;
+        let result = self
+            .finish_file(context.options, epoch_number, oldest_ancestor_time)
+            .and_then(|made| check_readable(context, &made.0).map(|()| made));
+        tell_created(context, number, &result);
+        result.map(|(meta, _)| meta)
+    }
+
+    fn finish_file(
+        mut self,
+        options: &DbOptions,
+        epoch_number: u64,
+        oldest_ancestor_time: u64,
+    ) -> Result<(FileMetaData, TableFileInfo)> {
+        let info = self.builder.finish()?;
+        let mut file = self.builder.into_file();
+        if options.use_fsync {
+            file.fsync()?;
+        } else {
+            file.sync()?;
+        }
+        file.close()?;
+        let now = self.creation_seconds;
+        let meta = FileMetaData {
+            number: self.number,
+            file_size: info.file_size,
+            smallest: info.smallest.clone(),
+            largest: info.largest.clone(),
+            smallest_seqno: info.smallest_seqno,
+            largest_seqno: info.largest_seqno,
+            oldest_ancestor_time: if oldest_ancestor_time == 0 { now } else { oldest_ancestor_time },
+            file_creation_time: now,
+            epoch_number,
+            oldest_blob_file_number: self.oldest_blob_file,
+            unique_id: info.unique_id,
+            tail_size: info.tail_size,
+            ..FileMetaData::default()
+        };
+        Ok((meta, info))
+    }
+
+    /// Gives up; the caller deletes the file.
+    pub(crate) fn abandon(self) {
+        self.builder.abandon();
+    }
+}
+
+/// Opens a finished output; it stays open for its readers.
+fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData) -> Result<()> {
+    context.tables.reader(&TableFile { meta, level: None }).map(drop)
+}
+
+fn paced(context: &OutputContext<'_>, file: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
+    let options = context.options;
+    if options.rate_limiter.is_none() && options.bytes_per_sync == 0 {
+        return file;
+    }
+    let limiter = options.rate_limiter.clone().map(|limiter| (limiter, context.io_priority));
+    Box::new(PacedWritableFile::new(file, limiter, context.env.clock.clone(), options.bytes_per_sync))
+}
+
+fn brief(context: &OutputContext<'_>, number: FileNumber) -> TableFileCreationBriefInfo {
+    TableFileCreationBriefInfo {
+        db_name: context.dir.display().to_string(),
+        cf_name: context.column_family_name.to_owned(),
+        file_path: file_name::table_file_name(context.dir, number),
+        job_id: context.job_id,
+        reason: match context.io_priority {
+            IoPriority::Low => TableFileCreationReason::Compaction,
+            _ if context.job_id == 0 => TableFileCreationReason::Recovery,
+            _ => TableFileCreationReason::Flush,
+        },
+    }
+}
+
+fn tell_created(
+    context: &OutputContext<'_>,
+    file_number: FileNumber,
+    result: &Result<(FileMetaData, TableFileInfo)>,
+) {
+    if let Ok((meta, info)) = result {
+        let event = Event::TableFileCreation(TableFileCreation {
+            cf_name: context.column_family_name,
+            job: context.job_id,
+            file_number,
+            file_size: meta.file_size,
+            smallest_seqno: meta.smallest_seqno,
+            largest_seqno: meta.largest_seqno,
+            table_properties: &info.properties,
+            status: Ok(()),
+        });
+        let line = event.to_line(context.env.clock.now_micros());
+        esker_base::info_log!(context.info_log, Info, "{line}");
+    }
+    for listener in &context.options.listeners {
+        listener.on_table_file_created(&TableFileCreationInfo {
+            brief: brief(context, file_number),
+            file_size: result.as_ref().map_or(0, |(meta, _)| meta.file_size),
+            num_entries: result.as_ref().map_or(0, |(_, info)| info.num_entries),
+            status: result.as_ref().map(|_| ()).map_err(Clone::clone),
+        });
+    }
+}

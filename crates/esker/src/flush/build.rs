@@ -1,0 +1,86 @@
+//! Memtables into one table file.
+//!
+//! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one synced table with every
+//! entry that a snapshot or a later read may want, or nothing if there is none.
+
+use crate::files::{OutputContext, TableOutput};
+use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::AtomicBool;
+use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_format::file_name;
+use esker_format::version_edit::FileMetaData;
+use esker_memtable::MemTable;
+
+/// Builds tables for one family.
+#[derive(Debug)]
+pub(crate) struct BuildTable<'a> {
+    pub(crate) output: OutputContext<'a>,
+    /// Set when the database closes.
+    pub(crate) cancel: Option<Arc<AtomicBool>>,
+}
+
+/// One table to build.
+#[derive(Debug)]
+pub(crate) struct TableBuildJob<'a> {
+    pub(crate) number: FileNumber,
+    /// Oldest first.
+    pub(crate) memtables: &'a [Arc<MemTable>],
+    /// Ascending.
+    pub(crate) snapshots: &'a [SequenceNumber],
+    pub(crate) epoch_number: u64,
+}
+
+impl BuildTable<'_> {
+    /// Writes, syncs and describes the table; `None` if everything cancelled out.
+    /// # Errors
+    /// `IoError` (nothing is left of the file, if the file system lets us) · `Corruption` or `InvalidArgument` from a merge
+    /// operator · `ShutdownInProgress`.
+    pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<Option<FileMetaData>> {
+        let result = self.write(job);
+        if !matches!(result, Ok(Some(_))) {
+            self.output.tables.evict(job.number);
+            // What is left of the file has a number that no MANIFEST names; the next open would remove it too.
+            let path = file_name::table_file_name(self.output.dir, job.number);
+            if let (Ok(true), fs) = (self.output.env.fs.file_exists(&path), &self.output.env.fs) {
+                fs.delete_file(&path).or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;
+            }
+        }
+        result
+    }
+
+    fn write(&self, job: &TableBuildJob<'_>) -> Result<Option<FileMetaData>> {
+        let context = &self.output;
+        let options = context.family_options;
+        let mut children = Vec::with_capacity(job.memtables.len());
+        let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
+        keep.merge_operator = options.merge_operator.clone();
+        keep.cancelled = self.cancel.clone();
+        for mem in job.memtables.iter().rev() {
+            children.push(MergeChild::new(Box::new(mem.iter())));
+            if mem.num_range_deletes() > 0 {
+                keep.range_dels.add(&mem.range_tombstones(), None);
+            }
+        }
+        let mut entries =
+            CompactionIterator::new(context.icmp.clone(), merge_children(context.icmp, children), keep);
+        let (compression, compression_options) = options.compression_for(0, 1, false);
+        let mut output = TableOutput::create(context, job.number, compression, compression_options, 0)?;
+        entries.seek_to_first();
+        while entries.valid() {
+            output.add(entries.key(), entries.value())?;
+            entries.next();
+        }
+        entries.status()?;
+        for tombstone in entries.tombstones_for_output(None, None) {
+            output.add_tombstone(&tombstone)?;
+        }
+        if output.is_empty() {
+            output.abandon();
+            return Ok(None);
+        }
+        let meta = output.finish(context, job.epoch_number, 0)?;
+        context.env.fs.new_directory(context.dir)?.fsync()?;
+        Ok(Some(meta))
+    }
+}

@@ -1,0 +1,219 @@
+//! The flush job: pick memtables, build tables, log, install.
+//!
+//!   state lock: take the request, mark its memtables → no lock: build (`build.rs`) → manifest lock: log the edit, then
+//!   state lock: drop the memtables, show the new view
+//!
+//! Invariants
+//!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
+//!  2. With several families, the WALs before the current one are synced before a flush is logged: what is flushed of one
+//!     family must not outlive earlier writes of another.
+//!  3. After a failure the memtables wait as before, and the error is in force.
+
+use super::build::{BuildTable, TableBuildJob};
+use crate::cf::ColumnFamily;
+use crate::engine::{
+    DbState, Engine, ErrorReason, FlushRequest, maybe_schedule, publish_super_version, schedule_purge,
+};
+use crate::options::ColumnFamilyOptions;
+use crate::version::{LogOptions, VersionSet};
+use esker_base::sync::atomic::Ordering;
+use esker_base::sync::{Arc, epoch};
+use esker_base::{ColumnFamilyId, FileNumber, Result};
+use esker_env::rate_limiter::IoPriority;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_memtable::MemTable;
+
+/// One family's part of a flush.
+struct Part {
+    cf: Arc<ColumnFamily>,
+    options: Arc<ColumnFamilyOptions>,
+    /// Oldest first.
+    memtables: Vec<Arc<MemTable>>,
+    number: FileNumber,
+    epoch_number: u64,
+}
+
+/// Runs one waiting flush request, if there is one, and makes room for the next.
+pub(crate) fn background_flush(engine: &Arc<Engine>) {
+    let request = engine.state.lock().flush_queue.pop_front();
+    if let Some(request) = request
+        && let Err(e) = flush(engine, &request)
+    {
+        fail(engine, &e);
+    }
+    let mut state = engine.state.lock();
+    state.flushes_scheduled -= 1;
+    schedule_purge(engine, &mut state);
+    maybe_schedule(engine, &mut state);
+    engine.state_changed.notify_all();
+    drop(state);
+    epoch::collect();
+}
+
+fn fail(engine: &Engine, error: &esker_base::Error) {
+    if engine.is_shutting_down() {
+        return;
+    }
+    esker_base::info_log!(engine.info_log, Error, "Flush failed: {error}");
+    // After a failed sync nobody knows what of the WALs is on the medium: they must not be relied on.
+    let wal_failed = engine.wals.lock().has_failed();
+    let reason = if wal_failed { ErrorReason::WalWrite } else { ErrorReason::Flush };
+    engine.set_background_error(error, reason);
+}
+
+/// Flushes what waits of these families, together.
+/// # Errors
+/// The first error; the memtables wait on.
+fn flush(engine: &Arc<Engine>, request: &FlushRequest) -> Result<()> {
+    let parts = take_parts(engine, request);
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
+    for part in &parts {
+        engine.tell_flush_begin(job, &part.cf, &part.memtables, request.reason);
+    }
+    let files = match build_all(engine, job, &parts).and_then(|files| {
+        install(engine, request, &parts, &files)?;
+        Ok(files)
+    }) {
+        Ok(files) => files,
+        Err(e) => {
+            give_back(engine, &parts);
+            return Err(e);
+        }
+    };
+    let micros = engine.env.clock.now_micros().saturating_sub(start);
+    for (part, file) in parts.iter().zip(&files) {
+        engine.tell_flush_end(job, &part.cf, file.as_ref(), request.reason, micros);
+    }
+    engine.tell_stall_changes();
+    Ok(())
+}
+
+fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
+    let mut state = engine.state.lock();
+    let mut parts = Vec::new();
+    // Whatever waits of all families is one cut through the writes, as each switch takes all of them; what waits of those
+    // that were asked for is not, once there was another switch.
+    let families = if engine.options.atomic_flush {
+        state.families.keys().copied().collect()
+    } else {
+        request.families.clone()
+    };
+    for id in &families {
+        let Some(family) = state.family_mut(*id) else { continue };
+        family.flush_queued = false;
+        if family.flushing || family.memtables.immutables.is_empty() {
+            continue;
+        }
+        family.flushing = true;
+        for immutable in &mut family.memtables.immutables {
+            immutable.flushing = true;
+        }
+        parts.push(Part {
+            cf: family.cf.clone(),
+            options: family.options.clone(),
+            memtables: family.memtables.immutables.iter().map(|i| i.mem.clone()).collect(),
+            number: engine.numbers.new_file_number(),
+            epoch_number: family.epochs.fetch_add(1, Ordering::Relaxed),
+        });
+    }
+    parts
+}
+
+fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<Option<FileMetaData>>> {
+    if engine.families.len() > 1 {
+        engine.wals.lock().sync_closed()?;
+    }
+    let snapshots = engine.snapshot_sequences();
+    let db_options = engine.db_options();
+    parts
+        .iter()
+        .map(|part| {
+            let build = BuildTable {
+                output: engine.output_context(&part.cf, &db_options, &part.options, job, IoPriority::High),
+                cancel: None,
+            };
+            build.run(&TableBuildJob {
+                number: part.number,
+                memtables: &part.memtables,
+                snapshots: &snapshots,
+                epoch_number: part.epoch_number,
+            })
+        })
+        .collect()
+}
+
+/// Logs the new tables and lets the memtables go.
+fn install(
+    engine: &Arc<Engine>,
+    request: &FlushRequest,
+    parts: &[Part],
+    files: &[Option<FileMetaData>],
+) -> Result<()> {
+    let mut manifest = engine.manifest.lock();
+    let edits = {
+        let state = engine.state.lock();
+        let edits = parts.iter().zip(files).filter_map(|(part, file)| edit_for(&state, part, file.clone()));
+        edits.collect::<Vec<_>>()
+    };
+    raise_log_numbers(engine, &mut manifest);
+    let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
+    let versions = if edits.is_empty() { Vec::new() } else { manifest.log_and_apply(edits, log)? };
+    engine.adopt_open_tables(&versions);
+    let mut state = engine.state.lock();
+    for (id, version) in versions {
+        if let Some(family) = state.family_mut(id) {
+            family.version = version;
+        }
+    }
+    for part in parts {
+        if let Some(family) = state.family_mut(part.cf.id) {
+            family.flushing = false;
+            family.memtables.immutables.drain(..part.memtables.len());
+        }
+        publish_super_version(engine, &mut state, part.cf.id);
+    }
+    requeue_waiting(engine, &mut state, request);
+    Ok(())
+}
+
+/// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which
+/// there is nothing any more; else the next open would read them again, damage and all.
+fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
+    for family in engine.state.lock().families.values() {
+        manifest.raise_log_number(family.cf.id, family.memtables.oldest_log_needed());
+    }
+}
+
+/// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile.
+fn edit_for(state: &DbState, part: &Part, file: Option<FileMetaData>) -> Option<VersionEdit> {
+    let family = state.families.get(&part.cf.id)?;
+    let remaining = &family.memtables.immutables[part.memtables.len()..];
+    let log_number = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
+    Some(VersionEdit {
+        column_family: part.cf.id,
+        log_number: Some(log_number),
+        new_files: file.into_iter().map(|f| (0, f)).collect(),
+        ..VersionEdit::default()
+    })
+}
+
+/// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs at a time.
+fn requeue_waiting(engine: &Engine, state: &mut DbState, request: &FlushRequest) {
+    let waiting: Vec<ColumnFamilyId> = request.families.clone();
+    crate::engine::queue_flushes(engine, state, &waiting, request.reason);
+}
+
+fn give_back(engine: &Engine, parts: &[Part]) {
+    let mut state = engine.state.lock();
+    for part in parts {
+        if let Some(family) = state.family_mut(part.cf.id) {
+            family.flushing = false;
+            for immutable in &mut family.memtables.immutables {
+                immutable.flushing = false;
+            }
+        }
+    }
+}

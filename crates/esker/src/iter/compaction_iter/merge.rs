@@ -1,0 +1,184 @@
+//! Merge operands in a flush or compaction.
+//!
+//! In: the input on the newest operand of a stripe. Out: one value, or fewer operands, or all of them unchanged if they
+//! cannot be combined; the input behind them.
+
+use super::{CompactionIterator, Head};
+use esker_base::compaction_filter::FilterDecision;
+use esker_base::iter::InternalIterator;
+use esker_base::{Result, SequenceNumber, ValueType};
+use esker_format::key::ParsedInternalKey;
+use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
+
+/// What lies below the operands of a stripe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Base {
+    /// The input stands on a value.
+    Value,
+    /// The input stands on an entity: its default column is what operands apply to.
+    Entity,
+    /// The input stands on a deletion.
+    Deletion,
+    /// A range tombstone hides the rest of the stripe.
+    RangeDeletion,
+    /// Nothing, on no level.
+    Nothing,
+    /// An older stripe, a deeper level, or a value that cannot be merged onto.
+    Unknown,
+}
+
+impl<I: InternalIterator> CompactionIterator<I> {
+    /// Combines the operands from `head`, on which the input stands, down to the end of the stripe.
+    pub(super) fn merge(&mut self, head: Head) -> Result<()> {
+        self.operands.clear();
+        self.operand_sequences.clear();
+        let base = match self.collect_operands(head)? {
+            Some(base) => base,
+            None if self.nothing_beyond() => Base::Nothing,
+            None => Base::Unknown,
+        };
+        let merged = !self.operands.is_empty() && self.merge_onto(base);
+        if !merged {
+            self.keep_operands();
+        }
+        // What is below is used up only by a merge onto it; else it is as much needed as it was.
+        if base == Base::Unknown || (!merged && base != Base::RangeDeletion) {
+            self.closed = None;
+        }
+        if !self.queue.entries.is_empty() {
+            self.show_queued(0);
+        }
+        Ok(())
+    }
+
+    /// Takes all operands of the stripe from the input. `None`: no entry of the user key follows.
+    fn collect_operands(&mut self, head: Head) -> Result<Option<Base>> {
+        self.queue.clear();
+        loop {
+            self.take_operand()?;
+            let Some(next) = self.peek()? else { return Ok(None) };
+            if next.stripe != head.stripe {
+                return Ok(Some(Base::Unknown));
+            }
+            if self.options.range_dels.should_delete(&self.user_key, next.sequence) {
+                return Ok(Some(Base::RangeDeletion));
+            }
+            match next.value_type {
+                ValueType::Merge => {}
+                ValueType::Value => return Ok(Some(Base::Value)),
+                ValueType::WideColumnEntity => return Ok(Some(Base::Entity)),
+                value_type if value_type.is_point_deletion() => return Ok(Some(Base::Deletion)),
+                _ => return Ok(Some(Base::Unknown)),
+            }
+        }
+    }
+
+    /// Takes the operand the input stands on, if the filter lets it.
+    fn take_operand(&mut self) -> Result<()> {
+        let sequence = ParsedInternalKey::parse(self.input.key())?.sequence;
+        let operand = self.input.value();
+        let judged = self.options.snapshots.last().is_none_or(|&newest| newest < sequence);
+        let decision = match self.options.compaction_filter.as_ref().filter(|_| judged) {
+            Some(filter) => filter.filter_merge_operand(self.options.filter_level, &self.user_key, operand),
+            None => FilterDecision::Keep,
+        };
+        match decision {
+            FilterDecision::Remove => self.stats.dropped_by_filter += 1,
+            FilterDecision::ChangeValue(changed) => {
+                self.operands.push(&changed);
+                self.operand_sequences.push(sequence);
+            }
+            // The others make no sense for an operand.
+            _ => {
+                self.operands.push(operand);
+                self.operand_sequences.push(sequence);
+            }
+        }
+        self.consume();
+        Ok(())
+    }
+
+    /// Queues what the operands come to, if they can be combined at all.
+    fn merge_onto(&mut self, base: Base) -> bool {
+        if self.options.merge_operator.is_none() {
+            return false;
+        }
+        let newest = self.operand_sequences[0];
+        let existing = match base {
+            Base::Unknown => return self.merge_partially(),
+            Base::Value => Some(self.input.value()),
+            Base::Entity => return self.merge_onto_entity(newest),
+            Base::Deletion | Base::RangeDeletion | Base::Nothing => None,
+        };
+        let operator = self.options.merge_operator.as_ref();
+        match self.operands.merge_newest_first(operator, &self.user_key, existing) {
+            Ok(value) => {
+                self.queue.push(newest, ValueType::Value, &value);
+                self.stats.operands_merged += self.operands.len() as u64;
+                true
+            }
+            Err(_) => {
+                // Reads of the key fail as they did; the operands stay for whoever mends the operator.
+                self.stats.merge_failures += 1;
+                false
+            }
+        }
+    }
+
+    /// Queues the entity the input stands on, its default column merged.
+    fn merge_onto_entity(&mut self, newest: SequenceNumber) -> bool {
+        let operator = self.options.merge_operator.as_ref();
+        let merged = WideColumns::parse(self.input.value()).and_then(|entity| {
+            let existing = entity.column(DEFAULT_COLUMN_NAME);
+            let value = self.operands.merge_newest_first(operator, &self.user_key, existing)?;
+            let mut columns = vec![(DEFAULT_COLUMN_NAME, &value[..])];
+            columns.extend(entity.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME));
+            let mut bytes = Vec::new();
+            wide_column::serialize(&columns, &mut bytes)?;
+            Ok(bytes)
+        });
+        match merged {
+            Ok(bytes) => {
+                self.queue.push(newest, ValueType::WideColumnEntity, &bytes);
+                self.stats.operands_merged += self.operands.len() as u64;
+                true
+            }
+            Err(_) => {
+                self.stats.merge_failures += 1;
+                false
+            }
+        }
+    }
+
+    /// Queues as few operands as the operator can make of them. False if it can combine none.
+    fn merge_partially(&mut self) -> bool {
+        let Some(operator) = &self.options.merge_operator else { return false };
+        let count = self.operands.len();
+        if count < 2 {
+            return false;
+        }
+        // Oldest first: (sequence of the newest that went in, operand).
+        let mut combined: Vec<(SequenceNumber, Vec<u8>)> = Vec::new();
+        for i in (0..count).rev() {
+            let (sequence, operand) = (self.operand_sequences[i], self.operands.operand(i));
+            let joined =
+                combined.last().and_then(|(_, left)| operator.partial_merge(&self.user_key, left, operand));
+            match (joined, combined.last_mut()) {
+                (Some(joined), Some(last)) => *last = (sequence, joined),
+                _ => combined.push((sequence, operand.to_vec())),
+            }
+        }
+        for (sequence, operand) in combined.iter().rev() {
+            self.queue.push(*sequence, ValueType::Merge, operand);
+        }
+        self.stats.operands_merged += (count - combined.len()) as u64;
+        true
+    }
+
+    /// Queues the operands as they are.
+    fn keep_operands(&mut self) {
+        for (i, operand) in self.operands.iter().enumerate() {
+            self.queue.push(self.operand_sequences[i], ValueType::Merge, operand);
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! User keys and values at one sequence number.
+//!
+//! In: a cursor over internal keys (newest first within a user key), from which range tombstones have taken what they hide.
+//! Out: each user key once, with the value that the sequence number sees; both directions, within bounds.
+//! Semantics: RocksDB `db/db_iter.h`.
+//!
+//! Where the inner cursor stands while this one is valid
+//!  1. forward, plain value: on the entry the value is in.
+//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or later, or at the end.
+//!  3. backward: on the last entry of the user keys before the current one, or before the first.
+//!
+//! No step allocates once the buffers have grown to the largest key and value. The key is always a copy; the value is the
+//! inner cursor's own in case 1, else a copy, or pinned if it is large.
+
+mod backward;
+mod options;
+mod value;
+
+pub use options::{DbIterCounters, DbIterOptions};
+pub(crate) use value::{merge_base, value_part};
+
+use crate::read::merge::MergeOperands;
+use esker_base::iter::InternalIterator;
+use esker_base::stats::Ticker;
+use esker_base::sync::Arc;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_add, perf_count};
+use esker_format::key::{InternalKeyComparator, ParsedInternalKey, append_internal_key};
+use std::any::Any;
+use std::fmt;
+
+/// Keeps memtables and files alive for as long as an iterator lives: a super version, mostly.
+pub type KeepAlive = Arc<dyn Any + Send + Sync>;
+
+/// Where the current value is.
+#[derive(Debug)]
+enum Value {
+    /// In the inner cursor's value, all of it.
+    Inner,
+    /// In part of the inner cursor's value.
+    InnerPart { start: usize, end: usize },
+    /// In `buffer`.
+    Buffer,
+    /// Pinned where it lies.
+    Pinned(PinnedBytes),
+}
+
+/// The cursor that users move. Not valid until positioned; after an error, until positioned again.
+pub struct DbIter<I = Box<dyn InternalIterator>> {
+    icmp: InternalKeyComparator,
+    iter: I,
+    options: DbIterOptions,
+    valid: bool,
+    forward: bool,
+    /// Forward: the value was merged, so that `iter` does not stand on its entry.
+    merged: bool,
+    /// The current user key; while looking for the next one, the one to pass.
+    key: Vec<u8>,
+    value: Value,
+    buffer: Vec<u8>,
+    operands: MergeOperands,
+    /// Scratch: internal keys to seek to.
+    target: Vec<u8>,
+    prefix: Option<Vec<u8>>,
+    /// Entries passed over in this call.
+    skipped_in_call: u64,
+    status: Result<()>,
+    counters: DbIterCounters,
+    keep_alive: Option<KeepAlive>,
+}
+
+impl<I> fmt::Debug for DbIter<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DbIter")
+            .field("valid", &self.valid)
+            .field("forward", &self.forward)
+            .field("sequence", &self.options.sequence)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I> DbIter<I> {
+    /// Moves the counters into the statistics.
+    fn report(&mut self) {
+        let counters = std::mem::take(&mut self.counters);
+        if let Some(statistics) = &self.options.statistics {
+            counters.add_to(statistics);
+        }
+    }
+}
+
+impl<I> Drop for DbIter<I> {
+    fn drop(&mut self) {
+        self.report();
+    }
+}
+
+impl<I: InternalIterator> DbIter<I> {
+    /// Over `iter`, whose order is `icmp`'s; `keep_alive` is dropped after it.
+    pub fn new(
+        icmp: InternalKeyComparator,
+        mut iter: I,
+        options: DbIterOptions,
+        keep_alive: Option<KeepAlive>,
+    ) -> DbIter<I> {
+        iter.set_upper_bound(options.upper_bound.as_deref());
+        DbIter {
+            icmp,
+            iter,
+            options,
+            valid: false,
+            forward: true,
+            merged: false,
+            key: Vec::new(),
+            value: Value::Buffer,
+            buffer: Vec::new(),
+            operands: MergeOperands::new(),
+            target: Vec::new(),
+            prefix: None,
+            skipped_in_call: 0,
+            status: Ok(()),
+            counters: DbIterCounters::default(),
+            keep_alive,
+        }
+    }
+
+    /// Shows another state: `iter` over newer memtables and files, read at `sequence`. Not valid until positioned.
+    pub fn refresh(&mut self, mut iter: I, sequence: SequenceNumber, keep_alive: Option<KeepAlive>) {
+        iter.set_upper_bound(self.options.upper_bound.as_deref());
+        self.iter = iter;
+        self.keep_alive = keep_alive;
+        self.options.sequence = sequence;
+        self.valid = false;
+        self.status = Ok(());
+        self.report();
+    }
+
+    /// Goes on over newer memtables and files at the same sequence number and place. Flushes and compactions must have kept
+    /// what the sequence number sees: it is a live snapshot.
+    pub fn rebase(&mut self, mut iter: I, keep_alive: Option<KeepAlive>) {
+        iter.set_upper_bound(self.options.upper_bound.as_deref());
+        self.iter = iter;
+        self.keep_alive = keep_alive;
+        if !self.valid {
+            return;
+        }
+        if self.forward {
+            self.aim(self.options.sequence, ValueType::SEEK);
+            self.iter.seek(&self.target);
+            self.find_next(false, false);
+        } else {
+            self.aim(SequenceNumber::ZERO, ValueType::Deletion);
+            self.iter.seek_for_prev(&self.target);
+            self.find_prev();
+        }
+    }
+
+    /// Whether it stands on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Why it is not valid, if an error was the reason.
+    /// # Errors
+    /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or `max_skippable_internal_keys` reached ·
+    /// `NotSupported` for values in blob files · those of [`crate::read::merge::full_merge`].
+    pub fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// The user key here. REQUIRES: `valid()`.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        &self.key
+    }
+
+    /// The value here. REQUIRES: `valid()`.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        match &self.value {
+            Value::Inner => self.iter.value(),
+            Value::InnerPart { start, end } => &self.iter.value()[*start..*end],
+            Value::Buffer => &self.buffer,
+            Value::Pinned(bytes) => bytes,
+        }
+    }
+
+    /// The value here, alive beyond the next move. REQUIRES: `valid()`.
+    pub fn pinned_value(&self) -> PinnedBytes {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        match &self.value {
+            Value::Inner => self.iter.pinned_value(),
+            Value::InnerPart { start, end } => self.iter.pinned_value().slice(*start..*end),
+            Value::Buffer => PinnedBytes::copy_from(&self.buffer),
+            Value::Pinned(bytes) => bytes.clone(),
+        }
+    }
+
+    /// The sequence number it reads at.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.options.sequence
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> &DbIterCounters {
+        &self.counters
+    }
+
+    /// To the first key.
+    pub fn seek_to_first(&mut self) {
+        self.begin(true);
+        match &self.options.lower_bound {
+            Some(lower) => {
+                self.key.extend_from_slice(lower);
+                self.aim(self.options.sequence, ValueType::SEEK);
+                self.key.clear();
+                self.iter.seek(&self.target);
+            }
+            None => self.iter.seek_to_first(),
+        }
+        self.find_next(false, false);
+        self.adopt_prefix();
+        self.end_seek();
+    }
+
+    /// To the last key.
+    pub fn seek_to_last(&mut self) {
+        self.begin(false);
+        if self.options.upper_bound.is_some() {
+            self.seek_before_upper_bound();
+        } else {
+            self.iter.seek_to_last();
+        }
+        self.find_prev();
+        self.adopt_prefix();
+        self.end_seek();
+    }
+
+    /// To the first key at or after `target`.
+    pub fn seek(&mut self, target: &[u8]) {
+        self.begin(true);
+        self.want_prefix_of(target);
+        let lower = self.options.lower_bound.as_deref();
+        let from = lower.filter(|l| self.icmp.compare_user_keys(l, target).is_gt()).unwrap_or(target);
+        self.target.clear();
+        append_internal_key(&mut self.target, from, self.options.sequence, ValueType::SEEK);
+        self.iter.seek(&self.target);
+        self.find_next(false, false);
+        self.end_seek();
+    }
+
+    /// To the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) {
+        self.begin(false);
+        self.want_prefix_of(target);
+        let upper = self.options.upper_bound.as_deref();
+        if upper.is_some_and(|u| self.icmp.compare_user_keys(target, u).is_ge()) {
+            self.seek_before_upper_bound();
+        } else {
+            self.target.clear();
+            append_internal_key(&mut self.target, target, SequenceNumber::ZERO, ValueType::Deletion);
+            self.iter.seek_for_prev(&self.target);
+        }
+        self.find_prev();
+        self.end_seek();
+    }
+
+    /// To the next key. REQUIRES: `valid()`.
+    #[inline]
+    pub fn next(&mut self) {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        self.skipped_in_call = 0;
+        let on_value = self.forward && !self.merged;
+        if !self.forward {
+            self.turn_forward();
+        }
+        self.find_next(true, on_value);
+        self.counters.nexts += 1;
+        if self.valid {
+            self.counters.nexts_found += 1;
+            self.count_bytes();
+        }
+    }
+
+    /// To the previous key. REQUIRES: `valid()`.
+    #[inline]
+    pub fn prev(&mut self) {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        self.skipped_in_call = 0;
+        if self.forward {
+            self.turn_backward();
+        }
+        self.find_prev();
+        self.counters.prevs += 1;
+        if self.valid {
+            self.counters.prevs_found += 1;
+            self.count_bytes();
+        }
+    }
+
+    #[inline]
+    fn count_bytes(&mut self) {
+        if self.options.statistics.is_some() {
+            self.counters.bytes_read += (self.key.len() + self.value().len()) as u64;
+        }
+    }
+
+    fn begin(&mut self, forward: bool) {
+        self.valid = false;
+        self.forward = forward;
+        self.merged = false;
+        self.status = Ok(());
+        if self.prefix.take().is_some() {
+            self.iter.set_wanted_prefix_of(None);
+        }
+        self.key.clear();
+        self.skipped_in_call = 0;
+    }
+
+    fn end_seek(&mut self) {
+        self.counters.seeks += 1;
+        if self.valid {
+            self.counters.seeks_found += 1;
+            self.count_bytes();
+        }
+    }
+
+    fn set_prefix_of(&mut self, target: &[u8]) {
+        if self.options.prefix_same_as_start
+            && let Some(extractor) = &self.options.prefix_extractor
+        {
+            self.prefix = extractor.transform(target).map(<[u8]>::to_vec);
+        }
+    }
+
+    /// Stays within the prefix of a seek's target, and lets files without that prefix be passed over.
+    fn want_prefix_of(&mut self, target: &[u8]) {
+        self.set_prefix_of(target);
+        if self.prefix.is_some() {
+            self.iter.set_wanted_prefix_of(Some(target));
+        }
+    }
+
+    /// After going to an end: the prefix found there is the one to stay in.
+    fn adopt_prefix(&mut self) {
+        if self.valid && self.options.prefix_same_as_start {
+            let key = std::mem::take(&mut self.key);
+            self.set_prefix_of(&key);
+            self.key = key;
+        }
+    }
+
+    /// Sets `target` to the current user key with this sequence number and type.
+    fn aim(&mut self, sequence: SequenceNumber, value_type: ValueType) {
+        self.target.clear();
+        append_internal_key(&mut self.target, &self.key, sequence, value_type);
+    }
+
+    fn seek_before_upper_bound(&mut self) {
+        let upper = self.options.upper_bound.as_deref().expect("the caller saw one");
+        self.target.clear();
+        append_internal_key(&mut self.target, upper, SequenceNumber::MAX, ValueType::SEEK);
+        self.iter.seek_for_prev(&self.target);
+    }
+
+    fn turn_forward(&mut self) {
+        self.forward = true;
+        self.aim(SequenceNumber::ZERO, ValueType::Deletion);
+        self.iter.seek(&self.target);
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) {
+        if error.subcode() == SubCode::MergeOperatorFailed
+            && let Some(statistics) = &self.options.statistics
+        {
+            statistics.record_tick(Ticker::NumberMergeFailures, 1);
+        }
+        self.valid = false;
+        self.status = Err(error);
+    }
+
+    /// The inner cursor has run out.
+    fn run_out(&mut self) {
+        self.valid = false;
+        if let Err(error) = self.iter.status() {
+            self.status = Err(error);
+        }
+    }
+
+    /// Counts an entry that is passed over. False if there were too many of them in this call.
+    #[inline]
+    fn may_skip(&mut self) -> bool {
+        self.counters.skipped += 1;
+        self.skipped_in_call += 1;
+        let max = self.options.max_skippable_internal_keys;
+        if max > 0 && self.skipped_in_call > max {
+            self.fail(Error::incomplete("Too many internal keys skipped."));
+            return false;
+        }
+        true
+    }
+
+    /// Forward to the first key that is there, from the inner cursor's place on, or one `step` further. `passing`: entries
+    /// of `key` are not wanted any more.
+    #[inline]
+    fn find_next(&mut self, mut passing: bool, step: bool) {
+        let mut run = 0; // entries in a row of the key in `key` that were passed over
+        self.merged = false;
+        let mut at = if step { self.iter.next_key() } else { self.iter.valid().then(|| self.iter.key()) };
+        while let Some(internal_key) = at {
+            let entry = match ParsedInternalKey::parse(internal_key) {
+                Ok(entry) => entry,
+                Err(error) => return self.fail(error),
+            };
+            if is_beyond(&self.icmp, &self.options, self.prefix.as_deref(), entry.user_key) {
+                self.valid = false;
+                return;
+            }
+            if entry.sequence > self.options.sequence {
+                perf_count!(internal_recent_skipped_count);
+                if self.icmp.same_user_key(entry.user_key, &self.key) {
+                    run += 1;
+                } else {
+                    set(&mut self.key, entry.user_key);
+                    passing = false;
+                    run = 0;
+                }
+            } else if passing && self.icmp.same_user_key(entry.user_key, &self.key) {
+                perf_count!(internal_key_skipped_count);
+                run += 1;
+            } else {
+                set(&mut self.key, entry.user_key);
+                run = 0;
+                match entry.value_type {
+                    ValueType::Value => {
+                        self.value = Value::Inner;
+                        self.valid = true;
+                        return;
+                    }
+                    value_type if value_type.is_point_deletion() => {
+                        perf_count!(internal_delete_skipped_count);
+                        passing = true;
+                    }
+                    ValueType::Merge => return self.merge_forward(),
+                    value_type => return self.show_unusual(value_type),
+                }
+            }
+            if !self.may_skip() {
+                return;
+            }
+            at = if run > self.options.max_sequential_skip_in_iterations {
+                run = 0;
+                self.reseek_forward(passing);
+                self.iter.valid().then(|| self.iter.key())
+            } else {
+                self.iter.next_key()
+            };
+        }
+        self.run_out();
+    }
+
+    /// Over all that is left of `key` (`passing`), or over what is too new of it.
+    #[cold]
+    fn reseek_forward(&mut self, passing: bool) {
+        self.counters.reseeks += 1;
+        if passing {
+            self.aim(SequenceNumber::ZERO, ValueType::Deletion);
+        } else {
+            self.aim(self.options.sequence, ValueType::SEEK);
+        }
+        self.iter.seek(&self.target);
+    }
+
+    /// Shows the entry of a rarer type that the inner cursor stands on.
+    #[cold]
+    fn show_unusual(&mut self, value_type: ValueType) {
+        match value_part(value_type, self.iter.value(), &self.key) {
+            Ok((start, end)) => {
+                self.value = Value::InnerPart { start, end };
+                self.valid = true;
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Merges from the newest operand, on which the inner cursor stands.
+    #[cold]
+    fn merge_forward(&mut self) {
+        self.merged = true;
+        self.operands.clear();
+        let merged = loop {
+            self.operands.push(self.iter.value());
+            self.iter.next();
+            if !self.iter.valid() {
+                if let Err(error) = self.iter.status() {
+                    return self.fail(error);
+                }
+                break self.merge_operands_onto(None);
+            }
+            let entry = match ParsedInternalKey::parse(self.iter.key()) {
+                Ok(entry) => entry,
+                Err(error) => return self.fail(error),
+            };
+            if !self.icmp.same_user_key(entry.user_key, &self.key) {
+                break self.merge_operands_onto(None);
+            }
+            match entry.value_type {
+                ValueType::Merge => {}
+                value_type if value_type.is_point_deletion() => break self.merge_operands_onto(None),
+                value_type => {
+                    break merge_base(value_type, self.iter.value(), &self.key)
+                        .and_then(|existing| self.merge_operands_onto(existing));
+                }
+            }
+        };
+        match merged {
+            Ok(value) => {
+                self.buffer = value;
+                self.value = Value::Buffer;
+                self.valid = true;
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn merge_operands_onto(&self, existing: Option<&[u8]>) -> Result<Vec<u8>> {
+        perf_add!(internal_merge_count, self.operands.len() as u64);
+        self.operands.merge_newest_first(self.options.merge_operator.as_ref(), &self.key, existing)
+    }
+}
+
+#[inline]
+fn set(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}
+
+/// Whether a forward scan ends at this key.
+#[inline]
+fn is_beyond(
+    icmp: &InternalKeyComparator,
+    options: &DbIterOptions,
+    prefix: Option<&[u8]>,
+    user_key: &[u8],
+) -> bool {
+    options.upper_bound.as_ref().is_some_and(|upper| icmp.compare_user_keys(user_key, upper).is_ge())
+        || prefix.is_some_and(|prefix| leaves_prefix(options, prefix, user_key))
+}
+
+fn leaves_prefix(options: &DbIterOptions, prefix: &[u8], user_key: &[u8]) -> bool {
+    let extractor = options.prefix_extractor.as_ref();
+    extractor.is_some_and(|extractor| extractor.transform(user_key) != Some(prefix))
+}
+
+#[cfg(test)]
+mod tests;

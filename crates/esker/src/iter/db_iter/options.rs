@@ -1,0 +1,89 @@
+//! What an iterator shows, and what it counts.
+
+use esker_base::SequenceNumber;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::prefix::SliceTransformRef;
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::sync::Arc;
+
+/// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's options.
+#[derive(Clone, Debug)]
+pub struct DbIterOptions {
+    /// Entries newer than this are not there.
+    pub sequence: SequenceNumber,
+    /// The first user key that may be shown.
+    pub lower_bound: Option<Vec<u8>>,
+    /// The first user key beyond those that may be shown.
+    pub upper_bound: Option<Vec<u8>>,
+    /// Stay within the prefix of the key that was sought.
+    pub prefix_same_as_start: bool,
+    /// What a prefix is; without it `prefix_same_as_start` does nothing.
+    pub prefix_extractor: Option<SliceTransformRef>,
+    /// After so many entries of one user key that are not shown, seek instead of stepping.
+    pub max_sequential_skip_in_iterations: u64,
+    /// After so many entries that are not shown in one call, fail with `Incomplete`; 0 for never.
+    pub max_skippable_internal_keys: u64,
+    /// Combines merge operands.
+    pub merge_operator: Option<MergeOperatorRef>,
+    /// Is told when the iterator is dropped or refreshed what it has done.
+    pub statistics: Option<Arc<Statistics>>,
+}
+
+impl Default for DbIterOptions {
+    fn default() -> DbIterOptions {
+        DbIterOptions {
+            sequence: SequenceNumber::MAX,
+            lower_bound: None,
+            upper_bound: None,
+            prefix_same_as_start: false,
+            prefix_extractor: None,
+            max_sequential_skip_in_iterations: 8,
+            max_skippable_internal_keys: 0,
+            merge_operator: None,
+            statistics: None,
+        }
+    }
+}
+
+/// What an iterator has done since it was made or refreshed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DbIterCounters {
+    /// Positioning calls (`NUMBER_DB_SEEK`).
+    pub seeks: u64,
+    /// Those that found an entry (`NUMBER_DB_SEEK_FOUND`).
+    pub seeks_found: u64,
+    /// Steps forward (`NUMBER_DB_NEXT`).
+    pub nexts: u64,
+    /// Those that found an entry (`NUMBER_DB_NEXT_FOUND`).
+    pub nexts_found: u64,
+    /// Steps backward (`NUMBER_DB_PREV`).
+    pub prevs: u64,
+    /// Those that found an entry (`NUMBER_DB_PREV_FOUND`).
+    pub prevs_found: u64,
+    /// Seeks instead of many steps (`NUMBER_OF_RESEEKS_IN_ITERATION`).
+    pub reseeks: u64,
+    /// Entries passed over (`NUMBER_ITER_SKIP`).
+    pub skipped: u64,
+    /// Bytes of keys and values shown (`ITER_BYTES_READ`); counted only with statistics.
+    pub bytes_read: u64,
+}
+
+impl DbIterCounters {
+    pub(super) fn add_to(&self, statistics: &Statistics) {
+        for (ticker, count) in [
+            (Ticker::NumberDbSeek, self.seeks),
+            (Ticker::NumberDbSeekFound, self.seeks_found),
+            (Ticker::NumberDbNext, self.nexts),
+            (Ticker::NumberDbNextFound, self.nexts_found),
+            (Ticker::NumberDbPrev, self.prevs),
+            (Ticker::NumberDbPrevFound, self.prevs_found),
+            (Ticker::NumberOfReseeksInIteration, self.reseeks),
+            (Ticker::NumberIterSkip, self.skipped),
+            (Ticker::IterBytesRead, self.bytes_read),
+        ] {
+            if count > 0 {
+                statistics.record_tick(ticker, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+use super::*;
+use crate::iter::tests::script::tombstones;
+use esker_base::ValueType;
+use esker_format::key::{InternalKeyComparator, internal_key};
+
+fn icmp() -> InternalKeyComparator {
+    InternalKeyComparator::default()
+}
+
+fn bounds(smallest: (&str, u64), largest: (&str, u64)) -> FileBounds {
+    let key = |(key, seq): (&str, u64)| internal_key(key.as_bytes(), SequenceNumber(seq), ValueType::Value);
+    FileBounds::new(&key(smallest), &key(largest))
+}
+
+fn exclusive(smallest: &str, largest: &str) -> FileBounds {
+    let smallest = internal_key(smallest.as_bytes(), SequenceNumber(9), ValueType::RangeDeletion);
+    FileBounds::new(
+        &smallest,
+        &internal_key(largest.as_bytes(), SequenceNumber::MAX, ValueType::RangeDeletion),
+    )
+}
+
+fn source(list: &[(&str, &str, u64)], bounds: Option<FileBounds>, snapshot: u64) -> RunTombstones {
+    RunTombstones::new(icmp(), tombstones(list), bounds, SequenceNumber(snapshot))
+}
+
+fn hidden_below(source: &RunTombstones, key: &str) -> u64 {
+    source.cover_at(key.as_bytes()).below.0
+}
+
+#[test]
+fn a_snapshot_sees_the_tombstones_of_its_time() {
+    let list = [("b", "d", 5), ("c", "f", 9)];
+    let at = |snapshot, key| hidden_below(&source(&list, None, snapshot), key);
+    assert_eq!([at(9, "a"), at(9, "b"), at(9, "c"), at(9, "e"), at(9, "f")], [0, 5, 9, 9, 0]);
+    assert_eq!([at(8, "b"), at(8, "c"), at(8, "e"), at(4, "c")], [5, 5, 0, 0]);
+    assert!(Cover::below(SequenceNumber(5)).hides(SequenceNumber(4)));
+    assert!(!Cover::below(SequenceNumber(5)).hides(SequenceNumber(5)));
+}
+
+#[test]
+fn tombstones_end_at_the_bounds_of_their_file() {
+    let list = [("a", "z", 5)];
+    let cut = source(&list, Some(exclusive("c", "g")), 9);
+    assert_eq!(["b", "c", "f", "g", "h"].map(|key| hidden_below(&cut, key)), [0, 5, 5, 0, 0]);
+    let mut cut = cut;
+    let mut end = Vec::new();
+    for key in [b"d", b"c"] {
+        assert_eq!(cut.locate(key).unwrap(), Cover::below(SequenceNumber(5)));
+        assert_eq!(cut.window(), (Bound::Included(&b"c"[..]), Bound::Excluded(&b"g"[..])));
+    }
+    cut.covered_until(&mut end);
+    cut.covered_since(&mut end);
+    assert_eq!(end, b"gc");
+}
+
+#[test]
+fn of_a_user_key_that_goes_on_in_the_next_file_only_this_files_versions_are_hidden() {
+    let cut = source(&[("a", "z", 9)], Some(bounds(("c", 3), ("g", 4))), 9);
+    let at_edge = cut.cover_at(b"g");
+    let hidden: Vec<u64> = (0..12).filter(|&seq| at_edge.hides(SequenceNumber(seq))).collect();
+    assert_eq!(hidden, [4, 5, 6, 7, 8]);
+    assert_eq!(hidden_below(&cut, "f"), 9);
+    assert_eq!(cut.cover_at(b"h"), Cover::NONE);
+    // A bound of sequence zero ends them before itself.
+    let cut = source(&[("a", "z", 9)], Some(bounds(("c", 3), ("g", 0))), 9);
+    assert!(!cut.cover_at(b"g").hides(SequenceNumber(0)) && cut.cover_at(b"g").hides(SequenceNumber(1)));
+
+    let mut aggregator = RangeDelAggregator::new(icmp(), Vec::new());
+    aggregator.add(&tombstones(&[("a", "z", 9)]), Some(&bounds(("c", 3), ("g", 4))));
+    for (key, seq, hidden) in
+        [("f", 1, true), ("g", 4, true), ("g", 3, false), ("h", 1, false), ("b", 1, false)]
+    {
+        assert_eq!(aggregator.should_delete(key.as_bytes(), SequenceNumber(seq)), hidden, "{key}@{seq}");
+    }
+    let made = aggregator.tombstones_for_output(None, None, false);
+    assert_eq!(made.len(), 1);
+    assert_eq!((&made[0].start[..], &made[0].end[..]), (&b"c"[..], &b"g"[..]));
+}
+
+#[test]
+fn hidden_ranges_that_touch_are_one_range() {
+    let mut run = source(&[("a", "c", 5), ("c", "e", 7), ("e", "g", 9), ("h", "k", 5)], None, 8);
+    let ends = |run: &mut RunTombstones, key: &[u8]| {
+        assert!(run.locate(key).unwrap().below.0 > 0);
+        let (mut since, mut until) = (Vec::new(), Vec::new());
+        run.covered_since(&mut since);
+        run.covered_until(&mut until);
+        (since, until)
+    };
+    // The snapshot does not see the third.
+    assert_eq!(ends(&mut run, b"b"), (b"a".to_vec(), b"e".to_vec()));
+    assert_eq!(ends(&mut run, b"d"), (b"a".to_vec(), b"e".to_vec()));
+    assert_eq!(ends(&mut run, b"i"), (b"h".to_vec(), b"k".to_vec()));
+}
+
+#[test]
+fn windows_hold_the_key_and_what_is_hidden_does_not_change_in_them() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    for _ in 0..300 {
+        let letter = |rng: &mut fastrand::Rng| rng.char('a'..='m').to_string();
+        let list: Vec<(String, String, u64)> =
+            (0..rng.usize(..6)).map(|_| (letter(&mut rng), letter(&mut rng), rng.u64(1..9))).collect();
+        let list: Vec<_> = list.iter().map(|(a, b, s)| (&a[..], &b[..], *s)).collect();
+        let (low, high) = (letter(&mut rng), letter(&mut rng));
+        let bounds = (low < high).then(|| match rng.bool() {
+            true => bounds((&low, 5), (&high, rng.u64(..6))),
+            false => exclusive(&low, &high),
+        });
+        let mut run = source(&list, bounds, rng.u64(..10));
+        for _ in 0..40 {
+            let key = letter(&mut rng);
+            let cover = run.locate(key.as_bytes()).unwrap();
+            let fresh = run.clone();
+            let (low, high) = run.window();
+            for other in 'a'..='n' {
+                let other = other.to_string();
+                let inside = std::ops::RangeBounds::contains(&(low, high), other.as_bytes());
+                assert!(inside || other != key, "{run:?} at {key}");
+                assert!(!inside || fresh.cover_at(other.as_bytes()) == cover, "{run:?}: {key} and {other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A cursor over a sorted vector: the stand-in for memtables and tables in tests.
+//!
+//! Counts its steps and seeks, so that tests can show that a scan does not crawl.
+
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::{Error, Result};
+use esker_format::key::InternalKeyComparator;
+
+/// Sorted internal keys with their values.
+pub(crate) type Entries = Arc<Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// How often cursors over one run were moved.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    pub(crate) steps: AtomicU64,
+    pub(crate) seeks: AtomicU64,
+}
+
+/// A cursor over `entries`; fails with `fail` when it steps onto that index.
+#[derive(Debug)]
+pub(crate) struct VecIter {
+    icmp: InternalKeyComparator,
+    entries: Entries,
+    index: usize,
+    moves: Arc<Moves>,
+    fail_at: Option<usize>,
+    failed: bool,
+}
+
+impl VecIter {
+    pub(crate) fn new(icmp: &InternalKeyComparator, entries: Entries) -> VecIter {
+        debug_assert!(entries.is_sorted_by(|a, b| icmp.compare(&a.0, &b.0).is_le()));
+        let index = entries.len();
+        VecIter { icmp: icmp.clone(), entries, index, moves: Arc::default(), fail_at: None, failed: false }
+    }
+
+    /// Counts into `moves`.
+    pub(crate) fn counting(mut self, moves: &Arc<Moves>) -> VecIter {
+        self.moves = Arc::clone(moves);
+        self
+    }
+
+    /// Fails when it comes to stand on entry `index`.
+    pub(crate) fn failing_at(mut self, index: usize) -> VecIter {
+        self.fail_at = Some(index);
+        self
+    }
+
+    fn seek_to(&mut self, index: usize) {
+        self.moves.seeks.fetch_add(1, Ordering::Relaxed);
+        self.failed = false;
+        self.stand_on(index);
+    }
+
+    fn stand_on(&mut self, index: usize) {
+        self.index = index;
+        if self.fail_at == Some(index) {
+            self.failed = true;
+        }
+    }
+}
+
+impl InternalIterator for VecIter {
+    fn valid(&self) -> bool {
+        !self.failed && self.index < self.entries.len()
+    }
+    fn seek_to_first(&mut self) {
+        self.seek_to(0);
+    }
+    fn seek_to_last(&mut self) {
+        self.seek_to(self.entries.len().wrapping_sub(1));
+    }
+    fn seek(&mut self, target: &[u8]) {
+        let index = self.entries.partition_point(|e| self.icmp.compare(&e.0, target).is_lt());
+        self.seek_to(index);
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        let index = self.entries.partition_point(|e| self.icmp.compare(&e.0, target).is_le());
+        self.seek_to(index.wrapping_sub(1));
+    }
+    fn next(&mut self) {
+        assert!(self.valid(), "next() on an invalid cursor");
+        self.moves.steps.fetch_add(1, Ordering::Relaxed);
+        self.stand_on(self.index + 1);
+    }
+    fn prev(&mut self) {
+        assert!(self.valid(), "prev() on an invalid cursor");
+        self.moves.steps.fetch_add(1, Ordering::Relaxed);
+        self.stand_on(self.index.wrapping_sub(1));
+    }
+    fn key(&self) -> &[u8] {
+        &self.entries[self.index].0
+    }
+    fn value(&self) -> &[u8] {
+        &self.entries[self.index].1
+    }
+    fn status(&self) -> Result<()> {
+        if self.failed { Err(Error::corruption("injected")) } else { Ok(()) }
+    }
+}

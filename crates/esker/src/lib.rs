@@ -1,0 +1,78 @@
+//! Esker: an embedded LSM key-value engine that opens RocksDB's database directories in place and hands them back.
+//!
+//! ```
+//! use esker::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
+//!
+//! # fn main() -> esker::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
+//! let mut options = Options::default();
+//! options.db.create_if_missing = true;
+//! let db = Db::open(&options, &dir)?;
+//! db.put("fjord", "water")?;
+//! let snapshot = db.snapshot();
+//! let mut batch = WriteBatch::new();
+//! batch.put(db.default_column_family().id(), b"esker", b"gravel")?;
+//! batch.delete(db.default_column_family().id(), b"fjord")?;
+//! db.write(&WriteOptions::default().sync(true), &mut batch)?;
+//! assert_eq!(db.get("fjord")?, None);
+//! let then = ReadOptions::new().snapshot(&snapshot);
+//! assert_eq!(db.get_opt(&then, &db.default_column_family(), "fjord")?.as_deref(), Some(&b"water"[..]));
+//! # drop((snapshot, then));
+//! # drop(db);
+//! # esker::destroy_db(&options.db, &dir)
+//! # }
+//! ```
+//!
+//! Reading order: [`Db`] and [`options`] (the front door), then the modules in the order of a write: `write`, `flush`,
+//! `compact`; of a read: `read`, `iter`; and what they stand on: `engine` (the shared state), `cf`, `version`, `picker`,
+//! `wal`, `files`. ARCHITECTURE.md draws the paths.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod builtin;
+mod cf;
+mod compact;
+mod db;
+mod engine;
+mod files;
+mod flush;
+pub mod iter;
+pub mod observe;
+pub mod options;
+pub mod picker;
+pub mod read;
+mod repair;
+mod schedule;
+pub mod snapshot;
+pub mod version;
+mod wal;
+mod write;
+
+pub use db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, OpenMode, destroy_db};
+pub use esker_base::{
+    ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
+    ValueType, compaction_filter, comparator, merge_operator, prefix,
+};
+pub use esker_format::write_batch::{BatchOp, WriteBatch};
+pub use observe::LiveFileMetaData;
+pub use options::{
+    ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, Options, ReadOptions, ReadTier,
+    WalRecoveryMode, WriteOptions,
+};
+pub use repair::{RepairSummary, repair_db};
+pub use snapshot::Snapshot;
+
+/// README.md, so that its example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// The crates below, for tools and tests that look inside files.
+pub mod internals {
+    pub use esker_base as base;
+    pub use esker_cache as cache;
+    pub use esker_env as env;
+    pub use esker_format as format;
+    pub use esker_memtable as memtable;
+    pub use esker_table as table;
+}

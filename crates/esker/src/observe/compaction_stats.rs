@@ -1,0 +1,207 @@
+//! What compactions and flushes have cost, by level and by job.
+//!
+//! In: one `CompactionStats` for each flush, compaction or ingestion. Out: sums for each output level, which
+//! `stats_dump` prints.   Source of the names: RocksDB `db/internal_stats.h`, `include/rocksdb/compaction_job_stats.h`.
+
+use super::reason::CompactionReason;
+use std::ops::AddAssign;
+
+macro_rules! counters {
+    (
+        $(#[$attr:meta])*
+        pub struct $name:ident { $( $(#[$fattr:meta])* $field:ident, )* }
+    ) => {
+        $(#[$attr])*
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        pub struct $name { $( $(#[$fattr])* pub $field: u64, )* }
+
+        impl AddAssign<&$name> for $name {
+            fn add_assign(&mut self, other: &$name) {
+                $( self.$field += other.$field; )*
+            }
+        }
+
+        impl $name {
+            /// What came since `earlier`; counters never go back.
+            #[must_use]
+            pub fn since(&self, earlier: &$name) -> $name {
+                $name { $( $field: self.$field.saturating_sub(earlier.$field), )* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Sums over the flushes and compactions that wrote to one level.
+    pub struct CompactionStats {
+        /// Microseconds of wall time.
+        micros,
+        /// Microseconds of processor time.
+        cpu_micros,
+        /// Bytes read from levels above the output level.
+        bytes_read_non_output_levels,
+        /// Bytes read from the output level.
+        bytes_read_output_level,
+        /// Bytes written to tables.
+        bytes_written,
+        /// The same before compression.
+        bytes_written_pre_comp,
+        /// Bytes that changed level without being rewritten.
+        bytes_moved,
+        /// Files read from levels above the output level.
+        num_input_files_in_non_output_levels,
+        /// Files read from the output level.
+        num_input_files_in_output_level,
+        /// Files written.
+        num_output_files,
+        /// Entries read.
+        num_input_records,
+        /// Entries read and not written.
+        num_dropped_records,
+        /// Entries written.
+        num_output_records,
+        /// Flushes and compactions.
+        count,
+    }
+}
+
+impl CompactionStats {
+    /// All bytes read.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read_non_output_levels + self.bytes_read_output_level
+    }
+}
+
+counters! {
+    /// What one compaction did, for listeners.
+    pub struct CompactionJobStats {
+        /// Microseconds of wall time.
+        elapsed_micros,
+        /// Microseconds of processor time.
+        cpu_micros,
+        /// Entries read.
+        num_input_records,
+        /// Files read.
+        num_input_files,
+        /// Files read from the output level.
+        num_input_files_at_output_level,
+        /// Entries written.
+        num_output_records,
+        /// Files written.
+        num_output_files,
+        /// Bytes read.
+        total_input_bytes,
+        /// Bytes written.
+        total_output_bytes,
+        /// Entries dropped because newer ones hide them.
+        num_records_replaced,
+        /// Bytes of the keys read.
+        total_input_raw_key_bytes,
+        /// Bytes of the values read.
+        total_input_raw_value_bytes,
+        /// Deletions read.
+        num_input_deletion_records,
+        /// Deletions dropped because nothing is left to delete.
+        num_expired_deletion_records,
+        /// Keys that could not be parsed.
+        num_corrupt_keys,
+        /// Nanoseconds in writes.
+        file_write_nanos,
+        /// Nanoseconds in syncs.
+        file_fsync_nanos,
+        /// Single deletions that met nothing to delete.
+        num_single_del_fallthru,
+        /// Single deletions that met something else than one put.
+        num_single_del_mismatch,
+    }
+}
+
+/// The sums of one family: by output level, and by reason. Kept under the database's mutex.
+#[derive(Clone, Debug)]
+pub struct LevelCompactionStats {
+    levels: Vec<CompactionStats>,
+    /// Indexed by `WorkPriority`.
+    by_priority: [CompactionStats; 4],
+    by_reason: Vec<u64>,
+}
+
+/// Which kind of thread did the work, in RocksDB's order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkPriority {
+    /// Compactions into the last level, where they have a pool of their own.
+    Bottom = 0,
+    /// Compactions.
+    Low = 1,
+    /// Flushes.
+    High = 2,
+    /// The caller's own thread.
+    User = 3,
+}
+
+impl WorkPriority {
+    /// RocksDB's word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            WorkPriority::Bottom => "Bottom",
+            WorkPriority::Low => "Low",
+            WorkPriority::High => "High",
+            WorkPriority::User => "User",
+        }
+    }
+}
+
+impl LevelCompactionStats {
+    /// Zero for each of `num_levels` levels.
+    pub fn new(num_levels: usize) -> Self {
+        LevelCompactionStats {
+            levels: vec![CompactionStats::default(); num_levels],
+            by_priority: Default::default(),
+            by_reason: vec![0; CompactionReason::ALL.len()],
+        }
+    }
+
+    /// Adds a flush, compaction or ingestion into `output_level`.
+    pub fn add(
+        &mut self,
+        output_level: usize,
+        priority: WorkPriority,
+        reason: CompactionReason,
+        stats: &CompactionStats,
+    ) {
+        if let Some(level) = self.levels.get_mut(output_level) {
+            *level += stats;
+        }
+        self.by_priority[priority as usize] += stats;
+        self.by_reason[reason as usize] += 1;
+    }
+
+    /// Adds files moved to `output_level` without being rewritten.
+    pub fn add_moved(&mut self, output_level: usize, bytes: u64) {
+        if let Some(level) = self.levels.get_mut(output_level) {
+            level.bytes_moved += bytes;
+        }
+    }
+
+    /// The sums of each level.
+    pub fn levels(&self) -> &[CompactionStats] {
+        &self.levels
+    }
+
+    /// The sums of each priority, with its name.
+    pub fn by_priority(&self) -> impl Iterator<Item = (WorkPriority, &CompactionStats)> {
+        let all = [WorkPriority::Bottom, WorkPriority::Low, WorkPriority::High, WorkPriority::User];
+        all.into_iter().zip(&self.by_priority)
+    }
+
+    /// How many flushes and compactions ran for this reason.
+    pub fn count(&self, reason: CompactionReason) -> u64 {
+        self.by_reason[reason as usize]
+    }
+
+    /// The sum over all levels.
+    pub fn total(&self) -> CompactionStats {
+        let mut sum = CompactionStats::default();
+        self.levels.iter().for_each(|level| sum += level);
+        sum
+    }
+}

@@ -1,0 +1,86 @@
+//! What the files of a database are: RocksDB's `LiveFileMetaData`, `ColumnFamilyMetaData` and their parts.
+//!
+//! Source of the fields: RocksDB `include/rocksdb/metadata.h`.
+
+use esker_base::{FileNumber, SequenceNumber};
+use std::ops::Deref;
+use std::path::PathBuf;
+
+/// One table file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SstFileMetaData {
+    /// Its number.
+    pub file_number: FileNumber,
+    /// Its name in `directory`.
+    pub relative_filename: String,
+    /// Where it is.
+    pub directory: PathBuf,
+    /// Bytes.
+    pub size: u64,
+    /// Smallest user key, range tombstones included.
+    pub smallest_key: Vec<u8>,
+    /// Largest user key; a range tombstone that ends there does not cover it.
+    pub largest_key: Vec<u8>,
+    /// Smallest sequence number in it.
+    pub smallest_seqno: SequenceNumber,
+    /// Largest sequence number in it.
+    pub largest_seqno: SequenceNumber,
+    /// Whether a running compaction reads it.
+    pub being_compacted: bool,
+    /// Entries of all types; 0 if the table cannot be opened.
+    pub num_entries: u64,
+    /// Deletions among them.
+    pub num_deletions: u64,
+    /// The oldest blob file that it refers to.
+    pub oldest_blob_file_number: Option<FileNumber>,
+    /// When its oldest data was flushed, Unix seconds; 0 unknown.
+    pub oldest_ancestor_time: u64,
+    /// When it was made, Unix seconds; 0 unknown.
+    pub file_creation_time: u64,
+    /// Order among level-0 files of its family.
+    pub epoch_number: u64,
+    /// Checksum of the whole file and its function's name, if one was made.
+    pub file_checksum: Option<(Vec<u8>, String)>,
+}
+
+/// One table file, and where in the database it stands. The file's own fields are reached through `Deref`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveFileMetaData {
+    /// Its family.
+    pub column_family_name: String,
+    /// Its level.
+    pub level: usize,
+    /// The file.
+    pub file: SstFileMetaData,
+}
+
+impl Deref for LiveFileMetaData {
+    type Target = SstFileMetaData;
+    fn deref(&self) -> &SstFileMetaData {
+        &self.file
+    }
+}
+
+/// One level of a family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LevelMetaData {
+    /// 0 is where flushes go.
+    pub level: usize,
+    /// Bytes of its files.
+    pub size: u64,
+    /// By key; in level 0 newest first.
+    pub files: Vec<SstFileMetaData>,
+}
+
+/// One family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnFamilyMetaData {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its files.
+    pub size: u64,
+    /// How many it has.
+    pub file_count: usize,
+    /// All its levels, empty ones included.
+    pub levels: Vec<LevelMetaData>,
+}

@@ -1,0 +1,31 @@
+//! What the engine tells about itself: events, LOG lines, statistics as text, properties.
+//!
+//! In: plain values from whoever does the work. Out: calls, lines and text. Nothing here takes a lock or looks anything
+//! up: the caller does, and hands over what it found.
+
+mod compaction_stats;
+mod events;
+mod human;
+mod json;
+mod listener;
+mod metadata;
+mod properties;
+mod reason;
+mod stats_dump;
+
+pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
+pub use events::{Event, TableFileCreation};
+pub use json::JsonWriter;
+pub use listener::{
+    BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo, EventListener,
+    ExternalFileIngestionInfo, FileOperationInfo, FileOperationType, FlushJobInfo, ManualFlushInfo,
+    MemTableInfo, SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
+    TableFileDeletionInfo, WriteStallInfo,
+};
+pub use metadata::{ColumnFamilyMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData};
+pub use properties::{Property, PropertyKind, parse_property};
+pub use reason::{
+    BackgroundErrorReason, CompactionReason, FlushReason, TableFileCreationReason, WriteStallCause,
+    WriteStallCondition,
+};
+pub use stats_dump::{CfStats, DbStats, LevelStats, StallCounts};

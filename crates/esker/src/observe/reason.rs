@@ -1,0 +1,171 @@
+//! Why something happened, in RocksDB's words; they appear in LOG lines and in event structs.
+//!
+//! Source: RocksDB `include/rocksdb/listener.h`, the strings in `db/flush_job.cc`, `db/compaction/compaction_job.cc`,
+//! `db/write_stall_stats.cc`.
+
+macro_rules! reasons {
+    (
+        $(#[$attr:meta])*
+        pub enum $name:ident { $( $(#[$vattr:meta])* $variant:ident => $text:literal, )* }
+    ) => {
+        $(#[$attr])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum $name { $( $(#[$vattr])* $variant, )* }
+
+        impl $name {
+            /// Every value, in RocksDB's order.
+            pub const ALL: &'static [$name] = &[ $( $name::$variant, )* ];
+
+            /// RocksDB's words for it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $( $name::$variant => $text, )* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a compaction runs.
+    pub enum CompactionReason {
+        /// Not said.
+        Unknown => "Unknown",
+        /// Level 0 has too many files.
+        LevelL0FilesNum => "LevelL0FilesNum",
+        /// A level has too many bytes.
+        LevelMaxLevelSize => "LevelMaxLevelSize",
+        /// Universal: too many bytes above the last run.
+        UniversalSizeAmplification => "UniversalSizeAmplification",
+        /// Universal: neighbours of similar size.
+        UniversalSizeRatio => "UniversalSizeRatio",
+        /// Universal: too many runs.
+        UniversalSortedRunNum => "UniversalSortedRunNum",
+        /// FIFO: too many bytes.
+        FifoMaxSize => "FIFOMaxSize",
+        /// FIFO: too many files.
+        FifoReduceNumFiles => "FIFOReduceNumFiles",
+        /// FIFO: too old.
+        FifoTtl => "FIFOTtl",
+        /// Somebody asked.
+        ManualCompaction => "ManualCompaction",
+        /// Its writer or a property collector asked for the file.
+        FilesMarkedForCompaction => "FilesMarkedForCompaction",
+        /// In the last level, keys whose old versions no snapshot needs any more.
+        BottommostFiles => "BottommostFiles",
+        /// The data is older than `ttl`.
+        Ttl => "Ttl",
+        /// A flush, where statistics want a reason.
+        Flush => "Flush",
+        /// Files were brought from outside.
+        ExternalSstIngestion => "ExternalSstIngestion",
+        /// The file is older than `periodic_compaction_seconds`.
+        PeriodicCompaction => "PeriodicCompaction",
+        /// Files move to another kind of storage.
+        ChangeTemperature => "ChangeTemperature",
+        /// Too much garbage in blob files.
+        ForcedBlobGc => "ForcedBlobGC",
+        /// Several rounds of round-robin at once.
+        RoundRobinTtl => "RoundRobinTtl",
+        /// Files move to another level as they are.
+        RefitLevel => "RefitLevel",
+        /// Reads found the file costly.
+        ReadTriggered => "ReadTriggered",
+    }
+}
+
+reasons! {
+    /// Why a flush runs.
+    pub enum FlushReason {
+        /// Anything not listed.
+        Others => "Other Reasons",
+        /// Live files are being listed.
+        GetLiveFiles => "Get Live Files",
+        /// The database closes.
+        ShutDown => "Shut down",
+        /// An external file overlaps the memtable.
+        ExternalFileIngestion => "External File Ingestion",
+        /// A manual compaction begins.
+        ManualCompaction => "Manual Compaction",
+        /// All memtables together are too large.
+        WriteBufferManager => "Write Buffer Manager",
+        /// The memtable is full.
+        WriteBufferFull => "Write Buffer Full",
+        /// A test wants it.
+        Test => "Test",
+        /// Files in a range are being deleted.
+        DeleteFiles => "Delete Files",
+        /// An automatic compaction wants it.
+        AutoCompaction => "Auto Compaction",
+        /// `flush` was called.
+        ManualFlush => "Manual Flush",
+        /// Recovery from a background error.
+        ErrorRecovery => "Error Recovery",
+        /// The same, again.
+        ErrorRecoveryRetryFlush => "Error Recovery Retry Flush",
+        /// `max_total_wal_size` was reached.
+        WalFull => "WAL Full",
+        /// What was written while recovering.
+        CatchUpAfterErrorRecovery => "Catch Up After Error Recovery",
+        /// The memtable has too many range deletions.
+        MemtableMaxRangeDeletions => "Memtable Max Range Deletions",
+    }
+}
+
+reasons! {
+    /// Why a table file is made.
+    pub enum TableFileCreationReason {
+        /// A flush.
+        Flush => "flush",
+        /// A compaction.
+        Compaction => "compaction",
+        /// Replay of the WAL at open.
+        Recovery => "recovery",
+        /// A file written for later ingestion.
+        Misc => "misc",
+    }
+}
+
+reasons! {
+    /// Which background work failed.
+    pub enum BackgroundErrorReason {
+        /// A flush.
+        Flush => "Flush",
+        /// A compaction.
+        Compaction => "Compaction",
+        /// The write path: WAL append or sync.
+        WriteCallback => "WriteCallback",
+        /// An insert into a memtable, after the WAL had it.
+        MemTable => "MemTable",
+        /// The MANIFEST.
+        ManifestWrite => "ManifestWrite",
+        /// A flush of data that is in no WAL.
+        FlushNoWal => "FlushNoWAL",
+        /// The MANIFEST, for data that is in no WAL.
+        ManifestWriteNoWal => "ManifestWriteNoWAL",
+    }
+}
+
+reasons! {
+    /// What writers feel.
+    pub enum WriteStallCondition {
+        /// They are slowed down.
+        Delayed => "delays",
+        /// They wait.
+        Stopped => "stops",
+        /// Nothing.
+        Normal => "normal",
+    }
+}
+
+reasons! {
+    /// What makes writers wait.
+    pub enum WriteStallCause {
+        /// Too many memtables wait for their flush.
+        MemtableLimit => "memtable-limit",
+        /// Too many files in level 0.
+        L0FileCountLimit => "l0-file-count-limit",
+        /// Too many bytes wait for compaction.
+        PendingCompactionBytes => "pending-compaction-bytes",
+        /// All memtables together are too large.
+        WriteBufferManagerLimit => "write-buffer-manager-limit",
+    }
+}

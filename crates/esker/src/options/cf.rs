@@ -1,0 +1,251 @@
+//! Options of one column family: RocksDB's `ColumnFamilyOptions`.
+//!
+//! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `include/rocksdb/advanced_options.h`.
+
+use super::table::option_struct;
+use super::value::option_enum;
+use esker_base::compaction_filter::{CompactionFilter, CompactionFilterFactoryRef};
+use esker_base::comparator::{BytewiseComparator, ComparatorRef};
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::prefix::SliceTransformRef;
+use esker_format::compression::CompressionType;
+use esker_table::BlockBasedTableOptions;
+use std::sync::Arc;
+
+option_enum! {
+    /// How files are laid out in levels. Only `Level` is built; the others are refused at open.
+    #[derive(Default)]
+    pub enum CompactionStyle {
+        /// Sorted runs of growing size, one for each level.
+        #[default]
+        Level = 0, "kCompactionStyleLevel";
+        /// Few sorted runs of similar size, merged together.
+        Universal = 1, "kCompactionStyleUniversal";
+        /// Oldest files are dropped.
+        Fifo = 2, "kCompactionStyleFIFO";
+        /// Only by hand.
+        None = 3, "kCompactionStyleNone";
+    }
+}
+
+option_enum! {
+    /// Which file of a level is compacted first.
+    #[derive(Default)]
+    pub enum CompactionPri {
+        /// The largest, deletions counted double.
+        ByCompensatedSize = 0, "kByCompensatedSize";
+        /// The one whose newest entry is oldest.
+        OldestLargestSeqFirst = 1, "kOldestLargestSeqFirst";
+        /// The one whose oldest entry is oldest.
+        OldestSmallestSeqFirst = 2, "kOldestSmallestSeqFirst";
+        /// The one that drags along least of the next level.
+        #[default]
+        MinOverlappingRatio = 3, "kMinOverlappingRatio";
+        /// One after the other through the key space.
+        RoundRobin = 4, "kRoundRobin";
+    }
+}
+
+/// How hard to compress; the text form is RocksDB's `{window_bits=..;level=..;…}`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompressionOptions {
+    /// Log2 of zlib's window, negative for raw deflate as RocksDB stores it. Default -14.
+    pub window_bits: i32,
+    /// The algorithm's level; [`CompressionOptions::DEFAULT_LEVEL`] for its own default.
+    pub level: i32,
+    /// zlib's strategy. Default 0.
+    pub strategy: i32,
+    /// Dictionary bytes for each file; 0 for none. Writing dictionaries is refused for now.
+    pub max_dict_bytes: u32,
+    /// Sample bytes a dictionary is trained from. Default 0.
+    pub zstd_max_train_bytes: u32,
+    /// Threads that compress the blocks of one file. Default 1.
+    pub parallel_threads: u32,
+    /// For `bottommost_compression_opts`: use these and not `compression_opts`. Default false.
+    pub enabled: bool,
+    /// How many bytes of a block must remain of 1024 for compression to be worth while. Default 896.
+    pub max_compressed_bytes_per_kb: i32,
+}
+
+impl CompressionOptions {
+    /// "The algorithm's own default level", RocksDB's `kDefaultCompressionLevel`.
+    pub const DEFAULT_LEVEL: i32 = 32767;
+
+    /// What the codec needs to know.
+    pub fn codec(&self) -> esker_format::compression::CompressionOptions {
+        esker_format::compression::CompressionOptions {
+            window_bits: self.window_bits,
+            level: self.level,
+            strategy: self.strategy,
+            max_dict_bytes: self.max_dict_bytes,
+        }
+    }
+}
+
+impl Default for CompressionOptions {
+    fn default() -> Self {
+        CompressionOptions {
+            window_bits: -14,
+            level: Self::DEFAULT_LEVEL,
+            strategy: 0,
+            max_dict_bytes: 0,
+            zstd_max_train_bytes: 0,
+            parallel_threads: 1,
+            enabled: false,
+            max_compressed_bytes_per_kb: 896,
+        }
+    }
+}
+
+/// A shared compaction filter.
+pub type CompactionFilterRef = Arc<dyn CompactionFilter>;
+
+/// `ttl` and `periodic_compaction_seconds`: "choose for me", resolved when the database is opened.
+pub const CHOOSE_AT_OPEN: u64 = u64::MAX - 1;
+
+impl ColumnFamilyOptions {
+    /// Memtables that may wait before writers stop.
+    pub(crate) fn memtable_limit(&self) -> usize {
+        count(self.max_write_buffer_number).max(2)
+    }
+
+    /// Memtables that should wait before a flush.
+    pub(crate) fn memtables_to_merge(&self) -> usize {
+        count(self.min_write_buffer_number_to_merge).max(1)
+    }
+
+    /// Level-0 files at which writers are slowed down.
+    pub(crate) fn level0_slowdown(&self) -> usize {
+        count(self.level0_slowdown_writes_trigger)
+    }
+
+    /// Level-0 files at which writers stop.
+    pub(crate) fn level0_stop(&self) -> usize {
+        count(self.level0_stop_writes_trigger)
+    }
+
+    /// How tables in `level` are compressed. `is_bottommost`: nothing lies below; `base_level`: where level 0 is
+    /// compacted to (`compression_per_level[1]` is for it).
+    pub fn compression_for(
+        &self,
+        level: usize,
+        base_level: usize,
+        is_bottommost: bool,
+    ) -> (CompressionType, CompressionOptions) {
+        let opts = &self.bottommost_compression_opts;
+        let opts = if is_bottommost && opts.enabled { *opts } else { self.compression_opts };
+        if is_bottommost && let Some(compression) = self.bottommost_compression {
+            return (compression, opts);
+        }
+        let index = if level == 0 { 0 } else { (level + 1).saturating_sub(base_level).max(1) };
+        let listed = self.compression_per_level.get(index).or(self.compression_per_level.last());
+        (listed.copied().unwrap_or(self.compression), opts)
+    }
+}
+
+option_struct! {
+    /// Options of one column family. Every field says its unit, its default and whether `set_options` may change it
+    /// while the database runs.
+    pub struct ColumnFamilyOptions: "ColumnFamilyOptions" {
+        /// Order of user keys; its name is checked at open. Default `leveldb.BytewiseComparator`. Fixed.
+        comparator: ComparatorRef = Arc::new(BytewiseComparator), fixed;
+        /// Combines operands; needed to read a family that holds merges. Default `None`. Fixed.
+        merge_operator: Option<MergeOperatorRef> = None, fixed;
+        /// Cuts prefixes for prefix filters and prefix scans. Default `None`. Mutable.
+        prefix_extractor: Option<SliceTransformRef> = None, mutable;
+        /// One filter for all compactions; goes before the factory. Default `None`. Fixed.
+        compaction_filter: Option<CompactionFilterRef> = None, object;
+        /// Makes a filter for each compaction. Default `None`. Fixed.
+        compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, object;
+
+        /// Bytes in a memtable before it is switched. Default 64 MiB. Mutable.
+        write_buffer_size: usize = 64 << 20, mutable;
+        /// Memtables, active and immutable, at which writes stop. Default 2. Mutable.
+        max_write_buffer_number: i32 = 2, mutable;
+        /// Immutable memtables that one flush waits for. Default 1. Fixed.
+        min_write_buffer_number_to_merge: i32 = 1, fixed;
+        /// Bytes of flushed memtables kept for conflict checks; -1: `max_write_buffer_number` buffers. Default 0. Fixed.
+        max_write_buffer_size_to_maintain: i64 = 0, fixed;
+        /// Bytes in one arena block; 0: an eighth of the write buffer, at most 1 MiB. Default 0. Mutable.
+        arena_block_size: usize = 0, mutable;
+        /// Part of the write buffer spent on a memtable Bloom filter, 0 to 0.25. Default 0. Mutable.
+        memtable_prefix_bloom_size_ratio: f64 = 0.0, mutable;
+        /// Put whole keys into that filter too. Default false. Mutable.
+        memtable_whole_key_filtering: bool = false, mutable;
+        /// Overwrite in place. Refused: snapshots and the WAL could not be right. Default false. Fixed.
+        inplace_update_support: bool = false, fixed;
+        /// Merge operands on one key in a memtable before they are combined at write; 0: never. Default 0. Mutable.
+        max_successive_merges: usize = 0, mutable;
+
+        /// Levels. Default 7. Fixed.
+        num_levels: i32 = 7, fixed;
+        /// Level-0 files that start a compaction. Default 4. Mutable.
+        level0_file_num_compaction_trigger: i32 = 4, mutable;
+        /// Level-0 files at which writes are slowed down. Default 20. Mutable.
+        level0_slowdown_writes_trigger: i32 = 20, mutable;
+        /// Level-0 files at which writes stop. Default 36. Mutable.
+        level0_stop_writes_trigger: i32 = 36, mutable;
+        /// Bytes of a file on level 1. Default 64 MiB. Mutable.
+        target_file_size_base: u64 = 64 << 20, mutable;
+        /// Growth of the file size from level to level. Default 1. Mutable.
+        target_file_size_multiplier: i32 = 1, mutable;
+        /// Bytes of level 1 (with dynamic level bytes: the smallest base level is derived). Default 256 MiB. Mutable.
+        max_bytes_for_level_base: u64 = 256 << 20, mutable;
+        /// Growth of the level size from level to level. Default 10. Mutable.
+        max_bytes_for_level_multiplier: f64 = 10.0, mutable;
+        /// Further factor for each level; a missing one is 1. Default empty. Mutable.
+        max_bytes_for_level_multiplier_additional: Vec<i32> = Vec::new(), mutable;
+        /// Derive level sizes from the last level, so that 90% of the data is there. Default true. Fixed.
+        level_compaction_dynamic_level_bytes: bool = true, fixed;
+        /// Input bytes of one compaction; 0: 25 target files. Default 0. Mutable.
+        max_compaction_bytes: u64 = 0, mutable;
+        /// Bytes waiting for compaction at which writes are slowed down; 0: never. Default 64 GiB. Mutable.
+        soft_pending_compaction_bytes_limit: u64 = 64 << 30, mutable;
+        /// Bytes waiting for compaction at which writes stop; 0: never. Default 256 GiB. Mutable.
+        hard_pending_compaction_bytes_limit: u64 = 256 << 30, mutable;
+        /// Only compact by hand. Default false. Mutable.
+        disable_auto_compactions: bool = false, mutable;
+        /// Layout. Default `Level`. Fixed.
+        compaction_style: CompactionStyle = CompactionStyle::default(), fixed;
+        /// Which file first. Default `MinOverlappingRatio`. Fixed.
+        compaction_pri: CompactionPri = CompactionPri::default(), fixed;
+        /// Seconds after which a file is compacted for its age; 0: never. Default: 30 days. Mutable.
+        ttl: u64 = CHOOSE_AT_OPEN, mutable;
+        /// Seconds after which a file is rewritten; 0: never. Default: 30 days if there is a compaction filter, else
+        /// never. Mutable.
+        periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
+
+        /// Compression of tables. Default LZ4, which RocksDB 7.8 and 11 both read. Mutable.
+        compression: CompressionType = CompressionType::Lz4, mutable;
+        /// Compression of the last level; `None`: as everywhere. Default `None`. Mutable.
+        bottommost_compression: Option<CompressionType> = None, mutable;
+        /// How hard. Mutable.
+        compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
+        /// How hard on the last level, if its `enabled` is set. Mutable.
+        bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
+        /// Compression of each level, last entry for all below; empty: `compression`. Default empty. Fixed.
+        compression_per_level: Vec<CompressionType> = Vec::new(), fixed;
+
+        /// Read every written table back before it is installed. Default false. Mutable.
+        paranoid_file_checks: bool = false, mutable;
+        /// Check the order of files when a version is made. Default true. Fixed.
+        force_consistency_checks: bool = true, fixed;
+        /// No filters on the last level: most lookups are expected to hit. Default false. Fixed.
+        optimize_filters_for_hits: bool = false, fixed;
+        /// Entries of one key that an iterator steps over before it seeks. Default 8. Mutable.
+        max_sequential_skip_in_iterations: u64 = 8, mutable;
+        /// Count bytes and time of background work in the statistics. Default false. Mutable.
+        report_bg_io_stats: bool = false, mutable;
+
+        /// How tables are written and read. Its text form has a section of its own. Fixed.
+        table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
+        /// Objects that an OPTIONS file named and this program does not know, as (option, text). Opening is refused
+        /// until the option is set to an object of that name. Filled by loading. Fixed.
+        unresolved: Vec<(String, String)> = Vec::new(), object;
+    }
+}
+
+/// A count given as RocksDB's `int`; negative is none.
+fn count(n: i32) -> usize {
+    usize::try_from(n).unwrap_or(0)
+}

@@ -1,0 +1,84 @@
+//! Text form of `compression_opts`: `{window_bits=-14;level=32767;…}`, or the old `-14:32767:0:0`.
+//!
+//! Source: RocksDB `options/cf_options.cc`.
+
+use super::cf::CompressionOptions;
+use super::value::{OptionValue, split_map};
+use esker_base::Result;
+
+impl CompressionOptions {
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        match name {
+            "window_bits" => self.window_bits = OptionValue::parse(text)?,
+            "level" => self.level = OptionValue::parse(text)?,
+            "strategy" => self.strategy = OptionValue::parse(text)?,
+            "max_dict_bytes" => self.max_dict_bytes = OptionValue::parse(text)?,
+            "zstd_max_train_bytes" => self.zstd_max_train_bytes = OptionValue::parse(text)?,
+            "parallel_threads" => self.parallel_threads = OptionValue::parse(text)?,
+            "enabled" => self.enabled = OptionValue::parse(text)?,
+            "max_compressed_bytes_per_kb" => self.max_compressed_bytes_per_kb = OptionValue::parse(text)?,
+            // Options of dictionaries and of newer versions: nothing here depends on them.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The positional form of old versions; missing fields keep their defaults.
+    fn parse_positional(text: &str) -> Result<CompressionOptions> {
+        const NAMES: [&str; 7] = [
+            "window_bits",
+            "level",
+            "strategy",
+            "max_dict_bytes",
+            "zstd_max_train_bytes",
+            "parallel_threads",
+            "enabled",
+        ];
+        let mut options = CompressionOptions::default();
+        let parts: Vec<&str> = text.split(':').collect();
+        // Six fields end in `enabled`: `parallel_threads` came later and stands before it.
+        let enabled_is_sixth = parts.len() == 6;
+        for (i, part) in parts.iter().enumerate() {
+            let name =
+                if enabled_is_sixth && i == 5 { "enabled" } else { NAMES.get(i).copied().unwrap_or("") };
+            options.set(name, part).map_err(|e| e.at(name))?;
+        }
+        Ok(options)
+    }
+}
+
+impl OptionValue for CompressionOptions {
+    fn parse(text: &str) -> Result<CompressionOptions> {
+        let mut options = CompressionOptions::default();
+        options.update(text)?;
+        Ok(options)
+    }
+
+    fn update(&mut self, text: &str) -> Result<()> {
+        if !text.contains('=') && text.contains(':') {
+            *self = CompressionOptions::parse_positional(text.trim())?;
+            return Ok(());
+        }
+        let mut options = *self;
+        for (name, value) in split_map(text)? {
+            options.set(name, value).map_err(|e| e.at(name))?;
+        }
+        *self = options;
+        Ok(())
+    }
+
+    /// Only names that RocksDB 7.8 knows too.
+    fn print(&self) -> String {
+        format!(
+            "{{max_dict_bytes={};zstd_max_train_bytes={};enabled={};parallel_threads={};strategy={};level={};\
+             window_bits={};}}",
+            self.max_dict_bytes,
+            self.zstd_max_train_bytes,
+            self.enabled,
+            self.parallel_threads,
+            self.strategy,
+            self.level,
+            self.window_bits,
+        )
+    }
+}

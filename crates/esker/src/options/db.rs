@@ -1,0 +1,148 @@
+//! Options of the whole database: RocksDB's `DBOptions`.
+//!
+//! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `options/db_options.cc`.
+
+use super::table::option_struct;
+use super::value::option_enum;
+use crate::observe::EventListener;
+use esker_base::logger::{InfoLog, InfoLogLevel};
+use esker_base::stats::Statistics;
+use esker_env::{Env, RateLimiter};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+option_enum! {
+    /// What recovery makes of a WAL that ends badly or has a hole.
+    #[derive(Default)]
+    pub enum WalRecoveryMode {
+        /// A damaged or cut-off record at the end of the newest WAL is forgiven; damage elsewhere is an error.
+        TolerateCorruptedTailRecords = 0, "kTolerateCorruptedTailRecords";
+        /// Any damage is an error.
+        AbsoluteConsistency = 1, "kAbsoluteConsistency";
+        /// Replays up to the first damage and stops there: a consistent point in time.
+        #[default]
+        PointInTimeRecovery = 2, "kPointInTimeRecovery";
+        /// Skips what is damaged and takes the rest: for disaster recovery.
+        SkipAnyCorruptedRecords = 3, "kSkipAnyCorruptedRecords";
+    }
+}
+
+option_struct! {
+    /// Options of the whole database. Every field says its unit, its default and whether `set_db_options` may change
+    /// it while the database runs.
+    pub struct DbOptions: "DBOptions" {
+        /// Create the database if its directory has none. Default false. Fixed.
+        create_if_missing: bool = false, fixed;
+        /// Create families named at open that do not exist. Default false. Fixed.
+        create_missing_column_families: bool = false, fixed;
+        /// Fail to open a database that exists. Default false. Fixed.
+        error_if_exists: bool = false, fixed;
+        /// Check more while opening and stop writes at the first sign of damage. Default true. Fixed.
+        paranoid_checks: bool = true, fixed;
+        /// Continue from the newest consistent set of files that is complete when some are missing. Default false. Fixed.
+        best_efforts_recovery: bool = false, fixed;
+        /// Compare a table's unique id with the MANIFEST's when it is opened. Default true. Fixed.
+        verify_sst_unique_id_in_manifest: bool = true, fixed;
+
+        /// Table files kept open, in files; -1: all of them. Default -1. Mutable.
+        max_open_files: i32 = -1, mutable;
+        /// Flushes and compactions that may run at once. Default 2. Mutable.
+        max_background_jobs: i32 = 2, mutable;
+        /// Compactions that may run at once; -1: derived from `max_background_jobs`. Default -1. Mutable.
+        max_background_compactions: i32 = -1, mutable;
+        /// Flushes that may run at once; -1: derived from `max_background_jobs`. Default -1. Mutable.
+        max_background_flushes: i32 = -1, mutable;
+        /// Threads that one compaction may use. Default 1. Mutable.
+        max_subcompactions: u32 = 1, mutable;
+
+        /// WAL bytes at which the families that hold back the oldest WAL are flushed; 0: four times the sum of all
+        /// write buffers. Default 0. Mutable.
+        max_total_wal_size: u64 = 0, mutable;
+        /// Where WAL files go; `None`: in the database's directory. Default `None`. Fixed.
+        wal_dir: Option<PathBuf> = None, fixed;
+        /// Where LOG files go; `None`: in the database's directory. Default `None`. Fixed.
+        db_log_dir: Option<PathBuf> = None, fixed;
+        /// Seconds an archived WAL is kept; 0: not kept for its age. Default 0. Fixed.
+        wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, fixed;
+        /// MiB of archived WALs kept; 0: not kept for their size. Default 0. Fixed.
+        wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, fixed;
+        /// Old WAL files kept to be overwritten by new ones. Default 0: only then can every RocksDB read the WAL. Fixed.
+        recycle_log_file_num: usize = 0, fixed;
+        /// What recovery makes of damage. Default `PointInTimeRecovery`. Fixed.
+        wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::default(), fixed;
+        /// Do not flush what was replayed at open, if nothing else demands it. Default false. Fixed.
+        avoid_flush_during_recovery: bool = false, fixed;
+        /// Do not flush at close; data without a WAL is lost. Default false. Mutable.
+        avoid_flush_during_shutdown: bool = false, mutable;
+        /// Appends stay in the process until `flush_wal`. Default false. Fixed.
+        manual_wal_flush: bool = false, fixed;
+        /// Flush all families together, so that their files always agree. Default false. Fixed.
+        atomic_flush: bool = false, fixed;
+
+        /// Table bytes written between write-back hints; 0: the operating system decides. Default 0. Mutable.
+        bytes_per_sync: u64 = 0, mutable;
+        /// WAL bytes written between write-back hints; 0: the operating system decides. Default 0. Mutable.
+        wal_bytes_per_sync: u64 = 0, mutable;
+        /// Wait for each hinted range, so that dirty bytes stay bounded. Default false. Mutable.
+        strict_bytes_per_sync: bool = false, mutable;
+        /// `fsync` in place of `fdatasync`. Default false. Fixed.
+        use_fsync: bool = false, fixed;
+        /// Bypass the page cache for reads by users and by compactions. Default false. Fixed.
+        use_direct_reads: bool = false, fixed;
+        /// Bypass the page cache for what flush and compaction write. Default false. Fixed.
+        use_direct_io_for_flush_and_compaction: bool = false, fixed;
+        /// Reserve space ahead of writes. Default true. Fixed.
+        allow_fallocate: bool = true, fixed;
+        /// Bytes read ahead by a compaction's inputs. Default 2 MiB. Mutable.
+        compaction_readahead_size: usize = 2 << 20, mutable;
+        /// Bytes of buffer in front of each written file. Default 1 MiB. Mutable.
+        writable_file_max_buffer_size: usize = 1 << 20, mutable;
+
+        /// Bytes per second granted to writers while they are slowed down; 0: the rate limiter's, else 16 MiB.
+        /// Default 0. Mutable.
+        delayed_write_rate: u64 = 0, mutable;
+        /// Bytes of all memtables at which the largest is flushed; 0: no common limit. Default 0. Fixed.
+        db_write_buffer_size: usize = 0, fixed;
+        /// Bytes that one leader may write for its followers. Default 1 MiB. Fixed.
+        max_write_batch_group_size_bytes: u64 = 1 << 20, fixed;
+        /// Several writers insert into a memtable at once. Default true. Fixed.
+        allow_concurrent_memtable_write: bool = true, fixed;
+        /// WAL append of one group overlaps the memtable insert of the one before. Default false. Fixed.
+        enable_pipelined_write: bool = false, fixed;
+
+        /// MANIFEST bytes at which a fresh one is begun. Default 1 GiB. Mutable.
+        max_manifest_file_size: u64 = 1 << 30, mutable;
+        /// Microseconds between full scans for files that may go. Default 6 hours. Mutable.
+        delete_obsolete_files_period_micros: u64 = 6 * 60 * 60 * 1_000_000, mutable;
+        /// Threads that open tables while the database is opened. Default 16. Fixed.
+        max_file_opening_threads: i32 = 16, fixed;
+        /// Skip looking at table sizes while opening; wrong sizes are then found later. Default false. Fixed.
+        skip_checking_sst_file_sizes_on_db_open: bool = false, fixed;
+
+        /// Seconds between dumps of statistics into LOG; 0: never. Default 600. Mutable.
+        stats_dump_period_sec: u32 = 600, mutable;
+        /// What goes into LOG. Default `Info`. Fixed.
+        info_log_level: InfoLogLevel = InfoLogLevel::default(), fixed;
+        /// LOG bytes at which a new one is begun; 0: never. Default 0. Fixed.
+        max_log_file_size: usize = 0, fixed;
+        /// Seconds after which a new LOG is begun; 0: never. Default 0. Fixed.
+        log_file_time_to_roll: usize = 0, fixed;
+        /// LOG files kept. Default 1000. Fixed.
+        keep_log_file_num: usize = 1000, fixed;
+        /// Dump statistics into LOG when the options are dumped. Default false. Fixed.
+        dump_malloc_stats: bool = false, fixed;
+
+        /// Slows down flushes and compactions. Default `None`. Fixed.
+        rate_limiter: Option<Arc<RateLimiter>> = None, object;
+        /// Counts what happens; may serve several databases. Default `None`: nothing is counted. Fixed.
+        statistics: Option<Arc<Statistics>> = None, object;
+        /// Told of flushes, compactions, files, errors and stalls. Default none. Fixed.
+        listeners: Vec<Arc<dyn EventListener>> = Vec::new(), object;
+        /// Where LOG lines go; `None`: the file LOG. Default `None`. Fixed.
+        info_log: Option<Arc<dyn InfoLog>> = None, object;
+        /// Files, clock and threads. Default: the machine's. Fixed.
+        env: Env = Env::default(), object;
+        /// Bounds the memtables of several databases together. Default `None`. Fixed.
+        write_buffer_manager: Option<Arc<super::WriteBufferManager>> = None, object;
+    }
+}

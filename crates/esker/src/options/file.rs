@@ -1,0 +1,314 @@
+//! OPTIONS files: which options a database was opened with.
+//!
+//! In: options, or a file that any RocksDB from 5 to 11 wrote. Out: a file that RocksDB 7.8 and 11 both accept, or
+//! options.   Source: RocksDB `options/options_parser.cc`; facts about both versions in `docs/format/options.md`.
+//!
+//! Invariants
+//!  1. A saved file holds only names that RocksDB 7.8 and 11 both know: their tools refuse a database whose newest
+//!     OPTIONS file has any other.
+//!  2. Loading never fails for a name it does not know; it fails for a known name with a value that is none.
+//!  3. Objects that are not built in are listed in `ColumnFamilyOptions::unresolved`, and opening is refused until the
+//!     caller has set them.
+//!  4. A file appears under its name complete and durable, or not at all.
+
+use super::sanitize::{FORMAT_VERSIONS_WRITTEN, writes_index};
+use super::table::OptionStruct;
+use super::value::{OptionValue, is_null, object_name};
+use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
+use esker_base::{Error, FileNumber, Result};
+use esker_env::FileSystem;
+use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
+use esker_format::options_file::{OptionsFile, Section, SectionKind};
+use esker_format::properties::IndexType;
+use std::path::Path;
+
+/// OPTIONS files that stay in a database's directory; older ones may be deleted.
+pub const OPTIONS_FILES_KEPT: usize = 2;
+/// A larger file is not one of options.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// What a saved file says wrote it: the oldest RocksDB that the file is meant for.
+const WRITTEN_FOR_VERSION: &str = "7.8.3";
+
+/// Written always: what RocksDB's tools need to read the database rightly.
+const ALWAYS_WRITTEN: &[&str] =
+    &["comparator", "merge_operator", "prefix_extractor", "compression", "num_levels"];
+/// The same for tables.
+const ALWAYS_WRITTEN_FOR_TABLES: &[&str] =
+    &["format_version", "filter_policy", "whole_key_filtering", "block_size"];
+/// Names that one of 7.8 and 11 does not know, or that would be wrong after a move to another place.
+const NEVER_WRITTEN: &[&str] = &[
+    "db_log_dir",
+    "wal_dir",
+    "create_if_missing",
+    "create_missing_column_families",
+    "error_if_exists",
+    "use_delta_encoding",
+    "skip_checking_sst_file_sizes_on_db_open",
+];
+
+/// What an OPTIONS file said.
+#[derive(Clone, Debug)]
+pub struct LoadedOptions {
+    /// Of the database. Objects (environment, statistics, listeners) are at their defaults.
+    pub db: DbOptions,
+    /// Of its families, in the order of the file; the first is `default`.
+    pub families: Vec<(String, ColumnFamilyOptions)>,
+    /// Entries without a meaning here, as (section, name, value): written by other versions, or not built.
+    pub ignored: Vec<(String, String, String)>,
+    /// The RocksDB version that wrote the file, if it says so.
+    pub rocksdb_version: Option<String>,
+}
+
+impl LoadedOptions {
+    /// The options of the family called `name`.
+    pub fn family(&self, name: &str) -> Option<&ColumnFamilyOptions> {
+        self.families.iter().find(|(n, _)| n == name).map(|(_, options)| options)
+    }
+}
+
+/// Reads the text of an OPTIONS file.
+/// # Errors
+/// `InvalidArgument` naming the line, or the section and option.
+pub fn parse_options(text: &[u8]) -> Result<LoadedOptions> {
+    let file = OptionsFile::parse(text)?;
+    let mut loaded = LoadedOptions {
+        db: DbOptions::default(),
+        families: Vec::new(),
+        ignored: Vec::new(),
+        rocksdb_version: file.version().and_then(|v| v.raw("rocksdb_version")).map(str::to_owned),
+    };
+    for section in &file.sections {
+        match &section.kind {
+            SectionKind::Version => {}
+            SectionKind::DbOptions => {
+                load_section(&mut loaded.db, section, "DBOptions", &mut loaded.ignored)?
+            }
+            SectionKind::CfOptions(name) => {
+                let mut options = ColumnFamilyOptions::default();
+                load_family(&mut options, section, name, &mut loaded.ignored)?;
+                loaded.families.push((name.clone(), options));
+            }
+            SectionKind::TableOptions { factory, family } => {
+                load_table(&mut loaded, section, factory, family)?
+            }
+        }
+    }
+    Ok(loaded)
+}
+
+type Ignored = Vec<(String, String, String)>;
+
+/// Sets every known option of `section`; the others are ignored.
+fn load_section<T: OptionStruct>(
+    options: &mut T,
+    section: &Section,
+    title: &str,
+    ignored: &mut Ignored,
+) -> Result<()> {
+    for (name, raw) in &section.entries {
+        if T::find(name).is_none_or(|option| option.text.is_none()) {
+            ignored.push((title.to_owned(), name.clone(), raw.clone()));
+            continue;
+        }
+        set_from_file(options, name, raw).map_err(|e| e.at(format_args!("OPTIONS file, [{title}]")))?;
+    }
+    Ok(())
+}
+
+/// A value in braces keeps its escapes for its own fields, any other loses them here.
+fn set_from_file<T: OptionStruct>(options: &mut T, name: &str, raw: &str) -> Result<()> {
+    let text = esker_format::options_file::unescape(raw);
+    options.set_text(name, &text)
+}
+
+fn load_family(
+    options: &mut ColumnFamilyOptions,
+    section: &Section,
+    family: &str,
+    ignored: &mut Ignored,
+) -> Result<()> {
+    let title = format!("CFOptions \"{family}\"");
+    let mut rest = Section::new(section.kind.clone());
+    for (name, raw) in &section.entries {
+        let is_object = matches!(name.as_str(), "comparator" | "merge_operator" | "prefix_extractor");
+        if is_object && !is_null(object_name(raw)) && set_from_file(options, name, raw).is_err() {
+            options.unresolved.push((name.clone(), raw.clone()));
+        } else {
+            rest.push(name, raw.clone());
+        }
+    }
+    load_section(options, &rest, &title, ignored)
+}
+
+fn load_table(loaded: &mut LoadedOptions, section: &Section, factory: &str, family: &str) -> Result<()> {
+    let title = format!("TableOptions/{factory} \"{family}\"");
+    let Some((_, options)) = loaded.families.iter_mut().find(|(name, _)| name == family) else {
+        return Err(Error::invalid_argument(format!("OPTIONS file, [{title}]: no such column family")));
+    };
+    if factory != "BlockBasedTable" {
+        options.unresolved.push(("table_factory".to_owned(), factory.to_owned()));
+        return Ok(());
+    }
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        section.entries.iter().cloned().partition(|(name, raw)| is_kept(name, raw));
+    loaded.ignored.extend(unknown.into_iter().map(|(name, raw)| (title.clone(), name, raw)));
+    let section = Section { kind: section.kind.clone(), entries: known };
+    load_section(&mut options.table, &section, &title, &mut loaded.ignored)
+}
+
+/// Whether a table option of another program's OPTIONS file is taken over. Not how tables are laid out when that can only
+/// be read: RocksDB 11's `format_version=7` must not keep its databases from opening.
+fn is_kept(name: &str, raw: &str) -> bool {
+    match name {
+        // One that is not built in costs speed only: tables are then read without filters.
+        "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
+        "format_version" => {
+            u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_WRITTEN.contains(&version))
+        }
+        "index_type" => IndexType::parse(raw).map_or(true, writes_index),
+        _ => true,
+    }
+}
+
+/// Reads an OPTIONS file.
+/// # Errors
+/// As [`parse_options`], with the file's path; `IoError`; `Corruption` if it is far too large to be one.
+pub fn load_options_file(fs: &dyn FileSystem, path: &Path) -> Result<LoadedOptions> {
+    let bytes = fs.file_size(path)?;
+    if bytes > MAX_FILE_BYTES {
+        return Err(Error::corruption(format!(
+            "{}: {bytes} bytes are too many for an OPTIONS file",
+            path.display()
+        )));
+    }
+    let mut text = vec![0; usize::try_from(bytes).expect("the limit was checked above")];
+    let mut file = fs.new_sequential_file(path)?;
+    let mut filled = 0;
+    while filled < text.len() {
+        match file.read(&mut text[filled..])? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    parse_options(&text[..filled]).map_err(|e| e.at(path.display()))
+}
+
+/// The number of the newest OPTIONS file in `dir`; `None` if there is none.
+/// # Errors
+/// `IoError` if the directory cannot be read.
+pub fn latest_options_file(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
+    Ok(options_files(&fs.children(dir)?).into_iter().next())
+}
+
+/// Reads the newest OPTIONS file in `dir`.
+/// # Errors
+/// `NotFound` if there is none; else as [`load_options_file`].
+pub fn load_latest_options(fs: &dyn FileSystem, dir: &Path) -> Result<LoadedOptions> {
+    let number = latest_options_file(fs, dir)?
+        .ok_or_else(|| Error::not_found(format!("{}: no OPTIONS file in this directory", dir.display())))?;
+    load_options_file(fs, &options_file_name(dir, number))
+}
+
+/// Numbers of the OPTIONS files among `names`, newest first.
+fn options_files(names: &[String]) -> Vec<FileNumber> {
+    let mut numbers: Vec<FileNumber> = names
+        .iter()
+        .filter_map(|name| parse_file_name(name))
+        .filter(|(kind, _)| *kind == FileType::Options)
+        .map(|(_, number)| number)
+        .collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers
+}
+
+/// Numbers of the OPTIONS files among `names` that may be deleted.
+pub fn obsolete_options_files(names: &[String]) -> Vec<FileNumber> {
+    options_files(names).split_off(options_files(names).len().min(OPTIONS_FILES_KEPT))
+}
+
+/// The text of an OPTIONS file with what RocksDB's tools need, and what differs from Esker's defaults. `families` in
+/// the order of their ids, `default` first.
+pub fn print_options<'a>(
+    db: &DbOptions,
+    families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
+) -> String {
+    let mut file = OptionsFile::default();
+    let mut version = Section::new(SectionKind::Version);
+    version.push("rocksdb_version", WRITTEN_FOR_VERSION);
+    version.push("options_file_version", "1.1");
+    file.sections.push(version);
+    // Both sides made consistent: what `sanitize` fills in is no difference.
+    let (mut db, mut default_db) = (db.clone(), DbOptions::default());
+    db.sanitize();
+    default_db.sanitize();
+    file.sections.push(print_section(SectionKind::DbOptions, &db, &default_db, &[]));
+    let mut default_cf = ColumnFamilyOptions::default();
+    default_cf.sanitize(&db);
+    for (name, options) in families {
+        let mut consistent = options.clone();
+        consistent.sanitize(&db);
+        file.sections.push(print_family(name, &consistent, &default_cf));
+        let kind =
+            SectionKind::TableOptions { factory: "BlockBasedTable".to_owned(), family: name.to_owned() };
+        let defaults = BlockBasedTableOptions::default();
+        file.sections.push(print_section(kind, &options.table, &defaults, ALWAYS_WRITTEN_FOR_TABLES));
+    }
+    file.to_string()
+}
+
+/// Objects of the user's own are left out: RocksDB's tools could not make them.
+fn print_family(name: &str, options: &ColumnFamilyOptions, defaults: &ColumnFamilyOptions) -> Section {
+    let mut section =
+        print_section(SectionKind::CfOptions(name.to_owned()), options, defaults, ALWAYS_WRITTEN);
+    section.entries.retain(|(option, text)| {
+        let mut probe = ColumnFamilyOptions::default();
+        // A comparator must be named all the same: its absence would mean the bytewise one.
+        option == "comparator" || set_from_file(&mut probe, option, text).is_ok()
+    });
+    section
+}
+
+fn print_section<T: OptionStruct>(kind: SectionKind, options: &T, defaults: &T, always: &[&str]) -> Section {
+    let mut section = Section::new(kind);
+    for option in T::all_options() {
+        let Some(text) = &option.text else { continue };
+        let value = (text.print)(options);
+        let is_default = value == (text.print)(defaults);
+        if NEVER_WRITTEN.contains(&option.name) || (is_default && !always.contains(&option.name)) {
+            continue;
+        }
+        if value.starts_with('{') || value.contains(':') {
+            // Maps and lists are made of escaped parts already.
+            section.push(option.name, value);
+        } else {
+            section.push_text(option.name, &value);
+        }
+    }
+    section
+}
+
+/// Writes OPTIONS file `number` into `dir`: under a temporary name first, synced, then renamed, then the directory is
+/// synced. Returns its size in bytes.
+/// # Errors
+/// `IoError`; the temporary file may then be left over, which every open deletes.
+pub fn save_options_file<'a>(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    number: FileNumber,
+    db: &DbOptions,
+    families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
+) -> Result<u64> {
+    let text = print_options(db, families);
+    debug_assert!(parse_options(text.as_bytes()).is_ok(), "a file we print can be read:\n{text}");
+    let temporary = temp_options_file_name(dir, number);
+    let mut file = fs.new_writable_file(&temporary)?;
+    file.append(text.as_bytes())?;
+    file.sync()?;
+    file.close()?;
+    fs.rename(&temporary, &options_file_name(dir, number))?;
+    fs.new_directory(dir)?.fsync()?;
+    Ok(text.len() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+use super::*;
+use crate::options::{CompressionType, InfoLogLevel, WalRecoveryMode};
+use esker_env::MemFs;
+use esker_table::FilterPolicy;
+use std::collections::HashSet;
+
+fn fixture(name: &str) -> Vec<u8> {
+    let path = format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let fs = esker_env::PosixFileSystem;
+    let mut file = fs.new_sequential_file(Path::new(&path)).unwrap();
+    let mut bytes = vec![0; usize::try_from(fs.file_size(Path::new(&path)).unwrap()).unwrap()];
+    let n = file.read(&mut bytes).unwrap();
+    bytes.truncate(n);
+    bytes
+}
+
+fn defaults() -> ColumnFamilyOptions {
+    ColumnFamilyOptions::default()
+}
+
+#[test]
+fn a_file_of_rocksdb_7_8_loads() {
+    let loaded = parse_options(&fixture("v7_8_default/db/OPTIONS-000007")).unwrap();
+    assert_eq!(loaded.rocksdb_version.as_deref(), Some("7.8.3"));
+    assert!(loaded.db.create_if_missing);
+    assert_eq!(loaded.db.info_log_level, InfoLogLevel::Fatal);
+    assert_eq!(loaded.db.wal_recovery_mode, WalRecoveryMode::PointInTimeRecovery);
+    assert_eq!(loaded.db.compaction_readahead_size, 0);
+    let cf = loaded.family("default").unwrap();
+    assert_eq!(cf.compression, CompressionType::Snappy);
+    assert!(!cf.level_compaction_dynamic_level_bytes);
+    assert_eq!(cf.max_bytes_for_level_multiplier_additional, [1; 7]);
+    assert!(cf.merge_operator.is_none() && cf.unresolved.is_empty());
+    assert_eq!(cf.table.filter_policy, None);
+    let mut options = cf.clone();
+    options.sanitize(&loaded.db);
+    options.validate().unwrap();
+}
+
+#[test]
+fn a_file_of_rocksdb_11_loads_and_its_new_names_are_ignored() {
+    let loaded = parse_options(&fixture("v11_9_merge/db/OPTIONS-000007")).unwrap();
+    let cf = loaded.family("default").unwrap();
+    assert_eq!(cf.merge_operator.as_ref().unwrap().name(), "StringAppendOperator");
+    assert_eq!(cf.compression, CompressionType::Lz4);
+    assert!(loaded.ignored.iter().any(|(_, name, _)| name == "prefix_seek_opt_in_only"));
+}
+
+#[test]
+fn every_family_and_its_comparator_is_found() {
+    let loaded = parse_options(&fixture("v7_8_column_families/db/OPTIONS-000017")).unwrap();
+    let names: Vec<&str> = loaded.families.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["default", "alpha", "rev", "with:special#chars\\"]);
+    assert_eq!(loaded.family("rev").unwrap().comparator.name(), "rocksdb.ReverseBytewiseComparator");
+}
+
+/// Spellings that RocksDB 5 wrote.
+#[test]
+fn old_spellings_are_understood() {
+    let text = "[Version]\n rocksdb_version=5.4.0\n options_file_version=1.1\n\
+        [DBOptions]\n max_background_flushes=7 # comment\n new_table_reader_for_compaction_inputs=true\n wal_dir=/old\n\
+        [CFOptions \"default\"]\n merge_operator=PutOperator\n compression_opts=-14:-1:0:0\n\
+        compression_per_level=kNoCompression:kSnappyCompression\n prefix_extractor=rocksdb.CappedPrefix.4\n\
+        memtable_prefix_bloom_probes=6\n\
+        [TableOptions/BlockBasedTable \"default\"]\n filter_policy=rocksdb.BuiltinBloomFilter\n format_version=2\n";
+    let loaded = parse_options(text.as_bytes()).unwrap();
+    assert_eq!(loaded.db.max_background_flushes, 7);
+    assert_eq!(loaded.db.wal_dir.as_deref(), Some(Path::new("/old")));
+    let cf = loaded.family("default").unwrap();
+    assert_eq!(cf.merge_operator.as_ref().unwrap().name(), "PutOperator");
+    assert_eq!(cf.compression_per_level, [CompressionType::None, CompressionType::Snappy]);
+    assert_eq!(cf.prefix_extractor.as_ref().unwrap().name(), "rocksdb.CappedPrefix.4");
+    assert_eq!(cf.table.filter_policy, Some(FilterPolicy::read_only()));
+    assert_eq!(loaded.ignored.len(), 2);
+}
+
+#[test]
+fn unknown_objects_are_kept_and_refused_when_the_database_is_opened() {
+    let text = "[DBOptions]\n[CFOptions \"default\"]\n comparator=acme.Order\n merge_operator={id=acme.Merge;x=1;}\n\
+        prefix_extractor=acme.Prefix\n\
+        [TableOptions/BlockBasedTable \"default\"]\n filter_policy=acme.Filter\n block_size=1024\n";
+    let loaded = parse_options(text.as_bytes()).unwrap();
+    let mut cf = loaded.family("default").unwrap().clone();
+    assert_eq!(cf.table.block_size, 1024);
+    assert_eq!(cf.table.filter_policy, None);
+    let error = cf.validate().unwrap_err();
+    assert!(error.message().contains("comparator") && error.message().contains("'acme.Order'"), "{error}");
+
+    #[derive(Debug)]
+    struct Acme;
+    impl esker_base::comparator::Comparator for Acme {
+        fn name(&self) -> &str {
+            "acme.Order"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.len().cmp(&b.len()).then(a.cmp(b))
+        }
+    }
+    cf.comparator = std::sync::Arc::new(Acme);
+    let error = cf.validate().unwrap_err();
+    assert!(
+        error.message().contains("merge_operator") && error.message().contains("'acme.Merge'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    for (text, in_message) in [
+        (
+            "[DBOptions]\nmax_open_files=many\n[CFOptions \"default\"]\n",
+            "[DBOptions]: max_open_files: 'many'",
+        ),
+        ("[DBOptions]\n[CFOptions \"default\"]\nnum_levels=x\n", "[CFOptions \"default\"]: num_levels"),
+        ("[DBOptions]\n[CFOptions \"default\"]\n[Unknown]\n", "line 3"),
+        ("[CFOptions \"default\"]\n", "[DBOptions]"),
+        ("", "[DBOptions]"),
+        ("[DBOptions]\n[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"other\"]\n", "line 3"),
+    ] {
+        let error = parse_options(text.as_bytes()).unwrap_err();
+        assert!(error.message().contains(in_message), "{text}: {error}");
+    }
+}
+
+/// RocksDB 7.8 and 11 must both know every name we may write: their own files list all the names they know.
+#[test]
+fn only_names_that_both_versions_know_are_written() {
+    let names = |name: &str| -> HashSet<String> {
+        let file = OptionsFile::parse(&fixture(name)).unwrap();
+        file.sections.iter().flat_map(|s| s.entries.iter().map(|(k, _)| k.clone())).collect()
+    };
+    let both: HashSet<String> = names("v7_8_default/db/OPTIONS-000007")
+        .intersection(&names("v11_9_merge/db/OPTIONS-000007"))
+        .cloned()
+        .collect();
+    let mut ours = Vec::new();
+    ours.extend(DbOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
+    ours.extend(ColumnFamilyOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
+    ours.extend(BlockBasedTableOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
+    // RocksDB leaves an empty list out of its file but reads it.
+    let left_out = ["compression_per_level"];
+    for name in ours {
+        let allowed = both.contains(name) || NEVER_WRITTEN.contains(&name) || left_out.contains(&name);
+        assert!(allowed, "{name} is not known to both versions");
+    }
+}
+
+#[test]
+fn a_saved_file_comes_back() {
+    let mut db =
+        DbOptions::default().max_open_files(77).wal_recovery_mode(WalRecoveryMode::AbsoluteConsistency);
+    db.wal_dir = Some("/elsewhere".into());
+    let mut special = defaults()
+        .num_levels(4)
+        .compression(CompressionType::Zstd)
+        .compression_per_level(vec![CompressionType::None, CompressionType::Zstd])
+        .merge_operator(Some(crate::builtin::put()))
+        .prefix_extractor(Some(esker_base::prefix::fixed(3)))
+        .comparator(std::sync::Arc::new(esker_base::comparator::ReverseBytewiseComparator));
+    special.compression_opts.level = 7;
+    special.table.filter_policy = Some(FilterPolicy::bloom(12.5));
+    let text = print_options(&db, [("default", &defaults()), ("odd:#\\name", &special)]);
+    let loaded = parse_options(text.as_bytes()).unwrap();
+    assert!(loaded.ignored.is_empty());
+    assert_eq!(loaded.db.max_open_files, 77);
+    assert_eq!(loaded.db.wal_dir, None);
+    let cf = loaded.family("odd:#\\name").unwrap();
+    for option in ColumnFamilyOptions::all_options() {
+        assert_eq!(cf.text_of(option.name), special.text_of(option.name), "{}", option.name);
+    }
+    for option in BlockBasedTableOptions::all_options() {
+        assert_eq!(cf.table.text_of(option.name), special.table.text_of(option.name), "{}", option.name);
+    }
+}
+
+/// The whole file of an untouched database, as a reader of it meets it.
+#[test]
+fn a_file_of_defaults_is_small() {
+    let text = print_options(&DbOptions::default(), [("default", &defaults())]);
+    let entries: Vec<&str> =
+        text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
+    assert_eq!(
+        entries,
+        [
+            "[Version]",
+            "rocksdb_version=7.8.3",
+            "options_file_version=1.1",
+            "[DBOptions]",
+            "[CFOptions \"default\"]",
+            "comparator=leveldb.BytewiseComparator",
+            "merge_operator=nullptr",
+            "prefix_extractor=nullptr",
+            "num_levels=7",
+            "compression=kLZ4Compression",
+            "[TableOptions/BlockBasedTable \"default\"]",
+            "block_size=4096",
+            "format_version=5",
+            "filter_policy=nullptr",
+            "whole_key_filtering=true",
+        ]
+    );
+}
+
+#[test]
+fn files_are_written_whole_and_the_newest_counts() {
+    let fs = MemFs::new();
+    let dir = Path::new("/db");
+    fs.create_dir_if_missing(dir).unwrap();
+    assert_eq!(latest_options_file(&fs, dir).unwrap(), None);
+    assert!(load_latest_options(&fs, dir).unwrap_err().message().contains("/db"));
+    for (number, open_files) in [(9, 100), (12, 200), (100_000_000, 300)] {
+        let db = DbOptions::default().max_open_files(open_files);
+        save_options_file(&fs, dir, FileNumber(number), &db, [("default", &defaults())]).unwrap();
+    }
+    assert_eq!(load_latest_options(&fs, dir).unwrap().db.max_open_files, 300);
+    let names = fs.children(dir).unwrap();
+    assert!(names.iter().all(|n| !n.ends_with(".dbtmp")), "{names:?}");
+    assert_eq!(obsolete_options_files(&names), [FileNumber(9)]);
+}
+
+/// Damaged files give errors or options, never a panic; what loads can be made consistent and printed again.
+#[test]
+fn damaged_files_never_panic() {
+    let files = ["v7_8_default/db/OPTIONS-000007", "v11_9_merge/db/OPTIONS-000007"].map(fixture);
+    esker_testkit::seed::for_each_seed("damaged_options", 300, |_, mut rng| {
+        let mut text = files[rng.usize(..files.len())].clone();
+        for _ in 0..rng.usize(1..6) {
+            let at = rng.usize(..text.len());
+            match rng.u8(..4) {
+                0 => text[at] = rng.u8(..),
+                1 => text[at] = *rng.choice(b"{}=;:#\\\"[]\n-9k").unwrap(),
+                2 => text.truncate(at.max(1)),
+                _ => {
+                    let piece = text[at..(at + rng.usize(1..40)).min(text.len())].to_vec();
+                    text.splice(at..at, piece);
+                }
+            }
+        }
+        let Ok(mut loaded) = parse_options(&text) else { return };
+        loaded.db.sanitize();
+        for (_, cf) in &mut loaded.families {
+            cf.sanitize(&loaded.db);
+        }
+        let families = loaded.families.iter().map(|(name, cf)| (name.as_str(), cf));
+        let printed = print_options(&loaded.db, families);
+        parse_options(printed.as_bytes()).unwrap();
+    });
+}
+
+#[test]
+fn table_layouts_that_can_only_be_read_are_not_taken_over() {
+    let text = "[DBOptions]\n[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"default\"]\n \
+                format_version=7\n index_type=kTwoLevelIndexSearch\n block_size=8192\n";
+    let loaded = parse_options(text.as_bytes()).unwrap();
+    let options = loaded.family("default").unwrap();
+    assert_eq!(options.table.format_version, BlockBasedTableOptions::default().format_version);
+    assert_eq!(options.table.block_size, 8192);
+    options.validate().unwrap();
+    let ignored: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(ignored, ["format_version", "index_type"]);
+    let nonsense = text.replace("=7", "=seven");
+    assert!(parse_options(nonsense.as_bytes()).unwrap_err().to_string().contains("format_version"));
+}

@@ -1,0 +1,50 @@
+//! What a user can choose: RocksDB's option structs under RocksDB's names.
+//!
+//! In: values from the program, from text, or from an OPTIONS file. Out: structs the engine can trust: made consistent
+//! by `sanitize`, refused by `validate` where no meaning can be given.
+//! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `read` and `write` (per call).
+
+mod cf;
+mod compression;
+mod db;
+mod file;
+mod read;
+mod sanitize;
+mod set;
+pub mod table;
+mod table_options;
+pub mod value;
+mod write;
+mod write_buffer_manager;
+
+pub use cf::{
+    CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionFilterRef, CompactionPri, CompactionStyle,
+    CompressionOptions,
+};
+pub use db::{DbOptions, WalRecoveryMode};
+pub use esker_base::logger::{InfoLog, InfoLogLevel};
+pub use esker_base::stats::{Statistics, StatsLevel};
+pub use esker_env::{Env, RateLimiter};
+pub use esker_format::compression::CompressionType;
+pub use esker_table::BlockBasedTableOptions;
+pub use file::{
+    LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_options_file,
+    obsolete_options_files, parse_options, print_options, save_options_file,
+};
+pub use read::{ReadOptions, ReadTier};
+pub use set::{cf_options_from_string, set_db_options, set_options};
+pub use table::{OptionInfo, OptionKind, OptionStruct};
+pub use write::{
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
+    IngestExternalFileOptions, WriteOptions,
+};
+pub use write_buffer_manager::WriteBufferManager;
+
+/// The options of a database and of the families that are not given their own.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Of the whole database.
+    pub db: DbOptions,
+    /// Of its families.
+    pub cf: ColumnFamilyOptions,
+}

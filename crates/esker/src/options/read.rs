@@ -1,0 +1,174 @@
+//! Options of one read: RocksDB's `ReadOptions`.
+//!
+//! Source: RocksDB `include/rocksdb/options.h`.
+
+use crate::snapshot::Snapshot;
+use std::time::Duration;
+
+/// How far a read may go for its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum ReadTier {
+    /// Everything: memtables, cache and files.
+    #[default]
+    ReadAll,
+    /// No file is read: `Incomplete` where one would be.
+    BlockCache,
+    /// Only what was written durably: not the memtables of writes that skipped the WAL.
+    Persisted,
+    /// Only the memtables.
+    Memtable,
+}
+
+impl ReadTier {
+    /// How far a read of a table may go.
+    pub fn table_tier(self) -> esker_table::ReadTier {
+        match self {
+            ReadTier::ReadAll | ReadTier::Persisted => esker_table::ReadTier::ReadAll,
+            // `Memtable` does not come to tables at all.
+            ReadTier::BlockCache | ReadTier::Memtable => esker_table::ReadTier::BlockCache,
+        }
+    }
+}
+
+/// Options of `get`, `multi_get` and iterators.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Read as of this snapshot; `None`: as of now. Default `None`.
+    pub snapshot: Option<Snapshot>,
+    /// Check block checksums on every read from a file. Default true.
+    pub verify_checksums: bool,
+    /// Leave the blocks read in the block cache. Turn off for bulk scans. Default true.
+    pub fill_cache: bool,
+    /// How far to go. Default `ReadAll`.
+    pub read_tier: ReadTier,
+    /// First user key an iterator may show. Default `None`.
+    pub iterate_lower_bound: Option<Vec<u8>>,
+    /// User key before which an iterator ends. Default `None`.
+    pub iterate_upper_bound: Option<Vec<u8>>,
+    /// Show what range deletions hide. Default false.
+    pub ignore_range_deletions: bool,
+    /// Bytes an iterator reads ahead; 0: adapts to what it sees. Default 0.
+    pub readahead_size: usize,
+    /// Grow the read-ahead across files. Default false.
+    pub adaptive_readahead: bool,
+    /// Read ahead in the background. Accepted; reads are the same without it. Default false.
+    pub async_io: bool,
+    /// See all keys, whatever the prefix extractor says. Default false: bounds or `prefix_same_as_start` may let
+    /// prefix filters skip files, but no key within them is ever missed.
+    pub total_order_seek: bool,
+    /// Like `total_order_seek`, with prefix filters used where they prove safe. Default false.
+    pub auto_prefix_mode: bool,
+    /// An iterator ends where the prefix of its seek key ends. Default false.
+    pub prefix_same_as_start: bool,
+    /// Keys and values of an iterator stay readable as long as it lives. Default false.
+    pub pin_data: bool,
+    /// Files that an iterator was the last to use are deleted in the background. Default false.
+    pub background_purge_on_iterator_cleanup: bool,
+    /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default 0.
+    pub max_skippable_internal_keys: u64,
+    /// Follow new writes. Refused with `NotSupported`. Default false.
+    pub tailing: bool,
+    /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
+    pub value_size_soft_limit: u64,
+    /// Moment (microseconds since the Unix epoch) at which the read gives `TimedOut`. Default `None`.
+    pub deadline: Option<Duration>,
+    /// Longest wait for one file operation. Accepted; file systems here do not time out. Default `None`.
+    pub io_timeout: Option<Duration>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions {
+            snapshot: None,
+            verify_checksums: true,
+            fill_cache: true,
+            read_tier: ReadTier::ReadAll,
+            iterate_lower_bound: None,
+            iterate_upper_bound: None,
+            ignore_range_deletions: false,
+            readahead_size: 0,
+            adaptive_readahead: false,
+            async_io: false,
+            total_order_seek: false,
+            auto_prefix_mode: false,
+            prefix_same_as_start: false,
+            pin_data: false,
+            background_purge_on_iterator_cleanup: false,
+            max_skippable_internal_keys: 0,
+            tailing: false,
+            value_size_soft_limit: u64::MAX,
+            deadline: None,
+            io_timeout: None,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// All defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads as of `snapshot`.
+    #[must_use]
+    pub fn snapshot(mut self, snapshot: &Snapshot) -> Self {
+        self.snapshot = Some(snapshot.clone());
+        self
+    }
+
+    /// Sets `verify_checksums`.
+    #[must_use]
+    pub fn verify_checksums(mut self, value: bool) -> Self {
+        self.verify_checksums = value;
+        self
+    }
+
+    /// Sets `fill_cache`.
+    #[must_use]
+    pub fn fill_cache(mut self, value: bool) -> Self {
+        self.fill_cache = value;
+        self
+    }
+
+    /// Sets `read_tier`.
+    #[must_use]
+    pub fn read_tier(mut self, value: ReadTier) -> Self {
+        self.read_tier = value;
+        self
+    }
+
+    /// The first key an iterator may show.
+    #[must_use]
+    pub fn lower_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.iterate_lower_bound = Some(key.into());
+        self
+    }
+
+    /// The key before which an iterator ends.
+    #[must_use]
+    pub fn upper_bound(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.iterate_upper_bound = Some(key.into());
+        self
+    }
+
+    /// Sets `total_order_seek`.
+    #[must_use]
+    pub fn total_order_seek(mut self, value: bool) -> Self {
+        self.total_order_seek = value;
+        self
+    }
+
+    /// Sets `prefix_same_as_start`.
+    #[must_use]
+    pub fn prefix_same_as_start(mut self, value: bool) -> Self {
+        self.prefix_same_as_start = value;
+        self
+    }
+
+    /// Sets `readahead_size`, in bytes.
+    #[must_use]
+    pub fn readahead_size(mut self, bytes: usize) -> Self {
+        self.readahead_size = bytes;
+        self
+    }
+}

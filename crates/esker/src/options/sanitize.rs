@@ -1,0 +1,386 @@
+//! Makes options consistent, and refuses what has no meaning.
+//!
+//! In: options as the user gave them. Out: options that the engine can trust, with one sentence for each change, for
+//! the LOG; or an error that names the option.   Source: RocksDB `db/column_family.cc` (`SanitizeCfOptions`,
+//! `ValidateOptions`), `db/db_impl/db_impl_open.cc`.
+//!
+//! Invariants
+//!  1. What has been made consistent is left as it is the next time.
+//!  2. Options that pass `validate` and were made consistent never divide by zero or overflow in the engine.
+
+use super::value::{OptionValue, object_name};
+use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, WalRecoveryMode};
+use esker_base::{Error, Result};
+use esker_format::compression::CompressionType;
+use esker_format::properties::IndexType;
+
+/// Age at which files are compacted if nobody says otherwise, in seconds.
+const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
+/// Bytes per second for slowed-down writers if nobody says otherwise.
+const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
+/// Open files that a database cannot do without.
+const MIN_OPEN_FILES: i32 = 20;
+/// Open files that no system allows to exceed.
+const MAX_OPEN_FILES: i32 = 0x40_0000;
+/// Versions of the table format that can be written; more can be read.
+pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=6;
+
+/// Whether tables with this kind of index can be written; all can be read.
+pub(super) fn writes_index(index_type: IndexType) -> bool {
+    matches!(index_type, IndexType::BinarySearch | IndexType::BinarySearchWithFirstKey)
+}
+
+/// Levels beyond this cost memory in every version and say nothing.
+const MAX_LEVELS: i32 = 64;
+
+/// Collects what was changed.
+struct Changes(Vec<String>);
+
+impl Changes {
+    fn set<T: OptionValue + PartialEq>(&mut self, name: &str, field: &mut T, value: T, why: &str) {
+        if *field != value {
+            self.0.push(format!("{name} changed from {} to {}: {why}", field.print(), value.print()));
+            *field = value;
+        }
+    }
+}
+
+impl DbOptions {
+    /// Makes the options consistent. Returns one sentence for each change of something that was set; filling in a
+    /// default is not told.
+    pub fn sanitize(&mut self) -> Vec<String> {
+        let mut changes = Changes(Vec::new());
+        if self.max_open_files != -1 {
+            let clipped = self.max_open_files.clamp(MIN_OPEN_FILES, MAX_OPEN_FILES);
+            changes.set("max_open_files", &mut self.max_open_files, clipped, "out of range");
+        }
+        if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {
+            changes.set("bytes_per_sync", &mut self.bytes_per_sync, 1 << 20, "a rate limiter is set");
+        }
+        if self.delayed_write_rate == 0 {
+            let limited = self.rate_limiter.as_ref().map(|limiter| limiter.bytes_per_second());
+            self.delayed_write_rate = limited.unwrap_or(DEFAULT_DELAYED_WRITE_RATE);
+        }
+        if self.wal_ttl_seconds > 0 || self.wal_size_limit_mb > 0 {
+            let why = "archived WALs cannot be recycled";
+            changes.set("recycle_log_file_num", &mut self.recycle_log_file_num, 0, why);
+        }
+        if matches!(
+            self.wal_recovery_mode,
+            WalRecoveryMode::TolerateCorruptedTailRecords | WalRecoveryMode::AbsoluteConsistency
+        ) {
+            let why = "this wal_recovery_mode cannot tell old data in a recycled WAL from damage";
+            changes.set("recycle_log_file_num", &mut self.recycle_log_file_num, 0, why);
+        }
+        if self.enable_pipelined_write && self.atomic_flush {
+            let why = "atomic_flush needs the groups of writers one after the other";
+            changes.set("enable_pipelined_write", &mut self.enable_pipelined_write, false, why);
+        }
+        let jobs = self.max_background_jobs.max(1);
+        changes.set("max_background_jobs", &mut self.max_background_jobs, jobs, "at least one is needed");
+        let subcompactions = self.max_subcompactions.max(1);
+        changes.set(
+            "max_subcompactions",
+            &mut self.max_subcompactions,
+            subcompactions,
+            "at least one is needed",
+        );
+        let openers = self.max_file_opening_threads.max(1);
+        let why = "at least one is needed";
+        changes.set("max_file_opening_threads", &mut self.max_file_opening_threads, openers, why);
+        changes.0
+    }
+
+    /// Refuses what has no meaning or is not built. Call it on what `sanitize` returned.
+    /// # Errors
+    /// `InvalidArgument` or `NotSupported` naming the option.
+    pub fn validate(&self) -> Result<()> {
+        if self.keep_log_file_num == 0 {
+            return Err(invalid("keep_log_file_num", "must be greater than 0"));
+        }
+        for (name, value) in [
+            ("max_background_compactions", self.max_background_compactions),
+            ("max_background_flushes", self.max_background_flushes),
+        ] {
+            if value < -1 {
+                return Err(invalid(name, "must be -1 (derived) or not negative"));
+            }
+        }
+        if self.use_direct_reads {
+            return Err(refused("use_direct_reads", "direct I/O is not built"));
+        }
+        if self.use_direct_io_for_flush_and_compaction {
+            return Err(refused("use_direct_io_for_flush_and_compaction", "direct I/O is not built"));
+        }
+        if self.best_efforts_recovery {
+            return Err(refused("best_efforts_recovery", "not built; repair rebuilds a lost MANIFEST"));
+        }
+        Ok(())
+    }
+
+    /// How many flushes and compactions may run at once: (flushes, compactions). Needs `sanitize` first.
+    pub fn background_job_limits(&self) -> (usize, usize) {
+        let at_least_one = |n: i32| usize::try_from(n).unwrap_or(1).max(1);
+        let (flushes, compactions) =
+            if self.max_background_flushes == -1 && self.max_background_compactions == -1 {
+                // A quarter of the jobs flush, the rest compact.
+                let flushes = (self.max_background_jobs / 4).max(1);
+                (flushes, self.max_background_jobs - flushes)
+            } else {
+                (self.max_background_flushes, self.max_background_compactions)
+            };
+        (at_least_one(flushes), at_least_one(compactions))
+    }
+}
+
+impl ColumnFamilyOptions {
+    /// Makes the options consistent with themselves and with `db`. Returns one sentence for each change of something
+    /// that was set; filling in a default is not told.
+    pub fn sanitize(&mut self, db: &DbOptions) -> Vec<String> {
+        let mut changes = Changes(Vec::new());
+        self.sanitize_memtables(db, &mut changes);
+        self.sanitize_levels(&mut changes);
+        self.sanitize_triggers(&mut changes);
+        self.choose_defaults();
+        changes.0
+    }
+
+    fn sanitize_memtables(&mut self, db: &DbOptions, changes: &mut Changes) {
+        // 64 KiB to 64 GiB.
+        let size = (self.write_buffer_size as u64).clamp(64 << 10, 64 << 30);
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        changes.set("write_buffer_size", &mut self.write_buffer_size, size, "out of range");
+        let number = self.max_write_buffer_number.max(2);
+        let why = "one is written while another is flushed";
+        changes.set("max_write_buffer_number", &mut self.max_write_buffer_number, number, why);
+        let merge = self.min_write_buffer_number_to_merge.min(number - 1).max(1);
+        let why = "must be 1 to max_write_buffer_number - 1";
+        changes.set(
+            "min_write_buffer_number_to_merge",
+            &mut self.min_write_buffer_number_to_merge,
+            merge,
+            why,
+        );
+        if db.atomic_flush {
+            let why = "with atomic_flush every family flushes at once";
+            changes.set(
+                "min_write_buffer_number_to_merge",
+                &mut self.min_write_buffer_number_to_merge,
+                1,
+                why,
+            );
+        }
+        let ratio = self.memtable_prefix_bloom_size_ratio;
+        let ratio = if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 0.25) };
+        let why = "must be 0 to 0.25";
+        changes.set(
+            "memtable_prefix_bloom_size_ratio",
+            &mut self.memtable_prefix_bloom_size_ratio,
+            ratio,
+            why,
+        );
+        if self.max_write_buffer_size_to_maintain < 0 {
+            let size = i64::try_from(self.write_buffer_size).unwrap_or(i64::MAX);
+            self.max_write_buffer_size_to_maintain = size.saturating_mul(i64::from(number));
+        }
+        if self.arena_block_size == 0 {
+            self.arena_block_size = (self.write_buffer_size / 8).min(1 << 20).next_multiple_of(4096);
+        }
+    }
+
+    fn sanitize_levels(&mut self, changes: &mut Changes) {
+        let least = if self.compaction_style == CompactionStyle::Level { 2 } else { 1 };
+        let levels = self.num_levels.clamp(least, MAX_LEVELS);
+        changes.set("num_levels", &mut self.num_levels, levels, "out of range");
+        if self.compaction_style != CompactionStyle::Level {
+            let why = "only has a meaning for levels";
+            let field = &mut self.level_compaction_dynamic_level_bytes;
+            changes.set("level_compaction_dynamic_level_bytes", field, false, why);
+        }
+        let multiplier = self.max_bytes_for_level_multiplier;
+        if multiplier.is_nan() || multiplier <= 0.0 {
+            let why = "must be greater than 0";
+            changes.set("max_bytes_for_level_multiplier", &mut self.max_bytes_for_level_multiplier, 1.0, why);
+        }
+        let multiplier = self.target_file_size_multiplier.max(1);
+        let why = "must be at least 1";
+        changes.set("target_file_size_multiplier", &mut self.target_file_size_multiplier, multiplier, why);
+        let base = self.target_file_size_base.max(1);
+        changes.set("target_file_size_base", &mut self.target_file_size_base, base, why);
+        if self.max_compaction_bytes == 0 {
+            self.max_compaction_bytes = self.target_file_size_base.saturating_mul(25);
+        }
+        let (soft, hard) =
+            (self.soft_pending_compaction_bytes_limit, self.hard_pending_compaction_bytes_limit);
+        if soft == 0 {
+            self.soft_pending_compaction_bytes_limit = hard;
+        } else if hard > 0 && soft > hard {
+            let why = "must not exceed hard_pending_compaction_bytes_limit";
+            let field = &mut self.soft_pending_compaction_bytes_limit;
+            changes.set("soft_pending_compaction_bytes_limit", field, hard, why);
+        }
+    }
+
+    /// Level 0: compaction begins first, then writers are slowed down, then they stop.
+    fn sanitize_triggers(&mut self, changes: &mut Changes) {
+        if self.level0_file_num_compaction_trigger == 0 {
+            let why = "cannot be 0";
+            changes.set(
+                "level0_file_num_compaction_trigger",
+                &mut self.level0_file_num_compaction_trigger,
+                1,
+                why,
+            );
+        }
+        let slowdown = self.level0_slowdown_writes_trigger.max(self.level0_file_num_compaction_trigger);
+        let why = "must not be below level0_file_num_compaction_trigger";
+        changes.set(
+            "level0_slowdown_writes_trigger",
+            &mut self.level0_slowdown_writes_trigger,
+            slowdown,
+            why,
+        );
+        let stop = self.level0_stop_writes_trigger.max(slowdown);
+        let why = "must not be below level0_slowdown_writes_trigger";
+        changes.set("level0_stop_writes_trigger", &mut self.level0_stop_writes_trigger, stop, why);
+    }
+
+    fn choose_defaults(&mut self) {
+        if self.ttl == CHOOSE_AT_OPEN {
+            self.ttl = THIRTY_DAYS;
+        }
+        if self.periodic_compaction_seconds == CHOOSE_AT_OPEN {
+            let filters = self.compaction_filter.is_some() || self.compaction_filter_factory.is_some();
+            self.periodic_compaction_seconds = if filters { THIRTY_DAYS } else { 0 };
+        }
+        if self.table.block_cache.is_none() && !self.table.no_block_cache {
+            self.table.block_cache = Some(esker_table::default_block_cache());
+        }
+    }
+
+    /// Refuses what has no meaning or is not built. Call it on what `sanitize` returned.
+    /// # Errors
+    /// `InvalidArgument` or `NotSupported` naming the option.
+    pub fn validate(&self) -> Result<()> {
+        self.validate_resolved()?;
+        if self.inplace_update_support {
+            return Err(refused("inplace_update_support", "it would change what snapshots see"));
+        }
+        if self.compaction_style != CompactionStyle::Level && self.compaction_style != CompactionStyle::None {
+            return Err(refused("compaction_style", "only kCompactionStyleLevel and None are built"));
+        }
+        if self.compaction_filter.is_some() && self.compaction_filter_factory.is_some() {
+            return Err(invalid("compaction_filter_factory", "compaction_filter is set too: give only one"));
+        }
+        if self.comparator.timestamp_size() > 0 {
+            return Err(refused("comparator", "user-defined timestamps are recognised but not built"));
+        }
+        self.validate_compression()?;
+        self.validate_table()
+    }
+
+    /// Objects that an OPTIONS file named must be there by now.
+    fn validate_resolved(&self) -> Result<()> {
+        for (option, text) in &self.unresolved {
+            let name = object_name(text);
+            let given = match option.as_str() {
+                "comparator" => Some(self.comparator.name()),
+                "merge_operator" => self.merge_operator.as_ref().map(|m| m.name()),
+                // Everything else only makes reads slower when it is missing.
+                _ => continue,
+            };
+            if given != Some(name) {
+                return Err(invalid(
+                    option,
+                    &format!(
+                        "the OPTIONS file names '{name}', which is not built in: set the option to an object of that name"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_compression(&self) -> Result<()> {
+        let check = |name: &str, compression: CompressionType| {
+            if compression.can_write() {
+                Ok(())
+            } else {
+                Err(refused(name, &format!("{} can be read but not written", compression.option_name())))
+            }
+        };
+        check("compression", self.compression)?;
+        self.bottommost_compression.map_or(Ok(()), |c| check("bottommost_compression", c))?;
+        self.compression_per_level.iter().try_for_each(|c| check("compression_per_level", *c))?;
+        for (name, opts) in [
+            ("compression_opts", &self.compression_opts),
+            ("bottommost_compression_opts", &self.bottommost_compression_opts),
+        ] {
+            if opts.max_dict_bytes > 0 {
+                return Err(refused(
+                    name,
+                    "dictionaries can be read but not written: max_dict_bytes must be 0",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_table(&self) -> Result<()> {
+        let table = &self.table;
+        if !FORMAT_VERSIONS_WRITTEN.contains(&table.format_version) {
+            let why = format!("{} cannot be written: use 2 to 6", table.format_version);
+            return Err(invalid("format_version", &why));
+        }
+        if table.block_size == 0 || table.block_size > u32::MAX as usize {
+            return Err(invalid("block_size", "must be 1 to 4 GiB"));
+        }
+        if table.block_restart_interval == 0 || table.index_block_restart_interval == 0 {
+            return Err(invalid("block_restart_interval", "must be at least 1"));
+        }
+        if !writes_index(table.index_type) {
+            return Err(refused(
+                "index_type",
+                &format!("{} can be read but not written", table.index_type.print()),
+            ));
+        }
+        let compressed = self.compression != CompressionType::None
+            || self.bottommost_compression.is_some_and(|c| c != CompressionType::None)
+            || self.compression_per_level.iter().any(|c| *c != CompressionType::None);
+        if table.block_align && compressed {
+            return Err(invalid("block_align", "needs compression to be kNoCompression everywhere"));
+        }
+        if table.no_block_cache && table.cache_index_and_filter_blocks {
+            return Err(invalid("cache_index_and_filter_blocks", "there is no block cache (no_block_cache)"));
+        }
+        Ok(())
+    }
+}
+
+impl Options {
+    /// Makes both parts consistent; see there.
+    pub fn sanitize(&mut self) -> Vec<String> {
+        let mut changes = self.db.sanitize();
+        changes.extend(self.cf.sanitize(&self.db));
+        changes
+    }
+
+    /// Checks both parts.
+    /// # Errors
+    /// `InvalidArgument` or `NotSupported` naming the option.
+    pub fn validate(&self) -> Result<()> {
+        self.db.validate()?;
+        self.cf.validate()
+    }
+}
+
+fn invalid(option: &str, why: &str) -> Error {
+    Error::invalid_argument(format!("option {option}: {why}"))
+}
+
+fn refused(option: &str, why: &str) -> Error {
+    Error::not_supported(format!("option {option}: {why}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use super::*;
+use crate::options::table::OptionStruct;
+use esker_base::ErrorKind;
+
+#[test]
+fn defaults_are_consistent_and_valid() {
+    let mut options = Options::default();
+    assert_eq!(options.sanitize(), Vec::<String>::new());
+    options.validate().unwrap();
+    assert_eq!(options.db.delayed_write_rate, 16 << 20);
+    assert_eq!(options.cf.arena_block_size, 1 << 20);
+    assert_eq!(options.cf.max_compaction_bytes, 25 * (64 << 20));
+    assert_eq!(options.cf.ttl, 30 * 24 * 3600);
+    assert_eq!(options.cf.periodic_compaction_seconds, 0);
+    assert_eq!(options.db.background_job_limits(), (1, 1));
+}
+
+#[test]
+fn changes_are_told_once() {
+    let mut options = Options::default();
+    options.cf.level0_file_num_compaction_trigger = 0;
+    options.cf.level0_slowdown_writes_trigger = -3;
+    options.cf.level0_stop_writes_trigger = 0;
+    options.cf.write_buffer_size = 10;
+    options.cf.max_write_buffer_number = 0;
+    options.cf.min_write_buffer_number_to_merge = 9;
+    options.cf.num_levels = 1;
+    options.cf.max_bytes_for_level_multiplier = f64::NAN;
+    options.cf.soft_pending_compaction_bytes_limit = u64::MAX;
+    options.cf.memtable_prefix_bloom_size_ratio = 0.9;
+    options.db.max_open_files = 5;
+    options.db.recycle_log_file_num = 3;
+    options.db.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
+    let changes = options.sanitize();
+    for sentence in [
+        "max_open_files changed from 5 to 20: out of range",
+        "recycle_log_file_num changed from 3 to 0: this wal_recovery_mode cannot tell old data in a recycled WAL from damage",
+        "write_buffer_size changed from 10 to 65536: out of range",
+        "max_write_buffer_number changed from 0 to 2: one is written while another is flushed",
+        "min_write_buffer_number_to_merge changed from 9 to 1: must be 1 to max_write_buffer_number - 1",
+        "memtable_prefix_bloom_size_ratio changed from 0.9 to 0.25: must be 0 to 0.25",
+        "num_levels changed from 1 to 2: out of range",
+        "max_bytes_for_level_multiplier changed from NaN to 1: must be greater than 0",
+        "level0_file_num_compaction_trigger changed from 0 to 1: cannot be 0",
+        "level0_slowdown_writes_trigger changed from -3 to 1: must not be below level0_file_num_compaction_trigger",
+        "level0_stop_writes_trigger changed from 0 to 1: must not be below level0_slowdown_writes_trigger",
+    ] {
+        assert!(changes.iter().any(|c| c == sentence), "missing: {sentence}\nin {changes:#?}");
+    }
+    assert_eq!(options.sanitize(), Vec::<String>::new());
+    options.validate().unwrap();
+}
+
+/// Whatever a number option is set to, making consistent settles at once and never panics.
+#[test]
+fn extreme_numbers_settle() {
+    let db = DbOptions::default();
+    for option in ColumnFamilyOptions::all_options() {
+        for value in
+            ["0", "1", "-1", "2147483647", "-2147483648", "18446744073709551615", "9223372036854775807"]
+        {
+            let mut options = ColumnFamilyOptions::default();
+            if options.set_text(option.name, value).is_err() {
+                continue;
+            }
+            options.sanitize(&db);
+            let settled = (option.text.as_ref().unwrap().print)(&options);
+            assert_eq!(options.sanitize(&db), Vec::<String>::new(), "{}={value}", option.name);
+            assert_eq!((option.text.as_ref().unwrap().print)(&options), settled);
+        }
+    }
+}
+
+#[test]
+fn what_has_no_meaning_is_refused_by_name() {
+    let refused = |change: fn(&mut Options), kind: ErrorKind, name: &str| {
+        let mut options = Options::default();
+        change(&mut options);
+        options.sanitize();
+        let error = options.validate().unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.message().contains(name), "{error}");
+    };
+    refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
+    refused(|o| o.cf.inplace_update_support = true, ErrorKind::NotSupported, "inplace_update_support");
+    refused(|o| o.cf.compaction_style = CompactionStyle::Fifo, ErrorKind::NotSupported, "compaction_style");
+    refused(|o| o.cf.table.format_version = 7, ErrorKind::InvalidArgument, "format_version");
+    refused(|o| o.cf.compression_opts.max_dict_bytes = 1, ErrorKind::NotSupported, "compression_opts");
+    refused(
+        |o| o.cf.compression_per_level = vec![CompressionType::Bzip2],
+        ErrorKind::NotSupported,
+        "compression_per_level",
+    );
+    refused(
+        |o| o.cf.comparator = std::sync::Arc::new(esker_base::comparator::BytewiseComparatorWithU64Ts),
+        ErrorKind::NotSupported,
+        "comparator",
+    );
+    refused(
+        |o| o.cf.unresolved.push(("merge_operator".into(), "{id=mine;x=1}".into())),
+        ErrorKind::InvalidArgument,
+        "'mine'",
+    );
+}
+
+#[test]
+fn compression_follows_the_level() {
+    use CompressionType::{Lz4, None as Plain, Snappy, Zstd};
+    let mut cf = ColumnFamilyOptions::default();
+    assert_eq!(cf.compression_for(3, 1, false).0, Lz4);
+    cf.compression_per_level = vec![Plain, Snappy, Zstd];
+    // Base level 4: level 4 is the second entry, 5 and 6 the third.
+    let by_level: Vec<_> = [0, 4, 5, 6].map(|l| cf.compression_for(l, 4, false).0).into();
+    assert_eq!(by_level, [Plain, Snappy, Zstd, Zstd]);
+    cf.bottommost_compression = Some(Plain);
+    cf.bottommost_compression_opts.level = 9;
+    assert_eq!(cf.compression_for(6, 4, true), (Plain, cf.compression_opts));
+    cf.bottommost_compression_opts.enabled = true;
+    assert_eq!(cf.compression_for(6, 4, true).1.level, 9);
+}

@@ -1,0 +1,84 @@
+//! Names and text forms of the block-based table's options. The struct lives in `esker_table`.
+//!
+//! Source: RocksDB `table/block_based/block_based_table_factory.cc`, `table/block_based/filter_policy.cc`.
+
+use super::table::option_table;
+use super::value::{OptionValue, object_name};
+use esker_base::{Error, Result};
+use esker_format::properties::IndexType;
+use esker_format::trailer::ChecksumType;
+use esker_table::{BlockBasedTableOptions, FilterPolicy, IndexShorteningMode};
+
+option_table! {
+    impl BlockBasedTableOptions: "BlockBasedTableOptions" {
+        block_size, mutable;
+        block_size_deviation, mutable;
+        block_restart_interval, mutable;
+        index_block_restart_interval, mutable;
+        use_delta_encoding, mutable;
+        format_version, mutable;
+        checksum, mutable;
+        filter_policy, mutable;
+        whole_key_filtering, mutable;
+        index_type, mutable;
+        index_shortening, mutable;
+        enable_index_compression, mutable;
+        block_align, mutable;
+        block_cache, object;
+        no_block_cache, fixed;
+        cache_index_and_filter_blocks, mutable;
+        cache_index_and_filter_blocks_with_high_priority, mutable;
+        pin_l0_filter_and_index_blocks_in_cache, mutable;
+        initial_auto_readahead_size, mutable;
+        max_auto_readahead_size, mutable;
+        num_file_reads_for_auto_readahead, mutable;
+    }
+}
+
+/// Text forms of an enum that is declared elsewhere.
+macro_rules! enum_names {
+    ($ty:ident { $( $variant:ident = $text:literal, )* }) => {
+        impl OptionValue for $ty {
+            fn parse(text: &str) -> Result<$ty> {
+                match text.trim() {
+                    $( $text => Ok($ty::$variant), )*
+                    other => Err(Error::invalid_argument(format!(
+                        concat!("'{}' is none of", $(" ", $text),*), other
+                    ))),
+                }
+            }
+            fn print(&self) -> String {
+                match self { $( $ty::$variant => $text, )* }.to_owned()
+            }
+        }
+    };
+}
+
+enum_names!(ChecksumType {
+    NoChecksum = "kNoChecksum",
+    Crc32c = "kCRC32c",
+    XxHash = "kxxHash",
+    XxHash64 = "kxxHash64",
+    Xxh3 = "kXXH3",
+});
+enum_names!(IndexType {
+    BinarySearch = "kBinarySearch",
+    HashSearch = "kHashSearch",
+    TwoLevel = "kTwoLevelIndexSearch",
+    BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
+});
+enum_names!(IndexShorteningMode {
+    NoShortening = "kNoShortening",
+    ShortenSeparators = "kShortenSeparators",
+    ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
+});
+
+/// `nullptr`, `bloomfilter:10:false`, `ribbonfilter:10:-1`.
+impl OptionValue for Option<FilterPolicy> {
+    fn parse(text: &str) -> Result<Option<FilterPolicy>> {
+        FilterPolicy::parse(object_name(text))
+    }
+    fn print(&self) -> String {
+        self.map_or_else(|| "nullptr".to_owned(), |policy| policy.to_string())
+    }
+}

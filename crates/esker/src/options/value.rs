@@ -1,0 +1,244 @@
+//! Text forms of option values, as RocksDB reads and writes them.
+//!
+//! In: the text behind `=`. Out: a value, and back. Source: RocksDB `options/options_helper.cc`,
+//! `util/string_util.cc` (numbers with the suffixes k, m, g, t).
+
+pub(crate) use crate::builtin::object_name;
+use esker_base::comparator::{self, ComparatorRef};
+use esker_base::logger::InfoLogLevel;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::prefix::{self, SliceTransformRef};
+use esker_base::{Error, Result};
+use esker_format::compression::CompressionType;
+pub(crate) use esker_format::options_file::split_map;
+use std::path::PathBuf;
+
+/// A value with a text form.
+pub trait OptionValue: Sized {
+    /// The value that `text` means.
+    /// # Errors
+    /// `InvalidArgument` saying what would be right.
+    fn parse(text: &str) -> Result<Self>;
+    /// Text that `parse` takes and RocksDB understands.
+    fn print(&self) -> String;
+    /// Changes `self` to what `text` means. Values with fields keep those that `text` does not name.
+    /// # Errors
+    /// As `parse`; `self` is then unchanged.
+    fn update(&mut self, text: &str) -> Result<()> {
+        *self = Self::parse(text)?;
+        Ok(())
+    }
+}
+
+impl OptionValue for bool {
+    fn parse(text: &str) -> Result<bool> {
+        match text.trim() {
+            "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
+            other => Err(Error::invalid_argument(format!("'{other}' is neither true nor false"))),
+        }
+    }
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A whole number with an optional binary suffix: `64m` is 64 MiB.
+fn parse_number(text: &str) -> Result<i128> {
+    let text = text.trim();
+    let wrong = || {
+        Error::invalid_argument(format!("'{text}' is not a whole number (suffixes k, m, g, t are allowed)"))
+    };
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+        Some(b'k') => (&text[..text.len() - 1], 10),
+        Some(b'm') => (&text[..text.len() - 1], 20),
+        Some(b'g') => (&text[..text.len() - 1], 30),
+        Some(b't') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    // i64 and u64 both fit into i128, and so does either of them shifted by 40.
+    let number: i128 = digits.parse().map_err(|_| wrong())?;
+    if number.unsigned_abs() > u128::from(u64::MAX) { Err(wrong()) } else { Ok(number << shift) }
+}
+
+macro_rules! integer_values {
+    ($($ty:ty),*) => {$(
+        impl OptionValue for $ty {
+            fn parse(text: &str) -> Result<$ty> {
+                let number = parse_number(text)?;
+                <$ty>::try_from(number).map_err(|_| {
+                    Error::invalid_argument(format!("{number} is not in {}..={}", <$ty>::MIN, <$ty>::MAX))
+                })
+            }
+            fn print(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+integer_values!(i32, u32, i64, u64, usize);
+
+impl OptionValue for f64 {
+    fn parse(text: &str) -> Result<f64> {
+        match text.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(Error::invalid_argument(format!("'{}' is not a number", text.trim()))),
+        }
+    }
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl OptionValue for String {
+    fn parse(text: &str) -> Result<String> {
+        Ok(text.to_owned())
+    }
+    fn print(&self) -> String {
+        self.clone()
+    }
+}
+
+/// RocksDB writes the level as `INFO_LEVEL`.
+impl OptionValue for InfoLogLevel {
+    fn parse(text: &str) -> Result<InfoLogLevel> {
+        use InfoLogLevel::{Debug, Error as Failed, Fatal, Header, Info, Warn};
+        let all = [Debug, Info, Warn, Failed, Fatal, Header];
+        all.into_iter()
+            .find(|level| text.trim().strip_suffix("_LEVEL") == Some(level.as_str()))
+            .ok_or_else(|| Error::invalid_argument(format!("'{}' is no level of the info log", text.trim())))
+    }
+    fn print(&self) -> String {
+        format!("{}_LEVEL", self.as_str())
+    }
+}
+
+impl OptionValue for CompressionType {
+    fn parse(text: &str) -> Result<CompressionType> {
+        CompressionType::from_option_name(text.trim())
+            .ok_or_else(|| Error::invalid_argument(format!("'{}' is no built-in compression", text.trim())))
+    }
+    fn print(&self) -> String {
+        self.option_name().to_owned()
+    }
+}
+
+/// RocksDB's word for "none given here".
+const NO_COMPRESSION_GIVEN: &str = "kDisableCompressionOption";
+
+impl OptionValue for Option<CompressionType> {
+    fn parse(text: &str) -> Result<Option<CompressionType>> {
+        if text.trim() == NO_COMPRESSION_GIVEN { Ok(None) } else { CompressionType::parse(text).map(Some) }
+    }
+    fn print(&self) -> String {
+        self.map_or(NO_COMPRESSION_GIVEN, CompressionType::option_name).to_owned()
+    }
+}
+
+/// The empty path is "none": the place where it goes by default.
+impl OptionValue for Option<PathBuf> {
+    fn parse(text: &str) -> Result<Option<PathBuf>> {
+        Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+    }
+    fn print(&self) -> String {
+        self.as_ref().map(|p| p.display().to_string()).unwrap_or_default()
+    }
+}
+
+/// Elements separated by colons; the empty text is the empty list.
+impl<T: OptionValue> OptionValue for Vec<T> {
+    fn parse(text: &str) -> Result<Vec<T>> {
+        if text.trim().is_empty() { Ok(Vec::new()) } else { text.split(':').map(T::parse).collect() }
+    }
+    fn print(&self) -> String {
+        self.iter().map(T::print).collect::<Vec<_>>().join(":")
+    }
+}
+
+/// Whether `name` is how RocksDB writes "no object".
+pub(crate) fn is_null(name: &str) -> bool {
+    name.is_empty() || name == "nullptr"
+}
+
+impl OptionValue for ComparatorRef {
+    fn parse(text: &str) -> Result<ComparatorRef> {
+        let name = object_name(text);
+        comparator::by_name(name)
+            .ok_or_else(|| Error::invalid_argument(format!("no built-in comparator is called '{name}'")))
+    }
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl OptionValue for Option<MergeOperatorRef> {
+    fn parse(text: &str) -> Result<Option<MergeOperatorRef>> {
+        let name = object_name(text);
+        if is_null(name) {
+            return Ok(None);
+        }
+        crate::builtin::merge_operator(text)
+            .map(Some)
+            .ok_or_else(|| Error::invalid_argument(format!("no built-in merge operator is called '{name}'")))
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| "nullptr".to_owned(), |m| m.name().to_owned())
+    }
+}
+
+impl OptionValue for Option<SliceTransformRef> {
+    fn parse(text: &str) -> Result<Option<SliceTransformRef>> {
+        let name = object_name(text);
+        if is_null(name) {
+            return Ok(None);
+        }
+        prefix::by_name(name).map(Some).ok_or_else(|| {
+            Error::invalid_argument(format!("no built-in prefix extractor is called '{name}'"))
+        })
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| "nullptr".to_owned(), |p| p.name().to_owned())
+    }
+}
+
+/// Declares an enum whose values RocksDB numbers and names.
+macro_rules! option_enum {
+    (
+        $(#[$attr:meta])*
+        pub enum $name:ident {
+            $( $(#[$vattr:meta])* $variant:ident = $code:literal, $text:literal; )*
+        }
+    ) => {
+        $(#[$attr])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(u8)]
+        pub enum $name {
+            $( $(#[$vattr])* $variant = $code, )*
+        }
+
+        impl $name {
+            /// RocksDB's name of this value in OPTIONS files.
+            pub const fn as_str(self) -> &'static str {
+                match self { $( $name::$variant => $text, )* }
+            }
+        }
+
+        impl $crate::options::value::OptionValue for $name {
+            fn parse(text: &str) -> esker_base::Result<$name> {
+                match text.trim() {
+                    $( $text => Ok($name::$variant), )*
+                    other => Err(esker_base::Error::invalid_argument(format!(
+                        concat!("'{}' is none of", $(" ", $text),*), other
+                    ))),
+                }
+            }
+            fn print(&self) -> String {
+                self.as_str().to_owned()
+            }
+        }
+    };
+}
+pub(crate) use option_enum;
+
+#[cfg(test)]
+mod tests;

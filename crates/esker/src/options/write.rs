@@ -1,0 +1,163 @@
+//! Options of writes and of work asked for by hand: `WriteOptions`, `FlushOptions`, `CompactRangeOptions` and so on.
+//!
+//! Source: RocksDB `include/rocksdb/options.h`.
+
+use super::value::option_enum;
+
+/// Options of one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteOptions {
+    /// Return only when the WAL is on the medium. Default false: survives the process, not the machine.
+    pub sync: bool,
+    /// Do not write to the WAL: lost unless flushed. Refused with `recycle_log_file_num` > 0, whose recovery needs
+    /// sequence numbers without gaps. Default false.
+    pub disable_wal: bool,
+    /// `Incomplete` where the write would have to wait for background work. Default false.
+    pub no_slowdown: bool,
+    /// Give way to other writes when compaction is behind. Default false.
+    pub low_pri: bool,
+    /// Skip what a batch says about families that do not exist. Default false: `InvalidArgument`.
+    pub ignore_missing_column_families: bool,
+    /// Accepted for RocksDB's sake; the memtable keeps its own hints. Default false.
+    pub memtable_insert_hint_per_batch: bool,
+}
+
+impl WriteOptions {
+    /// All defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `sync`.
+    #[must_use]
+    pub fn sync(mut self, value: bool) -> Self {
+        self.sync = value;
+        self
+    }
+
+    /// Sets `disable_wal`.
+    #[must_use]
+    pub fn disable_wal(mut self, value: bool) -> Self {
+        self.disable_wal = value;
+        self
+    }
+
+    /// Sets `no_slowdown`.
+    #[must_use]
+    pub fn no_slowdown(mut self, value: bool) -> Self {
+        self.no_slowdown = value;
+        self
+    }
+
+    /// Sets `low_pri`.
+    #[must_use]
+    pub fn low_pri(mut self, value: bool) -> Self {
+        self.low_pri = value;
+        self
+    }
+}
+
+/// Options of `flush`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlushOptions {
+    /// Return when the flush is done. Default true.
+    pub wait: bool,
+    /// Flush at once even if that makes writers wait. Default false: the flush itself waits first.
+    pub allow_write_stall: bool,
+}
+
+impl Default for FlushOptions {
+    fn default() -> Self {
+        FlushOptions { wait: true, allow_write_stall: false }
+    }
+}
+
+option_enum! {
+    /// What a manual compaction does with the last level.
+    #[derive(Default)]
+    pub enum BottommostLevelCompaction {
+        /// Leave it.
+        Skip = 0, "kSkip";
+        /// Rewrite it if there is a compaction filter.
+        #[default]
+        IfHaveCompactionFilter = 1, "kIfHaveCompactionFilter";
+        /// Rewrite it.
+        Force = 2, "kForce";
+        /// Rewrite it, except files this call has made.
+        ForceOptimized = 3, "kForceOptimized";
+    }
+}
+
+/// Options of `compact_range`.
+#[derive(Clone, Debug)]
+pub struct CompactRangeOptions {
+    /// No automatic compaction runs meanwhile. Default false.
+    pub exclusive_manual_compaction: bool,
+    /// Move the result up to the smallest level that holds it. Default false.
+    pub change_level: bool,
+    /// With `change_level`: the level to move to; -1: the smallest possible. Default -1.
+    pub target_level: i32,
+    /// What to do with the last level. Default `IfHaveCompactionFilter`.
+    pub bottommost_level_compaction: BottommostLevelCompaction,
+    /// Flush at once even if that makes writers wait. Default false.
+    pub allow_write_stall: bool,
+    /// Threads for each compaction; 0: as `max_subcompactions`. Default 0.
+    pub max_subcompactions: u32,
+}
+
+impl Default for CompactRangeOptions {
+    fn default() -> Self {
+        CompactRangeOptions {
+            exclusive_manual_compaction: false,
+            change_level: false,
+            target_level: -1,
+            bottommost_level_compaction: BottommostLevelCompaction::default(),
+            allow_write_stall: false,
+            max_subcompactions: 0,
+        }
+    }
+}
+
+/// Options of `compact_files`.
+#[derive(Clone, Debug, Default)]
+pub struct CompactionOptions {
+    /// Compression of the output; `None`: as the family's options say. Default `None`.
+    pub compression: Option<super::CompressionType>,
+    /// Bytes at which an output file ends; 0: one file. Default 0.
+    pub output_file_size_limit: u64,
+    /// Threads; 0: as `max_subcompactions`. Default 0.
+    pub max_subcompactions: u32,
+}
+
+/// Options of `ingest_external_file`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IngestExternalFileOptions {
+    /// Link, then forget the original, in place of copying. Default false.
+    pub move_files: bool,
+    /// Copy when linking is not possible. Default true.
+    pub failed_move_fall_back_to_copy: bool,
+    /// Snapshots taken before do not see the file. Default true.
+    pub snapshot_consistency: bool,
+    /// A sequence number may be given to the file. Default true.
+    pub allow_global_seqno: bool,
+    /// A flush may be needed first; false: fail in that case. Default true.
+    pub allow_blocking_flush: bool,
+    /// Put the file below everything; needs `allow_ingest_behind`. Default false.
+    pub ingest_behind: bool,
+    /// Check every block before ingesting. Default false.
+    pub verify_checksums_before_ingest: bool,
+}
+
+impl Default for IngestExternalFileOptions {
+    fn default() -> Self {
+        IngestExternalFileOptions {
+            move_files: false,
+            failed_move_fall_back_to_copy: true,
+            snapshot_consistency: true,
+            allow_global_seqno: true,
+            allow_blocking_flush: true,
+            ingest_behind: false,
+            verify_checksums_before_ingest: false,
+        }
+    }
+}

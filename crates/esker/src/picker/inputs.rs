@@ -1,0 +1,209 @@
+//! Geometry of files: ranges, overlaps, clean cuts.
+//!
+//! A *clean cut* of a sorted level is a run of files whose neighbours share no user key with it. Compacting anything else
+//! would move newer versions of a user key below older ones.
+//! Source: RocksDB `db/compaction/compaction_picker.cc`, `db/version_set.cc` (`GetOverlappingInputs`).
+
+use super::{LevelFiles, RunningCompactions};
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+use esker_format::key::{self, InternalKeyComparator};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Compares bounds of files by user key; an upper bound that a range tombstone ends is before everything else with
+/// its user key.
+pub(super) fn compare_bounds(icmp: &InternalKeyComparator, a: &[u8], b: &[u8]) -> Ordering {
+    let is_end = |k: &[u8]| key::trailer(k) == key::RANGE_END_SENTINEL;
+    icmp.compare_user_keys(key::user_key(a), key::user_key(b)).then_with(|| is_end(b).cmp(&is_end(a)))
+}
+
+/// The internal keys between which the files lie; `None` without files.
+pub(super) fn range_of<'a>(
+    icmp: &InternalKeyComparator,
+    files: impl IntoIterator<Item = &'a Arc<FileMeta>>,
+) -> Option<(&'a [u8], &'a [u8])> {
+    files.into_iter().map(|f| (f.smallest.as_slice(), f.largest.as_slice())).reduce(|(a, b), (c, d)| {
+        let smallest = if icmp.compare(c, a).is_lt() { c } else { a };
+        let largest = if icmp.compare(d, b).is_gt() { d } else { b };
+        (smallest, largest)
+    })
+}
+
+/// Files of a sorted level that share a user key with the bounds `[smallest, largest]`.
+pub(super) fn overlap_range(
+    version: &Version,
+    level: usize,
+    smallest: &[u8],
+    largest: &[u8],
+) -> Range<usize> {
+    let (files, icmp) = (version.files(level), version.icmp());
+    let from = files.partition_point(|f| compare_bounds(icmp, &f.largest, smallest).is_lt());
+    let count = files[from..].partition_point(|f| compare_bounds(icmp, &f.smallest, largest).is_le());
+    from..from + count
+}
+
+/// Files of any level that share a user key with the bounds; in level 0 also those that overlap these, and so on.
+pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> LevelFiles {
+    let files = if level > 0 {
+        version.files(level)[overlap_range(version, level, smallest, largest)].to_vec()
+    } else {
+        overlapping_in_level0(version, key::user_key(smallest), key::user_key(largest))
+    };
+    LevelFiles { level, files }
+}
+
+fn overlapping_in_level0<'a>(
+    version: &'a Version,
+    smallest: &'a [u8],
+    largest: &'a [u8],
+) -> Vec<Arc<FileMeta>> {
+    let icmp = version.icmp();
+    let (mut smallest, mut largest) = (smallest, largest);
+    let mut taken = vec![false; version.num_files(0)];
+    loop {
+        let mut grew = false;
+        for (f, taken) in version.files(0).iter().zip(&mut taken) {
+            let apart = icmp.compare_user_keys(f.largest_user_key(), smallest).is_lt()
+                || icmp.compare_user_keys(f.smallest_user_key(), largest).is_gt();
+            if *taken || apart {
+                continue;
+            }
+            (*taken, grew) = (true, true);
+            if icmp.compare_user_keys(f.smallest_user_key(), smallest).is_lt() {
+                smallest = f.smallest_user_key();
+            }
+            if icmp.compare_user_keys(f.largest_user_key(), largest).is_gt() {
+                largest = f.largest_user_key();
+            }
+        }
+        if !grew {
+            let files = version.files(0).iter().zip(&taken);
+            return files.filter(|(_, taken)| **taken).map(|(f, _)| Arc::clone(f)).collect();
+        }
+    }
+}
+
+/// The files and, in a sorted level, those to both sides that continue their user keys. Level 0 stays as it is.
+pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
+    let mut inputs = inputs;
+    while inputs.level > 0
+        && let Some((smallest, largest)) = range_of(version.icmp(), &inputs.files)
+    {
+        let grown = overlapping(version, inputs.level, smallest, largest);
+        if grown.files.len() <= inputs.files.len() {
+            break;
+        }
+        inputs = grown;
+    }
+    inputs
+}
+
+/// [`clean_cut`], if none of its files is being compacted.
+pub(super) fn idle_clean_cut(
+    version: &Version,
+    inputs: LevelFiles,
+    running: &RunningCompactions,
+) -> Option<LevelFiles> {
+    let inputs = clean_cut(version, inputs);
+    (!any_busy(&inputs.files, running)).then_some(inputs)
+}
+
+/// The largest clean cut of a sorted level that lies within `[smallest, largest]`.
+pub(super) fn clean_cut_within(
+    version: &Version,
+    level: usize,
+    smallest: &[u8],
+    largest: &[u8],
+) -> LevelFiles {
+    let (files, icmp) = (version.files(level), version.icmp());
+    let mut from = files.partition_point(|f| compare_bounds(icmp, &f.smallest, smallest).is_lt());
+    let mut to = files.partition_point(|f| compare_bounds(icmp, &f.largest, largest).is_le()).max(from);
+    let joined = |i: usize| compare_bounds(icmp, &files[i - 1].largest, &files[i].smallest).is_eq();
+    while from > 0 && from < to && joined(from) {
+        from += 1;
+    }
+    while to < files.len() && to > from && joined(to) {
+        to -= 1;
+    }
+    LevelFiles { level, files: files[from..to].to_vec() }
+}
+
+pub(super) fn any_busy(files: &[Arc<FileMeta>], running: &RunningCompactions) -> bool {
+    files.iter().any(|f| running.is_busy(f.number))
+}
+
+pub(super) fn bytes_of(files: &[Arc<FileMeta>]) -> u64 {
+    files.iter().map(|f| f.file_size).sum()
+}
+
+/// Whether a running compaction writes into the user-key range of these files on `level`.
+pub(super) fn is_written_into(
+    version: &Version,
+    running: &RunningCompactions,
+    inputs: &[LevelFiles],
+    level: usize,
+) -> bool {
+    match range_of(version.icmp(), inputs.iter().flat_map(|l| &l.files)) {
+        None => false,
+        Some((a, b)) => running.writes_into(level, key::user_key(a), key::user_key(b), version.icmp()),
+    }
+}
+
+/// Adds what must go with files from an upper level: the files of the output level that they overlap. Then more of the upper
+/// level, if that takes no more of the output level and stays below twice `max_compaction_bytes`. `rightwards` lets it grow
+/// only towards larger keys. `None` if a file that is needed is being compacted.
+pub(super) fn with_output_level(
+    version: &Version,
+    running: &RunningCompactions,
+    start: LevelFiles,
+    output_level: usize,
+    max_compaction_bytes: u64,
+    rightwards: bool,
+) -> Option<(LevelFiles, LevelFiles)> {
+    if start.level == output_level {
+        return Some((start, LevelFiles { level: output_level, files: Vec::new() }));
+    }
+    let (smallest, largest) = range_of(version.icmp(), &start.files)?;
+    let output = overlapping(version, output_level, smallest, largest);
+    if output.files.is_empty() {
+        return Some((start, output));
+    }
+    let output = idle_clean_cut(version, output, running)?;
+    let limit = max_compaction_bytes.saturating_mul(2);
+    let grown = grow(version, running, &start, &output, limit, rightwards);
+    Some((grown.unwrap_or(start), output))
+}
+
+fn grow(
+    version: &Version,
+    running: &RunningCompactions,
+    start: &LevelFiles,
+    output: &LevelFiles,
+    limit: u64,
+    rightwards: bool,
+) -> Option<LevelFiles> {
+    let icmp = version.icmp();
+    let (own_smallest, _) = range_of(icmp, &start.files)?;
+    let (smallest, largest) = range_of(icmp, start.files.iter().chain(&output.files))?;
+    let smallest = if rightwards { own_smallest } else { smallest };
+    let output_bytes = bytes_of(&output.files);
+    let fits = |files: &LevelFiles| {
+        files.files.len() > start.files.len()
+            && !any_busy(&files.files, running)
+            && output_bytes.saturating_add(bytes_of(&files.files)) < limit
+    };
+    let wide = clean_cut(version, overlapping(version, start.level, smallest, largest));
+    if fits(&wide) {
+        let (a, b) = range_of(icmp, &wide.files)?;
+        let needed = clean_cut(version, overlapping(version, output.level, a, b));
+        if needed.files.len() == output.files.len() {
+            return Some(wide);
+        }
+    }
+    if start.level == 0 {
+        return None;
+    }
+    let narrow = clean_cut_within(version, start.level, smallest, largest);
+    fits(&narrow).then_some(narrow)
+}

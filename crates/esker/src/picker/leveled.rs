@@ -1,0 +1,386 @@
+//! Picks compactions of the leveled style.
+//!
+//! In: a version and what runs. Out: the most urgent plan that nothing is in the way of.
+//! Source: RocksDB `db/compaction/compaction_picker_level.cc`.
+//!
+//! The order of reasons: levels that are due, most urgent first; files marked by their writers; files of the last level
+//! that can lose old versions; files older than `ttl`; files due for a periodic rewrite. Only one compaction that reads level 0
+//! runs at a time; while the way from level 0 to the base level is blocked, level-0 files are merged with each other.
+
+pub use super::PickContext;
+use super::inputs::{
+    any_busy, bytes_of, clean_cut, idle_clean_cut, is_written_into, overlap_range, overlapping, range_of,
+    with_output_level,
+};
+use super::marked::{self, Marked};
+use super::plan::Draft;
+use super::score::{Scores, Weigher, multiply, scores};
+use super::{CompactionPlan, CompactionPri, CompactionReason, LevelFiles, priority};
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+
+/// Fewer level-0 files are not worth merging with each other.
+const MIN_FILES_FOR_INTRA_L0: usize = 4;
+/// So many level-0 files beyond the trigger must have come before they are merged with each other.
+const INTRA_L0_SLACK: usize = 2;
+/// More files are not moved down at once, so as not to flood the next level.
+const MAX_MULTI_TRIVIAL_MOVE: usize = 4;
+
+/// The most urgent compaction, if one is due and nothing that runs is in its way.
+pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    if version.num_levels() < 2 {
+        return None;
+    }
+    let picker = Picker { version, context, scores: scores(version, context.options, context.running) };
+    picker.due_level().or_else(|| picker.marked_file())
+}
+
+/// Whether [`pick`] may find something: some level is due, or some file is marked.
+pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
+    version.num_levels() > 1
+        && (scores(version, context.options, context.running).is_due()
+            || !marked::for_compaction(version, context).is_empty()
+            || !marked::bottommost(version, context).is_empty()
+            || !marked::expired(version, context).is_empty()
+            || !marked::periodic(version, context).is_empty())
+}
+
+/// Files to begin with.
+struct Start {
+    inputs: LevelFiles,
+    output_level: usize,
+    reason: CompactionReason,
+    score: f64,
+    /// Level-0 files that overlap nothing in level 0 that is older, nor the output level: they move as they are.
+    is_l0_move: bool,
+}
+
+/// Where a marked file goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    SameLevel,
+    /// The last level stays where it is.
+    NextLevel,
+    /// The last level is left out.
+    NextLevelIfAny,
+}
+
+struct Picker<'a> {
+    version: &'a Arc<Version>,
+    context: &'a PickContext<'a>,
+    scores: Scores,
+}
+
+impl Picker<'_> {
+    fn base_level(&self) -> usize {
+        self.scores.base_level
+    }
+
+    fn due_level(&self) -> Option<CompactionPlan> {
+        let mut level0_is_blocked = false;
+        for &(score, level) in self.scores.by_urgency.iter().take_while(|(score, _)| *score >= 1.0) {
+            // Else the files that level 0 waits for would be taken again and again, and level 0 would starve.
+            if level0_is_blocked && level == self.base_level() {
+                continue;
+            }
+            if level > 0 {
+                if let Some(plan) = self.pick_sorted_level(level, score) {
+                    return Some(plan);
+                }
+                continue;
+            }
+            if let Some(plan) = self.pick_level0(score) {
+                return Some(plan);
+            }
+            level0_is_blocked = true;
+            if let Some(files) = self.intra_level0_by_cost() {
+                return self.complete(self.intra_level0(files, score));
+            }
+        }
+        None
+    }
+
+    fn pick_level0(&self, score: f64) -> Option<CompactionPlan> {
+        if self.context.running.reads_level0() {
+            let files = self.intra_level0_by_size()?;
+            return self.complete(self.intra_level0(files, score));
+        }
+        let start = |files: Vec<Arc<FileMeta>>, is_l0_move| Start {
+            inputs: LevelFiles { level: 0, files },
+            output_level: self.base_level(),
+            reason: CompactionReason::LevelL0FilesNum,
+            score,
+            is_l0_move,
+        };
+        let movable = self.movable_level0_files();
+        if !movable.is_empty() {
+            return self.complete(start(movable, true));
+        }
+        if let Some(files) = self.intra_level0_by_size() {
+            return self.complete(self.intra_level0(files, score));
+        }
+        let order = priority::order(self.version, 0, self.context);
+        order
+            .into_iter()
+            .find_map(|i| self.complete(start(vec![Arc::clone(&self.version.files(0)[i])], false)))
+    }
+
+    fn intra_level0(&self, files: Vec<Arc<FileMeta>>, score: f64) -> Start {
+        Start {
+            inputs: LevelFiles { level: 0, files },
+            output_level: 0,
+            reason: CompactionReason::LevelL0FilesNum,
+            score,
+            is_l0_move: false,
+        }
+    }
+
+    /// The oldest level-0 files, as far as they overlap neither each other nor the base level, by key. Not into an empty
+    /// level, and not if levels may differ in compression.
+    fn movable_level0_files(&self) -> Vec<Arc<FileMeta>> {
+        let (version, base) = (self.version, self.base_level());
+        let mut files: Vec<Arc<FileMeta>> = Vec::new();
+        if !self.context.options.compression_per_level.is_empty() || version.num_files(base) == 0 {
+            return files;
+        }
+        let icmp = version.icmp();
+        for f in version.files(0).iter().rev() {
+            let Some((smallest, largest)) = range_of(icmp, files.iter().chain([f])) else { break };
+            let apart = match range_of(icmp, &files) {
+                None => true,
+                Some((a, b)) => icmp.compare(&f.largest, a).is_lt() || icmp.compare(&f.smallest, b).is_gt(),
+            };
+            if !apart || !overlap_range(version, base, smallest, largest).is_empty() {
+                break;
+            }
+            files.push(Arc::clone(f));
+        }
+        files.sort_by(|a, b| icmp.compare(&a.smallest, &b.smallest));
+        files
+    }
+
+    /// All newest idle level-0 files, if the base level is so large that a compaction into it would mostly rewrite it.
+    fn intra_level0_by_size(&self) -> Option<Vec<Arc<FileMeta>>> {
+        let (version, options) = (self.version, self.context.options);
+        let min_files = options.level0_file_num_compaction_trigger.max(2);
+        let level0 = version.files(0);
+        if level0.len() < min_files {
+            return None;
+        }
+        let weigher = Weigher::new(version);
+        let level0_bytes: u64 = level0.iter().map(|f| weigher.compensated_size(f)).sum();
+        let factor = options.max_bytes_for_level_multiplier.max(10.0) * 2.0;
+        if version.size(self.base_level()) <= multiply(level0_bytes, factor) {
+            return None;
+        }
+        let files: Vec<_> = level0.iter().take_while(|f| !self.is_busy(f)).cloned().collect();
+        (files.len() >= min_files).then_some(files)
+    }
+
+    /// The newest idle level-0 files, as long as each makes the work per file that goes away less.
+    fn intra_level0_by_cost(&self) -> Option<Vec<Arc<FileMeta>>> {
+        let (level0, options) = (self.version.files(0), self.context.options);
+        if level0.len() < options.level0_file_num_compaction_trigger + INTRA_L0_SLACK {
+            return None;
+        }
+        let mut bytes = level0.first().filter(|f| !self.is_busy(f))?.file_size;
+        let mut bytes_per_file_gone = u64::MAX;
+        let mut count = 1;
+        for f in &level0[1..] {
+            bytes = bytes.saturating_add(f.file_size);
+            let with_it = bytes / count as u64;
+            if self.is_busy(f) || with_it > bytes_per_file_gone || bytes > options.max_compaction_bytes() {
+                break;
+            }
+            bytes_per_file_gone = with_it;
+            count += 1;
+        }
+        (count >= MIN_FILES_FOR_INTRA_L0).then(|| level0[..count].to_vec())
+    }
+
+    fn pick_sorted_level(&self, level: usize, score: f64) -> Option<CompactionPlan> {
+        let round_robin = self.context.options.compaction_pri == CompactionPri::RoundRobin;
+        let order = priority::order(self.version, level, self.context);
+        for index in order {
+            if self.is_busy(&self.version.files(level)[index]) {
+                if round_robin {
+                    // Its turn comes first.
+                    return None;
+                }
+                continue;
+            }
+            let plan = self.pick_file(level, index, score);
+            if plan.is_some() || round_robin {
+                return plan;
+            }
+        }
+        None
+    }
+
+    /// One file of a level that is due, and what must or should go with it.
+    fn pick_file(&self, level: usize, index: usize, score: f64) -> Option<CompactionPlan> {
+        let (version, running) = (self.version, self.context.running);
+        let round_robin = self.context.options.compaction_pri == CompactionPri::RoundRobin;
+        let file = Arc::clone(&version.files(level)[index]);
+        let inputs = idle_clean_cut(version, LevelFiles { level, files: vec![file] }, running)?;
+        let (smallest, largest) = range_of(version.icmp(), &inputs.files)?;
+        let moves = overlap_range(version, level + 1, smallest, largest).is_empty();
+        let inputs = match moves {
+            true if inputs.files.len() == 1 => self.extend_move(inputs, index, round_robin),
+            false if round_robin => self.extend_round_robin(inputs),
+            _ => inputs,
+        };
+        let reason = CompactionReason::LevelMaxLevelSize;
+        self.complete(Start { inputs, output_level: level + 1, reason, score, is_l0_move: false })
+    }
+
+    /// More neighbours that can move with a file as they are.
+    fn extend_move(&self, inputs: LevelFiles, index: usize, rightwards: bool) -> LevelFiles {
+        let (version, options) = (self.version, self.context.options);
+        if !options.compression_per_level.is_empty() {
+            return inputs;
+        }
+        let files = version.files(inputs.level);
+        let joined = |i: usize| {
+            version.icmp().same_user_key(files[i - 1].largest_user_key(), files[i].smallest_user_key())
+        };
+        let fits = |from: usize, to: usize, added: usize| {
+            let range =
+                overlap_range(version, inputs.level + 1, &files[from].smallest, &files[to - 1].largest);
+            !self.is_busy(&files[added])
+                && range.is_empty()
+                && bytes_of(&files[from..to]) <= options.max_compaction_bytes()
+        };
+        let (mut from, mut to) = (index, index + 1);
+        while to < files.len()
+            && to - from < MAX_MULTI_TRIVIAL_MOVE
+            && fits(from, to + 1, to)
+            && !(to + 1 < files.len() && joined(to + 1))
+        {
+            to += 1;
+        }
+        while !rightwards
+            && from > 0
+            && to - from < MAX_MULTI_TRIVIAL_MOVE
+            && fits(from - 1, to, from - 1)
+            && !(from > 1 && joined(from - 1))
+        {
+            from -= 1;
+        }
+        LevelFiles { level: inputs.level, files: files[from..to].to_vec() }
+    }
+
+    /// The files behind, until the level would be within its size or the compaction would be too large.
+    fn extend_round_robin(&self, inputs: LevelFiles) -> LevelFiles {
+        let (version, running, options) = (self.version, self.context.running, self.context.options);
+        let level = inputs.level;
+        let files = version.files(level);
+        let idle: u64 = files.iter().filter(|f| !self.is_busy(f)).map(|f| f.file_size).sum();
+        let too_much = idle.saturating_sub(self.scores.sizes.max_bytes[level]);
+        let mut inputs = inputs;
+        loop {
+            let Some(last) = inputs.files.last() else { return inputs };
+            let next = files.partition_point(|f| version.icmp().compare(&f.smallest, &last.smallest).is_le());
+            if bytes_of(&inputs.files) >= too_much || next >= files.len() {
+                return inputs;
+            }
+            let mut wider = inputs.clone();
+            wider.files.push(Arc::clone(&files[next]));
+            let wider = clean_cut(version, wider);
+            let Some((smallest, largest)) = range_of(version.icmp(), &wider.files) else { return inputs };
+            let output = clean_cut(version, overlapping(version, level + 1, smallest, largest));
+            let bytes = bytes_of(&wider.files).saturating_add(bytes_of(&output.files));
+            if any_busy(&wider.files, running)
+                || any_busy(&output.files, running)
+                || bytes > options.max_compaction_bytes()
+            {
+                return inputs;
+            }
+            inputs = wider;
+        }
+    }
+
+    fn marked_file(&self) -> Option<CompactionPlan> {
+        let (version, context) = (self.version, self.context);
+        let periodic_target = match context.options.level_compaction_dynamic_level_bytes {
+            true => Target::NextLevel,
+            false => Target::SameLevel,
+        };
+        let first = |marked: Vec<Marked>, target, reason| {
+            marked.into_iter().find_map(|(level, f)| self.pick_marked(level, f, target, reason))
+        };
+        let asked = marked::for_compaction(version, context);
+        first(asked, Target::NextLevel, CompactionReason::FilesMarkedForCompaction)
+            .or_else(|| {
+                let files = marked::bottommost(version, context);
+                first(files, Target::SameLevel, CompactionReason::BottommostFiles)
+            })
+            .or_else(|| {
+                first(marked::expired(version, context), Target::NextLevelIfAny, CompactionReason::Ttl)
+            })
+            .or_else(|| {
+                let files = marked::periodic(version, context);
+                first(files, periodic_target, CompactionReason::PeriodicCompaction)
+            })
+    }
+
+    fn pick_marked(
+        &self,
+        level: usize,
+        file: Arc<FileMeta>,
+        target: Target,
+        reason: CompactionReason,
+    ) -> Option<CompactionPlan> {
+        let last = self.version.num_non_empty_levels() - 1;
+        // Level 0 has somewhere to go even if nothing lies below it, but only if somebody asked.
+        let asked = reason == CompactionReason::FilesMarkedForCompaction;
+        let can_go_down = level < last || (level == 0 && asked);
+        if level == 0 && self.context.running.reads_level0()
+            || target == Target::NextLevelIfAny && level == last
+        {
+            return None;
+        }
+        let output_level = match target {
+            Target::NextLevel | Target::NextLevelIfAny if can_go_down => self.next_level(level),
+            _ => level,
+        };
+        let inputs = LevelFiles { level, files: vec![file] };
+        let inputs = idle_clean_cut(self.version, inputs, self.context.running)?;
+        self.complete(Start { inputs, output_level, reason, score: 0.0, is_l0_move: false })
+    }
+
+    fn next_level(&self, level: usize) -> usize {
+        if level == 0 { self.base_level() } else { level + 1 }
+    }
+
+    /// Adds what must go with the files, and checks that nothing that runs is in the way.
+    fn complete(&self, start: Start) -> Option<CompactionPlan> {
+        let (version, running, options) = (self.version, self.context.running, self.context.options);
+        let Start { mut inputs, output_level, reason, score, is_l0_move } = start;
+        if inputs.level == 0 && output_level > 0 && !is_l0_move {
+            let (smallest, largest) = range_of(version.icmp(), &inputs.files)?;
+            inputs = overlapping(version, 0, smallest, largest);
+        }
+        if any_busy(&inputs.files, running) {
+            return None;
+        }
+        let (inputs, output) = if output_level == 0 || is_l0_move {
+            (inputs, LevelFiles { level: output_level, files: Vec::new() })
+        } else {
+            let rightwards = options.compaction_pri == CompactionPri::RoundRobin && score >= 1.0;
+            let max = options.max_compaction_bytes();
+            with_output_level(version, running, inputs, output_level, max, rightwards)?
+        };
+        let level0_disjoint = is_l0_move || inputs.files.len() == 1 && output.files.is_empty();
+        let inputs = vec![inputs, output];
+        if output_level > 0 && is_written_into(version, running, &inputs, output_level) {
+            return None;
+        }
+        let draft = Draft { inputs, output_level, reason, score, level0_disjoint, may_move: true };
+        Some(draft.finish(version, options, &self.scores.sizes))
+    }
+
+    fn is_busy(&self, f: &FileMeta) -> bool {
+        self.context.running.is_busy(f.number)
+    }
+}

@@ -1,0 +1,415 @@
+//! Picks what `compact_range` and `compact_files` ask for.
+//!
+//! Source: RocksDB `db/db_impl/db_impl_compaction_flush.cc` (`CompactRangeInternal`), `db/compaction/compaction_picker.cc`.
+//!
+//! A `compact_range` goes from the first level that has files in the range down, level by level, in portions of about
+//! `max_compaction_bytes`; then the last level may be rewritten. [`ManualCompaction`] says what to run next.
+
+use super::inputs::{
+    any_busy, bytes_of, clean_cut, idle_clean_cut, is_written_into, overlap_range, overlapping, range_of,
+    with_output_level,
+};
+use super::plan::Draft;
+use super::score::LevelSizes;
+use super::{
+    BottommostLevelCompaction, CompactionOptions, CompactionPlan, CompactionReason, LevelFiles,
+    RunningCompactions,
+};
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result};
+use std::collections::BTreeSet;
+
+/// What to do next for a `compact_range`.
+#[derive(Debug)]
+pub enum ManualStep {
+    /// Run this, then ask again with the new version. If it fails, give up.
+    Run(Box<CompactionPlan>),
+    /// Something that runs is in the way: ask again when it has ended.
+    Conflict,
+    /// There is nothing left to do.
+    Done,
+}
+
+/// A `compact_range` on its way.
+#[derive(Debug)]
+pub struct ManualCompaction {
+    begin: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    bottommost: BottommostLevelCompaction,
+    /// Files from this number on were made after the start.
+    first_new_file: FileNumber,
+    stage: Stage,
+    /// Where the current stage goes on, inclusive; `None` = at `begin`.
+    cursor: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Nothing was looked at yet.
+    Start,
+    /// Files of a level go down; where to is decided anew for each plan, as the base level may move.
+    Down {
+        from: usize,
+    },
+    /// Everything above this level went down.
+    Arrived {
+        level: usize,
+    },
+    /// The last level is rewritten.
+    Bottommost {
+        level: usize,
+    },
+    Done,
+}
+
+impl ManualCompaction {
+    /// Of the user keys `[begin, end]`, both inclusive, `None` = without end. `next_file` is the number that the next new
+    /// file will get. With `exclusive_manual_compaction` the caller lets nothing else run until this is done.
+    pub fn new(
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        bottommost: BottommostLevelCompaction,
+        next_file: FileNumber,
+    ) -> ManualCompaction {
+        ManualCompaction {
+            begin: begin.map(<[u8]>::to_vec),
+            end: end.map(<[u8]>::to_vec),
+            bottommost,
+            first_new_file: next_file,
+            stage: Stage::Start,
+            cursor: None,
+        }
+    }
+
+    /// The next thing to do, given the current version and what runs. The plan is not registered yet.
+    pub fn next(
+        &mut self,
+        version: &Arc<Version>,
+        options: &CompactionOptions,
+        running: &RunningCompactions,
+    ) -> ManualStep {
+        loop {
+            let (from, to, files_below) = match self.stage {
+                Stage::Start => {
+                    self.stage = self.first_stage(version, options);
+                    continue;
+                }
+                Stage::Arrived { level } => {
+                    self.stage = self.stage_from(level, version, options);
+                    continue;
+                }
+                Stage::Down { from: 0 } => (0, LevelSizes::new(version, options).base_level, None),
+                Stage::Down { from } => (from, from + 1, None),
+                Stage::Bottommost { level } => (level, level, self.files_to_rewrite()),
+                Stage::Done => return ManualStep::Done,
+            };
+            let request = self.request(from, to, files_below);
+            match pick_range(version, options, running, request) {
+                ManualPick::Conflict => return ManualStep::Conflict,
+                ManualPick::Nothing => self.end_stage(to),
+                ManualPick::Plan { plan, next_begin } => {
+                    match next_begin {
+                        Some(key) => self.cursor = Some(key),
+                        None => self.end_stage(to),
+                    }
+                    return ManualStep::Run(plan);
+                }
+            }
+        }
+    }
+
+    fn end_stage(&mut self, to: usize) {
+        self.cursor = None;
+        self.stage = match self.stage {
+            Stage::Down { .. } => Stage::Arrived { level: to },
+            _ => Stage::Done,
+        };
+    }
+
+    fn request(&self, from: usize, to: usize, files_below: Option<FileNumber>) -> ManualRequest<'_> {
+        ManualRequest {
+            input_level: from,
+            output_level: to,
+            begin: self.cursor.as_deref().or(self.begin.as_deref()),
+            end: self.end.as_deref(),
+            files_below,
+        }
+    }
+
+    /// Rewriting all of them would rewrite what this very call has just written.
+    fn files_to_rewrite(&self) -> Option<FileNumber> {
+        (self.bottommost != BottommostLevelCompaction::Force).then_some(self.first_new_file)
+    }
+
+    fn first_stage(&self, version: &Version, options: &CompactionOptions) -> Stage {
+        let (begin, end) = (self.begin.as_deref(), self.end.as_deref());
+        if version.num_levels() < 2 {
+            return Stage::Done;
+        }
+        match (0..version.num_levels()).find(|&level| version.overlaps(level, begin, end)) {
+            None => Stage::Done,
+            Some(level) => self.stage_from(level, version, options),
+        }
+    }
+
+    /// What follows when everything is in `level` or below.
+    fn stage_from(&self, level: usize, version: &Version, options: &CompactionOptions) -> Stage {
+        if level == 0 {
+            return Stage::Down { from: 0 };
+        }
+        let last = match options.level_compaction_dynamic_level_bytes {
+            true => version.num_levels() - 1,
+            false => version.num_non_empty_levels().saturating_sub(1),
+        };
+        if level < last {
+            return Stage::Down { from: level };
+        }
+        let rewrite = match self.bottommost {
+            BottommostLevelCompaction::Skip => false,
+            BottommostLevelCompaction::IfHaveCompactionFilter => options.has_compaction_filter,
+            BottommostLevelCompaction::Force | BottommostLevelCompaction::ForceOptimized => true,
+        };
+        if rewrite { Stage::Bottommost { level } } else { Stage::Done }
+    }
+}
+
+/// One portion of a `compact_range`.
+#[derive(Clone, Copy, Debug)]
+pub struct ManualRequest<'a> {
+    /// Level whose files are to go.
+    pub input_level: usize,
+    /// Where to; the same level to rewrite them. Levels in between must be empty.
+    pub output_level: usize,
+    /// First user key, inclusive; `None` = from the start.
+    pub begin: Option<&'a [u8]>,
+    /// Last user key, inclusive; `None` = to the end.
+    pub end: Option<&'a [u8]>,
+    /// Files with this number or a larger one are left alone; `None` = no limit.
+    pub files_below: Option<FileNumber>,
+}
+
+/// What came of a [`ManualRequest`].
+#[derive(Debug)]
+pub enum ManualPick {
+    /// No file of the level lies in the range.
+    Nothing,
+    /// Something that runs is in the way; ask again when it has ended.
+    Conflict,
+    /// Run this.
+    Plan {
+        /// What to run.
+        plan: Box<CompactionPlan>,
+        /// User key at which to go on, inclusive, if the plan does not cover the rest of the range.
+        next_begin: Option<Vec<u8>>,
+    },
+}
+
+/// Plans one portion.
+pub fn pick_range(
+    version: &Arc<Version>,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    request: ManualRequest<'_>,
+) -> ManualPick {
+    let level = request.input_level;
+    let (mut files, mut covers_range) = files_in(version, request);
+    if level > 0 {
+        let count = portion(version, options, &files, request);
+        covers_range &= count == files.len();
+        files.truncate(count);
+    }
+    if files.is_empty() {
+        return ManualPick::Nothing;
+    }
+    if level == 0 && running.reads_level0() {
+        return ManualPick::Conflict;
+    }
+    let start = LevelFiles { level, files };
+    let Some((start, output)) = with_all_needed(version, options, running, start, request.output_level)
+    else {
+        return ManualPick::Conflict;
+    };
+    let next_begin = if covers_range { None } else { key_behind(version, &start) };
+    let inputs = vec![start, output];
+    if is_written_into(version, running, &inputs, request.output_level) {
+        return ManualPick::Conflict;
+    }
+    let level0_disjoint = level == 0 && level0_is_disjoint(version);
+    let draft = Draft {
+        inputs,
+        output_level: request.output_level,
+        reason: CompactionReason::ManualCompaction,
+        score: 0.0,
+        level0_disjoint,
+        may_move: !options.has_compaction_filter,
+    };
+    let plan = Box::new(draft.finish(version, options, &LevelSizes::new(version, options)));
+    ManualPick::Plan { plan, next_begin }
+}
+
+/// The files of a request, and whether no further ones remain: those between new files are taken first.
+fn files_in(version: &Version, request: ManualRequest<'_>) -> (Vec<Arc<FileMeta>>, bool) {
+    let files = version.overlapping(request.input_level, request.begin, request.end);
+    let Some(limit) = request.files_below else { return (files, true) };
+    let is_old = |f: &Arc<FileMeta>| f.number < limit;
+    let from = files.iter().position(is_old).unwrap_or(files.len());
+    let rest = &files[from..];
+    let count = rest.iter().position(|f| !is_old(f)).unwrap_or(rest.len());
+    (rest[..count].to_vec(), !rest[count..].iter().any(is_old))
+}
+
+/// How many of the files of a sorted level go at once: one, and more as long as they and what they overlap in the output
+/// level stay within `max_compaction_bytes`.
+fn portion(
+    version: &Version,
+    options: &CompactionOptions,
+    files: &[Arc<FileMeta>],
+    request: ManualRequest<'_>,
+) -> usize {
+    let Some(first) = files.first() else { return 0 };
+    let output_level = request.output_level;
+    let mut bytes = first.file_size;
+    for (i, f) in files.iter().enumerate().skip(1) {
+        bytes = bytes.saturating_add(f.file_size);
+        let below = match request.input_level == output_level {
+            true => 0,
+            false => {
+                let range = overlap_range(version, output_level, &first.smallest, &f.largest);
+                bytes_of(&version.files(output_level)[range])
+            }
+        };
+        if bytes.saturating_add(below) > options.max_compaction_bytes() {
+            return i;
+        }
+    }
+    files.len()
+}
+
+/// The files and all that must go with them; `None` if some of it is being compacted.
+fn with_all_needed(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    start: LevelFiles,
+    output_level: usize,
+) -> Option<(LevelFiles, LevelFiles)> {
+    let start = if start.level == 0 {
+        let (smallest, largest) = range_of(version.icmp(), &start.files)?;
+        overlapping(version, 0, smallest, largest)
+    } else {
+        start
+    };
+    let start = idle_clean_cut(version, start, running)?;
+    with_output_level(version, running, start, output_level, options.max_compaction_bytes(), false)
+}
+
+/// The start of the file behind the inputs of a sorted level.
+fn key_behind(version: &Version, start: &LevelFiles) -> Option<Vec<u8>> {
+    let last = start.files.last().filter(|_| start.level > 0)?;
+    let files = version.files(start.level);
+    let next = files.partition_point(|f| version.icmp().compare(&f.smallest, &last.smallest).is_le());
+    files.get(next).map(|f| f.smallest_user_key().to_vec())
+}
+
+fn level0_is_disjoint(version: &Version) -> bool {
+    let icmp = version.icmp();
+    let mut files: Vec<&Arc<FileMeta>> = version.files(0).iter().collect();
+    files.sort_by(|a, b| icmp.compare(&a.smallest, &b.smallest));
+    files.windows(2).all(|w| icmp.compare(&w[0].largest, &w[1].smallest).is_lt())
+}
+
+/// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
+/// # Errors
+/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or there is no such level ·
+/// `Aborted`: a file that is needed is being compacted, or a running compaction writes into the same range. Try again later.
+pub fn pick_files(
+    version: &Arc<Version>,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    files: &[FileNumber],
+    output_level: usize,
+) -> Result<CompactionPlan> {
+    if output_level >= version.num_levels() {
+        let levels = version.num_levels();
+        return Err(Error::invalid_argument(format!(
+            "output level {output_level} of a family with {levels} levels"
+        )));
+    }
+    let named = check_named(version, files, output_level)?;
+    let inputs = inputs_of_all_levels(version, named, output_level);
+    if inputs.iter().any(|l| any_busy(&l.files, running)) {
+        return Err(Error::aborted("a file that this compaction needs is being compacted"));
+    }
+    if inputs[0].level == 0 && running.reads_level0() {
+        return Err(Error::aborted("another compaction reads level 0"));
+    }
+    if output_level > 0 && is_written_into(version, running, &inputs, output_level) {
+        return Err(Error::aborted(format!(
+            "a running compaction writes into this range of L{output_level}"
+        )));
+    }
+    let draft = Draft {
+        inputs,
+        output_level,
+        reason: CompactionReason::ManualCompaction,
+        score: 0.0,
+        level0_disjoint: false,
+        may_move: false,
+    };
+    Ok(draft.finish(version, options, &LevelSizes::new(version, options)))
+}
+
+fn check_named(version: &Version, files: &[FileNumber], output_level: usize) -> Result<BTreeSet<FileNumber>> {
+    let mut missing: BTreeSet<FileNumber> = files.iter().copied().collect();
+    let named = missing.clone();
+    if named.is_empty() {
+        return Err(Error::invalid_argument("a compaction must have at least one file"));
+    }
+    for (level, f) in version.all_files() {
+        if missing.remove(&f.number) && level > output_level {
+            return Err(Error::invalid_argument(format!(
+                "file #{} on level {level} cannot be compacted up to level {output_level}",
+                f.number
+            )));
+        }
+    }
+    match missing.first() {
+        None => Ok(named),
+        Some(n) => Err(Error::invalid_argument(format!("file #{n} is not in the column family"))),
+    }
+}
+
+/// Level by level: the named files and those between them, and everything in the range that they and the levels above span:
+/// an output may reach over all of it.
+fn inputs_of_all_levels(
+    version: &Version,
+    named: BTreeSet<FileNumber>,
+    output_level: usize,
+) -> Vec<LevelFiles> {
+    let mut inputs: Vec<LevelFiles> = Vec::new();
+    for level in 0..=output_level {
+        let files = version.files(level);
+        let is_named = |f: &Arc<FileMeta>| named.contains(&f.number);
+        let files = if level > 0 {
+            let above = inputs.iter().flat_map(|l| &l.files);
+            match range_of(version.icmp(), above.chain(files.iter().filter(|f| is_named(f)))) {
+                Some((a, b)) => files[overlap_range(version, level, a, b)].to_vec(),
+                None => continue,
+            }
+        } else {
+            let (Some(first), Some(last)) =
+                (files.iter().position(is_named), files.iter().rposition(is_named))
+            else {
+                continue;
+            };
+            // What is older in level 0 must not stay above what goes down.
+            let last = if output_level > 0 { files.len() - 1 } else { last };
+            files[first..=last].to_vec()
+        };
+        if !files.is_empty() {
+            inputs.push(clean_cut(version, LevelFiles { level, files }));
+        }
+    }
+    inputs
+}

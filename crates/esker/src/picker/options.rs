@@ -1,0 +1,138 @@
+//! What a picker is told besides the version: all by value, so that its answer depends on nothing else.
+
+use super::{CompactionPri, CompactionStyle, RunningCompactions};
+use crate::options::{ColumnFamilyOptions, CompressionType};
+use esker_base::{FileNumber, SequenceNumber};
+
+/// What decides about a pick.
+#[derive(Clone, Copy, Debug)]
+pub struct PickContext<'a> {
+    /// The family's options.
+    pub options: &'a CompactionOptions,
+    /// What runs already.
+    pub running: &'a RunningCompactions,
+    /// Unix seconds, for `ttl` and `periodic_compaction_seconds`.
+    pub now_seconds: u64,
+    /// `SequenceNumber::ZERO` until a snapshot has been released; from then on the oldest live snapshot, or the last
+    /// sequence number if there is none, as of the last release. Files of the last level whose entries are all older can
+    /// lose what only snapshots needed.
+    pub oldest_snapshot: SequenceNumber,
+    /// Files that somebody suggested to compact besides those that their writer marked.
+    pub suggested: &'a [FileNumber],
+}
+
+/// What the picker needs to know of a family's options, under RocksDB's names and with its defaults.
+#[derive(Clone, Debug)]
+pub struct CompactionOptions {
+    /// How files are laid out.
+    pub compaction_style: CompactionStyle,
+    /// Which file of a level goes first.
+    pub compaction_pri: CompactionPri,
+    /// Files in level 0 that make it due; at least 1.
+    pub level0_file_num_compaction_trigger: usize,
+    /// Bytes that the first level below 0 should have; at least 1.
+    pub max_bytes_for_level_base: u64,
+    /// Each further level should have this many times as much.
+    pub max_bytes_for_level_multiplier: f64,
+    /// Further factors by level (static level sizes only); a missing one is 1.
+    pub max_bytes_for_level_multiplier_additional: Vec<i32>,
+    /// Level sizes follow from the size of the largest level.
+    pub level_compaction_dynamic_level_bytes: bool,
+    /// Bytes of a file in the first level below 0.
+    pub target_file_size_base: u64,
+    /// Each further level's files are this many times as large.
+    pub target_file_size_multiplier: u64,
+    /// A compaction should not read more; 0 = 25 times `target_file_size_base`.
+    pub max_compaction_bytes: u64,
+    /// Files whose data is older (seconds) are compacted down; 0 = never.
+    pub ttl: u64,
+    /// Files that were written longer ago (seconds) are rewritten; 0 = never.
+    pub periodic_compaction_seconds: u64,
+    /// Files of the last level are left alone for so long (seconds) after they were written, whatever snapshots go.
+    pub bottommost_file_compaction_delay: u64,
+    /// Compression of tables.
+    pub compression: CompressionType,
+    /// Compression of the last level, if it is another.
+    pub bottommost_compression: Option<CompressionType>,
+    /// Compression by level, the base level at 1; the last entry is for all below; empty = `compression`.
+    pub compression_per_level: Vec<CompressionType>,
+    /// Compactions by hand rewrite everything that they touch.
+    pub has_compaction_filter: bool,
+}
+
+impl From<&ColumnFamilyOptions> for CompactionOptions {
+    /// From options that have been made consistent; values that are still to be chosen count as "never".
+    fn from(o: &ColumnFamilyOptions) -> CompactionOptions {
+        let seconds = |v: u64| if v == crate::options::CHOOSE_AT_OPEN { 0 } else { v };
+        CompactionOptions {
+            compaction_style: o.compaction_style,
+            compaction_pri: o.compaction_pri,
+            // A negative trigger never fires in RocksDB, whose counts are signed.
+            level0_file_num_compaction_trigger: usize::try_from(o.level0_file_num_compaction_trigger)
+                .unwrap_or(usize::MAX)
+                .max(1),
+            max_bytes_for_level_base: o.max_bytes_for_level_base.max(1),
+            max_bytes_for_level_multiplier: o.max_bytes_for_level_multiplier,
+            max_bytes_for_level_multiplier_additional: o.max_bytes_for_level_multiplier_additional.clone(),
+            level_compaction_dynamic_level_bytes: o.level_compaction_dynamic_level_bytes,
+            target_file_size_base: o.target_file_size_base.max(1),
+            target_file_size_multiplier: u64::try_from(o.target_file_size_multiplier).unwrap_or(1).max(1),
+            max_compaction_bytes: o.max_compaction_bytes,
+            ttl: seconds(o.ttl),
+            periodic_compaction_seconds: seconds(o.periodic_compaction_seconds),
+            bottommost_file_compaction_delay: 0,
+            compression: o.compression,
+            bottommost_compression: o.bottommost_compression,
+            compression_per_level: o.compression_per_level.clone(),
+            has_compaction_filter: o.compaction_filter.is_some() || o.compaction_filter_factory.is_some(),
+        }
+    }
+}
+
+impl CompactionOptions {
+    /// [`CompactionOptions::max_compaction_bytes`] with its default filled in.
+    pub fn max_compaction_bytes(&self) -> u64 {
+        match self.max_compaction_bytes {
+            0 => self.target_file_size_base.saturating_mul(25),
+            n => n,
+        }
+    }
+
+    /// Bytes at which an output of a compaction into `level` should end. Outputs in level 0 are never cut.
+    pub fn target_file_size(&self, level: usize, base_level: usize) -> u64 {
+        if level == 0 {
+            return u64::MAX;
+        }
+        let steps = if self.level_compaction_dynamic_level_bytes && level >= base_level {
+            (level - base_level).saturating_sub(1)
+        } else {
+            level - 1
+        };
+        let multiplier = self.target_file_size_multiplier;
+        (0..steps).fold(self.target_file_size_base, |size, _| size.saturating_mul(multiplier))
+    }
+
+    /// Compression of files in `level` of a version with `non_empty_levels` (counted to the deepest that has files).
+    pub fn compression_of(
+        &self,
+        level: usize,
+        base_level: usize,
+        non_empty_levels: usize,
+    ) -> CompressionType {
+        let is_last = level + 1 >= non_empty_levels;
+        if let Some(compression) = self.bottommost_compression
+            && is_last
+        {
+            return compression;
+        }
+        let index = if level == 0 { 0 } else { (level + 1).saturating_sub(base_level) };
+        let per_level = &self.compression_per_level;
+        per_level.get(index).or(per_level.last()).copied().unwrap_or(self.compression)
+    }
+}
+
+impl Default for CompactionOptions {
+    fn default() -> CompactionOptions {
+        CompactionOptions::from(&ColumnFamilyOptions::default())
+    }
+}

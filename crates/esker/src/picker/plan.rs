@@ -1,0 +1,330 @@
+//! What a picker decides: which files are read, where the result goes, and why.
+//!
+//! Source: RocksDB `db/compaction/compaction.cc`.
+//!
+//! Invariants
+//!  1. The inputs of a sorted level are a clean cut: no file beside them shares a user key with them.
+//!  2. Every file of the output level that shares a user key with an input is an input.
+//!  3. Every level-0 file that overlaps a level-0 input and is older is an input, unless the output level is 0; there the
+//!     inputs are neighbours.
+
+use super::inputs::{bytes_of, overlap_range, range_of};
+use super::marked::may_exist_below;
+use super::score::LevelSizes;
+use super::{CompactionOptions, CompactionPri, CompactionReason};
+use crate::options::CompressionType;
+use crate::version::{FileMeta, Version};
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use esker_format::key::{self, InternalKeyComparator};
+use esker_format::version_edit::VersionEdit;
+use std::fmt;
+
+/// Files of one level.
+#[derive(Clone, Debug)]
+pub struct LevelFiles {
+    /// Which level.
+    pub level: usize,
+    /// Level 0 newest first (by key if they move as they are), deeper levels by key.
+    pub files: Vec<Arc<FileMeta>>,
+}
+
+/// A compaction to run. Its files are in `RunningCompactions` from the moment it is picked until it is installed.
+#[derive(Clone)]
+pub struct CompactionPlan {
+    /// The family.
+    pub column_family: ColumnFamilyId,
+    /// The version it was picked from; keeps its files alive.
+    pub version: Arc<Version>,
+    /// What is read, `start_level` first, none empty. At most two levels, more for `compact_files`.
+    pub inputs: Vec<LevelFiles>,
+    /// The first level of the inputs.
+    pub start_level: usize,
+    /// Where the result goes.
+    pub output_level: usize,
+    /// The level into which level 0 is compacted; compression and file sizes are counted from it.
+    pub base_level: usize,
+    /// Why.
+    pub reason: CompactionReason,
+    /// Urgency of the level when it was picked; 0 for other reasons.
+    pub score: f64,
+    /// Files of the first level below the output level that overlap the inputs; outputs are cut so that none overlaps too
+    /// many of them.
+    pub grandparents: Vec<Arc<FileMeta>>,
+    /// Bytes at which an output should end; `u64::MAX` in level 0, where outputs are not cut.
+    pub target_file_size: u64,
+    /// Bytes at which an output must end: twice the target where it may end better later.
+    pub max_output_file_size: u64,
+    /// Bytes of an output and the grandparents it overlaps, at most.
+    pub max_compaction_bytes: u64,
+    /// How outputs are compressed.
+    pub output_compression: CompressionType,
+    /// Nothing has to be rewritten: the files move to the output level by an edit alone.
+    pub is_trivial_move: bool,
+    /// Nothing below the output level (or, in level 0, older) overlaps the inputs: deletions and old versions need not be
+    /// kept.
+    pub is_bottommost: bool,
+    /// All files of the family.
+    pub is_full: bool,
+    /// Somebody asked for it.
+    pub is_manual: bool,
+    /// User keys between which all inputs lie, both inclusive.
+    pub smallest_user_key: Vec<u8>,
+    /// See `smallest_user_key`.
+    pub largest_user_key: Vec<u8>,
+    /// Where round-robin picking goes on afterwards: level and internal key.
+    pub compact_cursor: Option<(usize, Vec<u8>)>,
+}
+
+impl CompactionPlan {
+    /// Every input with its level.
+    pub fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+        self.inputs.iter().flat_map(|l| l.files.iter().map(move |f| (l.level, f)))
+    }
+
+    /// Bytes of all inputs.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_files().map(|(_, f)| f.file_size).sum()
+    }
+
+    /// The epoch of its outputs: the smallest of the inputs'.
+    pub fn epoch_number(&self) -> u64 {
+        self.input_files().map(|(_, f)| f.epoch_number).min().unwrap_or(0)
+    }
+
+    /// Unix seconds: the oldest ancestor of its outputs; 0 if an input does not know its own.
+    pub fn oldest_ancestor_time(&self) -> u64 {
+        self.input_files().map(|(_, f)| f.oldest_ancestor_time).min().unwrap_or(0)
+    }
+
+    /// The edit that deletes the inputs and moves the cursor; the caller adds the outputs.
+    pub fn edit(&self) -> VersionEdit {
+        VersionEdit {
+            column_family: self.column_family,
+            deleted_files: self.input_files().map(|(level, f)| (level, f.number)).collect(),
+            compact_cursors: self.compact_cursor.iter().cloned().collect(),
+            ..VersionEdit::default()
+        }
+    }
+
+    /// The whole edit of a trivial move.
+    pub fn trivial_move_edit(&self) -> VersionEdit {
+        debug_assert!(self.is_trivial_move, "files have to be rewritten");
+        let mut edit = self.edit();
+        edit.new_files = self.input_files().map(|(_, f)| (self.output_level, f.data().clone())).collect();
+        edit
+    }
+
+    /// Answers whether no level below the output level can hold a user key; to be asked in key order. For `CompactionIter`.
+    pub fn key_not_exists_beyond(&self) -> impl FnMut(&[u8]) -> bool + Send + 'static {
+        let mut below = KeysBelow::new(self);
+        move |user_key| !below.may_hold(user_key)
+    }
+
+    /// Whether a level below the output level may hold keys of `[begin, end)`: else a range tombstone over it can go.
+    pub fn range_may_exist_beyond(&self, begin: &[u8], end: &[u8]) -> bool {
+        if self.is_bottommost {
+            return false;
+        }
+        let icmp = self.version.icmp();
+        let starts_in = |f: &Arc<FileMeta>| icmp.compare_user_keys(f.smallest_user_key(), end).is_lt();
+        self.output_level == 0
+            || (self.output_level + 1..self.version.num_levels()).any(|level| {
+                let from = self.version.overlapping_range(level, Some(begin), None).start;
+                self.version.files(level).get(from).is_some_and(starts_in)
+            })
+    }
+}
+
+/// `3@0 + 2@3 files to L4` and what there is to say of it.
+impl fmt::Display for CompactionPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, level) in self.inputs.iter().enumerate() {
+            let plus = if i == 0 { "" } else { " + " };
+            write!(f, "{plus}{}@{}", level.files.len(), level.level)?;
+        }
+        write!(f, " files to L{}, {}, score {:.2}", self.output_level, self.reason.as_str(), self.score)
+    }
+}
+
+impl fmt::Debug for CompactionPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompactionPlan({self}:")?;
+        for (level, file) in self.input_files() {
+            write!(f, " {}@{level}", file.number)?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Walks the levels below an output level along with rising user keys.
+#[derive(Debug)]
+pub struct KeysBelow {
+    version: Arc<Version>,
+    icmp: InternalKeyComparator,
+    /// By level, the first file that may still matter; empty if the answer is always the same.
+    next: Vec<(usize, usize)>,
+    always: Option<bool>,
+}
+
+impl KeysBelow {
+    /// For a plan's output level.
+    pub fn new(plan: &CompactionPlan) -> KeysBelow {
+        let levels = plan.output_level + 1..plan.version.num_levels();
+        // Below level 0 is also the rest of level 0, which is in no order.
+        let always = if plan.is_bottommost { Some(false) } else { (plan.output_level == 0).then_some(true) };
+        KeysBelow {
+            version: Arc::clone(&plan.version),
+            icmp: plan.version.icmp().clone(),
+            next: levels.map(|level| (level, 0)).collect(),
+            always,
+        }
+    }
+
+    /// Whether one of the levels may hold this user key, which is not below the one asked for before.
+    pub fn may_hold(&mut self, user_key: &[u8]) -> bool {
+        if let Some(answer) = self.always {
+            return answer;
+        }
+        let (version, icmp) = (&self.version, &self.icmp);
+        self.next.iter_mut().any(|(level, next)| {
+            let files = version.files(*level);
+            while files
+                .get(*next)
+                .is_some_and(|f| icmp.compare_user_keys(f.largest_user_key(), user_key).is_lt())
+            {
+                *next += 1;
+            }
+            files.get(*next).is_some_and(|f| icmp.compare_user_keys(f.smallest_user_key(), user_key).is_le())
+        })
+    }
+}
+
+/// What is known of a plan before the rest follows from it.
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// Not empty; empty levels in it are dropped.
+    pub(super) inputs: Vec<LevelFiles>,
+    pub(super) output_level: usize,
+    pub(super) reason: CompactionReason,
+    pub(super) score: f64,
+    /// The level-0 files among the inputs are known not to overlap each other or anything older in level 0.
+    pub(super) level0_disjoint: bool,
+    /// May files move as they are, if nothing else speaks against it?
+    pub(super) may_move: bool,
+}
+
+impl Draft {
+    /// Fills in what follows from the version and the options.
+    pub(super) fn finish(
+        self,
+        version: &Arc<Version>,
+        options: &CompactionOptions,
+        sizes: &LevelSizes,
+    ) -> CompactionPlan {
+        let Draft { inputs, output_level, reason, score, level0_disjoint, may_move } = self;
+        let inputs: Vec<LevelFiles> = inputs.into_iter().filter(|l| !l.files.is_empty()).collect();
+        let start_level = inputs.first().map_or(output_level, |l| l.level);
+        let (smallest, largest) =
+            range_of(version.icmp(), inputs.iter().flat_map(|l| &l.files)).unwrap_or((&[], &[]));
+        let grandparents = grandparents(version, output_level, smallest, largest);
+        let (a, b) = (key::user_key(smallest), key::user_key(largest));
+        let is_bottommost = is_bottommost(version, &inputs, output_level, a, b);
+        let target_file_size = options.target_file_size(output_level, sizes.base_level);
+        let non_empty = version.num_non_empty_levels();
+        let compression = |level| options.compression_of(level, sizes.base_level, non_empty);
+        let same_compression = compression(start_level) == compression(output_level);
+        let is_trivial_move = may_move
+            && (start_level > 0 || level0_disjoint)
+            && same_compression
+            && start_level != output_level
+            && inputs.len() == 1
+            && moved_files_stay_cheap(
+                version,
+                &inputs[0].files,
+                output_level,
+                options.max_compaction_bytes(),
+            );
+        let can_end_later = output_level > 0 && !is_bottommost && !grandparents.is_empty();
+        CompactionPlan {
+            column_family: version.column_family(),
+            compact_cursor: compact_cursor(version, options, &inputs),
+            smallest_user_key: a.to_vec(),
+            largest_user_key: b.to_vec(),
+            is_full: inputs.iter().map(|l| l.files.len()).sum::<usize>() == version.all_files().count(),
+            version: Arc::clone(version),
+            inputs,
+            start_level,
+            output_level,
+            base_level: sizes.base_level,
+            reason,
+            score,
+            grandparents,
+            target_file_size,
+            max_output_file_size: target_file_size.saturating_mul(if can_end_later { 2 } else { 1 }),
+            max_compaction_bytes: options.max_compaction_bytes(),
+            output_compression: compression(output_level),
+            is_trivial_move,
+            is_bottommost,
+            is_manual: reason == CompactionReason::ManualCompaction,
+        }
+    }
+}
+
+fn grandparents(
+    version: &Version,
+    output_level: usize,
+    smallest: &[u8],
+    largest: &[u8],
+) -> Vec<Arc<FileMeta>> {
+    // Outputs in level 0 are not cut, so there nobody asks.
+    if output_level == 0 {
+        return Vec::new();
+    }
+    let files = |level| &version.files(level)[overlap_range(version, level, smallest, largest)];
+    (output_level + 1..version.num_levels())
+        .map(files)
+        .find(|f| !f.is_empty())
+        .map(<[_]>::to_vec)
+        .unwrap_or_default()
+}
+
+fn is_bottommost(
+    version: &Version,
+    inputs: &[LevelFiles],
+    output_level: usize,
+    smallest: &[u8],
+    largest: &[u8],
+) -> bool {
+    if output_level == 0 {
+        let last = inputs.last().and_then(|l| l.files.last()).map(|f| f.number);
+        if version.files(0).last().map(|f| f.number) != last {
+            return false;
+        }
+    }
+    !may_exist_below(version, output_level, smallest, largest)
+}
+
+/// Whether no file, once moved, would overlap so much of the next level that compacting it would be too dear.
+fn moved_files_stay_cheap(version: &Version, files: &[Arc<FileMeta>], output_level: usize, max: u64) -> bool {
+    let next = output_level + 1;
+    next >= version.num_levels()
+        || files.iter().all(|f| {
+            let overlapped = &version.files(next)[overlap_range(version, next, &f.smallest, &f.largest)];
+            f.file_size.saturating_add(bytes_of(overlapped)) <= max
+        })
+}
+
+/// The start of the file behind the inputs, or of the first one if there is none.
+fn compact_cursor(
+    version: &Version,
+    options: &CompactionOptions,
+    inputs: &[LevelFiles],
+) -> Option<(usize, Vec<u8>)> {
+    let start =
+        inputs.first().filter(|l| l.level > 0 && options.compaction_pri == CompactionPri::RoundRobin)?;
+    let files = version.files(start.level);
+    let last = start.files.last()?;
+    let next = files.partition_point(|f| version.icmp().compare(&f.smallest, &last.smallest).is_le());
+    files.get(next).or(files.first()).map(|f| (start.level, f.smallest.clone()))
+}

@@ -1,0 +1,102 @@
+//! Which file of a level is compacted first.
+//!
+//! Source: RocksDB `db/version_set.cc` (`UpdateFilesByCompactionPri`), `db/compaction/file_pri.h`.
+
+use super::score::Weigher;
+use super::{CompactionPri, PickContext};
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+use std::cmp::Reverse;
+
+/// Indexes of the files of `level`, first choice first. Files that are being compacted are among them.
+pub(super) fn order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<usize> {
+    let files = version.files(level);
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    match context.options.compaction_pri {
+        CompactionPri::ByCompensatedSize => {
+            let weigher = Weigher::new(version);
+            order.sort_by_key(|&i| Reverse(weigher.compensated_size(&files[i])));
+        }
+        CompactionPri::OldestLargestSeqFirst => order.sort_by_key(|&i| files[i].largest_seqno),
+        CompactionPri::OldestSmallestSeqFirst => order.sort_by_key(|&i| files[i].smallest_seqno),
+        CompactionPri::MinOverlappingRatio => {
+            let ratios = overlapping_ratios(version, level, context);
+            let marked = |i: usize| files[i].marked_for_compaction;
+            order.sort_by(|&a, &b| {
+                (Reverse(marked(a)), ratios[a])
+                    .cmp(&(Reverse(marked(b)), ratios[b]))
+                    .then_with(|| version.icmp().compare(&files[a].smallest, &files[b].smallest))
+            });
+        }
+        // Level 0 is not in key order: there the oldest goes first.
+        CompactionPri::RoundRobin if level == 0 => order.sort_by_key(|&i| files[i].smallest_seqno),
+        CompactionPri::RoundRobin => {
+            if let Some(cursor) = version.compact_cursor(level) {
+                let next = files.partition_point(|f| version.icmp().compare(&f.smallest, cursor).is_lt());
+                order.rotate_left(next % files.len().max(1));
+            }
+        }
+    }
+    order
+}
+
+/// For each file of a level how many bytes of the next level it drags along, in 1024ths of its own, less the older it is.
+fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<u64> {
+    let (icmp, weigher) = (version.icmp(), Weigher::new(version));
+    let below: &[Arc<FileMeta>] =
+        if level + 1 < version.num_levels() { version.files(level + 1) } else { &[] };
+    let booster = TtlBooster::new(context, version.num_non_empty_levels(), level);
+    // In level 0 files are in no key order, so each looks from the front.
+    let sorted = level > 0;
+    let mut first = 0;
+    let mut ratio = |f: &FileMeta| {
+        if !sorted {
+            first = 0;
+        }
+        while below.get(first).is_some_and(|b| icmp.compare(&b.largest, &f.smallest).is_lt()) {
+            first += 1;
+        }
+        let mut bytes = 0u64;
+        while let Some(b) = below.get(first).filter(|b| icmp.compare(&b.smallest, &f.largest).is_lt()) {
+            bytes = bytes.saturating_add(b.file_size);
+            if icmp.compare(&b.largest, &f.largest).is_gt() {
+                // The next file of this level may begin in it too.
+                break;
+            }
+            first += 1;
+        }
+        bytes.saturating_mul(1024) / weigher.compensated_size(f).max(1) / booster.boost(f)
+    };
+    version.files(level).iter().map(|f| ratio(f)).collect()
+}
+
+/// Lets old files go first, so that not all of them reach their `ttl` at once. Boosting begins at half the `ttl` for the last
+/// level but one, later for upper levels, and grows so that it is 16 when the next level's begins.
+struct TtlBooster {
+    now_seconds: u64,
+    /// Age in seconds at which it begins, and the age per step; `None` = never.
+    start_and_step: Option<(u64, u64)>,
+}
+
+impl TtlBooster {
+    fn new(context: &PickContext<'_>, non_empty_levels: usize, level: usize) -> TtlBooster {
+        let (ttl, now_seconds) = (context.options.ttl, context.now_seconds);
+        if ttl == 0 || level == 0 || level + 1 >= non_empty_levels {
+            return TtlBooster { now_seconds, start_and_step: None };
+        }
+        let first = ttl / 2;
+        let all = (ttl / 32 * 31).saturating_sub(first);
+        let range = all >> (non_empty_levels - level - 1).min(63);
+        TtlBooster { now_seconds, start_and_step: Some((first + range, (range / 16).max(1))) }
+    }
+
+    fn boost(&self, f: &FileMeta) -> u64 {
+        match self.start_and_step {
+            Some((start, step)) if f.oldest_ancestor_time > 0 => {
+                let age = self.now_seconds.saturating_sub(f.oldest_ancestor_time);
+                age.saturating_sub(start) / step + 1
+            }
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! How large each level should be, how urgent it is, and how much work is waiting.
+//!
+//! Source: RocksDB `db/version_set.cc` (`CalculateBaseBytes`, `ComputeCompactionScore`, `EstimateCompactionBytesNeeded`).
+
+use super::{CompactionOptions, RunningCompactions};
+use crate::version::{FileMeta, Version};
+
+/// Scores from 1.0 on are this many times larger with dynamic level sizes, so that there is room above 1.0 to tell due
+/// levels apart without any of them falling below it.
+const SCORE_SCALE: f64 = 10.0;
+/// How much more a point deletion weighs than its bytes, once deletions outnumber what they delete.
+const DELETION_WEIGHT: u64 = 2;
+
+/// How large the levels of a version should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelSizes {
+    /// The level into which level 0 is compacted.
+    pub base_level: usize,
+    /// Bytes each level should have at most; `u64::MAX` where nothing is to be compacted from. That of level 0 means nothing.
+    pub max_bytes: Vec<u64>,
+    /// Levels up to this one (from 1) are more than the data needs; they are drained.
+    pub lowest_unnecessary_level: Option<usize>,
+}
+
+impl LevelSizes {
+    /// Computes the target sizes.
+    pub fn new(version: &Version, options: &CompactionOptions) -> LevelSizes {
+        if options.level_compaction_dynamic_level_bytes {
+            dynamic_sizes(version, options)
+        } else {
+            static_sizes(version.num_levels(), options)
+        }
+    }
+}
+
+fn static_sizes(num_levels: usize, options: &CompactionOptions) -> LevelSizes {
+    let mut max_bytes = vec![options.max_bytes_for_level_base; num_levels];
+    for level in 2..num_levels {
+        let extra = options.max_bytes_for_level_multiplier_additional.get(level - 1).copied().unwrap_or(1);
+        let grown = multiply(max_bytes[level - 1], options.max_bytes_for_level_multiplier);
+        max_bytes[level] = multiply(grown, f64::from(extra));
+    }
+    LevelSizes { base_level: 1.min(num_levels - 1), max_bytes, lowest_unnecessary_level: None }
+}
+
+/// The largest level is taken to be as large as it should be; the others follow, upwards, until one is no larger than
+/// `max_bytes_for_level_base`: that is the base level.
+fn dynamic_sizes(version: &Version, options: &CompactionOptions) -> LevelSizes {
+    let num_levels = version.num_levels();
+    let mut sizes = LevelSizes {
+        base_level: num_levels - 1,
+        max_bytes: vec![u64::MAX; num_levels],
+        lowest_unnecessary_level: None,
+    };
+    let Some(first) = (1..num_levels).find(|&l| version.size(l) > 0) else {
+        return sizes;
+    };
+    let largest = (1..num_levels).map(|l| version.size(l)).max().unwrap_or(0);
+    let multiplier = options.max_bytes_for_level_multiplier;
+    let base_max = options.max_bytes_for_level_base;
+    let base_min = (base_max as f64 / multiplier) as u64;
+
+    let mut target = largest;
+    for level in (first..num_levels - 1).rev() {
+        target = (target as f64 / multiplier) as u64;
+        if sizes.lowest_unnecessary_level.is_none() && target <= base_min {
+            sizes.lowest_unnecessary_level = Some(level);
+        }
+    }
+    sizes.base_level = first;
+    let base_bytes = if target <= base_min {
+        base_min + 1
+    } else {
+        while sizes.base_level > 1 && target > base_max {
+            sizes.base_level -= 1;
+            target = (target as f64 / multiplier) as u64;
+        }
+        target.clamp(1, base_max)
+    };
+    let mut bytes = base_bytes;
+    for level in sizes.base_level..num_levels {
+        if level > sizes.base_level {
+            bytes = multiply(bytes, multiplier);
+        }
+        // Never below the base: else the tree could be thinner in the middle than level 0, and scores would favour
+        // the levels below level 0 at its expense.
+        sizes.max_bytes[level] = bytes.max(base_max);
+    }
+    sizes
+}
+
+/// `bytes` times `factor`, or `bytes` if that is too large.
+pub(super) fn multiply(bytes: u64, factor: f64) -> u64 {
+    if bytes == 0 || factor <= 0.0 {
+        return 0;
+    }
+    if u64::MAX as f64 / bytes as f64 <= factor { bytes } else { (bytes as f64 * factor) as u64 }
+}
+
+/// Urgencies and target sizes of a version's levels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scores {
+    /// The level into which level 0 is compacted.
+    pub base_level: usize,
+    /// How large the levels should be.
+    pub sizes: LevelSizes,
+    /// `(score, level)`, most urgent first; a level is due from 1.0. The last level is never due and not among them.
+    pub by_urgency: Vec<(f64, usize)>,
+    /// Bytes that compactions have to write before every level is within its size, as RocksDB estimates it. Write stalls go
+    /// by it.
+    pub estimated_pending_compaction_bytes: u64,
+}
+
+impl Scores {
+    /// The score of a level.
+    pub fn of_level(&self, level: usize) -> f64 {
+        self.by_urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score)
+    }
+
+    /// Whether some level is due.
+    pub fn is_due(&self) -> bool {
+        self.by_urgency.first().is_some_and(|(score, _)| *score >= 1.0)
+    }
+}
+
+/// Computes [`Scores`]. Looks at every file: cheap next to any compaction, not for every write.
+pub fn scores(version: &Version, options: &CompactionOptions, running: &RunningCompactions) -> Scores {
+    let sizes = LevelSizes::new(version, options);
+    let weigher = Weigher::new(version);
+    let mut by_urgency = Vec::with_capacity(version.num_levels());
+    // Bytes that will soon come down from the levels above.
+    let mut coming_down = version.size(0) as f64;
+    if version.num_levels() > 1 {
+        by_urgency.push((level0_score(version, options, running, &sizes, &weigher), 0));
+    }
+    for level in 1..version.num_levels().saturating_sub(1) {
+        let idle = idle_bytes(version, level, running, &weigher);
+        by_urgency.push((sorted_level_score(level, idle, coming_down, options, &sizes), level));
+        coming_down += if sizes.lowest_unnecessary_level.is_some_and(|l| level <= l) {
+            version.size(level) as f64
+        } else {
+            version.size(level).saturating_sub(sizes.max_bytes[level]) as f64
+        };
+    }
+    // Stable: of equals the upper level comes first.
+    by_urgency.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let estimated_pending_compaction_bytes = pending_bytes(version, options, &sizes);
+    Scores { base_level: sizes.base_level, sizes, by_urgency, estimated_pending_compaction_bytes }
+}
+
+/// Compensated bytes of the files of a level that are not being compacted.
+fn idle_bytes(version: &Version, level: usize, running: &RunningCompactions, weigher: &Weigher) -> u64 {
+    let idle = version.files(level).iter().filter(|f| !running.is_busy(f.number));
+    idle.map(|f| weigher.compensated_size(f)).sum()
+}
+
+/// Level 0 counts by files, as every read looks at all of them; by bytes only so that it does not outgrow the base level.
+fn level0_score(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    sizes: &LevelSizes,
+    weigher: &Weigher,
+) -> f64 {
+    let idle_count = version.files(0).iter().filter(|f| !running.is_busy(f.number)).count();
+    let idle = idle_bytes(version, 0, running, weigher);
+    let score = idle_count as f64 / options.level0_file_num_compaction_trigger as f64;
+    if !options.level_compaction_dynamic_level_bytes {
+        return score.max(idle as f64 / options.max_bytes_for_level_base as f64);
+    }
+    let mut score = score;
+    if idle >= options.max_bytes_for_level_base {
+        // The estimate of pending bytes counts level 0 from here on, so it must be due, or writes might stall for nothing.
+        score = score.max(1.01);
+    }
+    let base_max = sizes.max_bytes[sizes.base_level];
+    if idle > base_max {
+        // More than 1 if level 0 is larger than the base level, whose own score then is less: level 0 goes first.
+        let base = version.files(sizes.base_level).iter().map(|f| weigher.compensated_size(f)).sum::<u64>();
+        score = score.max(idle as f64 / base.max(base_max) as f64);
+    }
+    if score > 1.0 { score * SCORE_SCALE } else { score }
+}
+
+fn sorted_level_score(
+    level: usize,
+    idle: u64,
+    coming_down: f64,
+    options: &CompactionOptions,
+    sizes: &LevelSizes,
+) -> f64 {
+    let max = sizes.max_bytes[level] as f64;
+    let plain = idle as f64 / max;
+    if !options.level_compaction_dynamic_level_bytes {
+        return plain;
+    }
+    // A level that much will come down into waits for it: one compaction afterwards is cheaper than two.
+    let score = if plain < 1.0 { plain } else { idle as f64 / (max + coming_down) * SCORE_SCALE };
+    match sizes.lowest_unnecessary_level {
+        Some(lowest) if level <= lowest && idle > 0 => {
+            score.max(SCORE_SCALE * (1.001 + 0.001 * (lowest - level) as f64))
+        }
+        _ => score,
+    }
+}
+
+/// What it takes to bring every level within its size: level by level, what is too much moves down and is merged with as
+/// much of the next level as its share.
+fn pending_bytes(version: &Version, options: &CompactionOptions, sizes: &LevelSizes) -> u64 {
+    let level0 = version.size(0);
+    let level0_due = version.num_files(0) >= options.level0_file_num_compaction_trigger
+        || level0 >= options.max_bytes_for_level_base;
+    let mut moving = if level0_due { level0 } else { 0 };
+    let mut pending = moving;
+    for level in sizes.base_level..version.num_levels().saturating_sub(1) {
+        let here = version.size(level);
+        if level == sizes.base_level && level0_due {
+            pending = pending.saturating_add(here);
+        }
+        let total = here.saturating_add(moving);
+        moving = total.saturating_sub(sizes.max_bytes[level]);
+        let below = version.size(level + 1);
+        if moving > 0 && below > 0 {
+            let fan_out = below as f64 / total as f64 + 1.0;
+            pending = pending.saturating_add((moving as f64 * fan_out) as u64);
+        }
+    }
+    pending
+}
+
+/// Weighs files: many deletions make a file more urgent than its bytes say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weigher {
+    average_value_bytes: u64,
+}
+
+impl Weigher {
+    pub(super) fn new(version: &Version) -> Weigher {
+        let (mut values, mut others, mut file_bytes, mut raw) = (0u64, 0u64, 0u64, 0u64);
+        for (_, f) in version.all_files() {
+            if let Some(s) = f.stats() {
+                values = values.saturating_add(s.raw_value_bytes);
+                others = others.saturating_add(s.entries.saturating_sub(s.deletions));
+                raw = raw.saturating_add(s.raw_value_bytes).saturating_add(s.raw_key_bytes);
+                file_bytes = file_bytes.saturating_add(f.file_size);
+            }
+        }
+        if others == 0 || raw == 0 {
+            return Weigher { average_value_bytes: 0 };
+        }
+        // As stored: the raw average times the share that compression leaves.
+        let average = values as f64 / others as f64 * file_bytes as f64 / raw as f64;
+        Weigher { average_value_bytes: average as u64 }
+    }
+
+    /// The file's bytes, more if it holds more deletions than other entries or its range tombstones hide much.
+    pub(super) fn compensated_size(&self, f: &FileMeta) -> u64 {
+        let size = f.file_size.saturating_add(f.compensated_range_deletion_size);
+        let Some(s) = f.stats() else { return size };
+        let excess = s.deletions.saturating_mul(2).saturating_sub(s.entries);
+        size.saturating_add(excess.saturating_mul(self.average_value_bytes).saturating_mul(DELETION_WEIGHT))
+    }
+}

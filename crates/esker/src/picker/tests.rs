@@ -1,0 +1,443 @@
+//! Levels as text in, plans as text out; and random trees that must keep their order (`simulation`).
+//!
+//! A level: `L1 7:a-f,64M 8:g-k,64M,marked`. A file: number, first and last user key, then bytes (K, M, G) and
+//! `seq=FROM-TO` (its number otherwise), `epoch=N`, `marked`, `time=SECONDS` (oldest ancestor), `created=SECONDS`,
+//! `entries=N`, `deletions=N`, `end` (a range tombstone ends it, exclusive).
+
+mod simulation;
+
+use super::manual::{ManualCompaction, ManualStep, pick_files};
+use super::score::scores;
+use super::*;
+use crate::version::builder::VersionBuilder;
+use crate::version::file_meta::{FileMeta, FileStats, ObsoleteFiles};
+use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};
+use esker_format::compression::CompressionType;
+use esker_format::key::{self, InternalKeyComparator, internal_key};
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_testkit::data_driven::{Case, run_dir};
+use std::fmt::Write;
+
+fn bytes(text: &str) -> u64 {
+    let (digits, unit) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) => (digits, text.as_bytes()[text.len() - 1]),
+        None => (text, b' '),
+    };
+    let shift = match unit {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        _ => 0,
+    };
+    digits.parse::<u64>().unwrap_or_else(|_| panic!("bytes: {text}")) << shift
+}
+
+fn human(bytes: u64) -> String {
+    match bytes {
+        u64::MAX => "max".to_owned(),
+        b if b > 0 && b % (1 << 20) == 0 => format!("{}M", b >> 20),
+        b => b.to_string(),
+    }
+}
+
+fn parse_file(text: &str) -> (FileMetaData, Option<FileStats>) {
+    let (number, rest) = text.split_once(':').unwrap_or_else(|| panic!("file: {text}"));
+    let mut parts = rest.split(',');
+    let (from, to) = parts.next().and_then(|r| r.split_once('-')).unwrap_or_else(|| panic!("file: {text}"));
+    let number: u64 = number.parse().unwrap();
+    let mut f = FileMetaData {
+        number: FileNumber(number),
+        file_size: 1,
+        smallest_seqno: SequenceNumber(number),
+        largest_seqno: SequenceNumber(number),
+        epoch_number: number,
+        ..FileMetaData::default()
+    };
+    let mut stats = None;
+    let mut exclusive = false;
+    for part in parts {
+        match part.split_once('=') {
+            None if part == "marked" => f.marked_for_compaction = true,
+            None if part == "end" => exclusive = true,
+            None => f.file_size = bytes(part),
+            Some(("seq", range)) => {
+                let (a, b) = range.split_once('-').unwrap_or((range, range));
+                f.smallest_seqno = SequenceNumber(a.parse().unwrap());
+                f.largest_seqno = SequenceNumber(b.parse().unwrap());
+            }
+            Some((name, value)) => {
+                let value: u64 = value.parse().unwrap();
+                match name {
+                    "epoch" => f.epoch_number = value,
+                    "time" => f.oldest_ancestor_time = value,
+                    "created" => f.file_creation_time = value,
+                    "entries" => stats.get_or_insert_with(FileStats::default).entries = value,
+                    "deletions" => stats.get_or_insert_with(FileStats::default).deletions = value,
+                    _ => panic!("file: {text}"),
+                }
+            }
+        }
+    }
+    f.smallest = internal_key(from.as_bytes(), f.largest_seqno, ValueType::Value);
+    f.largest = internal_key(to.as_bytes(), f.smallest_seqno, ValueType::Value);
+    if exclusive {
+        f.largest = internal_key(to.as_bytes(), SequenceNumber::MAX, ValueType::RangeDeletion);
+        assert_eq!(key::trailer(&f.largest), key::RANGE_END_SENTINEL);
+    }
+    if let Some(s) = &mut stats {
+        (s.raw_key_bytes, s.raw_value_bytes) =
+            (10 * s.entries, 90 * (s.entries - s.deletions.min(s.entries)));
+    }
+    (f, stats)
+}
+
+fn parse_version(case: &Case) -> Arc<Version> {
+    let levels = case.value("levels").unwrap_or(7);
+    let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), levels);
+    let mut edit = VersionEdit::default();
+    let mut all_stats = Vec::new();
+    for line in case.lines() {
+        let mut words = line.split_whitespace();
+        let level: usize = words.next().and_then(|w| w.strip_prefix('L')).unwrap().parse().unwrap();
+        for word in words {
+            if let Some((cursor, _)) = word.strip_prefix("cursor=").map(|c| (c, ())) {
+                let key = internal_key(cursor.as_bytes(), SequenceNumber::MAX, ValueType::Value);
+                edit.compact_cursors.push((level, key));
+                continue;
+            }
+            let (file, stats) = parse_file(word);
+            all_stats.extend(stats.map(|s| (file.number, s)));
+            edit.new_files.push((level, file));
+        }
+    }
+    let version = apply(&Arc::new(base), &edit).unwrap_or_else(|e| panic!("{}: {e}", case.place));
+    for (number, stats) in all_stats {
+        version.all_files().find(|(_, f)| f.number == number).unwrap().1.set_stats(stats);
+    }
+    version
+}
+
+fn apply(version: &Arc<Version>, edit: &VersionEdit) -> Result<Arc<Version>> {
+    let locations = Arc::new(crate::version::builder::Locations::of(version));
+    let mut builder = VersionBuilder::new(Arc::clone(version), locations);
+    builder.apply(edit)?;
+    Ok(builder.finish(0, &Arc::new(ObsoleteFiles::default()))?.version)
+}
+
+fn parse_options(case: &Case) -> CompactionOptions {
+    let mut o = CompactionOptions::default();
+    for (name, values) in &case.args {
+        let text = values.first().map_or("true", String::as_str);
+        match name.as_str() {
+            "pri" => {
+                o.compaction_pri = match text {
+                    "size" => CompactionPri::ByCompensatedSize,
+                    "oldest_largest" => CompactionPri::OldestLargestSeqFirst,
+                    "oldest_smallest" => CompactionPri::OldestSmallestSeqFirst,
+                    "ratio" => CompactionPri::MinOverlappingRatio,
+                    "round_robin" => CompactionPri::RoundRobin,
+                    _ => panic!("{}: pri={text}", case.place),
+                }
+            }
+            "static" => o.level_compaction_dynamic_level_bytes = false,
+            "trigger" => o.level0_file_num_compaction_trigger = text.parse().unwrap(),
+            "base" => o.max_bytes_for_level_base = bytes(text),
+            "multiplier" => o.max_bytes_for_level_multiplier = text.parse().unwrap(),
+            "target" => o.target_file_size_base = bytes(text),
+            "target_multiplier" => o.target_file_size_multiplier = text.parse().unwrap(),
+            "max_compaction" => o.max_compaction_bytes = bytes(text),
+            "ttl" => o.ttl = text.parse().unwrap(),
+            "periodic" => o.periodic_compaction_seconds = text.parse().unwrap(),
+            "delay" => o.bottommost_file_compaction_delay = text.parse().unwrap(),
+            "filter" => o.has_compaction_filter = true,
+            "bottommost_zstd" => o.bottommost_compression = Some(CompressionType::Zstd),
+            _ => panic!("{}: option {name}", case.place),
+        }
+    }
+    o
+}
+
+fn describe(plan: &CompactionPlan) -> String {
+    let mut out = String::new();
+    for inputs in &plan.inputs {
+        let numbers: Vec<String> = inputs.files.iter().map(|f| f.number.to_string()).collect();
+        write!(out, "L{}: {} ", inputs.level, numbers.join(" ")).unwrap();
+    }
+    write!(out, "-> L{} {}", plan.output_level, plan.reason.as_str()).unwrap();
+    for (is, word) in [
+        (plan.is_trivial_move, "move"),
+        (plan.is_bottommost, "bottommost"),
+        (plan.is_full, "full"),
+        (plan.is_manual, "manual"),
+    ] {
+        if is {
+            write!(out, " {word}").unwrap();
+        }
+    }
+    if !plan.grandparents.is_empty() {
+        let numbers: Vec<String> = plan.grandparents.iter().map(|f| f.number.to_string()).collect();
+        write!(out, " grandparents {}", numbers.join(" ")).unwrap();
+    }
+    if let Some((level, cursor)) = &plan.compact_cursor {
+        write!(out, " cursor L{level} {}", key::user_key(cursor).escape_ascii()).unwrap();
+    }
+    out
+}
+
+struct Bench {
+    version: Arc<Version>,
+    options: CompactionOptions,
+    running: RunningCompactions,
+    ids: Vec<RunningId>,
+}
+
+impl Bench {
+    fn run(&mut self, case: &Case) -> String {
+        match case.command.as_str() {
+            "options" => {
+                self.options = parse_options(case);
+                String::new()
+            }
+            "define" => {
+                self.version = parse_version(case);
+                self.finish_all();
+                String::new()
+            }
+            "scores" => self.scores(),
+            "pick" => self.pick(case),
+            "finish" => {
+                self.finish_all();
+                String::new()
+            }
+            "compact_range" => self.compact_range(case),
+            "compact_files" => self.compact_files(case),
+            "cut" => self.cut(case),
+            other => panic!("{}: {other}", case.place),
+        }
+    }
+
+    fn finish_all(&mut self) {
+        for id in self.ids.drain(..) {
+            self.running.finish(id);
+        }
+        assert!(self.running.is_empty());
+    }
+
+    fn scores(&self) -> String {
+        let s = scores(&self.version, &self.options, &self.running);
+        let mut out = format!("base L{}", s.base_level);
+        if let Some(level) = s.sizes.lowest_unnecessary_level {
+            write!(out, ", unnecessary to L{level}").unwrap();
+        }
+        let max: Vec<String> = s.sizes.max_bytes.iter().map(|&b| human(b)).collect();
+        write!(out, "\nmax {}\n", max.join(" ")).unwrap();
+        for (score, level) in s.by_urgency.iter().filter(|(score, _)| *score > 0.0) {
+            writeln!(out, "L{level} {score:.3}").unwrap();
+        }
+        write!(out, "pending {}", human(s.estimated_pending_compaction_bytes)).unwrap();
+        out
+    }
+
+    /// Picks until nothing is left, each plan running beside the next; `once`: only one.
+    fn pick(&mut self, case: &Case) -> String {
+        let mut out = String::new();
+        let suggested: Vec<FileNumber> = case
+            .arg("suggested")
+            .unwrap_or_default()
+            .iter()
+            .map(|n| FileNumber(n.parse().unwrap()))
+            .collect();
+        loop {
+            let context = PickContext {
+                options: &self.options,
+                running: &self.running,
+                now_seconds: case.value("now").unwrap_or(0),
+                oldest_snapshot: SequenceNumber(case.value("snapshot").unwrap_or(0)),
+                suggested: &suggested,
+            };
+            let Some(plan) = pick(&self.version, &context) else { break };
+            assert!(needs_compaction(&self.version, &context), "{}", case.place);
+            writeln!(out, "{}", describe(&plan)).unwrap();
+            self.ids.push(self.running.start(&plan));
+            if case.has("once") {
+                break;
+            }
+        }
+        if out.is_empty() { "nothing".to_owned() } else { out }
+    }
+
+    fn compact_range(&mut self, case: &Case) -> String {
+        let kind = match case.arg("bottommost").and_then(<[String]>::first).map(String::as_str) {
+            None => BottommostLevelCompaction::IfHaveCompactionFilter,
+            Some("skip") => BottommostLevelCompaction::Skip,
+            Some("force") => BottommostLevelCompaction::Force,
+            Some("force_optimized") => BottommostLevelCompaction::ForceOptimized,
+            Some(other) => panic!("{}: {other}", case.place),
+        };
+        let key = |name| case.arg(name).and_then(<[String]>::first).map(String::as_bytes);
+        let mut next_file = 1 + self.version.all_files().map(|(_, f)| f.number.0).max().unwrap_or(0);
+        let mut manual = ManualCompaction::new(key("begin"), key("end"), kind, FileNumber(next_file));
+        let mut out = String::new();
+        loop {
+            match manual.next(&self.version, &self.options, &self.running) {
+                ManualStep::Done => return out + "done",
+                ManualStep::Conflict => return out + "conflict",
+                ManualStep::Run(plan) => {
+                    writeln!(out, "{}", describe(&plan)).unwrap();
+                    self.version = apply(&self.version, &outcome(&plan, &mut next_file)).unwrap();
+                }
+            }
+        }
+    }
+
+    fn compact_files(&mut self, case: &Case) -> String {
+        let files: Vec<FileNumber> =
+            case.arg("files").unwrap_or_default().iter().map(|n| FileNumber(n.parse().unwrap())).collect();
+        match pick_files(&self.version, &self.options, &self.running, &files, case.value("to").unwrap()) {
+            Ok(plan) => describe(&plan),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    /// Cuts the outputs of the next plan: each input line is a key and its bytes.
+    fn cut(&mut self, case: &Case) -> String {
+        let context = PickContext {
+            options: &self.options,
+            running: &self.running,
+            now_seconds: 0,
+            oldest_snapshot: SequenceNumber::ZERO,
+            suggested: &[],
+        };
+        let plan = pick(&self.version, &context).unwrap_or_else(|| panic!("{}: no plan", case.place));
+        let mut cutter = cut::OutputCutter::new(&plan);
+        let (mut out, mut open) = (String::new(), None);
+        for word in case.input.split_whitespace() {
+            let (user_key, size) = word.split_once(',').unwrap();
+            let ikey = internal_key(user_key.as_bytes(), SequenceNumber(1), ValueType::Value);
+            if cutter.should_stop_before(&ikey, open) {
+                out.push_str("| ");
+                open = None;
+            }
+            write!(out, "{user_key} ").unwrap();
+            open = Some(open.unwrap_or(0) + bytes(size));
+        }
+        out.trim_end().to_owned()
+    }
+}
+
+/// One output for all inputs, or the same files for a trivial move.
+fn outcome(plan: &CompactionPlan, next_file: &mut u64) -> VersionEdit {
+    if plan.is_trivial_move {
+        return plan.trivial_move_edit();
+    }
+    let mut edit = plan.edit();
+    let files = || plan.input_files().map(|(_, f)| f);
+    let icmp = InternalKeyComparator::default();
+    let smallest = files().map(|f| &f.smallest).min_by(|a, b| icmp.compare(a, b)).unwrap();
+    let largest = files().map(|f| &f.largest).max_by(|a, b| icmp.compare(a, b)).unwrap();
+    edit.new_files.push((
+        plan.output_level,
+        FileMetaData {
+            number: FileNumber(*next_file),
+            file_size: plan.input_bytes(),
+            smallest: smallest.clone(),
+            largest: largest.clone(),
+            smallest_seqno: files().map(|f| f.smallest_seqno).min().unwrap(),
+            largest_seqno: files().map(|f| f.largest_seqno).max().unwrap(),
+            epoch_number: plan.epoch_number(),
+            ..FileMetaData::default()
+        },
+    ));
+    *next_file += 1;
+    edit
+}
+
+#[test]
+fn plans_are_as_the_files_of_cases_say() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/picker");
+    let mut bench: Option<(std::path::PathBuf, Bench)> = None;
+    run_dir(dir, |path, case| {
+        if bench.as_ref().is_none_or(|(of, _)| of != path) {
+            let version = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 7);
+            let fresh = Bench {
+                version: Arc::new(version),
+                options: CompactionOptions::default(),
+                running: RunningCompactions::default(),
+                ids: Vec::new(),
+            };
+            bench = Some((path.to_owned(), fresh));
+        }
+        bench.as_mut().expect("set above").1.run(case)
+    });
+}
+
+#[test]
+fn styles_without_a_picker_are_refused_by_name() {
+    assert!(check_style(CompactionStyle::Level).is_ok() && check_style(CompactionStyle::None).is_ok());
+    for style in [CompactionStyle::Universal, CompactionStyle::Fifo] {
+        let error = check_style(style).unwrap_err();
+        assert!(error.message().contains(&format!("{style:?}")), "{error}");
+    }
+}
+
+#[test]
+fn keys_below_are_found_in_rising_order_as_in_any() {
+    let f = |n: u64, from: &str, to: &str| parse_file(&format!("{n}:{from}-{to}")).0;
+    let edit = VersionEdit {
+        new_files: vec![(3, f(1, "c", "e")), (4, f(2, "a", "b")), (4, f(3, "e", "g")), (2, f(4, "a", "z"))],
+        ..VersionEdit::default()
+    };
+    let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 5);
+    let version = apply(&Arc::new(base), &edit).unwrap();
+    let options = CompactionOptions::default();
+    let plan = pick_files(&version, &options, &RunningCompactions::default(), &[FileNumber(4)], 2).unwrap();
+    let mut absent = plan.key_not_exists_beyond();
+    for (k, there) in
+        [("a", true), ("b", true), ("bb", false), ("c", true), ("e", true), ("g", true), ("h", false)]
+    {
+        assert_eq!(!absent(k.as_bytes()), there, "{k}");
+    }
+    for (a, b, there) in
+        [("0", "a", false), ("0", "aa", true), ("bb", "c", false), ("g", "h", true), ("h", "i", false)]
+    {
+        assert_eq!(plan.range_may_exist_beyond(a.as_bytes(), b.as_bytes()), there, "{a}-{b}");
+    }
+    assert_eq!(plan.version.files(2)[0].number, FileNumber(4));
+    let _: &FileMeta = &plan.version.files(2)[0];
+}
+
+#[test]
+fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
+    let f = |text: &str| parse_file(text).0;
+    let edit = VersionEdit {
+        new_files: vec![
+            (0, f("9:a-z,seq=90-99")),
+            (5, f("1:a-c,seq=5-9")),
+            (5, f("2:k-l,seq=5-19")),
+            (6, f("3:a-c,seq=0-0")),
+            (6, f("4:d-e,seq=1-30")),
+        ],
+        ..VersionEdit::default()
+    };
+    let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 7);
+    let version = apply(&Arc::new(base), &edit).unwrap();
+    let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
+    let found = |oldest_snapshot| {
+        let context = PickContext {
+            options: &options,
+            running: &running,
+            now_seconds: 0,
+            oldest_snapshot: SequenceNumber(oldest_snapshot),
+            suggested: &[],
+        };
+        marked::bottommost(&version, &context).len()
+    };
+    for (oldest, threshold) in [(0, 19), (19, 19), (20, 30), (31, SequenceNumber::MAX.0)] {
+        assert_eq!(bottommost_threshold(&version, SequenceNumber(oldest)).0, threshold, "{oldest}");
+        let now = found(oldest);
+        assert_eq!(found(threshold.min(50)), if threshold > 50 { 2 } else { now }, "up to the threshold");
+        if threshold < 50 {
+            assert!(found(threshold + 1) > now, "beyond it");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! One key: memtables, then levels.
+//!
+//! In: a view of the family and a key at a sequence number. Out: its value, pinned. Sources are asked newest first and
+//! the search ends at the first that settles the answer; range tombstones met on the way count for all that is older.
+//!
+//! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
+
+use crate::cf::SuperVersion;
+use crate::read::saver::Saver;
+use crate::read::tables::open_file;
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::{PinnedBytes, Result};
+use esker_format::key::LookupKey;
+use esker_table::{TableCache, TableReadOptions};
+
+/// What a read needs besides the view.
+#[derive(Debug)]
+pub(crate) struct ReadContext<'a> {
+    pub(crate) tables: &'a TableCache,
+    pub(crate) options: &'a TableReadOptions,
+    pub(crate) ignore_range_deletions: bool,
+    /// Only the memtables (`ReadTier::Memtable`).
+    pub(crate) memtables_only: bool,
+    pub(crate) statistics: Option<&'a Statistics>,
+}
+
+/// The value of `key` in this view, or `None`.
+/// # Errors
+/// `Corruption` and `IoError` name the file · `Incomplete` if the tier forbids the I/O it would take · see
+/// [`Saver::finish`].
+pub(crate) fn get(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+) -> Result<Option<PinnedBytes>> {
+    let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref());
+    search_memtables(view, context, key, &mut saver);
+    count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+    if !saver.is_done() && !context.memtables_only {
+        search_files(view, context, key, &mut saver)?;
+    }
+    saver.finish()
+}
+
+#[inline]
+fn count(context: &ReadContext<'_>, ticker: Ticker) {
+    if let Some(statistics) = context.statistics {
+        statistics.record_tick(ticker, 1);
+    }
+}
+
+fn hit_at(level: usize) -> Ticker {
+    match level {
+        0 => Ticker::GetHitL0,
+        1 => Ticker::GetHitL1,
+        _ => Ticker::GetHitL2AndUp,
+    }
+}
+
+fn search_memtables(view: &SuperVersion, context: &ReadContext<'_>, key: &LookupKey, saver: &mut Saver<'_>) {
+    for mem in view.memtables() {
+        if !context.ignore_range_deletions {
+            saver.cover(mem.max_covering_tombstone_seq(key.user_key(), key.sequence()));
+        }
+        mem.get(key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+        if saver.is_done() {
+            return;
+        }
+    }
+}
+
+fn search_files(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    saver: &mut Saver<'_>,
+) -> Result<()> {
+    for (level, file) in view.version.candidates(key.internal_key()) {
+        let reader = open_file(context.tables, file)?;
+        if !context.ignore_range_deletions
+            && let Some(tombstones) = reader.range_dels()
+        {
+            let icmp = view.version.icmp();
+            saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+        }
+        reader.get(context.options, key, &mut |entry, value| {
+            saver.save(entry.value_type, entry.sequence, || value.pin())
+        })?;
+        if saver.is_done() {
+            count(context, hit_at(level));
+            return Ok(());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Reading: from what memtables and files hold of a key to the value the user gets.
+
+pub(crate) mod get;
+pub mod merge;
+mod saver;
+pub(crate) mod tables;

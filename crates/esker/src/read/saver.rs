@@ -1,0 +1,142 @@
+//! What a point read has found so far: a value, a deletion, or operands that still want a base.
+//!
+//! In: entries of one user key, newest first, from the memtables and then from the files. Out: the answer.
+//!
+//! Invariants
+//!  1. Entries arrive in descending sequence; nothing after a value or deletion changes the answer.
+//!  2. An entry older than the newest visible range tombstone over the key counts as a deletion.
+
+use crate::read::merge::full_merge;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::wide_column::WideColumns;
+use smallvec::SmallVec;
+
+#[derive(Debug)]
+enum State {
+    /// Nothing decisive yet.
+    Searching,
+    Found(PinnedBytes),
+    Deleted,
+    Failed(Error),
+}
+
+/// Collects the entries of one user key.
+#[derive(Debug)]
+pub(crate) struct Saver<'a> {
+    user_key: &'a [u8],
+    merge_operator: Option<&'a MergeOperatorRef>,
+    /// The newest tombstone that covers the key and that the read may see.
+    covering: SequenceNumber,
+    /// Newest first.
+    operands: Vec<PinnedBytes>,
+    state: State,
+}
+
+impl<'a> Saver<'a> {
+    /// Knows nothing of `user_key` yet.
+    pub(crate) fn new(user_key: &'a [u8], merge_operator: Option<&'a MergeOperatorRef>) -> Saver<'a> {
+        Saver {
+            user_key,
+            merge_operator,
+            covering: SequenceNumber::ZERO,
+            operands: Vec::new(),
+            state: State::Searching,
+        }
+    }
+
+    /// Whether the answer is known.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        !matches!(self.state, State::Searching)
+    }
+
+    /// A range tombstone at `sequence` covers the key.
+    #[inline]
+    pub(crate) fn cover(&mut self, sequence: SequenceNumber) {
+        self.covering = self.covering.max(sequence);
+    }
+
+    /// Takes the next entry; `pin` gives its value with what keeps it alive. Whether more entries are wanted.
+    #[inline]
+    pub(crate) fn save(
+        &mut self,
+        value_type: ValueType,
+        sequence: SequenceNumber,
+        pin: impl FnOnce() -> PinnedBytes,
+    ) -> bool {
+        if sequence < self.covering {
+            self.base(None);
+            return false;
+        }
+        match value_type {
+            ValueType::Value if self.operands.is_empty() => self.state = State::Found(pin()),
+            ValueType::Value => self.base(Some(pin())),
+            ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
+                self.base(None)
+            }
+            ValueType::Merge => {
+                self.operands.push(pin());
+                return true;
+            }
+            ValueType::WideColumnEntity => match default_column(&pin()) {
+                Ok(column) => self.base(Some(column)),
+                Err(e) => self.fail(e),
+            },
+            ValueType::ValuePreferredSeqno => {
+                let value = pin();
+                match value.len().checked_sub(8) {
+                    Some(end) => self.base(Some(value.slice(0..end))),
+                    None => self.fail(Error::corruption("a timed value is shorter than its 8-byte time")),
+                }
+            }
+            ValueType::BlobIndex => self.fail(Error::not_supported(format!(
+                "key '{}' has its value in a blob file, which this version cannot read",
+                self.user_key.escape_ascii()
+            ))),
+            ValueType::RangeDeletion => {
+                self.fail(Error::corruption("a range deletion stands among point entries"))
+            }
+        }
+        false
+    }
+
+    /// Applies what operands there are to `base`.
+    fn base(&mut self, base: Option<PinnedBytes>) {
+        if self.operands.is_empty() {
+            self.state = base.map_or(State::Deleted, State::Found);
+            return;
+        }
+        let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
+        let merged = full_merge(self.merge_operator, self.user_key, base.as_deref(), &operands);
+        drop(operands);
+        match merged {
+            Ok(value) => self.state = State::Found(PinnedBytes::from_vec(value)),
+            Err(e) => self.fail(e),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.state = State::Failed(error);
+    }
+
+    /// The answer, once every source has been asked or one has settled it.
+    /// # Errors
+    /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands without an operator) ·
+    /// `NotSupported` (blob files).
+    pub(crate) fn finish(mut self) -> Result<Option<PinnedBytes>> {
+        if !self.is_done() {
+            self.base(None);
+        }
+        match self.state {
+            State::Found(value) => Ok(Some(value)),
+            State::Failed(e) => Err(e),
+            State::Deleted | State::Searching => Ok(None),
+        }
+    }
+}
+
+/// What a plain read shows of an entity.
+fn default_column(entity: &PinnedBytes) -> Result<PinnedBytes> {
+    Ok(PinnedBytes::copy_from(WideColumns::parse(entity)?.default_value()))
+}

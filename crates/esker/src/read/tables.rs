@@ -1,0 +1,56 @@
+//! From a file of a version to its open table.
+
+use crate::version::FileMeta;
+use crate::version::file_meta::FileStats;
+use esker_base::Result;
+use esker_base::sync::Arc;
+use esker_table::{TableCache, TableFile, TableReader};
+
+/// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself remembers it and no lock is
+/// taken after the first time; else the table cache is asked.
+/// # Errors
+/// Those of opening a table: `Corruption` and `IoError` name the file, `NotSupported` the feature.
+#[inline]
+pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>> {
+    if let Some(reader) = file.open_table() {
+        return Ok(TableRef::Kept(reader));
+    }
+    open_slow(tables, file)
+}
+
+#[cold]
+fn open_slow<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>> {
+    let reader = tables.reader(&TableFile { meta: file.data(), level: None })?;
+    let properties = reader.properties();
+    file.set_stats(FileStats {
+        entries: properties.num_entries,
+        deletions: properties.num_deletions,
+        range_deletions: properties.num_range_deletions,
+        raw_key_bytes: properties.raw_key_size,
+        raw_value_bytes: properties.raw_value_size,
+    });
+    if tables.keeps_all_open() {
+        return Ok(TableRef::Kept(file.keep_open(reader)));
+    }
+    Ok(TableRef::Counted(reader))
+}
+
+/// A table for the time of a read.
+#[derive(Debug)]
+pub(crate) enum TableRef<'f> {
+    /// The file keeps it open.
+    Kept(&'f Arc<TableReader>),
+    /// The table cache may close it meanwhile.
+    Counted(Arc<TableReader>),
+}
+
+impl std::ops::Deref for TableRef<'_> {
+    type Target = Arc<TableReader>;
+    #[inline]
+    fn deref(&self) -> &Arc<TableReader> {
+        match self {
+            TableRef::Kept(reader) => reader,
+            TableRef::Counted(reader) => reader,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Repair: a database whose MANIFEST is lost or damaged gets a new one, made from what its tables and WALs say.
+//!
+//! In: a directory, and the options of its families (their comparators above all). Out: a directory that opens, with every
+//! readable table in level 0 ordered by sequence number, and what the WALs held in new tables. Nothing is deleted: what
+//! could not be used, and what is not needed any more, goes into the subdirectory `lost`.
+//!
+//! Invariants
+//!  1. Until the new MANIFEST is in force, files are only added: a repair that fails can be tried again.
+//!  2. Every table is checked whole before the MANIFEST names it.
+//!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
+//!
+//! What was deleted but not yet compacted away may come back, as may families that were dropped: tables that nobody
+//! needed any more cannot be told from those that were live. Source: RocksDB `db/repair.cc`.
+
+mod scan;
+mod wals;
+
+use crate::db::{self, ColumnFamilyDescriptor};
+use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::version::manifest::write_manifest;
+use crate::version::{Numbers, VersionSetOptions};
+use esker_base::logger::{InfoLog, NoInfoLog};
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
+use esker_env::{FileSystem, random};
+use esker_format::file_name::{self, FileType, parse_file_name};
+use esker_format::key;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Subdirectory for files that the repaired database does not use.
+const LOST: &str = "lost";
+
+/// What a repair found.
+#[derive(Clone, Debug, Default)]
+pub struct RepairSummary {
+    /// Families of the repaired database, by id.
+    pub families: Vec<String>,
+    /// Tables that were readable.
+    pub tables_kept: Vec<FileNumber>,
+    /// Tables that were not, now in `lost`, and why.
+    pub tables_lost: Vec<(FileNumber, Error)>,
+    /// Pairs of tables whose keys and whose sequence numbers both overlap: for keys in both, a `get` believes the table
+    /// with the larger newest sequence number, which may be the older one; scans and compactions go by each key's own. A
+    /// `compact_range` by this engine brings them in order. RocksDB 7.8 may refuse to open such a level 0.
+    pub order_unsure: Vec<(FileNumber, FileNumber)>,
+    /// WALs that were converted, now in `lost`.
+    pub wals: Vec<FileNumber>,
+    /// Tables that were made of them.
+    pub tables_from_wals: Vec<FileNumber>,
+    /// Operations that were taken from WALs.
+    pub wal_records: u64,
+    /// Operations in WALs for families of which there is no table: their names are lost with the MANIFEST.
+    pub wal_records_without_family: u64,
+    /// The newest sequence number that was found.
+    pub last_sequence: SequenceNumber,
+}
+
+/// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` are those whose options differ
+/// from `options.cf`; all families that tables or a readable part of the old MANIFEST name come back under their ids.
+/// The database must not be open.
+/// # Errors
+/// `InvalidArgument`: a table was written with another comparator than its family's options say (both are named);
+/// nothing was changed · `IoError`: repair again when its cause is gone.
+pub fn repair_db(
+    options: &Options,
+    families: &[ColumnFamilyDescriptor],
+    path: impl AsRef<Path>,
+) -> Result<RepairSummary> {
+    let mut db_options = options.db.clone();
+    db_options.validate()?;
+    db_options.sanitize();
+    let fs = db_options.env.fs.clone();
+    let path = fs.absolute_path(path.as_ref())?;
+    if !fs.file_exists(&path)? {
+        return Err(Error::invalid_argument(format!("{}: does not exist", path.display())));
+    }
+    let lock = fs.lock_file(&file_name::lock_file_name(&path))?;
+    let wal_dir = db_options.wal_dir.clone().unwrap_or_else(|| path.clone());
+    let db_id = db::load_or_create_identity(&db_options, fs.as_ref(), &path)?;
+    let info_log = db_options.info_log.clone().unwrap_or_else(|| Arc::new(NoInfoLog));
+    let mut repair = Repair {
+        numbers: Numbers::new(FileNumber(1), SequenceNumber::ZERO),
+        default_options: options.cf.clone(),
+        described: families.to_vec(),
+        families: BTreeMap::new(),
+        summary: RepairSummary::default(),
+        session_id: random::session_id(),
+        options: db_options,
+        fs,
+        path,
+        wal_dir,
+        db_id,
+        info_log,
+    };
+    let found = repair.find_files()?;
+    repair.family(ColumnFamilyId::DEFAULT, "default")?;
+    repair.names_from_manifests(&found)?;
+    repair.scan_tables(&found)?;
+    repair.convert_wals(&found)?;
+    repair.write_manifest()?;
+    repair.archive(&found)?;
+    drop(lock);
+    Ok(repair.summary)
+}
+
+/// A repair under way.
+struct Repair {
+    options: DbOptions,
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    wal_dir: PathBuf,
+    db_id: String,
+    session_id: String,
+    info_log: Arc<dyn InfoLog>,
+    numbers: Numbers,
+    default_options: ColumnFamilyOptions,
+    described: Vec<ColumnFamilyDescriptor>,
+    families: BTreeMap<ColumnFamilyId, Family>,
+    summary: RepairSummary,
+}
+
+/// A family that comes back.
+struct Family {
+    descriptor: ColumnFamilyDescriptor,
+    tables: Vec<FileMetaData>,
+}
+
+/// The files that matter, as they were found.
+#[derive(Default)]
+struct Found {
+    /// With their names: old ones end in `.ldb`.
+    tables: Vec<(FileNumber, String)>,
+    wals: Vec<FileNumber>,
+    manifests: Vec<FileNumber>,
+}
+
+impl Repair {
+    fn find_files(&self) -> Result<Found> {
+        let mut found = Found::default();
+        let mut names = self.fs.children(&self.path)?;
+        if self.wal_dir != self.path {
+            let is_wal = |name: &String| matches!(parse_file_name(name), Some((FileType::Wal, _)));
+            names.extend(self.fs.children(&self.wal_dir)?.into_iter().filter(is_wal));
+        }
+        for name in names {
+            let Some((file_type, number)) = parse_file_name(&name) else { continue };
+            match file_type {
+                FileType::Table => found.tables.push((number, name)),
+                FileType::Wal => found.wals.push(number),
+                FileType::Descriptor => found.manifests.push(number),
+                FileType::Blob | FileType::Options | FileType::Temp => {}
+                _ => continue,
+            }
+            self.numbers.mark_used(number);
+        }
+        found.tables.sort_unstable();
+        found.wals.sort_unstable();
+        found.wals.dedup();
+        found.manifests.sort_unstable();
+        if found.tables.is_empty() && found.wals.is_empty() && found.manifests.is_empty() {
+            let what = format!("{}: no tables, WALs or MANIFESTs to repair", self.path.display());
+            return Err(Error::invalid_argument(what));
+        }
+        Ok(found)
+    }
+
+    /// The family with this id, made if it is not there yet.
+    fn family(&mut self, id: ColumnFamilyId, name: &str) -> Result<&mut Family> {
+        if !self.families.contains_key(&id) {
+            let described = self.described.iter().find(|d| d.name == name);
+            let options = described.map_or(&self.default_options, |d| &d.options);
+            let mut descriptor = ColumnFamilyDescriptor::new(name, options.clone());
+            db::make_consistent(&self.options, &mut descriptor)?;
+            self.families.insert(id, Family { descriptor, tables: Vec::new() });
+        }
+        Ok(self.families.get_mut(&id).expect("inserted above"))
+    }
+
+    /// Tables in level 0 in the order of their sequence numbers, in a MANIFEST that is then in force.
+    fn write_manifest(&mut self) -> Result<()> {
+        let manifest_number = self.numbers.new_file_number();
+        let log_number = self.numbers.new_file_number();
+        let mut last_sequence = self.numbers.last_sequence();
+        let max_family = self.families.keys().next_back().map_or(0, |id| id.0);
+        let mut edits = vec![VersionEdit {
+            db_id: Some(self.db_id.clone()),
+            max_column_family: (max_family > 0).then_some(max_family),
+            ..VersionEdit::default()
+        }];
+        for (id, family) in &mut self.families {
+            let name = &family.descriptor.name;
+            self.summary.families.push(name.clone());
+            edits.push(VersionEdit {
+                column_family: *id,
+                column_family_add: (*id != ColumnFamilyId::DEFAULT).then(|| name.clone()),
+                comparator: Some(family.descriptor.options.comparator.name().to_owned()),
+                ..VersionEdit::default()
+            });
+            family.tables.sort_by_key(|f| (f.largest_seqno, f.smallest_seqno, f.number));
+            self.summary.order_unsure.extend(unsure_pairs(family));
+            for (epoch, file) in (1..).zip(&mut family.tables) {
+                file.epoch_number = epoch;
+                last_sequence = last_sequence.max(file.largest_seqno);
+            }
+            edits.push(VersionEdit {
+                column_family: *id,
+                log_number: Some(log_number),
+                new_files: family.tables.iter().map(|f| (0, f.clone())).collect(),
+                ..VersionEdit::default()
+            });
+        }
+        edits.push(VersionEdit {
+            log_number: Some(log_number),
+            prev_log_number: Some(FileNumber(0)),
+            next_file_number: Some(self.numbers.next_file_number()),
+            last_sequence: Some(last_sequence),
+            ..VersionEdit::default()
+        });
+        self.summary.last_sequence = last_sequence;
+        let mut options = VersionSetOptions::new(self.fs.clone(), self.path.clone());
+        options.use_fsync = self.options.use_fsync;
+        write_manifest(&options, manifest_number, &edits)
+    }
+
+    /// Moves what the repaired database does not use into `lost`.
+    fn archive(&self, found: &Found) -> Result<()> {
+        for (number, _) in &self.summary.tables_lost {
+            let names = found.tables.iter().filter(|(n, _)| n == number);
+            names.into_iter().try_for_each(|(_, name)| self.move_to_lost(&self.path.join(name)))?;
+        }
+        for number in &found.wals {
+            self.move_to_lost(&file_name::wal_file_name(&self.wal_dir, *number))?;
+        }
+        for number in &found.manifests {
+            self.move_to_lost(&file_name::descriptor_file_name(&self.path, *number))?;
+        }
+        Ok(())
+    }
+
+    fn move_to_lost(&self, path: &Path) -> Result<()> {
+        let (dir, name) = (path.parent().unwrap_or(&self.path), path.file_name().unwrap_or_default());
+        let lost = dir.join(LOST);
+        self.fs.create_dir_if_missing(&lost)?;
+        match self.fs.rename(path, &lost.join(name)) {
+            Err(e) if e.subcode() == SubCode::PathNotFound => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// Of tables sorted by sequence number, those pairs that are not really in order.
+fn unsure_pairs(family: &Family) -> Vec<(FileNumber, FileNumber)> {
+    let comparator = &family.descriptor.options.comparator;
+    let before = |a: &FileMetaData, b: &FileMetaData| {
+        comparator.compare(key::user_key(&a.largest), key::user_key(&b.smallest)).is_lt()
+    };
+    let mut pairs = Vec::new();
+    for (i, newer) in family.tables.iter().enumerate() {
+        for older in &family.tables[..i] {
+            if newer.smallest_seqno <= older.largest_seqno && !before(newer, older) && !before(older, newer) {
+                pairs.push((older.number, newer.number));
+            }
+        }
+    }
+    pairs
+}

@@ -1,0 +1,164 @@
+//! What tables and old MANIFESTs say.
+
+use super::{Found, Repair};
+use crate::version::manifest::ManifestReader;
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
+use esker_format::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY};
+use esker_format::unique_id::unique_id;
+use esker_format::version_edit::FileMetaData;
+use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
+use std::collections::BTreeMap;
+
+impl Repair {
+    /// Takes names of families from as much of the newest MANIFEST as can be read: for those that have WAL entries and no
+    /// table yet.
+    pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
+        let Some(newest) = found.manifests.last() else { return Ok(()) };
+        let Ok(mut manifest) = ManifestReader::open(self.fs.as_ref(), &self.path, *newest) else {
+            return Ok(());
+        };
+        let mut names = BTreeMap::new();
+        while let Ok(Some(edit)) = manifest.next_edit() {
+            if let Some(name) = edit.column_family_add {
+                names.insert(edit.column_family, name);
+            }
+            if edit.column_family_drop {
+                names.remove(&edit.column_family);
+            }
+        }
+        names.iter().try_for_each(|(id, name)| self.family(*id, name).map(drop))
+    }
+
+    /// Checks every table and describes those that are whole.
+    /// # Errors
+    /// `InvalidArgument`: another comparator · `IoError` that is not about the table's contents.
+    pub(super) fn scan_tables(&mut self, found: &Found) -> Result<()> {
+        for (number, name) in &found.tables {
+            match self.scan_table(*number, name) {
+                Ok(()) => self.summary.tables_kept.push(*number),
+                Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported) => {
+                    esker_base::info_log!(self.info_log, Warn, "Table #{number} is lost: {e}");
+                    self.summary.tables_lost.push((*number, e));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_table(&mut self, number: FileNumber, name: &str) -> Result<()> {
+        let path = self.path.join(name);
+        let file_size = self.fs.file_size(&path)?;
+        let file = self.fs.new_random_access_file(&path)?;
+        let properties = TableReader::properties_of(file.clone(), file_size)?;
+        let id = family_of(&properties)?;
+        let known = self.families.get(&id).map(|f| f.descriptor.name.clone());
+        let name = known.unwrap_or_else(|| properties.column_family_name.clone());
+        if !properties.column_family_name.is_empty()
+            && properties.column_family_name != name
+            && properties.column_family_id != UNKNOWN_COLUMN_FAMILY
+        {
+            return Err(Error::corruption(format!(
+                "it says that column family {id} is '{}', others say '{name}'",
+                properties.column_family_name
+            ))
+            .at(path.display()));
+        }
+        let family = self.family(id, &name)?;
+        let comparator = family.descriptor.options.comparator.clone();
+        if !properties.comparator_name.is_empty() && properties.comparator_name != comparator.name() {
+            return Err(Error::invalid_argument(format!(
+                "column family '{name}' was written with comparator {}, and the options say {}",
+                properties.comparator_name,
+                comparator.name()
+            ))
+            .at(path.display()));
+        }
+        let icmp = InternalKeyComparator::new(comparator);
+        let table_options = Arc::new(family.descriptor.options.table.clone());
+        let mut options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
+        options.file_number = number;
+        let reader = TableReader::open(file, options)?;
+        reader.verify(&mut |_| true)?;
+        let meta = describe(&reader, &icmp, number, file_size)?;
+        self.families.get_mut(&id).expect("asked for above").tables.push(meta);
+        Ok(())
+    }
+}
+
+/// The family that a table was written for; the default one if it does not say.
+fn family_of(properties: &TableProperties) -> Result<ColumnFamilyId> {
+    match properties.column_family_id {
+        UNKNOWN_COLUMN_FAMILY => Ok(ColumnFamilyId::DEFAULT),
+        id => u32::try_from(id)
+            .map(ColumnFamilyId)
+            .map_err(|_| Error::corruption(format!("it says it belongs to column family {id}"))),
+    }
+}
+
+/// What the MANIFEST must know of a table, from all its entries.
+fn describe(
+    reader: &Arc<TableReader>,
+    icmp: &InternalKeyComparator,
+    number: FileNumber,
+    file_size: u64,
+) -> Result<FileMetaData> {
+    let properties = reader.properties();
+    let mut bounds = Bounds { icmp, smallest: Vec::new(), largest: Vec::new(), seqs: None };
+    let mut entries = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+    entries.seek_to_first();
+    while entries.valid() {
+        bounds.include(entries.key(), entries.key(), ParsedInternalKey::parse(entries.key())?.sequence);
+        entries.next();
+    }
+    entries.status()?;
+    if let Some(tombstones) = reader.range_dels() {
+        for fragment in (0..tombstones.len()).map(|i| tombstones.fragment(i)) {
+            let end = key::internal_key(fragment.end, SequenceNumber::MAX, ValueType::RangeDeletion);
+            for seq in fragment.seqs {
+                let start = key::internal_key(fragment.start, *seq, ValueType::RangeDeletion);
+                bounds.include(&start, &end, *seq);
+            }
+        }
+    }
+    let Some((smallest_seqno, largest_seqno)) = bounds.seqs else {
+        return Err(Error::corruption("it has no entries").at(reader.file().path().display()));
+    };
+    Ok(FileMetaData {
+        number,
+        file_size,
+        smallest: bounds.smallest,
+        largest: bounds.largest,
+        smallest_seqno,
+        largest_seqno,
+        oldest_ancestor_time: properties.creation_time,
+        file_creation_time: properties.file_creation_time,
+        unique_id: unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number),
+        ..FileMetaData::default()
+    })
+}
+
+/// First and last internal key, smallest and largest sequence number.
+struct Bounds<'a> {
+    icmp: &'a InternalKeyComparator,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+    seqs: Option<(SequenceNumber, SequenceNumber)>,
+}
+
+impl Bounds<'_> {
+    fn include(&mut self, from: &[u8], to: &[u8], seq: SequenceNumber) {
+        if self.seqs.is_none() || self.icmp.compare(from, &self.smallest).is_lt() {
+            self.smallest = from.to_vec();
+        }
+        if self.seqs.is_none() || self.icmp.compare(to, &self.largest).is_gt() {
+            self.largest.clear();
+            self.largest.extend_from_slice(to);
+        }
+        let (low, high) = self.seqs.unwrap_or((seq, seq));
+        self.seqs = Some((low.min(seq), high.max(seq)));
+    }
+}

@@ -1,0 +1,191 @@
+//! WALs into tables: whatever can be read of them.
+
+use super::{Family, Found, Repair};
+use crate::db;
+use crate::files::OutputContext;
+use crate::flush::{BuildTable, TableBuildJob};
+use crate::wal::open_wal;
+use crate::write::{Entry, entry_of, new_memtable};
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
+use esker_env::rate_limiter::IoPriority;
+use esker_format::key::{InternalKeyComparator, LookupKey};
+use esker_format::version_edit::FileMetaData;
+use esker_format::wal_recovery::{ReplayStep, WalRecoveryMode, WalReplay};
+use esker_format::write_batch::WriteBatchView;
+use esker_memtable::MemTable;
+use esker_table::{TableCache, TableFile, TableReadOptions};
+use std::collections::BTreeMap;
+
+/// What is collected for a family.
+struct Replayed {
+    icmp: InternalKeyComparator,
+    mem: Arc<MemTable>,
+    tables: Arc<TableCache>,
+    /// The tables that were there before.
+    old: Vec<FileMetaData>,
+}
+
+impl Repair {
+    /// Replays all WALs and writes what they hold into tables. Damaged records are skipped.
+    /// # Errors
+    /// `IoError` of the new tables.
+    pub(super) fn convert_wals(&mut self, found: &Found) -> Result<()> {
+        let mut families: BTreeMap<ColumnFamilyId, Replayed> = BTreeMap::new();
+        for (id, family) in &self.families {
+            families.insert(*id, self.start(family));
+        }
+        for wal in &found.wals {
+            if let Err(e) = self.replay(*wal, &mut families) {
+                if e.kind() == esker_base::ErrorKind::IoError {
+                    return Err(e);
+                }
+                esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: the rest is skipped: {e}");
+            }
+            self.summary.wals.push(*wal);
+        }
+        for (id, replayed) in &mut families {
+            self.write_table(*id, replayed)?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, family: &Family) -> Replayed {
+        let icmp = InternalKeyComparator::new(family.descriptor.options.comparator.clone());
+        Replayed {
+            mem: new_memtable(&icmp, &family.descriptor.options, 1, SequenceNumber::ZERO),
+            icmp,
+            tables: db::family_tables(&self.options, &self.path, &family.descriptor),
+            old: family.tables.clone(),
+        }
+    }
+
+    fn replay(&mut self, wal: FileNumber, families: &mut BTreeMap<ColumnFamilyId, Replayed>) -> Result<()> {
+        let mut decide = WalReplay::new(WalRecoveryMode::SkipAnyCorruptedRecords);
+        let mut reader = open_wal(self.fs.as_ref(), &self.wal_dir, wal)?;
+        decide.begin_file(wal);
+        let mut record = Vec::new();
+        loop {
+            let event = reader.next_record(&mut record);
+            let step = match &event {
+                Ok(event) => decide.event(event, &record),
+                Err(e) => decide.read_error(e.clone()),
+            }?;
+            match step {
+                ReplayStep::Apply(batch) => {
+                    let (first, consumed) = (batch.sequence(), self.apply(&batch, families)?);
+                    decide.applied(first, consumed)?;
+                    self.write_full_tables(families)?;
+                }
+                ReplayStep::Continue => {}
+                ReplayStep::EndOfFile => return Ok(()),
+            }
+            if let Some(warning) = decide.take_warning() {
+                esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: {warning}");
+            }
+        }
+    }
+
+    /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken over are passed by.
+    fn apply(
+        &mut self,
+        batch: &WriteBatchView<'_>,
+        families: &BTreeMap<ColumnFamilyId, Replayed>,
+    ) -> Result<u64> {
+        let mut sequence = batch.sequence();
+        for op in batch.iter() {
+            let Some((id, entry)) = entry_of(&op)? else { continue };
+            match families.get(&id) {
+                None => self.summary.wal_records_without_family += 1,
+                Some(family) if family.has(sequence, &entry)? => {}
+                Some(family) => {
+                    family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+                    self.summary.wal_records += 1;
+                }
+            }
+            sequence.0 += 1;
+        }
+        let consumed = sequence.0 - batch.sequence().0;
+        if consumed > 0 {
+            self.numbers.set_last_sequence(SequenceNumber(sequence.0 - 1));
+        }
+        Ok(consumed)
+    }
+
+    fn write_full_tables(&mut self, families: &mut BTreeMap<ColumnFamilyId, Replayed>) -> Result<()> {
+        for (id, replayed) in families {
+            let limit = self.families[id].descriptor.options.write_buffer_size;
+            if replayed.mem.approximate_memory_usage() >= limit {
+                self.write_table(*id, replayed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_table(&mut self, id: ColumnFamilyId, replayed: &mut Replayed) -> Result<()> {
+        if replayed.mem.is_empty() {
+            return Ok(());
+        }
+        let family = self.families.get_mut(&id).expect("replayed families are known");
+        let options = &family.descriptor.options;
+        let fresh = new_memtable(&replayed.icmp, options, replayed.mem.id() + 1, SequenceNumber::ZERO);
+        let full = std::mem::replace(&mut replayed.mem, fresh);
+        full.mark_immutable();
+        let output = OutputContext {
+            env: &self.options.env,
+            options: &self.options,
+            family_options: options,
+            icmp: &replayed.icmp,
+            dir: &self.path,
+            column_family: id,
+            column_family_name: &family.descriptor.name,
+            db_id: &self.db_id,
+            session_id: &self.session_id,
+            io_priority: IoPriority::High,
+            info_log: &self.info_log,
+            tables: &replayed.tables,
+            job_id: 0,
+        };
+        let job = TableBuildJob {
+            number: self.numbers.new_file_number(),
+            memtables: std::slice::from_ref(&full),
+            snapshots: &[],
+            epoch_number: 0,
+        };
+        if let Some(file) = (BuildTable { output, cancel: None }).run(&job)? {
+            self.summary.tables_from_wals.push(file.number);
+            family.tables.push(file);
+        }
+        Ok(())
+    }
+}
+
+impl Replayed {
+    /// Whether a table has this very entry: the WAL outlived the flush because another family needed it. A merge operand
+    /// must not be there twice, and RocksDB refuses level-0 files whose sequence numbers begin alike.
+    fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
+        let lookup = LookupKey::new(entry.key, sequence);
+        let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
+        for file in self.old.iter().filter(|f| f.smallest_seqno <= sequence && sequence <= f.largest_seqno) {
+            let mut found = false;
+            let reader = self.tables.reader(&TableFile { meta: file, level: None })?;
+            if entry.value_type == ValueType::RangeDeletion {
+                found = reader.range_dels().is_some_and(|dels| {
+                    let at = dels.seek(entry.key, &self.icmp);
+                    at < dels.len()
+                        && self.icmp.compare_user_keys(dels.fragment(at).start, entry.key).is_le()
+                        && dels.fragment(at).seqs.contains(&sequence)
+                });
+            } else {
+                reader.get(&options, &lookup, &mut |key, _| {
+                    found = key.sequence == sequence;
+                    false
+                })?;
+            }
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,105 @@
+//! One blob file of a version: what it holds, and how much of that is garbage.
+//!
+//! Source: formats.md §5.4; RocksDB `db/blob/blob_file_meta.h`, `db/version_builder.cc`. Esker keeps the books of blob
+//! files even where it cannot read them, so that a MANIFEST it rewrites loses none.
+//!
+//! Invariants
+//!  1. Garbage is never more than what the file holds.
+//!  2. A blob file stays as long as some table refers to it, or to an older one, and not all of it is garbage.
+
+use super::FileMeta;
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result};
+use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage};
+use std::collections::BTreeMap;
+
+/// A blob file and its garbage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlobFileMeta {
+    /// What the MANIFEST said when it appeared.
+    pub addition: BlobFileAddition,
+    /// Records that no table refers to any more.
+    pub garbage_blob_count: u64,
+    /// Their bytes.
+    pub garbage_blob_bytes: u64,
+}
+
+impl BlobFileMeta {
+    /// A file without garbage.
+    pub fn new(addition: BlobFileAddition) -> BlobFileMeta {
+        BlobFileMeta { addition, garbage_blob_count: 0, garbage_blob_bytes: 0 }
+    }
+
+    /// What its garbage is, as an edit says it; `None` if there is none.
+    pub fn garbage(&self) -> Option<BlobFileGarbage> {
+        (self.garbage_blob_count > 0 || self.garbage_blob_bytes > 0).then_some(BlobFileGarbage {
+            number: self.addition.number,
+            garbage_blob_count: self.garbage_blob_count,
+            garbage_blob_bytes: self.garbage_blob_bytes,
+        })
+    }
+
+    fn is_all_garbage(&self) -> bool {
+        self.garbage_blob_count >= self.addition.total_blob_count
+    }
+}
+
+/// The blob files of a family by number.
+pub type BlobFiles = BTreeMap<FileNumber, BlobFileMeta>;
+
+/// Adds a blob file.
+/// # Errors
+/// `Corruption` if it is there already.
+pub(super) fn add(files: &mut BlobFiles, addition: &BlobFileAddition) -> Result<()> {
+    match files.insert(addition.number, BlobFileMeta::new(addition.clone())) {
+        None => Ok(()),
+        Some(_) => Err(Error::corruption(format!("blob file #{} is added twice", addition.number))),
+    }
+}
+
+/// Counts more of a blob file as garbage.
+/// # Errors
+/// `Corruption` if there is no such file or it holds less.
+pub(super) fn add_garbage(files: &mut BlobFiles, garbage: &BlobFileGarbage) -> Result<()> {
+    let Some(meta) = files.get_mut(&garbage.number) else {
+        return Err(Error::corruption(format!(
+            "garbage in blob file #{}, which is not there",
+            garbage.number
+        )));
+    };
+    let count = meta.garbage_blob_count.checked_add(garbage.garbage_blob_count);
+    let bytes = meta.garbage_blob_bytes.checked_add(garbage.garbage_blob_bytes);
+    match (count, bytes) {
+        (Some(c), Some(b)) if c <= meta.addition.total_blob_count && b <= meta.addition.total_blob_bytes => {
+            (meta.garbage_blob_count, meta.garbage_blob_bytes) = (c, b);
+            Ok(())
+        }
+        _ => Err(Error::corruption(format!("more garbage in blob file #{} than it holds", garbage.number))),
+    }
+}
+
+/// Drops the blob files that nothing needs any more: those before the oldest that a table names, and those that are all
+/// garbage and that no table names (tables name only the oldest file they refer to).
+pub(super) fn retire<'a>(files: &mut BlobFiles, tables: impl Iterator<Item = &'a Arc<FileMeta>>) {
+    if files.is_empty() {
+        return;
+    }
+    let named: std::collections::BTreeSet<FileNumber> =
+        tables.filter_map(|t| t.oldest_blob_file_number).filter(|n| files.contains_key(n)).collect();
+    let Some(&oldest) = named.first() else {
+        files.clear();
+        return;
+    };
+    files.retain(|n, meta| *n >= oldest && (named.contains(n) || !meta.is_all_garbage()));
+}
+
+/// # Errors
+/// `Corruption` if a blob file holds nothing but garbage and yet a table names it.
+pub(super) fn check(files: &BlobFiles) -> Result<()> {
+    match files.values().find(|m| m.is_all_garbage()) {
+        None => Ok(()),
+        Some(m) => {
+            Err(Error::corruption(format!("blob file #{} consists entirely of garbage", m.addition.number)))
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Version + edits -> version, by RocksDB's replay rules.
+//!
+//! In: a version, where its files are, and edits of its family in order. Out: the next version, which shares every level that
+//! did not change. Source: RocksDB `db/version_builder.cc`; formats.md §5.5.
+//!
+//! Invariants
+//!  1. A file is in at most one level. A deleted file was there; an added one was not.
+//!  2. Within one edit deletions come before additions, so that a move is both in one edit.
+
+use super::blob_meta::{self, BlobFiles};
+use super::check::{check_version, newest_first, newest_first_by_sequence};
+use super::file_meta::ObsoleteFiles;
+use super::{FileMeta, Level, Version};
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result};
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
+/// Which level each table file of a version is in.
+#[derive(Clone, Debug, Default)]
+pub struct Locations(HashMap<FileNumber, usize>);
+
+impl Locations {
+    /// Of a version's files.
+    pub fn of(version: &Version) -> Locations {
+        Locations(version.all_files().map(|(level, f)| (f.number, level)).collect())
+    }
+
+    /// The level of a file.
+    pub fn level(&self, file: FileNumber) -> Option<usize> {
+        self.0.get(&file).copied()
+    }
+
+    /// Takes over what a builder changed.
+    pub(super) fn update(&mut self, changes: LocationChanges) {
+        for (number, level) in changes.0 {
+            match level {
+                Some(level) => self.0.insert(number, level),
+                None => self.0.remove(&number),
+            };
+        }
+    }
+}
+
+/// Where files went; `None` = they are gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LocationChanges(HashMap<FileNumber, Option<usize>>);
+
+/// What came of edits.
+#[derive(Debug)]
+pub struct Built {
+    /// The next version.
+    pub version: Arc<Version>,
+    /// Tables that it names and that the version before did not.
+    pub(super) new_tables: Vec<Arc<FileMeta>>,
+    pub(super) moved: LocationChanges,
+}
+
+/// Edits on top of a version.
+#[derive(Debug)]
+pub struct VersionBuilder {
+    base: Arc<Version>,
+    locations: Arc<Locations>,
+    moved: LocationChanges,
+    /// By level: files that are new there. Levels that the family cannot have are kept too: later edits may empty them.
+    added: BTreeMap<usize, HashMap<FileNumber, FileMetaData>>,
+    /// Levels of the base that lost files.
+    shrunk: Vec<bool>,
+    blob_files: BlobFiles,
+    blobs_changed: bool,
+    compact_cursors: BTreeMap<usize, Vec<u8>>,
+    full_history_ts_low: Option<Vec<u8>>,
+}
+
+impl VersionBuilder {
+    /// On top of `base`, whose files are at `locations`.
+    pub fn new(base: Arc<Version>, locations: Arc<Locations>) -> VersionBuilder {
+        VersionBuilder {
+            locations,
+            moved: LocationChanges::default(),
+            added: BTreeMap::new(),
+            shrunk: vec![false; base.num_levels()],
+            blob_files: base.blob_files.clone(),
+            blobs_changed: false,
+            compact_cursors: base.compact_cursors.clone(),
+            full_history_ts_low: None,
+            base,
+        }
+    }
+
+    /// Gives every added file an epoch if one has none, as if none had: deeper levels are older, one epoch each; level 0 by
+    /// sequence numbers, one epoch per file. Only over an empty version, when a MANIFEST has been read to its end.
+    /// Returns the next epoch of the family.
+    pub(super) fn infer_epochs(&mut self) -> u64 {
+        let all = || self.added.values().flat_map(HashMap::values);
+        let highest = all().map(|f| f.epoch_number).max().unwrap_or(0);
+        if all().all(|f| f.epoch_number != 0) {
+            return highest + 1;
+        }
+        let mut next = 1;
+        for (&level, files) in self.added.iter_mut().rev() {
+            let mut files: Vec<&mut FileMetaData> = files.values_mut().collect();
+            files.sort_by(|a, b| newest_first_by_sequence(b, a));
+            for file in &mut files {
+                file.epoch_number = next;
+                next += u64::from(level == 0);
+            }
+            next += u64::from(level > 0 && !files.is_empty());
+        }
+        next
+    }
+
+    /// Applies one edit of this family.
+    /// # Errors
+    /// `Corruption` if it deletes a file that is not where it says, adds one that is there already, or its blob files do not
+    /// add up. The builder is then of no use.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        for addition in &edit.blob_file_additions {
+            blob_meta::add(&mut self.blob_files, addition)?;
+        }
+        for garbage in &edit.blob_file_garbages {
+            blob_meta::add_garbage(&mut self.blob_files, garbage)?;
+        }
+        for &(level, number) in &edit.deleted_files {
+            self.delete(level, number)?;
+        }
+        for (level, file) in &edit.new_files {
+            self.add(*level, file)?;
+        }
+        for (level, key) in &edit.compact_cursors {
+            self.compact_cursors.insert(*level, key.clone());
+        }
+        self.blobs_changed |= !edit.blob_file_additions.is_empty()
+            || !edit.blob_file_garbages.is_empty()
+            || !edit.deleted_files.is_empty();
+        if let Some(ts) = &edit.full_history_ts_low {
+            self.full_history_ts_low = Some(ts.clone());
+        }
+        Ok(())
+    }
+
+    fn level_of(&self, number: FileNumber) -> Option<usize> {
+        match self.moved.0.get(&number) {
+            Some(&level) => level,
+            None => self.locations.level(number),
+        }
+    }
+
+    fn delete(&mut self, level: usize, number: FileNumber) -> Result<()> {
+        match self.level_of(number) {
+            Some(at) if at == level => {}
+            Some(at) => {
+                return Err(Error::corruption(format!(
+                    "cannot delete table file #{number} from level {level}: it is on level {at}"
+                )));
+            }
+            None => {
+                return Err(Error::corruption(format!(
+                    "cannot delete table file #{number} from level {level}: it is not in the LSM tree"
+                )));
+            }
+        }
+        let was_added = self.added.get_mut(&level).is_some_and(|files| files.remove(&number).is_some());
+        if !was_added {
+            self.shrunk[level] = true;
+        }
+        self.moved.0.insert(number, None);
+        Ok(())
+    }
+
+    fn add(&mut self, level: usize, file: &FileMetaData) -> Result<()> {
+        let number = file.number;
+        if let Some(at) = self.level_of(number) {
+            return Err(Error::corruption(format!(
+                "cannot add table file #{number} to level {level}: it is already on level {at}"
+            )));
+        }
+        self.added.entry(level).or_default().insert(number, file.clone());
+        self.moved.0.insert(number, Some(level));
+        Ok(())
+    }
+
+    /// The version after all edits, checked. `number` is its number for logs.
+    /// # Errors
+    /// `InvalidArgument` if a level that the family cannot have has files · `Corruption` if [`check_version`] fails.
+    pub fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
+        let (levels, new_tables) = self.build_levels(obsolete)?;
+        let mut blob_files = self.blob_files;
+        if self.blobs_changed {
+            blob_meta::retire(&mut blob_files, levels.iter().flat_map(|l| l.files().iter()));
+        }
+        let base = &self.base;
+        let ts_low = self.full_history_ts_low.unwrap_or_else(|| base.full_history_ts_low.clone());
+        let version = Version {
+            column_family: base.column_family,
+            number,
+            icmp: base.icmp.clone(),
+            levels,
+            blob_files,
+            compact_cursors: self.compact_cursors,
+            full_history_ts_low: ts_low,
+        };
+        check_version(&version)?;
+        Ok(Built { version: Arc::new(version), new_tables, moved: self.moved })
+    }
+
+    #[expect(clippy::type_complexity, reason = "used once, just above")]
+    fn build_levels(&self, obsolete: &Arc<ObsoleteFiles>) -> Result<(Box<[Arc<Level>]>, Vec<Arc<FileMeta>>)> {
+        let deepest = self.added.iter().rfind(|(_, files)| !files.is_empty()).map(|(&level, _)| level);
+        if let Some(level) = deepest
+            && level >= self.base.num_levels()
+        {
+            return Err(Error::invalid_argument(format!(
+                "the database has files on level {level}, more than num_levels = {}",
+                self.base.num_levels()
+            )));
+        }
+        let gone = self.gone();
+        let mut new_tables = Vec::new();
+        let build = |level: usize| {
+            let added = self.added.get(&level).filter(|files| !files.is_empty());
+            if added.is_none() && !self.shrunk[level] {
+                return Arc::clone(&self.base.levels[level]);
+            }
+            let mut files = self.staying(level, &gone);
+            for data in added.into_iter().flat_map(HashMap::values) {
+                // A file that moves stays the same file on disk.
+                files.push(Arc::new(match gone.get(&data.number) {
+                    Some(old) => old.redescribed(data.clone()),
+                    None => FileMeta::new(data.clone(), obsolete),
+                }));
+                new_tables.extend(files.last().cloned());
+            }
+            sort_level(level, &mut files, &self.base);
+            Arc::new(Level::new(files, level > 0, &self.base.icmp))
+        };
+        let levels = (0..self.base.num_levels()).map(build).collect();
+        Ok((levels, new_tables))
+    }
+
+    /// Files of the base that are not where they were.
+    fn gone(&self) -> HashMap<FileNumber, Arc<FileMeta>> {
+        let shrunk = (0..self.base.num_levels()).filter(|&level| self.shrunk[level]);
+        shrunk
+            .flat_map(|level| self.base.files(level))
+            .filter(|f| self.moved.0.contains_key(&f.number))
+            .map(|f| (f.number, Arc::clone(f)))
+            .collect()
+    }
+
+    fn staying(&self, level: usize, gone: &HashMap<FileNumber, Arc<FileMeta>>) -> Vec<Arc<FileMeta>> {
+        let stays = |f: &&Arc<FileMeta>| !self.shrunk[level] || !gone.contains_key(&f.number);
+        self.base.files(level).iter().filter(stays).cloned().collect()
+    }
+}
+
+fn sort_level(level: usize, files: &mut [Arc<FileMeta>], base: &Version) {
+    if level == 0 {
+        files.sort_by(|a, b| newest_first(a, b));
+    } else {
+        // Number last, so that equal bounds (which the check refuses) are reported the same way every time.
+        files.sort_by(|a, b| {
+            base.icmp.compare(&a.smallest, &b.smallest).then_with(|| a.number.cmp(&b.number))
+        });
+    }
+}

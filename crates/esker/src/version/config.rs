@@ -1,0 +1,97 @@
+//! What the set is told: where the database is, which families are wanted, how edits are to be logged.
+
+use esker_base::comparator::{BytewiseComparator, ComparatorRef};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+use esker_env::FileSystem;
+use std::path::{Path, PathBuf};
+
+/// Name of the family with id 0.
+pub const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
+
+/// What the set needs to know of the database's options.
+#[derive(Clone, Debug)]
+pub struct VersionSetOptions {
+    /// Where files are.
+    pub fs: Arc<dyn FileSystem>,
+    /// The database directory.
+    pub dir: PathBuf,
+    /// Where tables are, by their path index; empty = all in `dir`.
+    pub db_paths: Vec<PathBuf>,
+    /// Bytes after which the next edit goes to a fresh MANIFEST.
+    pub max_manifest_file_size: u64,
+    /// Bytes to preallocate in a MANIFEST; 0 for none.
+    pub manifest_preallocation_size: u64,
+    /// Whether to write the database's id into every fresh MANIFEST.
+    pub write_dbid_to_manifest: bool,
+    /// `fsync` instead of `fdatasync`.
+    pub use_fsync: bool,
+    /// Whether every table file must exist with its recorded size at recovery.
+    pub paranoid_checks: bool,
+    /// Nothing is written, and families that the caller does not name are skipped.
+    pub read_only: bool,
+}
+
+impl VersionSetOptions {
+    /// RocksDB's defaults.
+    pub fn new(fs: Arc<dyn FileSystem>, dir: impl Into<PathBuf>) -> VersionSetOptions {
+        VersionSetOptions {
+            fs,
+            dir: dir.into(),
+            db_paths: Vec::new(),
+            max_manifest_file_size: 1 << 30,
+            manifest_preallocation_size: 4 << 20,
+            write_dbid_to_manifest: true,
+            use_fsync: false,
+            paranoid_checks: true,
+            read_only: false,
+        }
+    }
+
+    /// The directory of a path index.
+    /// # Errors
+    /// `InvalidArgument` if `db_paths` does not reach that far.
+    pub fn path(&self, path_id: u32) -> Result<&Path> {
+        if self.db_paths.is_empty() && path_id == 0 {
+            return Ok(&self.dir);
+        }
+        let path = self.db_paths.get(path_id as usize).map(PathBuf::as_path);
+        path.ok_or_else(|| {
+            Error::invalid_argument(format!("a table is in path {path_id}, db_paths has no such"))
+        })
+    }
+}
+
+/// A family as its user describes it.
+#[derive(Clone, Debug)]
+pub struct FamilyDescriptor {
+    /// Its name.
+    pub name: String,
+    /// The order of its user keys.
+    pub comparator: ComparatorRef,
+    /// How many levels it may have, 7 by default.
+    pub num_levels: usize,
+    /// Whether user timestamps reach files.
+    pub persist_user_defined_timestamps: bool,
+}
+
+impl FamilyDescriptor {
+    /// A family in bytewise order with 7 levels.
+    pub fn new(name: impl Into<String>) -> FamilyDescriptor {
+        FamilyDescriptor {
+            name: name.into(),
+            comparator: Arc::new(BytewiseComparator),
+            num_levels: 7,
+            persist_user_defined_timestamps: true,
+        }
+    }
+}
+
+/// How edits are to be logged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogOptions {
+    /// The edits take effect together or not at all, also after a crash in between.
+    pub atomic_group: bool,
+    /// Write them to a fresh MANIFEST.
+    pub new_manifest: bool,
+}

@@ -1,0 +1,170 @@
+//! One table file of a version: what the MANIFEST says of it, and what only this process knows.
+//!
+//! In: a [`FileMetaData`] from an edit. Out: a shared, immutable [`FileMeta`].
+//!
+//! Invariants
+//!  1. All metas of one file number (a file that moves between levels gets a new meta) share one `TableFile`.
+//!  2. When the last meta of a number that was installed in a set goes, the number is in the [`ObsoleteFiles`] of its set: no version that
+//!     anybody can still read names the file. Whether it may be deleted is for the set to say (a failed MANIFEST
+//!     write can have named it: see `VersionSet::files_to_quarantine`).
+
+use esker_base::FileNumber;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Arc, Mutex, OnceLock};
+use esker_format::key;
+use esker_format::version_edit::FileMetaData;
+use esker_table::TableReader;
+use std::ops::Deref;
+
+/// One table file as a version names it. The fields of [`FileMetaData`] are reached through `Deref`.
+#[derive(Debug)]
+pub struct FileMeta {
+    data: FileMetaData,
+    table: Arc<TableFile>,
+    stats: OnceLock<FileStats>,
+}
+
+/// What a table's properties say that its MANIFEST entry does not. Filled once, by whoever first opens the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileStats {
+    /// Entries of all types.
+    pub entries: u64,
+    /// Point deletions among them.
+    pub deletions: u64,
+    /// Range tombstones.
+    pub range_deletions: u64,
+    /// Bytes of user keys and trailers before compression.
+    pub raw_key_bytes: u64,
+    /// Bytes of values before compression.
+    pub raw_value_bytes: u64,
+}
+
+impl FileMeta {
+    /// A file that no other meta names yet.
+    pub fn new(data: FileMetaData, obsolete: &Arc<ObsoleteFiles>) -> FileMeta {
+        let table = TableFile {
+            number: data.number,
+            open: OnceLock::new(),
+            path_id: data.path_id,
+            installed: AtomicBool::new(false),
+            obsolete: Arc::clone(obsolete),
+        };
+        FileMeta { data, table: Arc::new(table), stats: OnceLock::new() }
+    }
+
+    /// A meta outside of any set, for tests and tools: nobody hears when it goes.
+    pub fn detached(data: FileMetaData) -> FileMeta {
+        FileMeta::new(data, &Arc::new(ObsoleteFiles::default()))
+    }
+
+    /// The same file under another description (another level, an inferred epoch).
+    #[must_use]
+    pub fn redescribed(&self, data: FileMetaData) -> FileMeta {
+        debug_assert_eq!(self.data.number, data.number, "another file");
+        FileMeta { data, table: Arc::clone(&self.table), stats: self.stats.clone() }
+    }
+
+    /// Says that a version of the set names it: its end will be reported.
+    pub(super) fn set_installed(&self) {
+        self.table.installed.store(true, Ordering::Relaxed);
+    }
+
+    /// What the MANIFEST says of it.
+    pub fn data(&self) -> &FileMetaData {
+        &self.data
+    }
+
+    /// The user key of its lower bound.
+    #[inline]
+    pub fn smallest_user_key(&self) -> &[u8] {
+        key::user_key(&self.data.smallest)
+    }
+
+    /// The user key of its upper bound; outside of the file if [`FileMeta::largest_is_exclusive`].
+    #[inline]
+    pub fn largest_user_key(&self) -> &[u8] {
+        key::user_key(&self.data.largest)
+    }
+
+    /// Whether its upper bound is the end of a range tombstone, so that the file holds nothing at that user key.
+    #[inline]
+    pub fn largest_is_exclusive(&self) -> bool {
+        key::trailer(&self.data.largest) == key::RANGE_END_SENTINEL
+    }
+
+    /// What its properties say, if somebody has looked.
+    #[inline]
+    pub fn stats(&self) -> Option<&FileStats> {
+        self.stats.get()
+    }
+
+    /// Its open table, if it is kept open.
+    #[inline]
+    pub fn open_table(&self) -> Option<&Arc<TableReader>> {
+        self.table.open.get()
+    }
+
+    /// Keeps `reader` open as long as the file lives; gives the one that is kept (the first to come).
+    pub fn keep_open(&self, reader: Arc<TableReader>) -> &Arc<TableReader> {
+        self.table.open.get_or_init(|| reader)
+    }
+
+    /// Whether it may hold range tombstones: yes, unless its properties have been read and say no.
+    #[inline]
+    pub fn may_have_range_deletions(&self) -> bool {
+        self.stats().is_none_or(|s| s.range_deletions > 0)
+    }
+
+    /// Remembers what its properties say; the first to come wins, as all read the same file.
+    pub fn set_stats(&self, stats: FileStats) {
+        self.stats.get_or_init(|| stats);
+    }
+}
+
+impl Deref for FileMeta {
+    type Target = FileMetaData;
+    fn deref(&self) -> &FileMetaData {
+        &self.data
+    }
+}
+
+/// A table file on disk, as long as some version names it.
+#[derive(Debug)]
+struct TableFile {
+    number: FileNumber,
+    /// Its open table, where tables stay open for as long as they live.
+    open: OnceLock<Arc<TableReader>>,
+    path_id: u32,
+    /// A table that no logged edit has named is its writer's business: the edit may be tried again.
+    installed: AtomicBool,
+    obsolete: Arc<ObsoleteFiles>,
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if !self.installed.load(Ordering::Relaxed) {
+            return;
+        }
+        self.obsolete.tables.lock().push((self.number, self.path_id));
+    }
+}
+
+/// Numbers of table files that no version names any more, until somebody takes them.
+///
+/// Its lock is a leaf: nothing is taken under it, and it may be taken under any other (dropping a version does).
+#[derive(Debug, Default)]
+pub struct ObsoleteFiles {
+    tables: Mutex<Vec<(FileNumber, u32)>>,
+}
+
+impl ObsoleteFiles {
+    /// Takes all: file number and path index.
+    pub fn take_tables(&self) -> Vec<(FileNumber, u32)> {
+        std::mem::take(&mut *self.tables.lock())
+    }
+
+    /// Gives some back that may not be deleted yet.
+    pub fn put_back(&self, tables: impl IntoIterator<Item = (FileNumber, u32)>) {
+        self.tables.lock().extend(tables);
+    }
+}

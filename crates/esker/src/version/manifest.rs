@@ -1,0 +1,178 @@
+//! The MANIFEST as a file: records appended and synced, CURRENT switched from one MANIFEST to the next, and both read.
+//!
+//! Source: RocksDB `db/version_set.cc`, `file/filename.cc` (`SetCurrentFile`); formats.md §2.3, §5.1.
+//!
+//! Invariants
+//!  1. CURRENT names a MANIFEST only after that has been synced with everything that it needs to stand alone.
+//!  2. After an error the writer is of no use: what of its last record reached the file is unknown.
+
+use super::VersionSetOptions;
+use esker_base::{Error, FileNumber, Result};
+use esker_env::{FileSystem, SequentialFile, WritableFile};
+use esker_format::file_name;
+use esker_format::log::{LogReader, LogWriter, next_strict};
+use esker_format::version_edit::VersionEdit;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Appends edits to one MANIFEST.
+pub(super) struct ManifestWriter {
+    path: PathBuf,
+    file: Box<dyn WritableFile>,
+    log: LogWriter,
+    use_fsync: bool,
+    record: Vec<u8>,
+    framed: Vec<u8>,
+}
+
+impl ManifestWriter {
+    /// Creates the file; CURRENT is not touched.
+    pub(super) fn create(options: &VersionSetOptions, number: FileNumber) -> Result<ManifestWriter> {
+        let path = file_name::descriptor_file_name(&options.dir, number);
+        let mut file = options.fs.new_writable_file(&path)?;
+        if options.manifest_preallocation_size > 0 {
+            file.preallocate(0, options.manifest_preallocation_size)?;
+        }
+        Ok(ManifestWriter {
+            path,
+            file,
+            log: LogWriter::new(0, false),
+            use_fsync: options.use_fsync,
+            record: Vec::new(),
+            framed: Vec::new(),
+        })
+    }
+
+    /// Bytes appended so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.file.file_size()
+    }
+
+    /// Appends one record.
+    pub(super) fn append(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.record.clear();
+        edit.encode_to(&mut self.record);
+        self.framed.clear();
+        self.log.add_record(&self.record, &mut self.framed);
+        self.file.append(&self.framed).map_err(|e| e.at(self.path.display()))
+    }
+
+    /// Waits until all records are on the medium.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        let synced = if self.use_fsync { self.file.fsync() } else { self.file.sync() };
+        synced.map_err(|e| e.at(self.path.display()))
+    }
+
+    /// Gives back preallocated space. Everything was synced before.
+    pub(super) fn close(mut self) -> Result<()> {
+        self.file.close()
+    }
+}
+
+impl fmt::Debug for ManifestWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManifestWriter({}, {} bytes)", self.path.display(), self.bytes())
+    }
+}
+
+/// Writes a MANIFEST of these edits, which must stand alone, and makes CURRENT name it.
+/// # Errors
+/// `IoError`: what CURRENT named before is in force unless CURRENT was switched.
+pub fn write_manifest(options: &VersionSetOptions, number: FileNumber, edits: &[VersionEdit]) -> Result<()> {
+    let mut manifest = ManifestWriter::create(options, number)?;
+    edits.iter().try_for_each(|edit| manifest.append(edit))?;
+    manifest.sync()?;
+    manifest.close()?;
+    set_current(options, number)
+}
+
+/// Makes CURRENT name this MANIFEST: a temporary file is written, synced and renamed, then the directory is synced.
+/// # Errors
+/// `IoError`: CURRENT may name the old MANIFEST or this one; both must stay.
+pub(super) fn set_current(options: &VersionSetOptions, number: FileNumber) -> Result<()> {
+    let (fs, dir) = (&options.fs, &options.dir);
+    let directory = fs.new_directory(dir)?;
+    // RocksDB syncs the directory only after the rename. A file system that does not keep the order of directory changes
+    // could then lose the MANIFEST's name and keep CURRENT's.
+    directory.fsync()?;
+    let temp = file_name::temp_file_name(dir, number);
+    write_whole_file(fs.as_ref(), &temp, file_name::current_contents(number).as_bytes())?;
+    fs.rename(&temp, &file_name::current_file_name(dir))?;
+    directory.fsync()
+}
+
+fn write_whole_file(fs: &dyn FileSystem, path: &Path, contents: &[u8]) -> Result<()> {
+    let mut file = fs.new_writable_file(path)?;
+    file.append(contents)?;
+    file.fsync()?;
+    file.close()
+}
+
+/// Number of the MANIFEST that CURRENT names.
+/// # Errors
+/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` if CURRENT names none.
+pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
+    /// Longer than any name of a MANIFEST with its newline.
+    const MAX_BYTES: usize = 256;
+    let path = file_name::current_file_name(dir);
+    let mut file = fs.new_sequential_file(&path)?;
+    let mut contents = vec![0; MAX_BYTES];
+    let mut filled = 0;
+    while filled < MAX_BYTES {
+        match file.read(&mut contents[filled..])? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    file_name::parse_current(&contents[..filled]).map_err(|e| e.at(path.display()))
+}
+
+/// Edits of a MANIFEST from front to back.
+pub struct ManifestReader {
+    path: PathBuf,
+    log: LogReader<FileSource>,
+    record: Vec<u8>,
+}
+
+struct FileSource(Box<dyn SequentialFile>);
+
+impl esker_format::log::LogSource for FileSource {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+impl ManifestReader {
+    /// Opens a MANIFEST.
+    /// # Errors
+    /// `IoError`; `Corruption` if CURRENT names a file that is not there.
+    pub fn open(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<ManifestReader> {
+        let path = file_name::descriptor_file_name(dir, number);
+        if !fs.file_exists(&path)? {
+            return Err(Error::corruption(format!("CURRENT names {}, which is not there", path.display())));
+        }
+        let file = fs.new_sequential_file(&path)?;
+        Ok(ManifestReader { path, log: LogReader::new(FileSource(file), 0), record: Vec::new() })
+    }
+
+    /// Its path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next edit, or `None` at the end. A record torn at the very end was never acknowledged and is the end.
+    /// # Errors
+    /// `Corruption` and `IoError`, naming the file.
+    pub fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
+        if !next_strict(&mut self.log, &mut self.record, &self.path.display())? {
+            return Ok(None);
+        }
+        VersionEdit::decode(&self.record).map(Some).map_err(|e| e.at(self.path.display()))
+    }
+}
+
+impl fmt::Debug for ManifestReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManifestReader({})", self.path.display())
+    }
+}

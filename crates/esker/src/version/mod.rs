@@ -1,0 +1,31 @@
+//! Which files make up the database, now and for ever: versions, and the MANIFEST that records how they follow
+//! one another.
+//!
+//! Reading order: [`file_meta`] (one file), [`levels`] and [`version`] (the files of a family at one moment),
+//! [`file_picker`] (which of them may hold a key), [`builder`] (version + edits -> version), [`check`] (what must
+//! hold of a version), [`manifest`] (the log of edits and CURRENT), `recover` (the log read back), [`set`] (the
+//! current versions of all families, and the only way to change them).
+
+pub mod blob_meta;
+pub mod builder;
+pub mod check;
+pub mod config;
+pub mod file_meta;
+pub mod file_picker;
+pub mod levels;
+pub mod manifest;
+pub mod numbers;
+mod recover;
+pub mod set;
+mod snapshot;
+mod timestamps;
+#[allow(clippy::module_inception, reason = "the type's own file, as in every other room")]
+pub mod version;
+
+pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
+pub use file_meta::FileMeta;
+pub use levels::Level;
+pub use numbers::Numbers;
+pub use recover::ListedFamily;
+pub use set::{Family, VersionSet};
+pub use version::Version;

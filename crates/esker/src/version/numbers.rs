@@ -1,0 +1,56 @@
+//! The counters of a database that everybody draws from: file numbers and the last sequence number.
+//!
+//! Invariants
+//!  1. A file number is handed out once. Edits carry the counter's value at the time they are logged, so that every
+//!     number a MANIFEST names is below the `next_file` it names (RocksDB 7.8 deletes live tables that are not).
+//!  2. `last_sequence` never goes back.
+
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::{FileNumber, SequenceNumber};
+
+/// Shared counters. All methods may be called from any thread, under any lock or none.
+#[derive(Debug)]
+pub struct Numbers {
+    next_file: AtomicU64,
+    last_sequence: AtomicU64,
+}
+
+impl Numbers {
+    /// Starts at these values.
+    pub fn new(next_file: FileNumber, last_sequence: SequenceNumber) -> Numbers {
+        Numbers { next_file: AtomicU64::new(next_file.0), last_sequence: AtomicU64::new(last_sequence.0) }
+    }
+
+    /// A number for a new file of any kind.
+    pub fn new_file_number(&self) -> FileNumber {
+        self.reserve(1)
+    }
+
+    /// The first of `count` consecutive numbers.
+    pub fn reserve(&self, count: u64) -> FileNumber {
+        FileNumber(self.next_file.fetch_add(count, Ordering::Relaxed))
+    }
+
+    /// The number that would be handed out next: every number in use is below it.
+    pub fn next_file_number(&self) -> FileNumber {
+        FileNumber(self.next_file.load(Ordering::Relaxed))
+    }
+
+    /// Says that this number was found in use: later ones are larger.
+    pub fn mark_used(&self, number: FileNumber) {
+        self.next_file.fetch_max(number.0.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// The newest sequence number that readers may see.
+    #[inline]
+    pub fn last_sequence(&self) -> SequenceNumber {
+        SequenceNumber(self.last_sequence.load(Ordering::Acquire))
+    }
+
+    /// Makes everything up to `sequence` visible; never goes back.
+    #[inline]
+    pub fn set_last_sequence(&self, sequence: SequenceNumber) {
+        // A max, not a store: publishers may arrive out of order, and none may take back what another showed.
+        self.last_sequence.fetch_max(sequence.0, Ordering::AcqRel);
+    }
+}

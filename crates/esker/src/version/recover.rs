@@ -1,0 +1,403 @@
+//! A MANIFEST read back into versions. Writes nothing.
+//!
+//! In: edits in order, and the families that the caller wants. Out: every family's version, and the counters.
+//! Source: RocksDB `db/version_edit_handler.cc`; formats.md §5.5.
+//!
+//! Invariants
+//!  1. An atomic group is applied when its last edit has come, or not at all.
+//!  2. Edits of a family that was dropped mean nothing; edits of one that never was are `Corruption`.
+
+use super::builder::{Built, VersionBuilder};
+use super::file_meta::ObsoleteFiles;
+use super::manifest::ManifestReader;
+use super::{FamilyDescriptor, Version, VersionSetOptions, timestamps};
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
+use esker_format::file_name;
+use esker_format::key::InternalKeyComparator;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What a MANIFEST says.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub(super) families: Vec<RecoveredFamily>,
+    pub(super) db_id: Option<String>,
+    /// Larger than every number that the MANIFEST names.
+    pub(super) next_file: FileNumber,
+    pub(super) last_sequence: SequenceNumber,
+    pub(super) min_log_number_to_keep: FileNumber,
+    pub(super) prev_log_number: FileNumber,
+    pub(super) max_column_family: u32,
+    pub(super) tracked_wals: BTreeMap<FileNumber, Option<u64>>,
+}
+
+/// One family of a MANIFEST.
+#[derive(Debug)]
+pub(super) struct RecoveredFamily {
+    pub(super) id: ColumnFamilyId,
+    pub(super) descriptor: FamilyDescriptor,
+    pub(super) log_number: FileNumber,
+    pub(super) next_epoch: u64,
+    pub(super) built: Built,
+}
+
+/// Reads a MANIFEST to its end.
+pub(super) fn recover(
+    options: &VersionSetOptions,
+    families: &[FamilyDescriptor],
+    manifest: FileNumber,
+    obsolete: &Arc<ObsoleteFiles>,
+) -> Result<Recovered> {
+    let mut reader = ManifestReader::open(options.fs.as_ref(), &options.dir, manifest)?;
+    let mut replay = Replay::new(families)?;
+    let mut group = AtomicGroup::default();
+    while let Some(edit) = reader.next_edit()? {
+        group.add(edit, &mut |e| replay.apply(e)).map_err(|e| e.at(reader.path().display()))?;
+    }
+    let recovered = replay.finish(options, obsolete).map_err(|e| e.at(reader.path().display()))?;
+    if options.paranoid_checks {
+        for family in &recovered.families {
+            check_files(options, &family.built.version)?;
+        }
+    }
+    Ok(recovered)
+}
+
+/// Holds back edits until their group is whole.
+#[derive(Debug, Default)]
+struct AtomicGroup {
+    edits: Vec<VersionEdit>,
+}
+
+impl AtomicGroup {
+    fn add(&mut self, edit: VersionEdit, apply: &mut dyn FnMut(&VersionEdit) -> Result<()>) -> Result<()> {
+        let Some(remaining) = edit.remaining_in_atomic_group else {
+            return if self.edits.is_empty() {
+                apply(&edit)
+            } else {
+                Err(broken_group("an edit outside of it"))
+            };
+        };
+        if edit.column_family_add.is_some() || edit.column_family_drop {
+            return Err(broken_group("a column family that comes or goes"));
+        }
+        let expected = self.edits.last().and_then(|e| e.remaining_in_atomic_group).map(|r| r.wrapping_sub(1));
+        if expected.is_some_and(|e| e != remaining) {
+            return Err(broken_group("edits that are not counted down one by one"));
+        }
+        self.edits.push(edit);
+        if remaining > 0 {
+            return Ok(());
+        }
+        std::mem::take(&mut self.edits).iter().try_for_each(apply)
+    }
+}
+
+fn broken_group(what: &str) -> Error {
+    Error::corruption(format!("corrupted atomic group: it holds {what}"))
+}
+
+/// A family while the MANIFEST is being read.
+#[derive(Debug)]
+enum Family {
+    Open(Box<OpenFamily>),
+    /// The caller did not name it.
+    Unopened {
+        name: String,
+    },
+    Dropped,
+}
+
+#[derive(Debug)]
+struct OpenFamily {
+    descriptor: FamilyDescriptor,
+    builder: VersionBuilder,
+    log_number: FileNumber,
+}
+
+#[derive(Debug)]
+struct Replay<'a> {
+    wanted: &'a [FamilyDescriptor],
+    families: BTreeMap<ColumnFamilyId, Family>,
+    db_id: Option<String>,
+    log_number: Option<FileNumber>,
+    next_file: Option<FileNumber>,
+    last_sequence: Option<SequenceNumber>,
+    prev_log_number: FileNumber,
+    min_log_number_to_keep: FileNumber,
+    max_column_family: u32,
+    largest_number: FileNumber,
+    tracked_wals: BTreeMap<FileNumber, Option<u64>>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(wanted: &'a [FamilyDescriptor]) -> Result<Replay<'a>> {
+        let mut replay = Replay {
+            wanted,
+            families: BTreeMap::new(),
+            db_id: None,
+            log_number: None,
+            next_file: None,
+            last_sequence: None,
+            prev_log_number: FileNumber(0),
+            min_log_number_to_keep: FileNumber(0),
+            max_column_family: 0,
+            largest_number: FileNumber(0),
+            tracked_wals: BTreeMap::new(),
+        };
+        replay.add_family(ColumnFamilyId::DEFAULT, super::DEFAULT_COLUMN_FAMILY_NAME);
+        match replay.families.get(&ColumnFamilyId::DEFAULT) {
+            Some(Family::Open(_)) => Ok(replay),
+            _ => Err(Error::invalid_argument("the default column family is not among those to open")),
+        }
+    }
+
+    fn add_family(&mut self, id: ColumnFamilyId, name: &str) {
+        let family = match self.wanted.iter().find(|d| d.name == name) {
+            None => Family::Unopened { name: name.to_owned() },
+            Some(descriptor) => {
+                let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
+                let base = Version::empty(id, icmp, descriptor.num_levels);
+                Family::Open(Box::new(OpenFamily {
+                    descriptor: descriptor.clone(),
+                    builder: VersionBuilder::new(Arc::new(base), Arc::default()),
+                    log_number: FileNumber(0),
+                }))
+            }
+        };
+        self.families.insert(id, family);
+        self.max_column_family = self.max_column_family.max(id.0);
+    }
+
+    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        let id = edit.column_family;
+        if let Some(name) = &edit.column_family_add {
+            self.on_add(id, name, edit)?;
+        }
+        match self.families.get_mut(&id) {
+            None => return Err(Error::corruption(format!("an edit of column family {id}, which never was"))),
+            Some(Family::Open(family)) => family.apply(edit)?,
+            Some(Family::Unopened { .. } | Family::Dropped) => {}
+        }
+        if edit.column_family_drop {
+            self.on_drop(id)?;
+        }
+        self.take_numbers(edit);
+        Ok(())
+    }
+
+    fn on_add(&mut self, id: ColumnFamilyId, name: &str, edit: &VersionEdit) -> Result<()> {
+        let by_name = |f: &Family| match f {
+            Family::Open(o) => o.descriptor.name == name,
+            Family::Unopened { name: n } => n == name,
+            Family::Dropped => false,
+        };
+        if self.families.contains_key(&id) || self.families.values().any(by_name) {
+            return Err(Error::corruption(format!("column family {id} '{name}' is added twice")));
+        }
+        if !edit.new_files.is_empty() || !edit.deleted_files.is_empty() {
+            return Err(Error::corruption(format!("the edit that adds column family '{name}' has files")));
+        }
+        self.add_family(id, name);
+        Ok(())
+    }
+
+    fn on_drop(&mut self, id: ColumnFamilyId) -> Result<()> {
+        match self.families.insert(id, Family::Dropped) {
+            Some(Family::Dropped) => {
+                Err(Error::corruption(format!("column family {id} is dropped, and is not there")))
+            }
+            _ if id == ColumnFamilyId::DEFAULT => {
+                Err(Error::corruption("the default column family is dropped"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_numbers(&mut self, edit: &VersionEdit) {
+        if let Some(db_id) = &edit.db_id {
+            self.db_id = Some(db_id.clone());
+        }
+        self.log_number = self.log_number.max(edit.log_number);
+        self.next_file = self.next_file.max(edit.next_file_number);
+        self.last_sequence = self.last_sequence.max(edit.last_sequence);
+        self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
+        let min_log = edit.min_log_number_to_keep.unwrap_or_default();
+        self.min_log_number_to_keep = self.min_log_number_to_keep.max(min_log);
+        self.max_column_family = self.max_column_family.max(edit.max_column_family.unwrap_or(0));
+        let tables = edit.new_files.iter().map(|(_, f)| f.number);
+        let blobs = edit.blob_file_additions.iter().map(|b| b.number);
+        let wals = edit.wal_additions.iter().map(|(n, _)| *n);
+        let largest = tables.chain(blobs).chain(wals).max().unwrap_or_default();
+        self.largest_number = self.largest_number.max(largest);
+        for (number, size) in &edit.wal_additions {
+            self.tracked_wals.insert(*number, *size);
+        }
+        if let Some(keep) = edit.wal_deletion {
+            self.tracked_wals.retain(|n, _| *n >= keep);
+        }
+    }
+
+    fn finish(self, options: &VersionSetOptions, obsolete: &Arc<ObsoleteFiles>) -> Result<Recovered> {
+        let (next_file, last_sequence) = self.required_numbers()?;
+        if !options.read_only {
+            self.check_all_are_open()?;
+        }
+        let in_use = [self.largest_number, self.prev_log_number, self.min_log_number_to_keep];
+        let largest = in_use.into_iter().chain(self.log_number).max().unwrap_or_default();
+        let mut families = Vec::new();
+        for (id, family) in self.families {
+            let Family::Open(family) = family else { continue };
+            let name = family.descriptor.name.clone();
+            families.push(family.finish(id, obsolete).map_err(|e| e.at(format!("column family '{name}'")))?);
+        }
+        Ok(Recovered {
+            families,
+            db_id: self.db_id,
+            // The recorded number may have been taken after it was recorded, hence the step beyond it.
+            next_file: FileNumber(next_file.0.max(largest.0).saturating_add(1)),
+            last_sequence,
+            min_log_number_to_keep: self.min_log_number_to_keep,
+            prev_log_number: self.prev_log_number,
+            max_column_family: self.max_column_family,
+            tracked_wals: self.tracked_wals,
+        })
+    }
+
+    fn required_numbers(&self) -> Result<(FileNumber, SequenceNumber)> {
+        if let (Some(_), Some(next), Some(last)) = (self.log_number, self.next_file, self.last_sequence) {
+            return Ok((next, last));
+        }
+        let missing = [
+            (self.log_number.is_none(), "log_file_number"),
+            (self.next_file.is_none(), "next_file_number"),
+            (self.last_sequence.is_none(), "last_sequence"),
+        ];
+        let names: Vec<&str> = missing.iter().filter(|(m, _)| *m).map(|(_, name)| *name).collect();
+        Err(Error::corruption(format!("no {} entry in MANIFEST", names.join(", "))))
+    }
+
+    fn check_all_are_open(&self) -> Result<()> {
+        let unopened = self.families.values().filter_map(|f| match f {
+            Family::Unopened { name } => Some(name.as_str()),
+            _ => None,
+        });
+        let names: Vec<&str> = unopened.collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!("Column families not opened: {}", names.join(", "))))
+    }
+}
+
+impl OpenFamily {
+    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        if let Some(stored) = &edit.comparator
+            && stored != self.descriptor.comparator.name()
+        {
+            return Err(Error::invalid_argument(format!(
+                "column family '{}' was written with comparator {stored} and is opened with {}",
+                self.descriptor.name,
+                self.descriptor.comparator.name()
+            )));
+        }
+        // RocksDB warns of a log number that goes back, and keeps the larger one.
+        self.log_number = self.log_number.max(edit.log_number.unwrap_or_default());
+        let timestamp_size = self.descriptor.comparator.timestamp_size();
+        if timestamp_size == 0 || edit.new_files.iter().all(|(_, f)| !f.user_defined_timestamps_not_persisted)
+        {
+            return self.builder.apply(edit);
+        }
+        let mut edit = edit.clone();
+        for (_, file) in &mut edit.new_files {
+            if file.user_defined_timestamps_not_persisted {
+                timestamps::pad(file, timestamp_size);
+            }
+        }
+        self.builder.apply(&edit)
+    }
+
+    fn finish(mut self, id: ColumnFamilyId, obsolete: &Arc<ObsoleteFiles>) -> Result<RecoveredFamily> {
+        let next_epoch = self.builder.infer_epochs();
+        let built = self.builder.finish(0, obsolete)?;
+        built.new_tables.iter().for_each(|t| t.set_installed());
+        Ok(RecoveredFamily {
+            id,
+            descriptor: self.descriptor,
+            log_number: self.log_number,
+            next_epoch,
+            built,
+        })
+    }
+}
+
+/// Whether every table is there with the size that the MANIFEST says.
+fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
+    for (level, file) in version.all_files() {
+        let dir = options.path(file.path_id)?;
+        let size = match table_size(options, dir, file) {
+            Err(e) if e.subcode() == SubCode::PathNotFound => {
+                let what = format!("L{level} table file #{} is missing in {}", file.number, dir.display());
+                return Err(Error::corruption(what));
+            }
+            size => size?,
+        };
+        if size != file.file_size {
+            return Err(Error::corruption(format!(
+                "L{level} table file #{} has {size} bytes in {}, the MANIFEST says {}",
+                file.number,
+                dir.display(),
+                file.file_size
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn table_size(options: &VersionSetOptions, dir: &Path, file: &FileMetaData) -> Result<u64> {
+    match options.fs.file_size(&file_name::table_file_name(dir, file.number)) {
+        Err(e) if e.subcode() == SubCode::PathNotFound => {
+            options.fs.file_size(&file_name::leveldb_table_file_name(dir, file.number))
+        }
+        size => size,
+    }
+}
+
+/// A family as a MANIFEST lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedFamily {
+    /// Its id.
+    pub id: ColumnFamilyId,
+    /// Its name.
+    pub name: String,
+    /// Name of its comparator, if the MANIFEST says.
+    pub comparator: Option<String>,
+}
+
+/// The families of a MANIFEST by id.
+pub(super) fn list_families(mut reader: ManifestReader) -> Result<Vec<ListedFamily>> {
+    let mut families: BTreeMap<ColumnFamilyId, ListedFamily> = BTreeMap::new();
+    let mut dropped = BTreeSet::new();
+    let named = |id, name: &str| ListedFamily { id, name: name.to_owned(), comparator: None };
+    families
+        .insert(ColumnFamilyId::DEFAULT, named(ColumnFamilyId::DEFAULT, super::DEFAULT_COLUMN_FAMILY_NAME));
+    while let Some(edit) = reader.next_edit()? {
+        let id = edit.column_family;
+        if let Some(name) = &edit.column_family_add
+            && (dropped.contains(&id) || families.insert(id, named(id, name)).is_some())
+        {
+            let what = format!("column family {id} '{name}' is added twice");
+            return Err(Error::corruption(what).at(reader.path().display()));
+        }
+        if let (Some(family), Some(_)) = (families.get_mut(&id), &edit.comparator) {
+            family.comparator = edit.comparator;
+        }
+        if edit.column_family_drop {
+            families.remove(&id);
+            dropped.insert(id);
+        }
+    }
+    Ok(families.into_values().collect())
+}

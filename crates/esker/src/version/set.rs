@@ -1,0 +1,578 @@
+//! The current versions of all column families, and the only way to change them: log an edit, then apply it.
+//!
+//! The set lives in the engine's manifest lock, which is held during MANIFEST I/O; the db mutex is taken after it, never
+//! before. `log_and_apply` returns new versions; the engine installs them in SuperVersions under the db mutex.
+//! Source: RocksDB `db/version_set.cc`; formats.md §2, §5.
+//!
+//! Invariants
+//!  1. A version in the set is what the MANIFEST that CURRENT names says, up to the last synced record.
+//!  2. After a failed write the set is at the old versions, and what the MANIFEST on disk says is unknown: either the
+//!     old versions or the new ones. The next `log_and_apply` writes a fresh MANIFEST; until that has succeeded, the files
+//!     of both must stay: [`VersionSet::files_to_quarantine`].
+//!  3. Every number in a logged edit is below the `next_file` logged with it (formats.md §2.2).
+
+use super::builder::{Built, Locations, VersionBuilder};
+use super::file_meta::ObsoleteFiles;
+use super::manifest::{ManifestReader, ManifestWriter, read_current, set_current};
+use super::recover::{self, ListedFamily, RecoveredFamily};
+use super::{FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, snapshot, timestamps};
+use esker_base::comparator::ComparatorRef;
+use esker_base::sync::atomic::AtomicU64;
+use esker_base::sync::{Arc, Weak};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_env::FileSystem;
+use esker_format::key::InternalKeyComparator;
+use esker_format::version_edit::VersionEdit;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
+
+/// One family of the set.
+#[derive(Debug)]
+pub struct Family {
+    pub(super) id: ColumnFamilyId,
+    pub(super) descriptor: FamilyDescriptor,
+    pub(super) log_number: FileNumber,
+    pub(super) current: Arc<Version>,
+    locations: Arc<Locations>,
+    epochs: Arc<AtomicU64>,
+}
+
+impl Family {
+    /// Its id, never reused.
+    pub fn id(&self) -> ColumnFamilyId {
+        self.id
+    }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.descriptor.name
+    }
+    /// What its user said of it.
+    pub fn descriptor(&self) -> &FamilyDescriptor {
+        &self.descriptor
+    }
+    /// WALs below this number hold nothing that it needs.
+    pub fn log_number(&self) -> FileNumber {
+        self.log_number
+    }
+    /// Its newest version.
+    pub fn current(&self) -> &Arc<Version> {
+        &self.current
+    }
+    /// The next epoch number to give out; each flush takes one with `fetch_add`, in the order of its memtables.
+    /// Shared, so that the engine may keep it and needs no manifest lock for it.
+    pub fn epochs(&self) -> &Arc<AtomicU64> {
+        &self.epochs
+    }
+
+    fn new_empty(id: ColumnFamilyId, descriptor: FamilyDescriptor, log_number: FileNumber) -> Family {
+        let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
+        let current = Arc::new(Version::empty(id, icmp, descriptor.num_levels));
+        let epochs = Arc::new(AtomicU64::new(1));
+        Family { id, descriptor, log_number, current, locations: Arc::default(), epochs }
+    }
+
+    fn of_recovered(r: RecoveredFamily) -> Family {
+        let current = r.built.version;
+        Family {
+            id: r.id,
+            descriptor: r.descriptor,
+            log_number: r.log_number,
+            locations: Arc::new(Locations::of(&current)),
+            current,
+            epochs: Arc::new(AtomicU64::new(r.next_epoch)),
+        }
+    }
+}
+
+/// The current versions of all families.
+#[derive(Debug)]
+pub struct VersionSet {
+    options: VersionSetOptions,
+    numbers: Arc<Numbers>,
+    pub(super) families: BTreeMap<ColumnFamilyId, Family>,
+    pub(super) max_column_family: u32,
+    pub(super) db_id: Option<String>,
+    pub(super) min_log_number_to_keep: FileNumber,
+    prev_log_number: FileNumber,
+    tracked_wals: BTreeMap<FileNumber, Option<u64>>,
+    /// The largest sequence number that the MANIFEST knows.
+    logged_sequence: SequenceNumber,
+    manifest_number: FileNumber,
+    /// Open if the next edit may be appended; otherwise it goes to a fresh MANIFEST.
+    manifest: Option<ManifestWriter>,
+    obsolete_manifests: Vec<FileNumber>,
+    /// MANIFESTs that were not finished, or that CURRENT may name although switching it failed.
+    unsure_manifests: Vec<FileNumber>,
+    obsolete: Arc<ObsoleteFiles>,
+    quarantine: BTreeSet<FileNumber>,
+    /// Every version that was ever current and may still be in use.
+    versions: Vec<Weak<Version>>,
+    next_version: u64,
+}
+
+impl VersionSet {
+    /// Writes the first MANIFEST of a new database and CURRENT (formats.md §2.3, steps 2 and 3). `db_id` is what IDENTITY
+    /// says. The caller made the directory and IDENTITY; then [`VersionSet::recover`] opens the database.
+    /// # Errors
+    /// `IoError`: nothing that could be taken for a database is left unless CURRENT was switched.
+    pub fn create_new_db(options: &VersionSetOptions, db_id: &str, comparator: &ComparatorRef) -> Result<()> {
+        const FIRST_MANIFEST: FileNumber = FileNumber(1);
+        let edit = VersionEdit {
+            db_id: options.write_dbid_to_manifest.then(|| db_id.to_owned()),
+            comparator: Some(comparator.name().to_owned()),
+            log_number: Some(FileNumber(0)),
+            next_file_number: Some(FileNumber(FIRST_MANIFEST.0 + 1)),
+            last_sequence: Some(SequenceNumber::ZERO),
+            ..VersionEdit::default()
+        };
+        let mut manifest = ManifestWriter::create(options, FIRST_MANIFEST)?;
+        manifest.append(&edit)?;
+        manifest.sync()?;
+        manifest.close()?;
+        set_current(options, FIRST_MANIFEST)
+    }
+
+    /// Reads CURRENT and its MANIFEST, and infers epochs where they are missing. Writes nothing; the first
+    /// `log_and_apply` writes a fresh MANIFEST. Families of `families` that the database does not have are not made:
+    /// ask [`VersionSet::family_by_name`].
+    /// # Errors
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: what the MANIFEST says cannot be, or a
+    /// table is missing or has another size · `InvalidArgument`: families that `families` does not name (each is listed),
+    /// another comparator (both are named), or files on more levels than `num_levels`; nothing is wrong with the database.
+    pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
+        let manifest_number = read_current(options.fs.as_ref(), &options.dir)?;
+        let obsolete = Arc::new(ObsoleteFiles::default());
+        let r = recover::recover(&options, families, manifest_number, &obsolete)?;
+        let next_file = FileNumber(r.next_file.0.max(manifest_number.0.saturating_add(1)));
+        let mut set = VersionSet {
+            options,
+            numbers: Arc::new(Numbers::new(next_file, r.last_sequence)),
+            families: r.families.into_iter().map(|f| (f.id, Family::of_recovered(f))).collect(),
+            max_column_family: r.max_column_family,
+            db_id: r.db_id,
+            min_log_number_to_keep: r.min_log_number_to_keep,
+            prev_log_number: r.prev_log_number,
+            tracked_wals: r.tracked_wals,
+            logged_sequence: r.last_sequence,
+            manifest_number,
+            manifest: None,
+            obsolete_manifests: Vec::new(),
+            unsure_manifests: Vec::new(),
+            obsolete,
+            quarantine: BTreeSet::new(),
+            versions: Vec::new(),
+            next_version: 1,
+        };
+        set.versions = set.families.values().map(|f| Arc::downgrade(&f.current)).collect();
+        Ok(set)
+    }
+
+    /// The families of a database by id, without opening it.
+    /// # Errors
+    /// `IoError` and `Corruption` as [`VersionSet::recover`].
+    pub fn list_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<ListedFamily>> {
+        let manifest = read_current(fs, dir)?;
+        recover::list_families(ManifestReader::open(fs, dir, manifest)?)
+    }
+
+    /// Names of the families of a database, in the order of their ids, without opening it.
+    /// # Errors
+    /// `IoError` and `Corruption` as [`VersionSet::recover`].
+    pub fn list_column_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
+        Ok(VersionSet::list_families(fs, dir)?.into_iter().map(|f| f.name).collect())
+    }
+
+    /// Logs `edits` (of one or several families, in this order), syncs, and makes them current. Each edit is one record.
+    /// It sets `next_file_number`, `last_sequence` and `prev_log_number` itself; and, if an edit raises a family's log
+    /// number and none says `min_log_number_to_keep`, that too (an engine with prepared transactions must say it).
+    /// Returns the new version of every family that was named, in the order of their ids. Without edits only numbers are
+    /// logged.
+    /// # Errors
+    /// `Corruption`: an edit does not fit the current version; nothing was written · `ColumnFamilyDropped`: likewise ·
+    /// any other: see invariant 2; calling again with the same edits is right.
+    pub fn log_and_apply(
+        &mut self,
+        mut edits: Vec<VersionEdit>,
+        log: LogOptions,
+    ) -> Result<Vec<(ColumnFamilyId, Arc<Version>)>> {
+        self.check_writable()?;
+        if edits.is_empty() {
+            edits.push(VersionEdit::default());
+        }
+        let built = self.build(&edits)?;
+        if log.atomic_group && edits.len() > 1 {
+            number_group(&mut edits);
+        }
+        self.say_min_log_number(&mut edits);
+        self.write(&mut edits, log.new_manifest)?;
+        Ok(self.install(built, &edits))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::not_supported("the database is open read-only"));
+        }
+        Ok(())
+    }
+
+    /// The next version of each family that the edits change.
+    fn build(&mut self, edits: &[VersionEdit]) -> Result<BTreeMap<ColumnFamilyId, Built>> {
+        let mut builders: BTreeMap<ColumnFamilyId, VersionBuilder> = BTreeMap::new();
+        for edit in edits {
+            let id = edit.column_family;
+            debug_assert!(edit.column_family_add.is_none() && !edit.column_family_drop, "has its own method");
+            let Some(family) = self.families.get(&id) else {
+                return Err(Error::column_family_dropped(format!(
+                    "column family {id} is not there any more"
+                )));
+            };
+            let builder = builders.entry(id).or_insert_with(|| {
+                VersionBuilder::new(Arc::clone(&family.current), Arc::clone(&family.locations))
+            });
+            builder.apply(edit)?;
+        }
+        let mut number = self.next_version;
+        let mut built = BTreeMap::new();
+        for (id, builder) in builders {
+            built.insert(id, builder.finish(number, &self.obsolete)?);
+            number += 1;
+        }
+        self.next_version = number;
+        Ok(built)
+    }
+
+    /// Puts the smallest log number that any family will have into the last edit, if the caller did not and it rises.
+    fn say_min_log_number(&self, edits: &mut [VersionEdit]) {
+        let said = edits.iter().any(|e| e.min_log_number_to_keep.is_some());
+        if said || edits.iter().all(|e| e.log_number.is_none()) {
+            return;
+        }
+        let min = self.min_log_number_after(edits);
+        if min > self.min_log_number_to_keep
+            && let Some(last) = edits.last_mut()
+        {
+            last.min_log_number_to_keep = Some(min);
+        }
+    }
+
+    /// Appends the edits and syncs; after an error the next call starts a fresh MANIFEST.
+    fn write(&mut self, edits: &mut [VersionEdit], new_manifest: bool) -> Result<()> {
+        let full = |m: &ManifestWriter| m.bytes() > self.options.max_manifest_file_size;
+        let open = self.manifest.take().filter(|m| !new_manifest && !full(m));
+        // Taken before the edits are numbered: their next_file must be above it.
+        let number = if open.is_some() { self.manifest_number } else { self.numbers.new_file_number() };
+        self.number_edits(edits);
+        let written = match open {
+            Some(manifest) => self.append_and_sync(manifest, edits),
+            None => self.write_fresh(number, edits),
+        };
+        match written {
+            Ok(manifest) => {
+                self.manifest = Some(manifest);
+                self.switched_to(number);
+                Ok(())
+            }
+            Err(e) => {
+                self.quarantine_after_failure(edits, number);
+                Err(e)
+            }
+        }
+    }
+
+    fn number_edits(&mut self, edits: &mut [VersionEdit]) {
+        let mut last = self.logged_sequence.max(self.numbers.last_sequence());
+        for edit in &*edits {
+            let tables = edit.new_files.iter().map(|(_, f)| f.number);
+            let blobs = edit.blob_file_additions.iter().map(|b| b.number);
+            tables.chain(blobs).chain(edit.log_number).for_each(|n| self.numbers.mark_used(n));
+            let newest = edit.new_files.iter().map(|(_, f)| f.largest_seqno).max();
+            last = last.max(newest.unwrap_or_default()).max(edit.last_sequence.unwrap_or_default());
+        }
+        for edit in edits {
+            edit.next_file_number = Some(self.numbers.next_file_number());
+            edit.last_sequence = Some(last);
+            edit.prev_log_number = Some(FileNumber(0));
+        }
+    }
+
+    fn write_fresh(&self, number: FileNumber, edits: &[VersionEdit]) -> Result<ManifestWriter> {
+        let mut manifest = ManifestWriter::create(&self.options, number)?;
+        for edit in snapshot::edits(self) {
+            self.append(&mut manifest, &edit)?;
+        }
+        let manifest = self.append_and_sync(manifest, edits)?;
+        set_current(&self.options, number)?;
+        Ok(manifest)
+    }
+
+    fn append(&self, manifest: &mut ManifestWriter, edit: &VersionEdit) -> Result<()> {
+        let family = self.families.get(&edit.column_family);
+        let timestamp_size = family.map_or(0, |f| f.descriptor.comparator.timestamp_size());
+        manifest.append(&timestamps::stripped(edit, timestamp_size))
+    }
+
+    fn append_and_sync(&self, mut manifest: ManifestWriter, edits: &[VersionEdit]) -> Result<ManifestWriter> {
+        for edit in edits {
+            self.append(&mut manifest, edit)?;
+        }
+        manifest.sync()?;
+        Ok(manifest)
+    }
+
+    fn switched_to(&mut self, number: FileNumber) {
+        if number == self.manifest_number {
+            return;
+        }
+        self.obsolete_manifests.push(self.manifest_number);
+        self.manifest_number = number;
+        // What older MANIFESTs say does not matter any more.
+        self.obsolete_manifests.append(&mut self.unsure_manifests);
+        self.quarantine.clear();
+        self.tracked_wals.clear();
+    }
+
+    fn quarantine_after_failure(&mut self, edits: &[VersionEdit], manifest: FileNumber) {
+        for edit in edits {
+            self.quarantine.extend(edit.new_files.iter().map(|(_, f)| f.number));
+            self.quarantine.extend(edit.blob_file_additions.iter().map(|b| b.number));
+        }
+        self.quarantine.extend([self.manifest_number, manifest]);
+        if manifest != self.manifest_number {
+            self.unsure_manifests.push(manifest);
+        }
+    }
+
+    /// Makes logged edits current.
+    fn install(
+        &mut self,
+        built: BTreeMap<ColumnFamilyId, Built>,
+        edits: &[VersionEdit],
+    ) -> Vec<(ColumnFamilyId, Arc<Version>)> {
+        for edit in edits {
+            self.logged_sequence = self.logged_sequence.max(edit.last_sequence.unwrap_or_default());
+            let min_log = edit.min_log_number_to_keep.unwrap_or_default();
+            self.min_log_number_to_keep = self.min_log_number_to_keep.max(min_log);
+            self.raise_log_number(edit.column_family, edit.log_number.unwrap_or_default());
+        }
+        self.prev_log_number = FileNumber(0);
+        self.versions.retain(|v| v.strong_count() > 0);
+        let mut installed = Vec::with_capacity(built.len());
+        for (id, b) in built {
+            b.new_tables.iter().for_each(|t| t.set_installed());
+            let family = self.families.get_mut(&id).expect("built from this family");
+            Arc::make_mut(&mut family.locations).update(b.moved);
+            family.current = Arc::clone(&b.version);
+            self.versions.push(Arc::downgrade(&b.version));
+            installed.push((id, b.version));
+        }
+        installed
+    }
+
+    /// Adds a family with a fresh id; `log_number` is the current WAL's.
+    /// # Errors
+    /// `InvalidArgument` if the name is taken; else as [`VersionSet::log_and_apply`].
+    pub fn create_column_family(
+        &mut self,
+        descriptor: FamilyDescriptor,
+        log_number: FileNumber,
+    ) -> Result<(ColumnFamilyId, Arc<Version>)> {
+        self.check_writable()?;
+        if self.family_by_name(&descriptor.name).is_some() {
+            let name = &descriptor.name;
+            return Err(Error::invalid_argument(format!("column family '{name}' exists already")));
+        }
+        // Even if this fails the id may be on disk, so it is never tried again.
+        self.max_column_family += 1;
+        let id = ColumnFamilyId(self.max_column_family);
+        let edit = VersionEdit {
+            column_family: id,
+            column_family_add: Some(descriptor.name.clone()),
+            comparator: Some(descriptor.comparator.name().to_owned()),
+            persist_user_defined_timestamps: snapshot::persist_timestamps(&descriptor),
+            log_number: Some(log_number),
+            ..VersionEdit::default()
+        };
+        self.write(&mut [edit], false)?;
+        let family = Family::new_empty(id, descriptor, log_number);
+        let version = Arc::clone(&family.current);
+        self.versions.push(Arc::downgrade(&version));
+        self.families.insert(id, family);
+        Ok((id, version))
+    }
+
+    /// Drops a family: its id is never used again, its files become obsolete when its last version goes.
+    /// # Errors
+    /// `InvalidArgument` for the default family or one that is not there; else as [`VersionSet::log_and_apply`].
+    pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
+        self.check_writable()?;
+        if id == ColumnFamilyId::DEFAULT {
+            return Err(Error::invalid_argument("the default column family cannot be dropped"));
+        }
+        if !self.families.contains_key(&id) {
+            return Err(Error::invalid_argument(format!("column family {id} is not there")));
+        }
+        let edit = VersionEdit {
+            column_family: id,
+            column_family_drop: true,
+            max_column_family: Some(self.max_column_family),
+            ..VersionEdit::default()
+        };
+        self.write(&mut [edit], false)?;
+        self.families.remove(&id);
+        Ok(())
+    }
+
+    /// A family by id.
+    pub fn family(&self, id: ColumnFamilyId) -> Option<&Family> {
+        self.families.get(&id)
+    }
+
+    /// A family by name.
+    pub fn family_by_name(&self, name: &str) -> Option<&Family> {
+        self.families.values().find(|f| f.name() == name)
+    }
+
+    /// All families by id, the unopened ones of a read-only set excepted.
+    pub fn families(&self) -> impl Iterator<Item = &Family> {
+        self.families.values()
+    }
+
+    /// A family's newest version.
+    pub fn current(&self, id: ColumnFamilyId) -> Option<&Arc<Version>> {
+        self.family(id).map(Family::current)
+    }
+
+    /// The counters.
+    pub fn numbers(&self) -> &Arc<Numbers> {
+        &self.numbers
+    }
+
+    /// What the set was told.
+    pub fn options(&self) -> &VersionSetOptions {
+        &self.options
+    }
+
+    /// From now on a MANIFEST that is larger than `bytes` is followed by a fresh one.
+    pub fn set_max_manifest_file_size(&mut self, bytes: u64) {
+        self.options.max_manifest_file_size = bytes;
+    }
+
+    /// What the MANIFEST says the database's id is.
+    pub fn db_id(&self) -> Option<&str> {
+        self.db_id.as_deref()
+    }
+
+    /// Sets the id that fresh MANIFESTs get (from IDENTITY, when the MANIFEST had none).
+    pub fn set_db_id(&mut self, db_id: String) {
+        self.db_id = Some(db_id);
+    }
+
+    /// The largest sequence number that the MANIFEST knows.
+    pub fn logged_sequence(&self) -> SequenceNumber {
+        self.logged_sequence
+    }
+
+    /// WALs below this number are not needed by anybody.
+    pub fn min_log_number_to_keep(&self) -> FileNumber {
+        self.min_log_number_to_keep
+    }
+
+    /// A WAL that LevelDB was still flushing; 0 nowadays.
+    pub fn prev_log_number(&self) -> FileNumber {
+        self.prev_log_number
+    }
+
+    /// WALs that a RocksDB with `track_and_verify_wals_in_manifest` recorded, with their synced sizes; a fresh MANIFEST
+    /// names none.
+    pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
+        &self.tracked_wals
+    }
+
+    /// What [`VersionSet::min_log_number_to_keep`] may become once these edits are applied: the smallest log number of
+    /// any family.
+    pub fn min_log_number_after(&self, edits: &[VersionEdit]) -> FileNumber {
+        let number = |f: &Family| {
+            let said = edits.iter().filter(|e| e.column_family == f.id).filter_map(|e| e.log_number).max();
+            f.log_number.max(said.unwrap_or_default())
+        };
+        self.families.values().map(number).min().unwrap_or_default()
+    }
+
+    /// Says, in memory only, that a family needs no WAL below `log_number` (its memtables are empty). The next MANIFEST
+    /// record that raises a log number may then let WALs go.
+    pub fn raise_log_number(&mut self, id: ColumnFamilyId, log_number: FileNumber) {
+        if let Some(f) = self.families.get_mut(&id) {
+            f.log_number = f.log_number.max(log_number);
+        }
+    }
+
+    /// Number of the MANIFEST that CURRENT names.
+    pub fn manifest_number(&self) -> FileNumber {
+        self.manifest_number
+    }
+
+    /// Bytes of the MANIFEST that is being written; 0 until the first edit after recovery.
+    pub fn manifest_bytes(&self) -> u64 {
+        self.manifest.as_ref().map_or(0, ManifestWriter::bytes)
+    }
+
+    /// Largest family id ever used.
+    pub fn max_column_family(&self) -> u32 {
+        self.max_column_family
+    }
+
+    /// Numbers of all table and blob files that some version still in use names, and of the quarantined ones. Walks all
+    /// versions: for scans of the directory, not for every compaction.
+    pub fn live_files(&self) -> HashSet<FileNumber> {
+        let mut live: HashSet<FileNumber> = self.quarantine.iter().copied().collect();
+        for version in self.versions.iter().filter_map(Weak::upgrade) {
+            live.extend(version.live_files());
+        }
+        live
+    }
+
+    /// Versions that are still in use, the current ones included.
+    pub fn num_live_versions(&self) -> usize {
+        self.versions.iter().filter(|v| v.strong_count() > 0).count()
+    }
+
+    /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows what is on disk: the
+    /// tables and blobs of the failed edits, and both MANIFESTs. WALs are safe by themselves, as no log number rose.
+    /// When this is empty again, what failed edits left behind is found by scanning the directory.
+    pub fn files_to_quarantine(&self) -> &BTreeSet<FileNumber> {
+        &self.quarantine
+    }
+
+    /// Table files (numbers and path indexes) that a version of this set named and none names any more. The caller deletes
+    /// them; this is the only time they are reported.
+    pub fn take_obsolete_tables(&self) -> Vec<(FileNumber, u32)> {
+        let tables = self.obsolete.take_tables();
+        let (keep, gone): (Vec<_>, Vec<_>) =
+            tables.into_iter().partition(|(n, _)| self.quarantine.contains(n));
+        self.obsolete.put_back(keep);
+        gone
+    }
+
+    /// MANIFESTs that CURRENT cannot name any more. The caller deletes them; this is the only time they are reported.
+    pub fn take_obsolete_manifests(&mut self) -> Vec<FileNumber> {
+        std::mem::take(&mut self.obsolete_manifests)
+    }
+
+    /// Closes the MANIFEST. Everything in it was synced when it was logged.
+    /// # Errors
+    /// `IoError`; no data is lost.
+    pub fn close(&mut self) -> Result<()> {
+        self.manifest.take().map_or(Ok(()), ManifestWriter::close)
+    }
+}
+
+/// Counts down how many edits of the group follow each.
+fn number_group(edits: &mut [VersionEdit]) {
+    let following = (0..u32::try_from(edits.len()).expect("edits fit in memory")).rev();
+    for (edit, n) in edits.iter_mut().zip(following) {
+        edit.remaining_in_atomic_group = Some(n);
+    }
+}
+
+#[cfg(test)]
+mod tests;

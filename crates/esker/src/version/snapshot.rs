@@ -1,0 +1,57 @@
+//! The whole state of a set as edits, with which every fresh MANIFEST begins.
+//!
+//! Source: RocksDB `db/version_set.cc` (`WriteCurrentStateToManifest`); formats.md §5.8.
+
+use super::set::{Family, VersionSet};
+use esker_base::ColumnFamilyId;
+use esker_format::version_edit::VersionEdit;
+
+/// Edits that lead from nothing to the current versions. The edits that the caller appends behind them carry the counters.
+pub(super) fn edits(set: &VersionSet) -> Vec<VersionEdit> {
+    let max = set.max_column_family;
+    let mut edits = vec![VersionEdit {
+        db_id: set.db_id.clone().filter(|_| set.options().write_dbid_to_manifest),
+        max_column_family: (max > 0).then_some(max),
+        ..VersionEdit::default()
+    }];
+    for family in set.families() {
+        edits.push(describe(family));
+        edits.push(contents(family, set));
+    }
+    edits
+}
+
+/// Name and comparator. Nothing else belongs into an edit that adds a family.
+fn describe(family: &Family) -> VersionEdit {
+    let d = family.descriptor();
+    VersionEdit {
+        column_family: family.id(),
+        column_family_add: (family.id() != ColumnFamilyId::DEFAULT).then(|| d.name.clone()),
+        comparator: Some(d.comparator.name().to_owned()),
+        persist_user_defined_timestamps: persist_timestamps(family.descriptor()),
+        ..VersionEdit::default()
+    }
+}
+
+/// Said only where there are timestamps.
+pub(super) fn persist_timestamps(d: &super::FamilyDescriptor) -> Option<bool> {
+    (d.comparator.timestamp_size() > 0).then_some(d.persist_user_defined_timestamps)
+}
+
+fn contents(family: &Family, set: &VersionSet) -> VersionEdit {
+    let version = family.current();
+    let min_log = set.min_log_number_to_keep();
+    let ts_low = version.full_history_ts_low();
+    VersionEdit {
+        column_family: family.id(),
+        new_files: version.all_files().map(|(level, f)| (level, f.data().clone())).collect(),
+        compact_cursors: version.compact_cursors.iter().map(|(&level, key)| (level, key.clone())).collect(),
+        blob_file_additions: version.blob_files().values().map(|b| b.addition.clone()).collect(),
+        blob_file_garbages: version.blob_files().values().filter_map(|b| b.garbage()).collect(),
+        log_number: Some(family.log_number()),
+        min_log_number_to_keep: (family.id() == ColumnFamilyId::DEFAULT && min_log.0 > 0).then_some(min_log),
+        full_history_ts_low: (!ts_low.is_empty()).then(|| ts_low.to_vec()),
+        last_sequence: Some(set.logged_sequence()),
+        ..VersionEdit::default()
+    }
+}

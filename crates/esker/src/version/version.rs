@@ -1,0 +1,243 @@
+//! The files of one column family at one moment.
+//!
+//! In: a builder's result. Out: an immutable value that readers pin through their SuperVersion.
+//! Source of the order within level 0: RocksDB `db/version_builder.cc`; formats.md §5.5.
+
+use super::blob_meta::BlobFileMeta;
+use super::file_picker::Candidates;
+use super::{FileMeta, Level};
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, FileNumber};
+use esker_format::key::InternalKeyComparator;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The files of one family at one moment. Immutable; share it by `Arc`.
+pub struct Version {
+    pub(super) column_family: ColumnFamilyId,
+    pub(super) number: u64,
+    pub(super) icmp: InternalKeyComparator,
+    pub(super) levels: Box<[Arc<Level>]>,
+    pub(super) blob_files: BTreeMap<FileNumber, BlobFileMeta>,
+    pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
+    pub(super) full_history_ts_low: Vec<u8>,
+}
+
+impl Version {
+    /// A version without files.
+    pub fn empty(column_family: ColumnFamilyId, icmp: InternalKeyComparator, num_levels: usize) -> Version {
+        Version {
+            column_family,
+            number: 0,
+            icmp,
+            levels: (0..num_levels).map(|_| Arc::new(Level::default())).collect(),
+            blob_files: BTreeMap::new(),
+            compact_cursors: BTreeMap::new(),
+            full_history_ts_low: Vec::new(),
+        }
+    }
+
+    /// The family whose files these are.
+    pub fn column_family(&self) -> ColumnFamilyId {
+        self.column_family
+    }
+
+    /// Rises with every version of the set; for logs.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The order of its keys.
+    #[inline]
+    pub fn icmp(&self) -> &InternalKeyComparator {
+        &self.icmp
+    }
+
+    /// How many levels it can have.
+    #[inline]
+    pub fn num_levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// All levels, 0 first.
+    #[inline]
+    pub fn levels(&self) -> &[Arc<Level>] {
+        &self.levels
+    }
+
+    /// The files of a level: level 0 newest first, deeper levels by key.
+    #[inline]
+    pub fn files(&self, level: usize) -> &[Arc<FileMeta>] {
+        self.levels[level].files()
+    }
+
+    /// Every file with its level, 0 first.
+    pub fn all_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+        self.levels.iter().enumerate().flat_map(|(level, l)| l.files().iter().map(move |f| (level, f)))
+    }
+
+    /// How many files a level has.
+    pub fn num_files(&self, level: usize) -> usize {
+        self.levels[level].files().len()
+    }
+
+    /// Bytes of the files of a level.
+    pub fn size(&self, level: usize) -> u64 {
+        self.levels[level].bytes()
+    }
+
+    /// Bytes of all table files.
+    pub fn total_size(&self) -> u64 {
+        self.levels.iter().map(|l| l.bytes()).sum()
+    }
+
+    /// How many levels have files, counted to the deepest one that has.
+    pub fn num_non_empty_levels(&self) -> usize {
+        self.levels.iter().rposition(|l| !l.files().is_empty()).map_or(0, |deepest| deepest + 1)
+    }
+
+    /// Blob files by number.
+    pub fn blob_files(&self) -> &BTreeMap<FileNumber, BlobFileMeta> {
+        &self.blob_files
+    }
+
+    /// Where round-robin picking stands in a level: an internal key.
+    pub fn compact_cursor(&self, level: usize) -> Option<&[u8]> {
+        self.compact_cursors.get(&level).map(Vec::as_slice)
+    }
+
+    /// History below this user timestamp may be dropped; empty if nobody said.
+    pub fn full_history_ts_low(&self) -> &[u8] {
+        &self.full_history_ts_low
+    }
+
+    /// The files that may hold versions of the user key of `internal_key` (a `LookupKey`'s), from newest to oldest.
+    /// Never allocates.
+    #[inline]
+    pub fn candidates<'a>(&'a self, internal_key: &'a [u8]) -> Candidates<'a> {
+        Candidates::new(self, internal_key)
+    }
+
+    /// Files of a level whose keys or range tombstones touch `[begin, end]` (user keys, both inclusive, `None` = without
+    /// end), in the level's order. In level 0 exactly those, not the ones these overlap in turn.
+    pub fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
+        let files = self.files(level);
+        if level > 0 {
+            return files[self.overlapping_range(level, begin, end)].to_vec();
+        }
+        let above =
+            |f: &FileMeta| end.is_some_and(|e| self.icmp.compare_user_keys(f.smallest_user_key(), e).is_gt());
+        files.iter().filter(|f| !above(f) && !self.ends_before(f, begin)).cloned().collect()
+    }
+
+    /// Where the files of [`Version::overlapping`] lie in a sorted level.
+    pub fn overlapping_range(
+        &self,
+        level: usize,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> std::ops::Range<usize> {
+        debug_assert!(level > 0, "level 0 is not sorted by key");
+        let files = self.files(level);
+        let from = files.partition_point(|f| self.ends_before(f, begin));
+        let rest = &files[from..];
+        let count = match end {
+            None => rest.len(),
+            Some(e) => {
+                rest.partition_point(|f| self.icmp.compare_user_keys(f.smallest_user_key(), e).is_le())
+            }
+        };
+        from..from + count
+    }
+
+    /// Whether the file lies wholly before the user key.
+    fn ends_before(&self, f: &FileMeta, begin: Option<&[u8]>) -> bool {
+        begin.is_some_and(|b| match self.icmp.compare_user_keys(f.largest_user_key(), b) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => f.largest_is_exclusive(),
+            std::cmp::Ordering::Greater => false,
+        })
+    }
+
+    /// Whether some file of the level touches `[begin, end]`; cheaper than [`Version::overlapping`].
+    pub fn overlaps(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        if level > 0 {
+            return !self.overlapping_range(level, begin, end).is_empty();
+        }
+        self.files(0).iter().any(|f| {
+            !self.ends_before(f, begin)
+                && !end.is_some_and(|e| self.icmp.compare_user_keys(f.smallest_user_key(), e).is_gt())
+        })
+    }
+
+    /// Whether some file of it is known to hold range tombstones: `None` if a file has not been looked at yet.
+    pub fn has_range_deletions(&self) -> Option<bool> {
+        let mut unknown = false;
+        for (_, f) in self.all_files() {
+            match f.stats() {
+                Some(s) if s.range_deletions > 0 => return Some(true),
+                Some(_) => {}
+                None => unknown = true,
+            }
+        }
+        (!unknown).then_some(false)
+    }
+
+    /// Numbers of all table and blob files it names.
+    pub fn live_files(&self) -> impl Iterator<Item = FileNumber> {
+        self.all_files().map(|(_, f)| f.number).chain(self.blob_files.keys().copied())
+    }
+
+    /// `rocksdb.levelstats`: files and megabytes of each level.
+    pub fn level_stats(&self) -> String {
+        let mut out = String::from("Level Files Size(MB)\n--------------------\n");
+        for (level, l) in self.levels.iter().enumerate() {
+            let megabytes = l.bytes() as f64 / 1_048_576.0;
+            out += &format!("{level:3} {:8} {megabytes:8.0}\n", l.files().len());
+        }
+        out
+    }
+}
+
+/// Level by level, every file as `number:size[smallest .. largest]`, in the manner of RocksDB's `Version::DebugString`.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (level, l) in self.levels.iter().enumerate() {
+            writeln!(f, "--- level {level} --- version# {} ---", self.number)?;
+            for file in l.files().iter() {
+                write!(f, " {}:{}[", file.number, file.file_size)?;
+                write!(f, "{} .. ", DisplayKey(&file.smallest))?;
+                writeln!(f, "{}]", DisplayKey(&file.largest))?;
+            }
+        }
+        for (number, blob) in &self.blob_files {
+            let a = &blob.addition;
+            write!(f, " blob {number}: {} blobs, {} bytes; ", a.total_blob_count, a.total_blob_bytes)?;
+            writeln!(f, "garbage {} blobs, {} bytes", blob.garbage_blob_count, blob.garbage_blob_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Version({}, family {})\n{self}", self.number, self.column_family)
+    }
+}
+
+/// An internal key for people: `'user key' seq:N, type:T`.
+pub struct DisplayKey<'a>(pub &'a [u8]);
+
+impl fmt::Display for DisplayKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let trailer = esker_format::key::trailer(self.0);
+        let user_key = esker_format::key::user_key(self.0).escape_ascii();
+        write!(f, "'{user_key}' seq:{}, type:{}", trailer >> 8, trailer & 0xFF)
+    }
+}
+
+impl fmt::Debug for DisplayKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

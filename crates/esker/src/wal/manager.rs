@@ -1,0 +1,350 @@
+//! The WAL files of an open database: the one that is written, those not yet synced, those still needed.
+//!
+//! In: the pieces of one record (a batch header and batch bodies). Out: bytes in the kernel (`append`) or on the
+//! medium (`sync`).
+//!
+//! Invariants
+//!  1. A record is appended whole before `append` returns, so that it survives the process.
+//!  2. `sync` makes everything appended before it durable, in files that are already closed too, and the names of
+//!     those files.
+//!  3. A file leaves `alive` only when the caller says that no family needs it; the caller deletes it.
+//!  4. A file that gets its first record while the one before it is not synced says where that one ended: recovery finds
+//!     out if that end was lost.
+//!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to it.
+
+use super::Predecessor;
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_env::{Directory, FileSystem, WritableFile};
+use esker_format::file_name;
+use esker_format::log::LogWriter;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// How WALs are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WalOptions {
+    /// Old files to keep for reuse; > 0 writes recyclable records.
+    pub(crate) recycle_log_file_num: usize,
+    /// Bytes to reserve for a new file; 0 for none.
+    pub(crate) preallocate_bytes: u64,
+    /// Bytes after which write-back is started; 0 never.
+    pub(crate) wal_bytes_per_sync: u64,
+    /// Leave bytes in the process until `flush_wal`.
+    pub(crate) manual_wal_flush: bool,
+    pub(crate) use_fsync: bool,
+}
+
+struct WalFile {
+    number: FileNumber,
+    writer: LogWriter,
+    file: Box<dyn WritableFile>,
+    /// Bytes handed to write-back so far.
+    range_synced: u64,
+    synced: u64,
+    name_synced: bool,
+    /// The sequence number after that of the last record.
+    due: SequenceNumber,
+}
+
+/// A WAL that some family may still need.
+#[derive(Clone, Copy, Debug)]
+struct AliveWal {
+    number: FileNumber,
+    bytes: u64,
+    /// Written by this process, so that its records carry its number if files are recycled at all. A file of before may
+    /// hold records without one: after a power loss they would pass for those of the log that was to be written over them.
+    ours: bool,
+}
+
+/// All WALs of a database.
+pub(crate) struct Wals {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    directory: Option<Box<dyn Directory>>,
+    options: WalOptions,
+    current: Option<WalFile>,
+    /// Full files with bytes that are not synced, oldest first.
+    unsynced: Vec<WalFile>,
+    alive: VecDeque<AliveWal>,
+    recyclable: VecDeque<FileNumber>,
+    /// Physical records of the append in hand.
+    buffer: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl Wals {
+    /// No file yet; `alive` are those that recovery found and that may still be needed.
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, options: WalOptions) -> Wals {
+        Wals {
+            fs,
+            dir,
+            directory: None,
+            options,
+            current: None,
+            unsynced: Vec::new(),
+            alive: VecDeque::new(),
+            recyclable: VecDeque::new(),
+            buffer: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// From now on write-back is started after so many bytes; 0 never.
+    pub(crate) fn set_bytes_per_sync(&mut self, bytes: u64) {
+        self.options.wal_bytes_per_sync = bytes;
+    }
+
+    /// Notes a file from before this open that is still needed (its contents are in memtables only). In order, before
+    /// the first `switch`.
+    pub(crate) fn add_alive(&mut self, number: FileNumber, bytes: u64) {
+        debug_assert!(self.current.is_none(), "old files come first");
+        self.alive.push_back(AliveWal { number, bytes, ours: false });
+    }
+
+    /// The file that is written.
+    pub(crate) fn current_number(&self) -> FileNumber {
+        self.current.as_ref().map_or(FileNumber(0), |c| c.number)
+    }
+
+    /// Bytes of all files still needed.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.alive.iter().map(|w| w.bytes).sum()
+    }
+
+    /// The oldest file still needed.
+    pub(crate) fn oldest_alive(&self) -> Option<FileNumber> {
+        self.alive.front().map(|w| w.number)
+    }
+
+    /// Whether the current file holds no record.
+    pub(crate) fn current_is_empty(&self) -> bool {
+        self.current.as_ref().is_none_or(|c| c.file.file_size() == 0)
+    }
+
+    /// Creates file `number` and writes to it from now on. The old one stays to be synced and, when no longer needed,
+    /// released.
+    /// # Errors
+    /// As `append`; or `IoError` if the file cannot be created; the old one stays current.
+    pub(crate) fn switch(&mut self, number: FileNumber) -> Result<()> {
+        self.check_usable()?;
+        let flushed = self.current.as_mut().map_or(Ok(()), |c| c.file.flush());
+        self.note(flushed)?;
+        let fresh = self.create(number)?;
+        if let Some(old) = self.current.replace(fresh)
+            && old.synced < old.file.file_size()
+        {
+            self.unsynced.push(old);
+        }
+        self.alive.push_back(AliveWal { number, bytes: 0, ours: true });
+        Ok(())
+    }
+
+    /// Creates file `number` after a failure of the current one, which is left as it is: whoever calls this makes sure
+    /// that nothing depends on it, or on older ones that are not synced, for long.
+    /// # Errors
+    /// `IoError` if the file cannot be created; everything stays as it was.
+    pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<()> {
+        self.current = Some(self.create(number)?);
+        self.unsynced.clear();
+        self.alive.push_back(AliveWal { number, bytes: 0, ours: true });
+        self.failed = None;
+        Ok(())
+    }
+
+    fn create(&mut self, number: FileNumber) -> Result<WalFile> {
+        let path = file_name::wal_file_name(&self.dir, number);
+        // Taken out in any case: after an error it may have either name.
+        let mut file = match self.recyclable.pop_front() {
+            Some(old) => self.fs.reuse_writable_file(&path, &file_name::wal_file_name(&self.dir, old))?,
+            None => self.fs.new_writable_file(&path)?,
+        };
+        if self.options.preallocate_bytes > 0 {
+            file.preallocate(0, self.options.preallocate_bytes)?;
+        }
+        Ok(WalFile {
+            number,
+            writer: LogWriter::new(number.0, self.options.recycle_log_file_num > 0),
+            file,
+            range_synced: 0,
+            synced: 0,
+            name_synced: false,
+            due: SequenceNumber::ZERO,
+        })
+    }
+
+    /// Appends one record made of `pieces`, which takes these sequence numbers, and hands it to the kernel unless `manual_wal_flush`.
+    /// # Errors
+    /// `IoError`; the end of the file is then unknown and every later append fails until `switch`.
+    pub(crate) fn append(&mut self, pieces: &[&[u8]], sequences: Range<SequenceNumber>) -> Result<()> {
+        self.check_usable()?;
+        let manual = self.options.manual_wal_flush;
+        let per_sync = self.options.wal_bytes_per_sync;
+        let current = self.current.as_mut().expect("a writable database has a WAL");
+        self.buffer.clear();
+        if current.file.file_size() == 0
+            && let Some(last) = self.unsynced.last()
+        {
+            let predecessor = Predecessor { number: last.number, due: last.due };
+            let batch = predecessor.to_batch(sequences.start)?;
+            current.writer.add_record(batch.data(), &mut self.buffer);
+        }
+        current.due = sequences.end;
+        current.writer.add_record_parts(pieces, &mut self.buffer);
+        let result = current
+            .file
+            .append(&self.buffer)
+            .and_then(|()| if manual { Ok(()) } else { current.file.flush() })
+            .and_then(|()| current.write_back(per_sync));
+        if let Some(last) = self.alive.back_mut() {
+            last.bytes = current.file.file_size();
+        }
+        self.note(result)
+    }
+
+    /// Hands buffered bytes to the kernel (`manual_wal_flush`).
+    /// # Errors
+    /// As `append`.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.check_usable()?;
+        let result = self.current.as_mut().map_or(Ok(()), |c| c.file.flush());
+        self.note(result)
+    }
+
+    /// Makes everything appended so far durable.
+    /// # Errors
+    /// As `append`.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.check_usable()?;
+        let result = self.sync_closed_files().and_then(|()| {
+            let use_fsync = self.options.use_fsync;
+            match self.current.as_mut() {
+                Some(current) => current.sync(use_fsync),
+                None => Ok(()),
+            }
+        });
+        let result = result.and_then(|()| self.sync_names());
+        self.note(result)
+    }
+
+    /// Makes everything in files before the current one durable: a flush of one family must not become durable
+    /// before the earlier writes of the others are.
+    /// # Errors
+    /// As `append`.
+    pub(crate) fn sync_closed(&mut self) -> Result<()> {
+        if self.unsynced.is_empty() {
+            return Ok(());
+        }
+        self.check_usable()?;
+        let result = self.sync_closed_files().and_then(|()| self.sync_names());
+        self.note(result)
+    }
+
+    fn sync_closed_files(&mut self) -> Result<()> {
+        while let Some(file) = self.unsynced.first_mut() {
+            file.sync(self.options.use_fsync)?;
+            let done = self.unsynced.remove(0);
+            // Its name is covered by the directory sync that follows: force one.
+            if !done.name_synced
+                && let Some(current) = self.current.as_mut()
+            {
+                current.name_synced = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<()> {
+        let Some(current) = self.current.as_mut().filter(|c| !c.name_synced) else { return Ok(()) };
+        if self.directory.is_none() {
+            self.directory = Some(self.fs.new_directory(&self.dir)?);
+        }
+        self.directory.as_ref().expect("opened above").fsync()?;
+        current.name_synced = true;
+        Ok(())
+    }
+
+    /// Gives up every file numbered below `oldest_needed`, except the current one. What is returned is to be deleted;
+    /// files kept for recycling are not among them.
+    pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) -> Vec<FileNumber> {
+        let limit = oldest_needed.min(self.current_number());
+        self.unsynced.retain(|f| f.number >= limit);
+        let mut gone = Vec::new();
+        while let Some(front) = self.alive.front().filter(|w| w.number < limit) {
+            if front.ours && self.recyclable.len() < self.options.recycle_log_file_num {
+                self.recyclable.push_back(front.number);
+            } else {
+                gone.push(front.number);
+            }
+            self.alive.pop_front();
+        }
+        gone
+    }
+
+    /// Files kept for reuse: they must not be deleted.
+    pub(crate) fn recyclable(&self) -> impl Iterator<Item = FileNumber> + '_ {
+        self.recyclable.iter().copied()
+    }
+
+    /// Closes the current file without syncing it.
+    /// # Errors
+    /// `IoError` if buffered bytes could not be handed over.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        match self.current.take() {
+            Some(mut current) => current.file.close(),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the end of the current file, or what is durable of it or older ones, is unknown.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |e| Err(e.clone()))
+    }
+
+    fn note(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(e) = &result {
+            self.failed = Some(e.clone());
+        }
+        result
+    }
+}
+
+impl WalFile {
+    fn sync(&mut self, use_fsync: bool) -> Result<()> {
+        let size = self.file.file_size();
+        if self.synced == size && size > 0 {
+            return Ok(());
+        }
+        if use_fsync {
+            self.file.fsync()?
+        } else {
+            self.file.sync()?
+        }
+        self.synced = size;
+        Ok(())
+    }
+
+    fn write_back(&mut self, bytes_per_sync: u64) -> Result<()> {
+        let size = self.file.file_size();
+        if bytes_per_sync > 0 && size - self.range_synced >= bytes_per_sync {
+            self.file.range_sync(self.range_synced, size - self.range_synced)?;
+            self.range_synced = size;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Wals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wals")
+            .field("current", &self.current_number())
+            .field("alive", &self.alive)
+            .finish_non_exhaustive()
+    }
+}

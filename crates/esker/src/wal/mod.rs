@@ -1,0 +1,9 @@
+//! Write-ahead logs: appended before a write is acknowledged, replayed at open, gone when tables hold what they held.
+
+mod manager;
+mod predecessor;
+mod source;
+
+pub(crate) use manager::{WalOptions, Wals};
+pub(crate) use predecessor::Predecessor;
+pub(crate) use source::open_wal;

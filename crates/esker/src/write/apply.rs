@@ -1,0 +1,156 @@
+//! A batch into the memtables, by one thread or by each writer for itself.
+//!
+//! In: a checked batch and the sequence number of its first op. Out: entries in the active memtables, not yet visible.
+//!
+//! Invariants
+//!  1. Op i has sequence `first + i`, counting counted ops only; ops of families that are gone consume theirs.
+//!  2. The active memtables do not change while a group is applied (only a leader switches them).
+
+use crate::cf::ColumnFamilySet;
+use crate::engine::Engine;
+use esker_base::sync::atomic::Ordering;
+use esker_base::sync::epoch;
+use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
+use esker_format::write_batch::{BatchOp, WriteBatch};
+use esker_memtable::MemTable;
+
+/// Inserts every op of `batch`, the first one at `first`.
+/// # Errors
+/// `TryAgain` for a (key, sequence) that is there already; `NotSupported` for ops this engine does not have.
+pub(crate) fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
+    let guard = epoch::pin();
+    let mut target = Target::new(&engine.families, &guard);
+    let mut sequence = first;
+    for op in batch.iter() {
+        if let Some((family, entry)) = entry_of(&op)? {
+            if let Some(full) = target.insert(family, sequence, entry)?
+                && full
+            {
+                engine.switch_wanted.store(true, Ordering::Relaxed);
+            }
+            sequence.0 += 1;
+        }
+    }
+    Ok(())
+}
+
+/// One memtable entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) value_type: ValueType,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// The memtable entry of an op; `None` for ops that are not counted.
+/// # Errors
+/// `NotSupported` names the kind of op.
+pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, Entry<'a>)>> {
+    fn entry<'a>(
+        family: ColumnFamilyId,
+        value_type: ValueType,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> Result<Option<(ColumnFamilyId, Entry<'a>)>> {
+        Ok(Some((family, Entry { value_type, key, value })))
+    }
+    match *op {
+        BatchOp::Put { family, key, value } => entry(family, ValueType::Value, key, value),
+        BatchOp::Delete { family, key } => entry(family, ValueType::Deletion, key, &[]),
+        BatchOp::SingleDelete { family, key } => entry(family, ValueType::SingleDeletion, key, &[]),
+        BatchOp::Merge { family, key, operand } => entry(family, ValueType::Merge, key, operand),
+        BatchOp::DeleteRange { family, begin, end } => entry(family, ValueType::RangeDeletion, begin, end),
+        BatchOp::BlobIndex { family, key, index } => entry(family, ValueType::BlobIndex, key, index),
+        BatchOp::PutEntity { family, key, entity } => entry(family, ValueType::WideColumnEntity, key, entity),
+        BatchOp::LogData(_) | BatchOp::Noop => Ok(None),
+        BatchOp::TimedPut { .. } => {
+            Err(Error::not_supported("TimedPut, a value with a preferred sequence number"))
+        }
+        _ => Err(Error::not_supported("two-phase transactions")),
+    }
+}
+
+/// Finds memtables, remembering the last one: batches mostly stay in one family.
+struct Target<'g> {
+    families: &'g ColumnFamilySet,
+    guard: &'g epoch::Guard,
+    last: Option<(ColumnFamilyId, Arc<MemTable>, usize)>,
+}
+
+impl<'g> Target<'g> {
+    fn new(families: &'g ColumnFamilySet, guard: &'g epoch::Guard) -> Target<'g> {
+        Target { families, guard, last: None }
+    }
+
+    /// Whether the memtable is full now; `None` if the family is gone.
+    fn insert(
+        &mut self,
+        family: ColumnFamilyId,
+        sequence: SequenceNumber,
+        entry: Entry<'_>,
+    ) -> Result<Option<bool>> {
+        if self.last.as_ref().is_none_or(|(id, ..)| *id != family) {
+            let Some(cf) = self.families.by_id(family) else { return Ok(None) };
+            let sv = cf.super_version.load(self.guard);
+            self.last = Some((family, sv.mem.clone(), sv.options.write_buffer_size));
+        }
+        let (_, mem, limit) = self.last.as_ref().expect("set above");
+        mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+        Ok(Some(mem.approximate_memory_usage() >= *limit))
+    }
+}
+
+/// How far a group's parallel insertion has come.
+#[derive(Debug)]
+pub(crate) struct Countdown {
+    left: Mutex<(usize, Result<()>)>,
+    zero: Condvar,
+}
+
+impl Countdown {
+    /// Of this many parts.
+    pub(crate) fn new(parts: usize) -> Arc<Countdown> {
+        Arc::new(Countdown { left: Mutex::new((parts, Ok(()))), zero: Condvar::new() })
+    }
+
+    fn done(&self, result: Result<()>) {
+        let mut left = self.left.lock();
+        left.0 -= 1;
+        if result.is_err() {
+            left.1 = result;
+        }
+        if left.0 == 0 {
+            self.zero.notify_one();
+        }
+    }
+
+    /// Waits for all parts.
+    /// # Errors
+    /// One that a part ended with.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut left = self.left.lock();
+        while left.0 > 0 {
+            self.zero.wait(&mut left);
+        }
+        left.1.clone()
+    }
+}
+
+/// A follower's own part of a group.
+#[derive(Debug)]
+pub(crate) struct ApplyTask {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) batch: WriteBatch,
+    pub(crate) first: SequenceNumber,
+    pub(crate) countdown: Arc<Countdown>,
+}
+
+impl ApplyTask {
+    /// Inserts the batch, counts down and gives the batch back.
+    pub(crate) fn run(self) -> WriteBatch {
+        let result = apply(&self.engine, &self.batch, self.first);
+        self.countdown.done(result);
+        self.batch
+    }
+}

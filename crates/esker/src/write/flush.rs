@@ -1,0 +1,146 @@
+//! Flushes asked for: switch the memtables as the write leader, then wait for the job.
+
+use super::WritePath;
+use crate::cf::FamilyState;
+use crate::engine::{
+    DbState, ErrorReason, maybe_schedule, publish_super_version, queue_flushes, schedule_purge,
+};
+use crate::observe::FlushReason;
+use crate::version::LogOptions;
+use esker_base::{ColumnFamilyId, Result};
+use esker_format::version_edit::VersionEdit;
+
+impl WritePath {
+    /// Switches and flushes the memtables of `families`; with `wait`, returns when what was written before the call is in
+    /// tables.
+    /// # Errors
+    /// The background error in force or the flush's own · `ShutdownInProgress`.
+    pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
+        let engine = &self.engine;
+        let leader = self.queue.lead_alone();
+        if reason != FlushReason::ErrorRecovery {
+            engine.state.lock().background_error.check_writes()?;
+        }
+        self.switch_memtables(&leader, families, reason)?;
+        drop(leader);
+        let mut state = engine.state.lock();
+        // Memtables that filled up earlier and still wait are part of what was asked for.
+        let all: Vec<_> = if engine.options.atomic_flush {
+            state.families.keys().copied().collect()
+        } else {
+            families.to_vec()
+        };
+        queue_flushes(engine, &mut state, &all, reason);
+        maybe_schedule(engine, &mut state);
+        if !wait {
+            return Ok(());
+        }
+        let newest: Vec<_> = all.iter().filter_map(|id| Some((*id, newest_waiting(&state, *id)?))).collect();
+        loop {
+            if newest.iter().all(|(id, mem)| is_flushed(&state, *id, *mem)) {
+                return Ok(());
+            }
+            engine.check_open()?;
+            if state.background_error.stops_background_work()
+                && let Some(error) = state.background_error.current()
+            {
+                return Err(error.clone());
+            }
+            engine.state_changed.wait(&mut state);
+        }
+    }
+
+    /// Flushes everything in memory and waits.
+    /// # Errors
+    /// As [`WritePath::flush`].
+    pub(crate) fn flush_all(&self, reason: FlushReason) -> Result<()> {
+        self.flush(&self.engine.family_ids(), reason, true)
+    }
+
+    /// Waits until flushing `families` now would not stop writers.
+    /// # Errors
+    /// As [`WritePath::flush`].
+    pub(crate) fn wait_for_flush_room(&self, families: &[ColumnFamilyId]) -> Result<()> {
+        let engine = &self.engine;
+        let mut state = engine.state.lock();
+        let crowded = |state: &DbState| {
+            let families = families.iter().filter_map(|id| state.families.get(id));
+            families.into_iter().any(|f| {
+                let memtables = f.memtables.immutables.len() + 1;
+                let level0_files = f.version.num_files(0) + 1;
+                memtables >= f.options.memtable_limit()
+                    || !f.options.disable_auto_compactions && level0_files >= f.options.level0_stop()
+            })
+        };
+        while crowded(&state) && state.paused == 0 {
+            engine.check_open()?;
+            state.background_error.check_writes()?;
+            if state.jobs_scheduled() == 0
+                && state.flush_queue.is_empty()
+                && state.compaction_queue.is_empty()
+            {
+                break; // nothing that runs would make room
+            }
+            engine.state_changed.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Hands buffered WAL bytes to the operating system.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn flush_wal(&self) -> Result<()> {
+        let flushed = self.engine.wals.lock().flush();
+        flushed.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
+    }
+
+    /// Flushes everything, into a fresh WAL if the old one is damaged, while writes are still refused.
+    /// # Errors
+    /// As [`WritePath::flush`].
+    pub(crate) fn recover_from_error(&self, wal_damaged: bool, reason: FlushReason) -> Result<()> {
+        if !wal_damaged {
+            return self.flush_all(reason);
+        }
+        let leader = self.queue.lead_alone();
+        self.engine.wals.lock().abandon_current(self.engine.numbers.new_file_number())?;
+        drop(leader);
+        self.flush_all(reason)?;
+        self.disown_old_wals()
+    }
+
+    /// Says in the MANIFEST that no family needs anything from before the current WAL: replay must not stop at the damage
+    /// before it reaches what is written from now on, and a write that failed must not come back.
+    fn disown_old_wals(&self) -> Result<()> {
+        let engine = &self.engine;
+        let mut manifest = engine.manifest.lock();
+        let edits: Vec<_> = {
+            let state = engine.state.lock();
+            let edit = |f: &FamilyState| VersionEdit {
+                column_family: f.cf.id,
+                log_number: Some(f.memtables.oldest_log_needed()),
+                ..VersionEdit::default()
+            };
+            state.families.values().map(edit).collect()
+        };
+        let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
+        let versions = manifest.log_and_apply(edits, log)?;
+        let mut state = engine.state.lock();
+        for (id, version) in versions {
+            if let Some(family) = state.family_mut(id) {
+                family.version = version;
+            }
+            publish_super_version(engine, &mut state, id);
+        }
+        schedule_purge(engine, &mut state);
+        Ok(())
+    }
+}
+
+fn newest_waiting(state: &DbState, family: ColumnFamilyId) -> Option<u64> {
+    Some(state.families.get(&family)?.memtables.immutables.last()?.mem.id())
+}
+
+/// Whether memtable `id` and all before it are in tables, or the family is gone.
+fn is_flushed(state: &DbState, family: ColumnFamilyId, id: u64) -> bool {
+    state.families.get(&family).is_none_or(|f| f.memtables.immutables.iter().all(|i| i.mem.id() > id))
+}

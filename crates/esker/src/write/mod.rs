@@ -1,0 +1,199 @@
+//! The story of one write.
+//!
+//! In: a batch and its options. Out: the batch in the WAL and in the memtables, visible to reads, acknowledged.
+//!
+//!   join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and sync) → memtables →
+//!   publish the last sequence number → wake the followers → hand over the lead
+//!
+//! Invariants
+//!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
+//!  2. A sequence number is published after everything up to it is in the memtables, so a read never sees half a batch.
+//!  3. Sequence numbers that were handed out are never handed out again, whatever failed in between.
+//!
+//! Source: RocksDB `db/db_impl/db_impl_write.cc`.
+
+pub(crate) mod apply;
+mod flush;
+mod queue;
+mod room;
+mod switch;
+
+pub(crate) use apply::{Entry, entry_of};
+pub(crate) use switch::new_memtable;
+
+use crate::engine::{Engine, ErrorReason};
+use crate::options::{DbOptions, WriteOptions};
+use apply::{ApplyTask, Countdown, apply};
+use esker_base::stats::{Histogram, Ticker};
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result, SequenceNumber};
+use esker_format::write_batch::WriteBatch;
+use queue::{Follower, Joined, Leader, Request, WriteQueue};
+
+/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer.
+const PARALLEL_APPLY_BYTES: usize = 16 << 10;
+
+/// The way into an open database.
+#[derive(Debug)]
+pub(crate) struct WritePath {
+    engine: Arc<Engine>,
+    queue: WriteQueue,
+}
+
+impl WritePath {
+    /// For this database.
+    pub(crate) fn new(engine: Arc<Engine>) -> WritePath {
+        WritePath { engine, queue: WriteQueue::default() }
+    }
+
+    /// Writes `batch`, which is the caller's again afterwards, with its sequence number set.
+    /// # Errors
+    /// `InvalidArgument` (options that contradict each other, an unknown family) · `Incomplete` (`no_slowdown`) ·
+    /// `ShutdownInProgress` · the background error in force · `IoError` (the WAL could not be written: the write may
+    /// or may not be there after a reopen, and no further write is taken until `resume()` or a reopen).
+    pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        check_options(options, &self.engine.options)?;
+        self.engine.check_open()?;
+        let request = Request {
+            batch: std::mem::take(batch),
+            sync: options.sync,
+            disable_wal: options.disable_wal,
+            no_slowdown: options.no_slowdown,
+            exclusive: false,
+        };
+        let (own_batch, result) = match self.queue.join(request) {
+            Joined::Done(own_batch, result) => (own_batch, result),
+            Joined::Lead(leader, request) => self.lead(&leader, request),
+        };
+        *batch = own_batch;
+        result
+    }
+
+    /// Waits for the lead and keeps it: nothing is written while the result lives.
+    pub(crate) fn lead_alone(&self) -> Leader<'_> {
+        self.queue.lead_alone()
+    }
+
+    fn lead(&self, leader: &Leader<'_>, mut own: Request) -> (WriteBatch, Result<()>) {
+        if let Err(e) = self.make_room(leader, &own) {
+            return (own.batch, Err(e));
+        }
+        let limit =
+            usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX);
+        let mut group = leader.take_group(&own, limit);
+        let result = self.write_group(&mut own, &mut group);
+        for follower in group {
+            follower.finish(result.clone());
+        }
+        (own.batch, result)
+    }
+
+    fn write_group(&self, own: &mut Request, group: &mut [Follower]) -> Result<()> {
+        let engine = &self.engine;
+        let first = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
+        let mut next = first;
+        for request in std::iter::once(&mut *own).chain(group.iter_mut().map(|f| &mut f.request)) {
+            request.batch.set_sequence(next);
+            next.0 += u64::from(request.batch.count());
+        }
+        let last = SequenceNumber(next.0 - 1);
+        engine.allocated_sequence.store(last.0, Ordering::Relaxed);
+        if own.disable_wal {
+            engine.has_unlogged_data.store(true, Ordering::Release);
+        } else {
+            self.append_to_wal(own, group, first, next)?;
+        }
+        self.insert(own, group).map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
+        engine.numbers.set_last_sequence(last);
+        self.count_group(own, group, next.0 - first.0);
+        Ok(())
+    }
+
+    fn count_group(&self, own: &Request, group: &[Follower], keys: u64) {
+        let Some(statistics) = &self.engine.options.statistics else { return };
+        let bytes = own.batch.data_size() + group.iter().map(|f| f.request.batch.data_size()).sum::<usize>();
+        statistics.record_tick(Ticker::NumberKeysWritten, keys);
+        statistics.record_tick(Ticker::BytesWritten, bytes as u64);
+        statistics.record_in_histogram(Histogram::BytesPerWrite, bytes as u64);
+        statistics.record_tick(Ticker::WriteDoneBySelf, 1);
+        statistics.record_tick(Ticker::WriteDoneByOther, group.len() as u64);
+        if !own.disable_wal {
+            statistics.record_tick(Ticker::WriteWithWal, 1 + group.len() as u64);
+            statistics.record_tick(Ticker::WalFileBytes, bytes as u64);
+        }
+        if own.sync {
+            statistics.record_tick(Ticker::WalFileSynced, 1);
+        }
+    }
+
+    /// One record for the whole group, as RocksDB writes it: a header with the first sequence and the total count,
+    /// then the bodies of all batches.
+    fn append_to_wal(
+        &self,
+        own: &Request,
+        group: &[Follower],
+        first: SequenceNumber,
+        next: SequenceNumber,
+    ) -> Result<()> {
+        let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
+        let count = u32::try_from(next.0 - first.0).expect("a group is bounded in bytes, so in operations");
+        let header = WriteBatch::encode_header(first, count);
+        let mut wals = self.engine.wals.lock();
+        let appended = if batches().all(WriteBatch::is_empty) {
+            Ok(()) // a sync without a batch
+        } else if group.is_empty() {
+            wals.append(&[&header, own.batch.ops_bytes()], first..next)
+        } else {
+            let pieces: Vec<&[u8]> =
+                std::iter::once(&header[..]).chain(batches().map(WriteBatch::ops_bytes)).collect();
+            wals.append(&pieces, first..next)
+        };
+        let result = appended.and_then(|()| if own.sync { wals.sync() } else { Ok(()) });
+        self.engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
+        drop(wals);
+        result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
+    }
+
+    fn insert(&self, own: &Request, group: &mut [Follower]) -> Result<()> {
+        let engine = &self.engine;
+        let bytes: usize = group.iter().map(|f| f.request.batch.data_size()).sum();
+        if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !engine.options.allow_concurrent_memtable_write
+        {
+            apply(engine, &own.batch, own.batch.sequence())?;
+            return group
+                .iter()
+                .try_for_each(|f| apply(engine, &f.request.batch, f.request.batch.sequence()));
+        }
+        let countdown = Countdown::new(group.len());
+        for follower in group.iter_mut() {
+            let (engine, countdown) = (engine.clone(), countdown.clone());
+            follower.apply_itself(|batch| ApplyTask { engine, first: batch.sequence(), batch, countdown });
+        }
+        let own_part = apply(engine, &own.batch, own.batch.sequence());
+        let others = countdown.wait();
+        own_part.and(others)
+    }
+
+    /// Records an error after which the database must not go on writing, and gives back what to tell the writers.
+    fn stop_writes(&self, error: &Error, reason: ErrorReason) -> Error {
+        let in_force = self.engine.set_background_error(error, reason);
+        esker_base::info_log!(self.engine.info_log, Error, "Write failed ({reason:?}): {in_force}");
+        error.clone().with_severity(in_force.severity())
+    }
+}
+
+fn check_options(options: &WriteOptions, db_options: &DbOptions) -> Result<()> {
+    if options.disable_wal && db_options.recycle_log_file_num > 0 {
+        // Recovery tells new records of a recycled WAL from old ones by sequence numbers without gaps.
+        return Err(Error::invalid_argument(
+            "WriteOptions: disable_wal is not supported if recycle_log_file_num > 0",
+        ));
+    }
+    if options.sync && options.disable_wal {
+        return Err(Error::invalid_argument(
+            "WriteOptions: sync and disable_wal contradict each other; set one",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! The write queue: many writers, one leader at a time.
+//!
+//! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that may share its
+//! record; for a follower, its batch back with the result. A writer that finds nobody writing leads at once, without
+//! allocating or waiting; the others line up, and the leader of the moment writes for as many as fit.
+//!
+//! A waiter's states, and who moves it:
+//!
+//! | state    | means                               | left by                                    |
+//! |----------|-------------------------------------|--------------------------------------------|
+//! | Waiting  | in line with its request            | the leader: to Taken (in its group), Lead (it is next) or Done (stalled and may not wait) |
+//! | Taken    | the leader has the request          | the leader: to Apply or Done               |
+//! | Apply    | insert your own batch in memtables  | the waiter: to Taken, with its part done   |
+//! | Lead     | you are the leader now              | the waiter returns                         |
+//! | Done     | batch and result are here           | the waiter returns                         |
+//!
+//! Invariants
+//!  1. At most one leader: `busy` is true exactly while a [`Leader`] exists.
+//!  2. Requests are served in the order in which they joined.
+//!  3. Every follower taken into a group is finished before its leader gives up the lead.
+//!
+//! Source of the grouping rules: RocksDB `db/write_thread.cc` (`EnterAsBatchGroupLeader`).
+
+use crate::write::apply::ApplyTask;
+use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::{Error, Result};
+use esker_format::write_batch::WriteBatch;
+use std::collections::VecDeque;
+
+/// A leader with a small batch of its own takes at most this much more from others, so that it need not wait long.
+const SMALL_LEADER_BYTES: usize = 128 << 10;
+
+/// What one writer wants.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) batch: WriteBatch,
+    pub(crate) sync: bool,
+    pub(crate) disable_wal: bool,
+    pub(crate) no_slowdown: bool,
+    /// Runs alone: memtable switches and the like.
+    pub(crate) exclusive: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting(Request),
+    Taken,
+    Apply(ApplyTask),
+    Lead(Request),
+    Done(WriteBatch, Result<()>),
+}
+
+#[derive(Debug)]
+struct Waiter {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Waiter {
+    fn set(&self, state: State) {
+        *self.state.lock() = state;
+        self.changed.notify_one();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    busy: bool,
+    /// A stalled leader holds the lead: whoever may not wait is turned away.
+    stalled: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+/// The queue of one database.
+#[derive(Debug, Default)]
+pub(crate) struct WriteQueue {
+    line: Mutex<Line>,
+}
+
+/// What joining led to.
+pub(crate) enum Joined<'q> {
+    /// You lead, with your own request; write for yourself and whom you [`Leader::take_group`].
+    Lead(Leader<'q>, Request),
+    /// Somebody wrote for you.
+    Done(WriteBatch, Result<()>),
+}
+
+/// A follower in the leader's hands.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    waiter: Arc<Waiter>,
+    pub(crate) request: Request,
+}
+
+impl Follower {
+    /// Hands the batch back with its result and wakes the writer.
+    pub(crate) fn finish(self, result: Result<()>) {
+        self.waiter.set(State::Done(self.request.batch, result));
+    }
+
+    /// Has the follower insert its own batch, which it keeps; the task's countdown says when it has.
+    pub(crate) fn apply_itself(&mut self, task: impl FnOnce(WriteBatch) -> ApplyTask) {
+        self.waiter.set(State::Apply(task(std::mem::take(&mut self.request.batch))));
+    }
+}
+
+/// The right to write. Dropping it hands over to the next in line.
+#[derive(Debug)]
+pub(crate) struct Leader<'q> {
+    queue: &'q WriteQueue,
+}
+
+impl WriteQueue {
+    /// Joins the line and returns when the request has been written or is to be written by the caller.
+    pub(crate) fn join(&self, request: Request) -> Joined<'_> {
+        let waiter = {
+            let mut line = self.line.lock();
+            if !line.busy {
+                line.busy = true;
+                return Joined::Lead(Leader { queue: self }, request);
+            }
+            if line.stalled && request.no_slowdown {
+                return Joined::Done(request.batch, Err(write_stall()));
+            }
+            let waiter =
+                Arc::new(Waiter { state: Mutex::new(State::Waiting(request)), changed: Condvar::new() });
+            line.waiting.push_back(waiter.clone());
+            waiter
+        };
+        let mut own_batch = None;
+        let mut state = waiter.state.lock();
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(batch, result) => return Joined::Done(own_batch.unwrap_or(batch), result),
+                State::Lead(request) => return Joined::Lead(Leader { queue: self }, request),
+                State::Apply(task) => {
+                    drop(state);
+                    own_batch = Some(task.run());
+                    state = waiter.state.lock();
+                }
+                unchanged @ (State::Waiting(_) | State::Taken) => {
+                    *state = unchanged;
+                    waiter.changed.wait(&mut state);
+                }
+            }
+        }
+    }
+
+    /// Waits for the lead and keeps it alone: nothing is written while the result lives.
+    pub(crate) fn lead_alone(&self) -> Leader<'_> {
+        match self.join(Request { exclusive: true, ..Request::default() }) {
+            Joined::Lead(leader, _) => leader,
+            Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
+        }
+    }
+}
+
+impl Leader<'_> {
+    /// Takes those behind the leader that may share its WAL record: up to `max_bytes` of batches, none that asks for
+    /// more than the leader did (`sync`), none that differs in `disable_wal` or `no_slowdown`.
+    pub(crate) fn take_group(&self, own: &Request, max_bytes: usize) -> Vec<Follower> {
+        let mut group = Vec::new();
+        let own_bytes = own.batch.data_size();
+        let limit = if own_bytes <= SMALL_LEADER_BYTES { own_bytes + SMALL_LEADER_BYTES } else { max_bytes }
+            .min(max_bytes);
+        let mut bytes = own_bytes;
+        let mut line = self.queue.line.lock();
+        while let Some(waiter) = line.waiting.front() {
+            let mut state = waiter.state.lock();
+            let State::Waiting(request) = &*state else { unreachable!("whoever is in line waits") };
+            if request.exclusive
+                || (request.sync && !own.sync)
+                || request.disable_wal != own.disable_wal
+                || request.no_slowdown != own.no_slowdown
+                || bytes + request.batch.data_size() > limit
+            {
+                break;
+            }
+            bytes += request.batch.data_size();
+            let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
+                unreachable!("seen above under the same lock")
+            };
+            drop(state);
+            let waiter = line.waiting.pop_front().expect("it was at the front");
+            group.push(Follower { waiter, request });
+        }
+        group
+    }
+
+    /// Says that the leader is about to wait for compactions: turns away everybody in line who may not wait, and
+    /// whoever joins until [`Leader::end_stall`].
+    pub(crate) fn begin_stall(&self) {
+        let mut line = self.queue.line.lock();
+        line.stalled = true;
+        line.waiting.retain(|waiter| {
+            let mut state = waiter.state.lock();
+            let State::Waiting(request) = &mut *state else { unreachable!("whoever is in line waits") };
+            if !request.no_slowdown {
+                return true;
+            }
+            let batch = std::mem::take(&mut request.batch);
+            *state = State::Done(batch, Err(write_stall()));
+            waiter.changed.notify_one();
+            false
+        });
+    }
+
+    /// The stall is over.
+    pub(crate) fn end_stall(&self) {
+        self.queue.line.lock().stalled = false;
+    }
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let mut line = self.queue.line.lock();
+        line.stalled = false;
+        match line.waiting.pop_front() {
+            None => line.busy = false,
+            Some(next) => {
+                drop(line);
+                let mut state = next.state.lock();
+                let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
+                    unreachable!("whoever is in line waits")
+                };
+                *state = State::Lead(request);
+                drop(state);
+                next.changed.notify_one();
+            }
+        }
+    }
+}
+
+/// What `no_slowdown` gets instead of waiting.
+#[cold]
+pub(crate) fn write_stall() -> Error {
+    Error::incomplete(
+        "Write stall: WriteOptions::no_slowdown forbids waiting; try again when compactions have caught up",
+    )
+}

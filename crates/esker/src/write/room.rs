@@ -1,0 +1,134 @@
+//! Before a group is written: errors, full memtables, long WALs, stalls.
+//!
+//! Runs as the write leader. Out: room to write, or the error that the leader's own request ends with.
+
+use super::WritePath;
+use super::queue::{Leader, Request, write_stall};
+use crate::engine::Engine;
+use crate::observe::{FlushReason, WriteStallCondition};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, Result};
+use std::time::Duration;
+
+/// A delayed writer looks this often whether the delay is over.
+const DELAY_STEP_MICROS: u64 = 1000;
+
+impl WritePath {
+    pub(super) fn make_room(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
+        let engine = &self.engine;
+        engine.check_open()?;
+        if engine.writes_stopped.load(Ordering::Acquire) {
+            engine.state.lock().background_error.check_writes()?;
+        }
+        if own.exclusive {
+            return Ok(());
+        }
+        self.switch_where_due(leader)?;
+        match engine.stall.condition() {
+            WriteStallCondition::Normal => Ok(()),
+            _ if own.no_slowdown => Err(write_stall()),
+            WriteStallCondition::Delayed => {
+                self.delay(own.batch.data_size() as u64);
+                Ok(())
+            }
+            WriteStallCondition::Stopped => self.wait_until_not_stopped(leader),
+        }
+    }
+
+    fn switch_where_due(&self, leader: &Leader<'_>) -> Result<()> {
+        let engine = &self.engine;
+        if engine.wal_bytes.load(Ordering::Relaxed) > engine.wal_bytes_limit.load(Ordering::Relaxed) {
+            let holding_back = families_holding_back_oldest_wal(engine);
+            if !holding_back.is_empty() {
+                self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
+            }
+        }
+        if engine.switch_wanted.swap(false, Ordering::Relaxed) {
+            let full = full_families(engine);
+            if let Err(e) = self.switch_memtables(leader, &full, FlushReason::WriteBufferFull) {
+                engine.switch_wanted.store(true, Ordering::Relaxed);
+                return Err(e);
+            }
+        }
+        if engine.options.db_write_buffer_size > 0 {
+            let over = families_over_common_limit(engine);
+            self.switch_memtables(leader, &over, FlushReason::WriteBufferManager)?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps for this write's share of `delayed_write_rate`, or until the delay is lifted.
+    fn delay(&self, bytes: u64) {
+        let engine = &self.engine;
+        let clock = &engine.env.clock;
+        let start = clock.now_micros();
+        let end = start + engine.stall.delay_micros(bytes, start);
+        while engine.stall.condition() == WriteStallCondition::Delayed && !engine.is_shutting_down() {
+            let now = clock.now_micros();
+            if now >= end {
+                break;
+            }
+            clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS)));
+        }
+        engine.record_stall_micros(clock.now_micros().saturating_sub(start));
+    }
+
+    fn wait_until_not_stopped(&self, leader: &Leader<'_>) -> Result<()> {
+        let engine = &self.engine;
+        let start = engine.env.clock.now_micros();
+        leader.begin_stall();
+        let mut state = engine.state.lock();
+        let result = loop {
+            if let Err(e) = engine.check_open().and_then(|()| state.background_error.check_writes()) {
+                break Err(e);
+            }
+            if engine.stall.condition() != WriteStallCondition::Stopped {
+                break Ok(());
+            }
+            engine.state_changed.wait(&mut state);
+        };
+        drop(state);
+        leader.end_stall();
+        engine.record_stall_micros(engine.env.clock.now_micros().saturating_sub(start));
+        result
+    }
+}
+
+/// Families whose active memtable has reached `write_buffer_size`.
+fn full_families(engine: &Engine) -> Vec<ColumnFamilyId> {
+    let state = engine.state.lock();
+    let full = state
+        .families
+        .values()
+        .filter(|f| f.memtables.active.approximate_memory_usage() >= f.options.write_buffer_size);
+    full.map(|f| f.cf.id).collect()
+}
+
+/// Families without whose memtables the oldest WAL could go. None while their flush is already under way.
+fn families_holding_back_oldest_wal(engine: &Engine) -> Vec<ColumnFamilyId> {
+    let Some(oldest) = engine.wals.lock().oldest_alive() else { return Vec::new() };
+    let state = engine.state.lock();
+    let holding = state.families.values().filter(|f| {
+        f.memtables.log_number <= oldest
+            && f.memtables.immutables.is_empty()
+            && !f.memtables.active.is_empty()
+    });
+    holding.map(|f| f.cf.id).collect()
+}
+
+/// The family with the largest active memtable, if all memtables together pass `db_write_buffer_size` and it is worth
+/// a flush.
+fn families_over_common_limit(engine: &Engine) -> Vec<ColumnFamilyId> {
+    let limit = engine.options.db_write_buffer_size;
+    let state = engine.state.lock();
+    let total: usize = state.families.values().map(|f| f.memtables.memory_usage()).sum();
+    let active = |f: &crate::cf::FamilyState| f.memtables.active.approximate_memory_usage();
+    let all_active: usize = state.families.values().map(active).sum();
+    // As RocksDB's write buffer manager: what is being flushed already will come back by itself.
+    if all_active <= limit / 8 * 7 && (total < limit || all_active < limit / 2) {
+        return Vec::new();
+    }
+    let largest =
+        state.families.values().filter(|f| !f.memtables.active.is_empty()).max_by_key(|f| active(f));
+    largest.map(|f| f.cf.id).into_iter().collect()
+}

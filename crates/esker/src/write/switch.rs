@@ -1,0 +1,107 @@
+//! A new memtable and a new WAL.
+//!
+//! In: families whose active memtable is to be flushed. Out: fresh active memtables, the old ones in line for a flush,
+//! later writes in a fresh WAL.
+//!
+//! Invariant: runs as the write leader, so no write is in flight; the WAL is created before any view shows the new
+//! memtable, so a failure leaves everything as it was.
+
+use super::WritePath;
+use super::queue::Leader;
+use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_flushes};
+use crate::observe::FlushReason;
+use crate::options::ColumnFamilyOptions;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
+use esker_format::key::InternalKeyComparator;
+use esker_memtable::{MemTable, MemTableOptions};
+
+impl WritePath {
+    /// Switches the memtables of `families` (all families that have anything, under `atomic_flush`) and queues their
+    /// flush. Families without entries are left alone.
+    /// # Errors
+    /// `IoError` if the new WAL could not be made; the error is in force for writes from then on.
+    pub(super) fn switch_memtables(
+        &self,
+        _leader: &Leader<'_>,
+        families: &[ColumnFamilyId],
+        reason: FlushReason,
+    ) -> Result<()> {
+        let engine = &self.engine;
+        let families = families_to_switch(engine, families);
+        if families.is_empty() {
+            return Ok(());
+        }
+        let log_number = switch_wal(engine).map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))?;
+        let mut sealed = Vec::new();
+        let mut state = engine.state.lock();
+        for id in &families {
+            let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
+            let Some(family) = state.family_mut(*id) else { continue };
+            let fresh = new_memtable(&family.cf.icmp, &family.options, family.next_memtable_id, earliest);
+            family.next_memtable_id += 1;
+            sealed.push((family.cf.clone(), family.memtables.active.clone()));
+            family.memtables.switch(fresh, log_number);
+        }
+        forget_old_wals(&mut state, log_number);
+        for id in &families {
+            publish_super_version(engine, &mut state, *id);
+        }
+        queue_flushes(engine, &mut state, &families, reason);
+        maybe_schedule(engine, &mut state);
+        drop(state);
+        for (cf, mem) in sealed {
+            engine.tell_memtable_sealed(&cf.name, &mem);
+        }
+        engine.tell_stall_changes();
+        Ok(())
+    }
+}
+
+fn families_to_switch(engine: &Engine, wanted: &[ColumnFamilyId]) -> Vec<ColumnFamilyId> {
+    let state = engine.state.lock();
+    let has_entries =
+        |id: &ColumnFamilyId| state.families.get(id).is_some_and(|f| !f.memtables.active.is_empty());
+    if engine.options.atomic_flush && !wanted.is_empty() {
+        state.families.keys().copied().filter(has_entries).collect()
+    } else {
+        wanted.iter().copied().filter(has_entries).collect()
+    }
+}
+
+/// Gives the number of a WAL that holds nothing yet and is written from now on.
+fn switch_wal(engine: &Engine) -> Result<FileNumber> {
+    let mut wals = engine.wals.lock();
+    if wals.current_is_empty() {
+        return Ok(wals.current_number());
+    }
+    let number = engine.numbers.new_file_number();
+    wals.switch(number)?;
+    Ok(number)
+}
+
+/// Families without entries need nothing older than the new WAL.
+fn forget_old_wals(state: &mut DbState, log_number: FileNumber) {
+    for family in state.families.values_mut() {
+        if family.memtables.active.is_empty() {
+            family.memtables.log_number = log_number;
+        }
+    }
+}
+
+/// An empty memtable for a family; every entry in it will be newer than `earliest`.
+pub(crate) fn new_memtable(
+    icmp: &InternalKeyComparator,
+    options: &ColumnFamilyOptions,
+    id: u64,
+    earliest: SequenceNumber,
+) -> Arc<MemTable> {
+    let memtable_options = MemTableOptions {
+        id,
+        arena_block_size: options.arena_block_size,
+        earliest_sequence: earliest,
+        ..MemTableOptions::default()
+    };
+    MemTable::new(icmp.clone(), memtable_options)
+}

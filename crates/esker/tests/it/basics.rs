@@ -1,0 +1,171 @@
+//! What a user does in the first hour.
+
+use esker::internals::env::mem::MemFs;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, FlushOptions, Options, ReadOptions, WriteBatch,
+    WriteOptions,
+};
+use std::sync::Arc;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options
+}
+
+fn contents(db: &Db) -> Vec<(String, String)> {
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    let mut out = Vec::new();
+    while let Some((key, value)) = iter.item() {
+        out.push((String::from_utf8_lossy(key).into_owned(), String::from_utf8_lossy(value).into_owned()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    out
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+#[test]
+fn writes_survive_a_reopen_from_the_wal() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    db.delete("a").unwrap();
+    db.delete_range("c", "d").unwrap();
+    assert_eq!(contents(&db), pairs(&[("b", "2")]));
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(contents(&db), pairs(&[("b", "2")]));
+    assert_eq!(db.get("a").unwrap(), None);
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn flushed_and_compacted_data_reads_as_before() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        for i in 0..1000 {
+            db.put(format!("key{i:05}"), format!("value{i}-{round}")).unwrap();
+        }
+        db.delete(format!("key{:05}", round * 10)).unwrap();
+        db.delete_range(format!("key{:05}", 500 + round), format!("key{:05}", 600 + round)).unwrap();
+        db.flush().unwrap();
+    }
+    for i in 0..1000 {
+        if i != 40 && !(504..604).contains(&i) {
+            expected.push((format!("key{i:05}"), format!("value{i}-4")));
+        }
+    }
+    assert_eq!(contents(&db), expected);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(contents(&db), expected);
+    assert_eq!(db.property("rocksdb.num-files-at-level0").as_deref(), Some("0"));
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(contents(&db), expected);
+    for (key, value) in &expected {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(value.as_bytes()));
+    }
+    assert_eq!(db.get("key00550").unwrap(), None);
+}
+
+#[test]
+fn a_snapshot_sees_what_was_there_when_it_was_taken() {
+    let db = Db::open(&options(), "/db").unwrap();
+    db.put("k", "old").unwrap();
+    let snapshot = db.snapshot();
+    db.put("k", "new").unwrap();
+    db.delete_range("a", "z").unwrap();
+    let then = ReadOptions::new().snapshot(&snapshot);
+    let family = db.default_column_family();
+    for flush in [false, true] {
+        if flush {
+            db.flush().unwrap();
+            db.compact_range(None, None).unwrap();
+        }
+        assert_eq!(db.get_opt(&then, &family, "k").unwrap().as_deref(), Some(&b"old"[..]));
+        assert_eq!(db.get("k").unwrap(), None);
+    }
+}
+
+#[test]
+fn a_batch_reaches_several_families_and_they_survive_a_reopen() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    let reverse = ColumnFamilyOptions {
+        comparator: esker::comparator::by_name("rocksdb.ReverseBytewiseComparator").unwrap(),
+        ..ColumnFamilyOptions::default()
+    };
+    let other = db.create_column_family("other", &reverse).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(db.default_column_family().id(), b"a", b"1").unwrap();
+    batch.put(other.id(), b"a", b"2").unwrap();
+    batch.put(other.id(), b"b", b"3").unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.flush_opt(&FlushOptions::default(), &[&other]).unwrap();
+    drop(other);
+    drop(db);
+    let error = Db::open(&options, "/db").unwrap_err();
+    assert!(error.to_string().contains("other"), "{error}");
+    let families = vec![
+        ColumnFamilyDescriptor::new("default", ColumnFamilyOptions::default()),
+        ColumnFamilyDescriptor::new("other", reverse),
+    ];
+    let db = Db::open_cf(&options.db, "/db", families).unwrap();
+    let other = db.column_family("other").unwrap();
+    assert_eq!(contents(&db), pairs(&[("a", "1")]));
+    let mut iter = db.iter_cf(&other).unwrap();
+    iter.seek_to_first();
+    assert_eq!(iter.item(), Some((&b"b"[..], &b"3"[..])));
+    iter.next();
+    assert_eq!(iter.item(), Some((&b"a"[..], &b"2"[..])));
+    drop(iter);
+    db.drop_column_family(&other).unwrap();
+    assert!(db.put_cf(&other, "x", "y").is_err());
+    assert_eq!(db.column_family_names(), ["default"]);
+}
+
+#[test]
+fn merges_combine_in_memory_and_in_files() {
+    let mut options = options();
+    options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("k", "a").unwrap();
+    db.merge("k", "b").unwrap();
+    db.flush().unwrap();
+    db.merge("k", "c").unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"a,b,c"[..]));
+    db.compact_range(None, None).unwrap();
+    assert_eq!(contents(&db), pairs(&[("k", "a,b,c")]));
+}
+
+#[test]
+fn small_buffers_flush_and_compact_by_themselves() {
+    let mut options = options();
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.target_file_size_base = 64 << 10;
+    options.cf.max_bytes_for_level_base = 256 << 10;
+    let db = Db::open(&options, "/db").unwrap();
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut model = std::collections::BTreeMap::new();
+    for i in 0..40_000u32 {
+        let key = format!("key{:06}", rng.u32(..20_000));
+        let value = format!("{i:0100}");
+        db.put(&key, &value).unwrap();
+        model.insert(key, value);
+    }
+    db.wait_for_background_work().unwrap();
+    assert!(db.property("rocksdb.num-files-at-level0").unwrap().parse::<usize>().unwrap() < 8);
+    assert_eq!(contents(&db), model.clone().into_iter().collect::<Vec<_>>());
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(contents(&db), model.into_iter().collect::<Vec<_>>());
+}

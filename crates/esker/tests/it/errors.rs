@@ -1,0 +1,127 @@
+//! After errors and crashes: what was acknowledged is there, and nothing comes back out of order.
+
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
+use esker::{
+    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, Options, WalRecoveryMode, WriteOptions,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn open(options: &Options, fs: Arc<dyn FileSystem>) -> esker::Result<Db> {
+    let mut options = options.clone();
+    options.db.env = Env::with_fs(fs);
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    let families = ["default", "second"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    Db::open_cf(&options.db, "/db", families.into())
+}
+
+fn wals(fs: &dyn FileSystem) -> Vec<PathBuf> {
+    let names = fs.children(Path::new("/db")).unwrap();
+    let mut wals: Vec<_> =
+        names.iter().filter(|n| n.ends_with(".log")).map(|n| Path::new("/db").join(n)).collect();
+    wals.sort();
+    wals
+}
+
+#[test]
+fn recovery_ends_where_the_end_of_a_wal_was_lost_without_a_trace() {
+    let disk = CrashFs::new();
+    let db = open(&Options::default(), Arc::new(disk.clone())).unwrap();
+    db.put("a", "1").unwrap();
+    let first = wals(&disk).pop().unwrap();
+    let first_record = disk.file_size(&first).unwrap();
+    db.put("b", "2").unwrap();
+    db.pause_background_work();
+    let no_wait = FlushOptions { wait: false, ..FlushOptions::default() };
+    db.flush_opt(&no_wait, &[&db.default_column_family()]).unwrap();
+    db.put("c", "3").unwrap();
+    assert_eq!(wals(&disk).len(), 2, "the memtable was switched");
+    let whole = disk.crash_clone(&CrashChoices::process_kill());
+    let crashed = disk.crash_clone(&CrashChoices::process_kill());
+    crashed.truncate(&first, first_record).unwrap();
+    let mut strict = Options::default();
+    strict.db.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
+    let refused = open(&strict, Arc::new(crashed.crash_clone(&CrashChoices::process_kill()))).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+    for (fs, expected) in [(whole, [true, true, true]), (crashed, [true, false, false])] {
+        let db = open(&Options::default(), Arc::new(fs)).unwrap();
+        let found = ["a", "b", "c"].map(|key| db.get(key).unwrap().is_some());
+        assert_eq!(found, expected);
+    }
+    db.continue_background_work().unwrap();
+}
+
+#[test]
+fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_stays_away() {
+    let disk = CrashFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let db = open(&Options::default(), Arc::new(fs.clone())).unwrap();
+    db.put("before", "1").unwrap();
+    for round in 0..2 {
+        // In the second round there is nothing in memory to flush.
+        fs.add_rule(FaultRule::short_write(None).on_name(".log"));
+        db.put("failed", "x").unwrap_err();
+        assert!(db.put("refused", "x").is_err());
+        db.resume().unwrap();
+        assert!(db.background_error().is_none());
+        if round == 1 {
+            db.put("after", "2").unwrap();
+        }
+        for choices in [CrashChoices::process_kill(), CrashChoices::keep_flushed()] {
+            let again = open(&Options::default(), Arc::new(disk.crash_clone(&choices))).unwrap();
+            assert_eq!(again.get("before").unwrap().as_deref(), Some(&b"1"[..]));
+            assert_eq!(again.get("after").unwrap().is_some(), round == 1);
+            assert_eq!(again.get("failed").unwrap(), None);
+        }
+    }
+}
+
+#[test]
+fn an_atomic_flush_of_an_empty_family_flushes_the_others() {
+    let disk = CrashFs::new();
+    let mut options = Options::default();
+    options.db.atomic_flush = true;
+    let db = open(&options, Arc::new(disk.clone())).unwrap();
+    let unlogged = WriteOptions::default().disable_wal(true);
+    db.put_opt(&unlogged, &db.default_column_family(), "a", "1").unwrap();
+    let second = db.column_family("second").unwrap();
+    db.flush_opt(&FlushOptions::default(), &[&second]).unwrap();
+    let again = open(&options, Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced()))).unwrap();
+    assert_eq!(again.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_failed_sync_of_a_closed_wal_can_be_resumed_from() {
+    let disk = CrashFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let db = open(&Options::default(), Arc::new(fs.clone())).unwrap();
+    db.put("a", "1").unwrap();
+    let sync = esker::internals::env::OpKind::Sync;
+    fs.add_rule(FaultRule::fail(&[sync]).on_name(".log"));
+    db.flush().unwrap_err();
+    db.resume().unwrap();
+    db.put("b", "2").unwrap();
+    let again = open(&Options::default(), Arc::new(disk.crash_clone(&CrashChoices::process_kill()))).unwrap();
+    assert!(["a", "b"].iter().all(|key| again.get(key).unwrap().is_some()));
+}
+
+#[test]
+fn merges_are_applied_once_though_recovery_filled_memtables_and_keeps_wals() {
+    let disk = CrashFs::new();
+    let mut options = Options::default();
+    options.db.avoid_flush_during_recovery = true;
+    options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    let db = open(&options, Arc::new(disk.clone())).unwrap();
+    for i in 0..1000_u32 {
+        db.merge("sum", 1_u64.to_le_bytes()).unwrap();
+        db.put(format!("{i}"), [0; 200]).unwrap();
+    }
+    options.cf.write_buffer_size = 64 << 10;
+    for _ in 0..3 {
+        let fs = disk.crash_clone(&CrashChoices::process_kill());
+        drop(open(&options, Arc::new(fs.clone())).unwrap());
+        let again = open(&options, Arc::new(fs)).unwrap();
+        assert_eq!(again.get("sum").unwrap().as_deref(), Some(&1000_u64.to_le_bytes()[..]));
+    }
+}

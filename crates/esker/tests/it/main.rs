@@ -1,0 +1,12 @@
+//! The engine from outside, through its public API, on memory and simulated file systems.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod basics;
+mod errors;
+mod moment;
+mod observe;
+mod open_tables;
+mod prefix_scan;
+mod repair;
+mod set_options;
+mod wal;

@@ -1,0 +1,113 @@
+//! What listeners hear, what tickers count and what properties say agrees with what was done.
+
+use esker::internals::base::stats::Ticker;
+use esker::internals::env::mem::MemFs;
+use esker::observe::{
+    CompactionJobInfo, EventListener, FlushJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
+    TableFileDeletionInfo,
+};
+use esker::options::Statistics;
+use esker::{Db, Env, Options};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Heard {
+    flushes_begun: Vec<u64>,
+    flushes_ended: Vec<(u64, PathBuf)>,
+    compactions_begun: Vec<u64>,
+    compactions_ended: Vec<(u64, Vec<PathBuf>)>,
+    tables_begun: BTreeSet<PathBuf>,
+    tables_made: BTreeSet<PathBuf>,
+    tables_deleted: BTreeSet<PathBuf>,
+    sealed: u64,
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Heard>);
+
+impl EventListener for Recorder {
+    fn on_flush_begin(&self, info: &FlushJobInfo) {
+        self.0.lock().unwrap().flushes_begun.push(info.job_id);
+    }
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        self.0.lock().unwrap().flushes_ended.push((info.job_id, info.file_path.clone()));
+    }
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        self.0.lock().unwrap().compactions_begun.push(info.job_id);
+    }
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        info.status.as_ref().unwrap();
+        self.0.lock().unwrap().compactions_ended.push((info.job_id, info.output_files.clone()));
+    }
+    fn on_table_file_creation_started(&self, info: &TableFileCreationBriefInfo) {
+        assert!(self.0.lock().unwrap().tables_begun.insert(info.file_path.clone()), "begun twice");
+    }
+    fn on_table_file_created(&self, info: &TableFileCreationInfo) {
+        info.status.as_ref().unwrap();
+        self.0.lock().unwrap().tables_made.insert(info.brief.file_path.clone());
+    }
+    fn on_table_file_deleted(&self, info: &TableFileDeletionInfo) {
+        info.status.as_ref().unwrap();
+        assert!(self.0.lock().unwrap().tables_deleted.insert(info.file_path.clone()), "deleted twice");
+    }
+    fn on_memtable_sealed(&self, _info: &esker::observe::MemTableInfo) {
+        self.0.lock().unwrap().sealed += 1;
+    }
+}
+
+#[test]
+fn events_pair_up_and_tickers_add_up() {
+    let (recorder, statistics) = (Arc::new(Recorder::default()), Arc::new(Statistics::new()));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.listeners = vec![recorder.clone()];
+    options.db.statistics = Some(statistics.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    for round in 0..6 {
+        for i in 0..300 {
+            db.put(format!("key{i:04}"), format!("value{round}")).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    for i in 0..400 {
+        assert_eq!(db.get(format!("key{i:04}")).unwrap().is_some(), i < 300);
+    }
+    db.wait_for_background_work().unwrap();
+    let alive: BTreeSet<PathBuf> =
+        db.live_files().iter().map(|f| f.file.directory.join(&f.file.relative_filename)).collect();
+
+    assert_eq!(statistics.ticker_count(Ticker::NumberKeysWritten), 1800);
+    assert_eq!(statistics.ticker_count(Ticker::NumberKeysRead), 400);
+    assert_eq!(statistics.ticker_count(Ticker::BytesRead), 300 * 6);
+    assert!(statistics.ticker_count(Ticker::FlushWriteBytes) > 0);
+    assert!(statistics.ticker_count(Ticker::CompactReadBytes) > 0);
+    let text = db.property("rocksdb.options-statistics").unwrap();
+    assert!(text.contains("rocksdb.number.keys.written COUNT : 1800"), "{text}");
+
+    let sums = db.map_property("rocksdb.aggregated-table-properties").unwrap();
+    assert_eq!(sums["num_entries"], "300");
+    assert!(!db.map_property("rocksdb.cfstats").unwrap().is_empty());
+    assert!(!db.map_property("rocksdb.dbstats").unwrap().is_empty());
+    assert_eq!(db.map_property("rocksdb.levelstats").unwrap()["L0.num_files"], "0");
+    assert_eq!(db.int_property("rocksdb.block-cache-capacity"), Some(32 << 20));
+    assert!(db.int_property("rocksdb.block-cache-usage").unwrap() > 0);
+    db.close().unwrap();
+
+    let heard = recorder.0.lock().unwrap();
+    assert_eq!((heard.sealed, heard.flushes_begun.len()), (6, 6));
+    assert_eq!(heard.flushes_begun, heard.flushes_ended.iter().map(|(job, _)| *job).collect::<Vec<_>>());
+    let ended: BTreeSet<u64> = heard.compactions_ended.iter().map(|(job, _)| *job).collect();
+    assert_eq!(heard.compactions_begun.iter().copied().collect::<BTreeSet<_>>(), ended);
+    assert!(!ended.is_empty());
+    let of_flushes = heard.flushes_ended.iter().map(|(_, path)| path.clone());
+    let of_compactions = heard.compactions_ended.iter().flat_map(|(_, paths)| paths.clone());
+    let made: BTreeSet<PathBuf> = of_flushes.chain(of_compactions).collect();
+    assert_eq!(heard.tables_begun, heard.tables_made);
+    assert_eq!(heard.tables_made, made, "every table belongs to a job");
+    assert!(heard.tables_deleted.is_subset(&made));
+    assert!(alive.is_subset(&made) && alive.is_disjoint(&heard.tables_deleted));
+}

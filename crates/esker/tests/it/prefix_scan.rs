@@ -1,0 +1,75 @@
+//! Prefix scans see every key of their prefix, whatever filters say about other prefixes.
+
+use esker::internals::base::prefix;
+use esker::internals::env::mem::MemFs;
+use esker::internals::table::FilterPolicy;
+use esker::{Db, DbIterator, Env, Options, ReadOptions};
+use std::sync::Arc;
+
+fn database() -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options.cf.prefix_extractor = Some(prefix::fixed(2));
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    Db::open(&options, "/db").unwrap()
+}
+
+fn put_and_flush(db: &Db, keys: &[&str]) {
+    for key in keys {
+        db.put(key, "value").unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn prefix_iter(db: &Db) -> DbIterator {
+    db.iter_opt(ReadOptions::new().prefix_same_as_start(true), &db.default_column_family()).unwrap()
+}
+
+fn key(iter: &DbIterator) -> Option<&str> {
+    iter.status().unwrap();
+    iter.item().map(|(key, _)| std::str::from_utf8(key).unwrap())
+}
+
+#[test]
+fn a_range_deletion_that_ends_in_another_prefix_hides_no_key_behind_it() {
+    let db = database();
+    put_and_flush(&db, &["aa1", "ac1", "ac2"]);
+    db.delete_range("aa0", "ab0").unwrap();
+    put_and_flush(&db, &["zz"]);
+    let mut iter = prefix_iter(&db);
+    iter.seek_to_first();
+    assert_eq!(key(&iter), Some("ac1"));
+    iter.next();
+    assert_eq!(key(&iter), Some("ac2"));
+    iter.next();
+    assert_eq!(key(&iter), None);
+}
+
+#[test]
+fn an_iterator_without_a_prefix_turns_round_without_losing_keys() {
+    let db = database();
+    put_and_flush(&db, &["a", "bb1"]);
+    put_and_flush(&db, &["aa1", "cc1"]);
+    let mut iter = prefix_iter(&db);
+    iter.seek_to_first();
+    assert_eq!(key(&iter), Some("a"), "too short to have a prefix: the scan is over all keys");
+    iter.next();
+    iter.next();
+    assert_eq!(key(&iter), Some("bb1"));
+    iter.prev();
+    assert_eq!(key(&iter), Some("aa1"));
+    iter.next();
+    assert_eq!(key(&iter), Some("bb1"));
+}
+
+#[test]
+fn a_scan_from_a_lower_bound_is_not_kept_from_files_without_the_bounds_prefix() {
+    let db = database();
+    put_and_flush(&db, &["ab1", "ab2", "ac1"]);
+    let options = ReadOptions::new().prefix_same_as_start(true).lower_bound("aa5");
+    let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
+    iter.seek_to_first();
+    assert_eq!(key(&iter), Some("ab1"));
+}

@@ -1,0 +1,202 @@
+//! A database without MANIFEST and CURRENT comes back from its tables and WALs.
+
+use esker::internals::env::FileSystem;
+use esker::internals::env::mem::MemFs;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, Env, Options, WriteBatch,
+    WriteOptions, repair_db,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options
+}
+
+fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
+    let reverse = ColumnFamilyOptions {
+        comparator: esker::comparator::by_name("rocksdb.ReverseBytewiseComparator").unwrap(),
+        ..options.cf.clone()
+    };
+    let merging = ColumnFamilyOptions {
+        merge_operator: esker::builtin::merge_operator("stringappend"),
+        ..options.cf.clone()
+    };
+    vec![
+        ColumnFamilyDescriptor::new("default", options.cf.clone()),
+        ColumnFamilyDescriptor::new("reverse", reverse),
+        ColumnFamilyDescriptor::new("merging", merging),
+    ]
+}
+
+fn contents(db: &Db, family: &ColumnFamilyHandle) -> Vec<(String, String)> {
+    let mut iter = db.iter_cf(family).unwrap();
+    let mut found = Vec::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        found.push((text(key), text(value)));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+fn all_contents(db: &Db) -> Vec<Vec<(String, String)>> {
+    let names = ["default", "reverse", "merging"];
+    names.iter().map(|name| contents(db, &db.column_family(name).unwrap())).collect()
+}
+
+/// Three families with overwritten keys, deletions and range deletions in tables and in the WAL.
+fn fill(options: &Options, path: &Path) -> Vec<Vec<(String, String)>> {
+    let mut db_options = options.db.clone();
+    db_options.create_missing_column_families = true;
+    let db = Db::open_cf(&db_options, path, families(options)).unwrap();
+    let of = |name| db.column_family(name).unwrap();
+    let (reverse, merging) = (of("reverse"), of("merging"));
+    for round in 0..4 {
+        let mut batch = WriteBatch::new();
+        for i in 0..200 {
+            let key = format!("key{i:04}");
+            batch
+                .put(db.default_column_family().id(), key.as_bytes(), format!("v{round}").as_bytes())
+                .unwrap();
+            batch.put(reverse.id(), key.as_bytes(), format!("r{round}").as_bytes()).unwrap();
+            batch.merge(merging.id(), key.as_bytes(), format!("{round}").as_bytes()).unwrap();
+        }
+        batch.delete(reverse.id(), format!("key{:04}", round * 7).as_bytes()).unwrap();
+        db.write(&WriteOptions::default(), &mut batch).unwrap();
+        let (begin, end) = (format!("key{:04}", 20 * round), format!("key{:04}", 20 * round + 10));
+        db.delete_range(begin, end).unwrap();
+        match round {
+            // The others stay in the WAL, which then has what these tables have too.
+            0 | 2 => db.flush_opt(&Default::default(), &[&db.default_column_family(), &merging]).unwrap(),
+            1 => db.flush_opt(&Default::default(), &[&reverse]).unwrap(),
+            _ => {}
+        }
+    }
+    all_contents(&db)
+}
+
+fn lose(fs: &dyn FileSystem, path: &Path, kinds: &[&str]) {
+    for name in fs.children(path).unwrap() {
+        if kinds.iter().any(|kind| name.starts_with(kind)) {
+            fs.delete_file(&path.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn everything_comes_back_without_manifest_and_current() {
+    let options = options();
+    let path = Path::new("/db");
+    let expected = fill(&options, path);
+    let fs = options.db.env.fs.clone();
+    lose(fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
+
+    let summary = repair_db(&options, &families(&options), path).unwrap();
+    assert_eq!(summary.families, ["default", "reverse", "merging"]);
+    assert!(summary.tables_lost.is_empty(), "{summary:?}");
+    assert_eq!(summary.wal_records_without_family, 0);
+    assert!(summary.wal_records > 0 && !summary.tables_from_wals.is_empty(), "{summary:?}");
+
+    let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
+    assert_eq!(all_contents(&db), expected);
+    db.put("key0000", "new").unwrap();
+    db.compact_range(None, None).unwrap();
+    assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"new"[..]));
+    assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
+}
+
+#[test]
+fn a_damaged_table_goes_to_lost_and_the_rest_comes_back() {
+    let options = options();
+    let path = Path::new("/db");
+    let db = Db::open(&options, path).unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "1").unwrap();
+        db.flush().unwrap();
+    }
+    let victim = db.live_files().into_iter().find(|f| f.file.smallest_key == b"b").unwrap().file;
+    drop(db);
+    let fs = options.db.env.fs.clone();
+    let file = path.join(&victim.relative_filename);
+    let mut bytes = vec![0; usize::try_from(victim.size).unwrap()];
+    fs.new_random_access_file(&file).unwrap().read_at(0, &mut bytes).unwrap();
+    bytes[2] ^= 1;
+    let mut damaged = fs.new_writable_file(&file).unwrap();
+    damaged.append(&bytes).unwrap();
+    damaged.close().unwrap();
+
+    let summary = repair_db(&options, &[], path).unwrap();
+    assert_eq!(summary.tables_lost.len(), 1);
+    assert_eq!(summary.tables_lost[0].0, victim.file_number);
+    assert!(fs.file_exists(&path.join("lost").join(&victim.relative_filename)).unwrap());
+    let db = Db::open(&options, path).unwrap();
+    let default = db.default_column_family();
+    assert_eq!(contents(&db, &default).len(), 2);
+}
+
+#[test]
+fn another_comparator_is_refused_and_nothing_is_touched() {
+    let options = options();
+    let path = Path::new("/db");
+    let expected = fill(&options, path);
+    let fs = options.db.env.fs.clone();
+    let before = fs.children(path).unwrap().len();
+    let error = repair_db(&options, &[], path).unwrap_err();
+    assert!(error.to_string().contains("rocksdb.ReverseBytewiseComparator"), "{error}");
+    assert_eq!(fs.children(path).unwrap().len(), before);
+    let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
+    assert_eq!(all_contents(&db), expected);
+}
+
+/// Runs RocksDB's `ldb`; `None` where it is not installed.
+fn ldb(path: &Path, arguments: &[&str]) -> Option<(bool, String)> {
+    let database = format!("--db={}", path.display());
+    let output = std::process::Command::new("ldb").arg(database).args(arguments).output().ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[test]
+fn rocksdb_reads_what_was_repaired() {
+    let path = std::env::temp_dir().join(format!("esker-repair-{}", std::process::id()));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let db = Db::open(&options, &path).unwrap();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    for round in 0..3 {
+        for i in 0..50 {
+            db.put(format!("key{i:02}"), format!("v{round}")).unwrap();
+            db.put_cf(&other, format!("key{i:02}"), format!("o{round}")).unwrap();
+        }
+        db.delete_range(format!("key{:02}", 10 * round), format!("key{:02}", 10 * round + 5)).unwrap();
+        if round == 1 {
+            db.flush_opt(&Default::default(), &[&db.default_column_family(), &other]).unwrap();
+        }
+    }
+    let expected = [contents(&db, &db.default_column_family()), contents(&db, &other)];
+    drop((other, db));
+    lose(options.db.env.fs.as_ref(), &path, &["MANIFEST", "CURRENT"]);
+    let summary = repair_db(&options, &[], &path).unwrap();
+    assert!(summary.order_unsure.is_empty(), "{summary:?}");
+    if let Some((ok, text)) = ldb(&path, &["checkconsistency"]) {
+        assert!(ok && text.contains("OK"), "{text}");
+        for (name, expected) in ["default", "other"].iter().zip(&expected) {
+            let (ok, text) = ldb(&path, &[&format!("--column_family={name}"), "scan"]).unwrap();
+            let lines: Vec<String> = expected.iter().map(|(key, value)| format!("{key} : {value}")).collect();
+            let found: Vec<&str> = text.lines().filter(|line| line.contains(" : ")).collect();
+            assert!(ok && found == lines, "{text}");
+        }
+    }
+    let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    let db = Db::open_cf(&options.db, &path, families.to_vec()).unwrap();
+    let other = db.column_family("other").unwrap();
+    assert_eq!([contents(&db, &db.default_column_family()), contents(&db, &other)], expected);
+    drop((other, db));
+    std::fs::remove_dir_all(&path).unwrap();
+}

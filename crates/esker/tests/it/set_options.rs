@@ -1,0 +1,68 @@
+//! Options changed while the database runs are in force, on disk, and refused as a whole.
+
+use esker::internals::env::mem::MemFs;
+use esker::{Db, Env, Options};
+use std::path::Path;
+use std::sync::Arc;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options
+}
+
+#[test]
+fn changed_options_steer_what_the_engine_does_next() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    let cf = db.default_column_family();
+    db.set_options(&cf, &[("disable_auto_compactions", "true"), ("write_buffer_size", "64K")]).unwrap();
+    assert_eq!(db.options_cf(&cf).write_buffer_size, 64 << 10);
+    for i in 0..6000 {
+        db.put(format!("key{:05}", i % 1000), vec![b'v'; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    let level0 = || {
+        db.int_property("rocksdb.num-files-at-level0")
+            .or_else(|| db.property("rocksdb.num-files-at-level0")?.parse().ok())
+    };
+    assert!(level0().unwrap() > 4, "many small flushes, and no compaction: {:?}", level0());
+    db.set_options(&cf, &[("disable_auto_compactions", "false"), ("compression", "kNoCompression")]).unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(level0().unwrap() < 4, "compacted as soon as it was allowed: {:?}", level0());
+
+    let loaded = esker::options::load_latest_options(options.db.env.fs.as_ref(), Path::new("/db")).unwrap();
+    assert_eq!(loaded.families[0].1.write_buffer_size, 64 << 10);
+}
+
+#[test]
+fn a_wrong_option_changes_nothing_and_is_named() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let cf = db.default_column_family();
+    let error = db.set_options(&cf, &[("write_buffer_size", "1M"), ("num_levels", "3")]).unwrap_err();
+    assert!(error.to_string().contains("num_levels"), "{error}");
+    assert_eq!(db.options_cf(&cf).write_buffer_size, 64 << 20);
+    assert!(db.set_options(&cf, &[]).is_err());
+    let error = db.set_db_options(&[("wal_dir", "/x")]).unwrap_err();
+    assert!(error.to_string().contains("wal_dir"), "{error}");
+}
+
+#[test]
+fn database_options_change_too() {
+    let db = Db::open(&options(), "/db").unwrap();
+    db.set_db_options(&[
+        ("max_background_jobs", "8"),
+        ("max_open_files", "100"),
+        ("delayed_write_rate", "1M"),
+    ])
+    .unwrap();
+    let now = db.db_options();
+    assert_eq!((now.max_background_jobs, now.max_open_files, now.delayed_write_rate), (8, 100, 1 << 20));
+    for i in 0..100 {
+        db.put(format!("{i}"), "v").unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(db.get("7").unwrap().as_deref(), Some(&b"v"[..]));
+}

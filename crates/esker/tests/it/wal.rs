@@ -1,0 +1,77 @@
+//! WALs, recycled and not, over several opens.
+
+use esker::internals::env::mem::MemFs;
+use esker::{Db, Env, ErrorKind, Options, WriteOptions};
+use std::sync::Arc;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.avoid_flush_during_recovery = true;
+    options.db.avoid_flush_during_shutdown = true;
+    options
+}
+
+fn put_unlogged(db: &Db, key: &str) -> esker::Result<()> {
+    db.put_opt(&WriteOptions::default().disable_wal(true), &db.default_column_family(), key, "value")
+}
+
+#[test]
+fn a_write_without_a_wal_is_refused_where_wals_are_recycled() {
+    let mut options = options();
+    options.db.recycle_log_file_num = 1;
+    let db = Db::open(&options, "/db").unwrap();
+    let error = put_unlogged(&db, "a").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(db.get("a").unwrap(), None);
+    db.put("a", "value").unwrap();
+}
+
+#[test]
+fn writes_behind_a_recycled_wal_survive_though_one_between_them_was_not_logged() {
+    let mut options = options();
+    options.db.recycle_log_file_num = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    // The first files are long, and come to an end with records of before when they are used again.
+    for round in 0..4 {
+        for i in 0..100 {
+            db.put(format!("{round}-{i}"), "value").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.put("first", "value").unwrap();
+    drop(db);
+    options.db.recycle_log_file_num = 0;
+    let db = Db::open(&options, "/db").unwrap();
+    put_unlogged(&db, "unlogged").unwrap();
+    db.put("second", "value").unwrap();
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert!(db.get("first").unwrap().is_some());
+    assert!(db.get("second").unwrap().is_some());
+    assert_eq!(db.get("unlogged").unwrap(), None);
+}
+
+#[test]
+fn a_wal_from_before_the_open_is_not_written_over() {
+    // Its records may lack the log number by which a recycled file's new records are told from its old ones.
+    let mut options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "value").unwrap();
+    drop(db);
+    let wals = |options: &Options| {
+        let mut names = options.db.env.fs.children(std::path::Path::new("/db")).unwrap();
+        names.retain(|name| name.ends_with(".log"));
+        names.sort();
+        names
+    };
+    let before = wals(&options);
+    assert_eq!(before.len(), 1);
+    options.db.recycle_log_file_num = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    assert!(wals(&options).contains(&before[0]), "it is still needed");
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(!wals(&options).contains(&before[0]), "it is deleted, not kept for recycling");
+}

@@ -1,0 +1,166 @@
+//! Key/value blocks: sorted entries with shared prefixes, and restart points to search by.
+//!
+//! In: a block's contents, decompressed. Out: [`Block`], read through a [`BlockCursor`]; written by [`BlockBuilder`].
+//! Source: RocksDB `table/block_based/block.cc`, `block_builder.cc`, `data_block_footer.cc`. Page: `docs/format/sst.md`.
+//!
+//! ```text
+//! entries... | [values] | restart offsets u32... | [hash index] | [offset of values u32] | footer u32
+//! entry:  shared varint32 | non_shared varint32 | value_len varint32 | key bytes | value bytes
+//! footer: restart count, bits 0-27 | 28 values stand apart | 29 a hint | 31 hash index before the footer
+//! ```
+//!
+//! Invariants of a parsed block
+//!  1. It has at least one restart, the first at 0, ascending, each at an offset within the entries (an empty block
+//!     still has the one at 0).
+//!  2. It is below 4 GiB, so offsets are u32.
+//!  3. Entries are checked when they are read: a cursor on damaged entries gives `Corruption`, never a panic.
+
+mod builder;
+mod cursor;
+mod prefixes;
+
+pub use builder::{BlockBuilder, common_prefix};
+pub use cursor::{BlockCursor, EntryShape};
+
+use esker_base::{Error, Result};
+
+const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
+const SEPARATED_VALUES: u32 = 1 << 28;
+const HASH_INDEX: u32 = 1 << 31;
+
+/// A parsed block; owns its bytes.
+pub struct Block {
+    bytes: Vec<u8>,
+    /// End of the entries; start of the values if those stand apart, else of the restarts.
+    entries_end: u32,
+    /// Start of the values section, if there is one; it ends at `restarts`.
+    values: Option<u32>,
+    restarts: u32,
+    restart_count: u32,
+    /// For large indexes in bytewise order.
+    prefixes: Option<prefixes::RestartPrefixes>,
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block")
+            .field("bytes", &self.bytes.len())
+            .field("restart_count", &self.restart_count)
+            .field("values", &self.values)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Block {
+    /// Parses a block's contents.
+    /// # Errors
+    /// `Corruption` if footer and restarts do not fit the bytes.
+    pub fn parse(bytes: Vec<u8>) -> Result<Block> {
+        Self::layout(&bytes)
+            .map(|(entries_end, values, restarts, restart_count)| Block {
+                bytes,
+                entries_end,
+                values,
+                restarts,
+                restart_count,
+                prefixes: None,
+            })
+            .ok_or_else(|| Error::corruption("block with a bad footer or bad restart points"))
+    }
+
+    /// Finds (end of entries, values, restarts, restart count).
+    fn layout(bytes: &[u8]) -> Option<(u32, Option<u32>, u32, u32)> {
+        let (mut head, footer) = bytes.split_last_chunk::<4>()?;
+        let footer = u32::from_le_bytes(*footer);
+        u32::try_from(bytes.len()).ok()?;
+        let mut values = None;
+        if footer & SEPARATED_VALUES != 0 {
+            let (rest, offset) = head.split_last_chunk::<4>()?;
+            values = Some(u32::from_le_bytes(*offset));
+            head = rest;
+        }
+        if footer & HASH_INDEX != 0 {
+            // Only point lookups could use it; a binary search does as well (and blocks are small).
+            let (rest, buckets) = head.split_last_chunk::<2>()?;
+            let buckets = usize::from(u16::from_le_bytes(*buckets));
+            head = rest.get(..rest.len().checked_sub(buckets)?)?;
+        }
+        let restart_count = footer & RESTART_COUNT_MASK;
+        let restarts = head.len().checked_sub(4usize.checked_mul(restart_count as usize)?)?;
+        let entries_end = values.unwrap_or(u32::try_from(restarts).ok()?);
+        if restart_count == 0 || entries_end as usize > restarts {
+            return None;
+        }
+        let (offsets, _) = head.get(restarts..)?.as_chunks::<4>();
+        let mut last = None;
+        for offset in offsets {
+            let offset = u32::from_le_bytes(*offset);
+            let fits = last.map_or(offset == 0, |l| l < offset && offset < entries_end);
+            if !fits {
+                return None;
+            }
+            last = Some(offset);
+        }
+        Some((entries_end, values, u32::try_from(restarts).ok()?, restart_count))
+    }
+
+    /// All its bytes; ranges that cursors give index into them.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The entries.
+    #[inline]
+    pub(crate) fn entries(&self) -> &[u8] {
+        self.bytes.get(..self.entries_end as usize).unwrap_or_default()
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries_end == 0
+    }
+
+    /// How many restart points it has.
+    #[inline]
+    pub fn restart_count(&self) -> u32 {
+        self.restart_count
+    }
+
+    /// Where restart `i` lies.
+    #[inline]
+    pub(crate) fn restart(&self, i: u32) -> u32 {
+        let at = self.restarts as usize + 4 * i as usize;
+        self.bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
+    }
+
+    /// Speeds up searches by user key, whose order is bytewise; `user_key` cuts it from a restart's key.
+    pub(crate) fn prepare_for_search(&mut self, shape: EntryShape, user_key: impl Fn(&[u8]) -> &[u8]) {
+        let cursor = BlockCursor::with_buffer(shape, Vec::new());
+        let key = |i| cursor.restart_key(self, i).map(&user_key);
+        self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, key);
+    }
+
+    /// Restarts (low, high) between which a search for `user_key` has to look: `low` is the first one or before the
+    /// key, those behind `high` are not before it.
+    #[inline]
+    pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
+        match &self.prefixes {
+            Some(prefixes) => {
+                let (low, high) = prefixes.narrow(user_key);
+                let restart = |n: usize| u32::try_from(n.saturating_sub(1)).unwrap_or(0);
+                (restart(low), restart(high))
+            }
+            None => (0, self.restart_count - 1),
+        }
+    }
+
+    /// Bytes of memory it holds.
+    pub fn memory_usage(&self) -> usize {
+        let prefixes = self.prefixes.as_ref().map_or(0, prefixes::RestartPrefixes::memory_usage);
+        self.bytes.capacity() + size_of::<Block>() + prefixes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Writes key/value blocks.
+
+use esker_base::coding::{put_fixed32, put_varint32, varint_len};
+
+/// Collects sorted entries into one block. Reused from block to block.
+#[derive(Debug)]
+pub struct BlockBuilder {
+    buffer: Vec<u8>,
+    restarts: Vec<u32>,
+    since_restart: usize,
+    restart_interval: usize,
+    share_prefixes: bool,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    /// With a full key every `restart_interval` entries (at least 1).
+    pub fn new(restart_interval: usize) -> BlockBuilder {
+        BlockBuilder {
+            buffer: Vec::new(),
+            restarts: vec![0],
+            since_restart: 0,
+            restart_interval: restart_interval.max(1),
+            share_prefixes: true,
+            last_key: Vec::new(),
+        }
+    }
+
+    /// Whether keys share prefixes with the ones before them (RocksDB's `use_delta_encoding`). On by default.
+    #[must_use]
+    pub fn share_prefixes(mut self, on: bool) -> BlockBuilder {
+        self.share_prefixes = on;
+        self
+    }
+
+    /// Appends an entry. Keys come in the order of the block's comparator; lengths are below 4 GiB, as the engine's
+    /// limits see to.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], value: &[u8]) {
+        let shared = common_prefix(&self.last_key, key);
+        self.add_knowing_shared(key, value, shared);
+    }
+
+    /// As `add`, if the caller has already counted how many bytes the key shares with the last one.
+    #[inline]
+    pub fn add_knowing_shared(&mut self, key: &[u8], value: &[u8], shared_with_last: usize) {
+        let shared = self.begin_entry(key, shared_with_last);
+        put_lengths(&mut self.buffer, shared, key.len() - shared, value.len());
+        self.buffer.extend_from_slice(key.get(shared..).unwrap_or_default());
+        self.buffer.extend_from_slice(value);
+    }
+
+    /// Appends an entry without the length of its value, as delta-encoded index blocks have them; `value` is told how
+    /// many bytes the key shares.
+    pub(crate) fn add_unsized(&mut self, key: &[u8], value: impl FnOnce(usize, &mut Vec<u8>)) {
+        let shared = self.begin_entry(key, common_prefix(&self.last_key, key));
+        put_varint32(&mut self.buffer, short(shared));
+        put_varint32(&mut self.buffer, short(key.len() - shared));
+        self.buffer.extend_from_slice(key.get(shared..).unwrap_or_default());
+        value(shared, &mut self.buffer);
+    }
+
+    /// Sets a restart if it is time, remembers the key, and says how many bytes it will share.
+    #[inline]
+    fn begin_entry(&mut self, key: &[u8], shared_with_last: usize) -> usize {
+        let mut shared = if self.share_prefixes { shared_with_last } else { 0 };
+        if self.since_restart >= self.restart_interval {
+            self.restarts.push(short(self.buffer.len()));
+            self.since_restart = 0;
+        }
+        if self.since_restart == 0 {
+            shared = 0;
+        }
+        self.since_restart += 1;
+        self.last_key.truncate(shared_with_last);
+        self.last_key.extend_from_slice(key.get(shared_with_last..).unwrap_or_default());
+        shared
+    }
+
+    /// The last key added; empty before the first.
+    #[inline]
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Whether nothing was added since the start or `reset`.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// How large the block would be if it were finished now, in bytes.
+    #[inline]
+    pub fn size_estimate(&self) -> usize {
+        self.buffer.len() + 4 * self.restarts.len() + 4
+    }
+
+    /// RocksDB's estimate of `size_estimate` after one more entry: what decides where blocks are cut.
+    #[inline]
+    pub fn size_estimate_after(&self, key: &[u8], value: &[u8]) -> usize {
+        let restart = if self.since_restart >= self.restart_interval { 4 } else { 0 };
+        let lengths = 4 + varint_len(key.len() as u64) + varint_len(value.len() as u64);
+        self.size_estimate() + restart + lengths + key.len() + value.len()
+    }
+
+    /// Ends the block and returns its contents, which stay until `reset`.
+    pub fn finish(&mut self) -> &[u8] {
+        self.finish_mut()
+    }
+
+    /// As `finish`; the caller may append a trailer.
+    pub fn finish_mut(&mut self) -> &mut Vec<u8> {
+        for restart in &self.restarts {
+            put_fixed32(&mut self.buffer, *restart);
+        }
+        put_fixed32(&mut self.buffer, short(self.restarts.len()));
+        &mut self.buffer
+    }
+
+    /// The contents, after `finish`.
+    pub fn into_contents(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    /// Starts the next block, keeping the memory, and the last key: what the next one shares with it can still be
+    /// asked for, though the first entry of a block never uses it.
+    pub fn reset(&mut self) {
+        self.buffer.clear();
+        self.restarts.clear();
+        self.restarts.push(0);
+        self.since_restart = 0;
+    }
+}
+
+#[inline]
+fn short(n: usize) -> u32 {
+    u32::try_from(n).expect("the writer keeps blocks, keys and values below 4 GiB")
+}
+
+/// Three varints; nearly always one byte each.
+#[inline]
+fn put_lengths(out: &mut Vec<u8>, shared: usize, non_shared: usize, value: usize) {
+    if (shared | non_shared | value) < 0x80 {
+        #[expect(clippy::cast_possible_truncation, reason = "all three are below 128")]
+        out.extend_from_slice(&[shared as u8, non_shared as u8, value as u8]);
+    } else {
+        put_varint32(out, short(shared));
+        put_varint32(out, short(non_shared));
+        put_varint32(out, short(value));
+    }
+}
+
+/// How many bytes two keys have in common at their start.
+#[inline]
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, _) = a.as_chunks::<8>();
+    let (b_words, _) = b.as_chunks::<8>();
+    let mut n = 0;
+    for (x, y) in a_words.iter().zip(b_words) {
+        let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differ != 0 {
+            return n + (differ.trailing_zeros() / 8) as usize;
+        }
+        n += 8;
+    }
+    let tails = a.get(n..).unwrap_or_default().iter().zip(b.get(n..).unwrap_or_default());
+    n + tails.take_while(|(x, y)| x == y).count()
+}

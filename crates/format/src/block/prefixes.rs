@@ -1,0 +1,63 @@
+//! The first bytes of restart keys, side by side, so that a search in a large index stays within few cache lines.
+//!
+//! A binary search over the block itself touches two distant lines for each of its steps: the restart offset and the
+//! key. Eight bytes of each key (behind what all keys have in common) decide nearly all steps, and 16,000 of them take
+//! 128 KiB. For keys in bytewise order only.
+
+/// Eight bytes of each restart's user key.
+#[derive(Debug)]
+pub(crate) struct RestartPrefixes {
+    /// What all keys begin with.
+    common: Vec<u8>,
+    /// The bytes behind it, big-endian, zeros behind short keys. Ascending.
+    words: Vec<u64>,
+}
+
+impl RestartPrefixes {
+    /// From the restarts' user keys, which ascend; `None` if there are too few to be worth it, or they do not ascend.
+    pub(crate) fn build<'a>(count: u32, key: impl Fn(u32) -> Option<&'a [u8]>) -> Option<RestartPrefixes> {
+        if count < 8 {
+            return None;
+        }
+        let (first, last) = (key(0)?, key(count - 1)?);
+        let common = first.get(..super::common_prefix(first, last))?.to_vec();
+        let words: Option<Vec<u64>> =
+            (0..count).map(|i| key(i)?.strip_prefix(common.as_slice()).map(word)).collect();
+        let words = words.filter(|w| w.is_sorted())?;
+        Some(RestartPrefixes { common, words })
+    }
+
+    /// Numbers of restarts (low, high): those below `low` are before `target`, those from `high` on are not, the keys
+    /// between have to be looked at.
+    #[inline]
+    pub(crate) fn narrow(&self, target: &[u8]) -> (usize, usize) {
+        match target.strip_prefix(self.common.as_slice()) {
+            Some(rest) => {
+                let word = word(rest);
+                let low = self.words.partition_point(|w| *w < word);
+                let ties = self.words.get(low..).unwrap_or_default();
+                (low, low + ties.partition_point(|w| *w == word))
+            }
+            None if target < self.common.as_slice() => (0, 0),
+            None => (self.words.len(), self.words.len()),
+        }
+    }
+
+    /// Bytes of memory it holds.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.common.len() + 8 * self.words.len()
+    }
+}
+
+/// The first eight bytes as a number that orders as they do.
+#[inline]
+fn word(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}

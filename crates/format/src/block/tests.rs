@@ -1,0 +1,251 @@
+use super::*;
+use crate::key::{InternalKeyComparator, internal_key};
+use esker_base::{SequenceNumber, ValueType};
+
+struct Rng(u64);
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn sorted_entries(rng: &mut Rng, count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut keys = std::collections::BTreeSet::new();
+    while keys.len() < count {
+        let most = if rng.below(10) == 0 { 300 } else { 6 };
+        let len = rng.below(most);
+        keys.insert((0..len).map(|_| b'a' + rng.below(3) as u8).collect::<Vec<u8>>());
+    }
+    let value = |rng: &mut Rng| (0..rng.below(200)).map(|_| rng.below(256) as u8).collect();
+    keys.into_iter().map(|k| (k, value(rng))).collect()
+}
+
+fn build(entries: &[(Vec<u8>, Vec<u8>)], interval: usize, share: bool) -> Block {
+    let mut builder = BlockBuilder::new(interval).share_prefixes(share);
+    for (k, v) in entries {
+        builder.add(k, v);
+    }
+    let estimate = builder.size_estimate();
+    assert_eq!(builder.finish().len(), estimate);
+    Block::parse(builder.into_contents()).unwrap()
+}
+
+/// The same entries in the layout with values apart, which we only read.
+fn build_separated(entries: &[(Vec<u8>, Vec<u8>)], interval: usize) -> Block {
+    let (mut bytes, mut values, mut restarts, mut last) = (vec![], vec![], vec![], vec![]);
+    for (i, (k, v)) in entries.iter().enumerate() {
+        let is_restart = i % interval == 0;
+        let shared = if is_restart { 0 } else { common_prefix(&last, k) };
+        if is_restart {
+            restarts.push(bytes.len() as u32);
+        }
+        for n in [shared, k.len() - shared, v.len()] {
+            esker_base::coding::put_varint32(&mut bytes, n as u32);
+        }
+        if is_restart {
+            esker_base::coding::put_varint32(&mut bytes, values.len() as u32);
+        }
+        bytes.extend_from_slice(&k[shared..]);
+        values.extend_from_slice(v);
+        last.clone_from(k);
+    }
+    if restarts.is_empty() {
+        restarts.push(0);
+    }
+    let values_at = bytes.len() as u32;
+    bytes.extend_from_slice(&values);
+    restarts.iter().for_each(|r| bytes.extend_from_slice(&r.to_le_bytes()));
+    bytes.extend_from_slice(&values_at.to_le_bytes());
+    bytes.extend_from_slice(&(restarts.len() as u32 | SEPARATED_VALUES).to_le_bytes());
+    Block::parse(bytes).unwrap()
+}
+
+/// Walks `block` at random beside a plain index into `entries`.
+fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usize) {
+    let mut cursor = BlockCursor::new();
+    let mut model: Option<usize> = None;
+    for _ in 0..steps {
+        let target: Vec<u8> = (0..rng.below(6)).map(|_| b'a' + rng.below(3) as u8).collect();
+        match (rng.below(8), model) {
+            (0, _) => {
+                cursor.seek_to_first(block).unwrap();
+                model = (!entries.is_empty()).then_some(0);
+            }
+            (1, _) => {
+                cursor.seek_to_last(block).unwrap();
+                model = entries.len().checked_sub(1);
+            }
+            (2, _) => {
+                cursor.seek_by(block, |k| k < target.as_slice()).unwrap();
+                model = entries.iter().position(|(k, _)| *k >= target);
+            }
+            (3, _) => {
+                cursor.seek_for_prev_by(block, |k| k <= target.as_slice()).unwrap();
+                model = entries.iter().rposition(|(k, _)| *k <= target);
+            }
+            (4 | 5, Some(i)) => {
+                cursor.next(block).unwrap();
+                model = (i + 1 < entries.len()).then_some(i + 1);
+            }
+            (_, Some(i)) => {
+                cursor.prev(block).unwrap();
+                model = i.checked_sub(1);
+            }
+            _ => {}
+        }
+        assert_eq!(cursor.valid(), model.is_some());
+        if let Some(i) = model {
+            assert_eq!((cursor.key(), cursor.value(block)), (&entries[i].0[..], &entries[i].1[..]));
+        }
+    }
+}
+
+#[test]
+fn a_cursor_walks_as_a_sorted_list_does() {
+    let seed = 20_261_120;
+    println!("seed {seed}");
+    let mut rng = Rng(seed);
+    for count in [0, 1, 2, 3, 15, 16, 17, 40, 100] {
+        let entries = sorted_entries(&mut rng, count);
+        for interval in [1, 2, 3, 16, 1000] {
+            walk(&build(&entries, interval, true), &entries, &mut rng, 600);
+            walk(&build(&entries, interval, false), &entries, &mut rng, 200);
+            walk(&build_separated(&entries, interval), &entries, &mut rng, 600);
+        }
+    }
+}
+
+#[test]
+fn damaged_blocks_never_panic() {
+    let mut rng = Rng(7);
+    for separated in [false, true] {
+        let entries = sorted_entries(&mut rng, 12);
+        let good = if separated { build_separated(&entries, 4) } else { build(&entries, 4, true) };
+        for i in 0..good.bytes().len() {
+            for change in [1u8, 0x80, 0xFF, 0x7F] {
+                let mut bytes = good.bytes().to_vec();
+                bytes[i] ^= change;
+                let Ok(block) = Block::parse(bytes) else { continue };
+                let mut cursor = BlockCursor::new();
+                let mut steps = 0;
+                let mut go = |r: Result<()>| {
+                    steps += 1;
+                    r.is_ok() && steps < 10_000
+                };
+                let mut on = go(cursor.seek_to_first(&block));
+                while on && cursor.valid() {
+                    assert!(cursor.value(&block).len() <= block.bytes().len());
+                    on = go(cursor.next(&block));
+                }
+                on = go(cursor.seek_to_last(&block));
+                while on && cursor.valid() {
+                    on = go(cursor.prev(&block));
+                }
+                go(cursor.seek_by(&block, |k| k < b"b".as_slice()));
+                go(cursor.seek_for_prev_by(&block, |k| k < b"b".as_slice()));
+                assert!(steps < 10_000);
+            }
+        }
+        for n in 0..good.bytes().len() {
+            if let Ok(block) = Block::parse(good.bytes()[..n].to_vec()) {
+                assert!(block.restart_count() > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_of_a_block_are_rocksdbs() {
+    let mut builder = BlockBuilder::new(2);
+    for (k, v) in [("apple", "1"), ("apply", "22"), ("apt", "333")] {
+        builder.add(k.as_bytes(), v.as_bytes());
+    }
+    let want: &[u8] = b"\x00\x05\x01apple1\x04\x01\x02y22\x00\x03\x03apt333\0\0\0\0\x0f\0\0\0\x02\0\0\0";
+    assert_eq!(builder.finish(), want);
+    assert_eq!(BlockBuilder::new(16).finish(), b"\0\0\0\0\x01\0\0\0");
+}
+
+#[test]
+fn a_hash_index_is_stepped_over() {
+    let block = build(&[(b"k".to_vec(), b"v".to_vec())], 16, true);
+    let mut bytes = block.bytes()[..block.bytes().len() - 4].to_vec();
+    bytes.extend_from_slice(&[255, 0, 255, 3, 0]);
+    bytes.extend_from_slice(&(1 | HASH_INDEX).to_le_bytes());
+    let block = Block::parse(bytes).unwrap();
+    let mut cursor = BlockCursor::new();
+    cursor.seek_to_first(&block).unwrap();
+    assert_eq!((cursor.key(), cursor.value(&block)), (&b"k"[..], &b"v"[..]));
+    cursor.next(&block).unwrap();
+    assert!(!cursor.valid());
+}
+
+#[test]
+fn common_prefixes_are_counted() {
+    let a: Vec<u8> = (0..40).collect();
+    for n in 0..40 {
+        let mut b = a.clone();
+        b[n] ^= 0x80;
+        assert_eq!(common_prefix(&a, &b), n);
+        assert_eq!(common_prefix(&a, &a[..n]), n);
+        assert_eq!(common_prefix(&a[..n], &b), n);
+    }
+}
+
+#[test]
+fn internal_keys_are_found_by_their_order() {
+    let icmp = InternalKeyComparator::default();
+    let keys: Vec<Vec<u8>> = (0..50u64)
+        .flat_map(|i| {
+            [9, 5, 1]
+                .map(|s| internal_key(format!("k{i:03}").as_bytes(), SequenceNumber(s), ValueType::Value))
+        })
+        .collect();
+    let entries: Vec<_> = keys.iter().map(|k| (k.clone(), Vec::new())).collect();
+    let block = build(&entries, 16, true);
+    let mut cursor = BlockCursor::new();
+    for (i, k) in keys.iter().enumerate() {
+        cursor.seek_by(&block, |x| icmp.compare(x, k).is_lt()).unwrap();
+        assert_eq!(cursor.key(), keys[i]);
+    }
+    let between = internal_key(b"k007", SequenceNumber(6), ValueType::Value);
+    cursor.seek_by(&block, |x| icmp.compare(x, &between).is_lt()).unwrap();
+    assert_eq!(cursor.key(), internal_key(b"k007", SequenceNumber(5), ValueType::Value));
+}
+
+/// User keys that are prefixes of each other, and have bytes that look like trailers.
+fn nasty_internal_keys(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
+    let icmp = InternalKeyComparator::default();
+    let mut keys: Vec<Vec<u8>> = (0..count)
+        .map(|_| {
+            let len = rng.below(14);
+            let user: Vec<u8> = (0..len).map(|_| [0, 1, 255, b'a'][rng.below(4) as usize]).collect();
+            internal_key(&user, SequenceNumber(rng.below(3)), ValueType::Value)
+        })
+        .collect();
+    keys.sort_by(|a, b| icmp.compare(a, b));
+    keys.dedup();
+    keys
+}
+
+#[test]
+fn the_fast_seek_finds_what_the_plain_one_finds() {
+    let icmp = InternalKeyComparator::default();
+    let mut rng = Rng(4711);
+    for count in [0, 1, 5, 40, 400] {
+        for interval in [1, 3, 16] {
+            let keys = nasty_internal_keys(&mut rng, count);
+            let entries: Vec<_> = keys.iter().map(|k| (k.clone(), b"v".to_vec())).collect();
+            for share in [true, false] {
+                let block = build(&entries, interval, share);
+                let (mut fast, mut plain) = (BlockCursor::new(), BlockCursor::new());
+                for target in nasty_internal_keys(&mut rng, 300).iter().chain(&keys) {
+                    fast.seek(&block, target, &icmp).unwrap();
+                    plain.seek_by(&block, |k| icmp.compare(k, target).is_lt()).unwrap();
+                    assert_eq!(fast.valid(), plain.valid());
+                    assert!(!fast.valid() || fast.key() == plain.key());
+                }
+            }
+        }
+    }
+}

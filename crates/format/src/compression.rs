@@ -1,0 +1,335 @@
+//! Compressed blocks: which codec, how its output is framed, and back.
+//!
+//! In: block contents. Out: what is stored, and its code.   Source: RocksDB `util/compression.h`, `table/format.cc`.
+//!
+//!   format version >= 2:  [decompressed size varint32, not for Snappy] | codec output
+//!   format version 0, 1:  [decompressed size fixed64, LZ4 only]        | codec output
+//!
+//! Invariants
+//!  1. The code stands in each block's trailer: any block may be stored uncompressed.
+//!  2. No buffer is allocated for a decompressed size that the stored bytes cannot possibly expand to.
+//!  3. Contexts (zstd's are large) live in the [`Compressor`] or in a pool of the process, never per block.
+//!
+//! Page: `docs/format/sst.md`.
+
+mod bzip2;
+mod lz4;
+mod snappy;
+mod zlib;
+mod zstd;
+
+use esker_base::coding::{Decoder, put_varint32};
+use esker_base::{Error, Result};
+
+/// How a block is stored. The codes are on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum CompressionType {
+    /// As it is.
+    #[default]
+    None = 0x00,
+    /// Snappy.
+    Snappy = 0x01,
+    /// Raw deflate.
+    Zlib = 0x02,
+    /// bzip2; read only.
+    Bzip2 = 0x03,
+    /// Raw LZ4 block.
+    Lz4 = 0x04,
+    /// Raw LZ4 block; the code that RocksDB's slower LZ4 encoder uses.
+    Lz4hc = 0x05,
+    /// Windows' own; neither read nor written.
+    Xpress = 0x06,
+    /// One zstd frame.
+    Zstd = 0x07,
+    /// As `Zstd`; from before its format was final.
+    ZstdNotFinal = 0x40,
+    /// Not a codec: an option that says "as the others". Never stored.
+    DisableOption = 0xFF,
+}
+
+impl CompressionType {
+    /// The type with this code.
+    /// # Errors
+    /// `NotSupported` if it is none of RocksDB's built-in ones (format version 7 allows custom codecs).
+    #[inline]
+    pub fn from_u8(code: u8) -> Result<CompressionType> {
+        Ok(match code {
+            0x00 => CompressionType::None,
+            0x01 => CompressionType::Snappy,
+            0x02 => CompressionType::Zlib,
+            0x03 => CompressionType::Bzip2,
+            0x04 => CompressionType::Lz4,
+            0x05 => CompressionType::Lz4hc,
+            0x06 => CompressionType::Xpress,
+            0x07 => CompressionType::Zstd,
+            0x40 => CompressionType::ZstdNotFinal,
+            _ => return Err(unknown_code(code)),
+        })
+    }
+
+    /// The name in the table property `rocksdb.compression` (up to format version 6).
+    pub const fn property_name(self) -> &'static str {
+        match self {
+            CompressionType::None => "NoCompression",
+            CompressionType::Snappy => "Snappy",
+            CompressionType::Zlib => "Zlib",
+            CompressionType::Bzip2 => "BZip2",
+            CompressionType::Lz4 => "LZ4",
+            CompressionType::Lz4hc => "LZ4HC",
+            CompressionType::Xpress => "Xpress",
+            CompressionType::Zstd => "ZSTD",
+            CompressionType::ZstdNotFinal => "ZSTDNotFinal",
+            CompressionType::DisableOption => "DisableOption",
+        }
+    }
+
+    /// The name in option strings.
+    pub const fn option_name(self) -> &'static str {
+        match self {
+            CompressionType::None => "kNoCompression",
+            CompressionType::Snappy => "kSnappyCompression",
+            CompressionType::Zlib => "kZlibCompression",
+            CompressionType::Bzip2 => "kBZip2Compression",
+            CompressionType::Lz4 => "kLZ4Compression",
+            CompressionType::Lz4hc => "kLZ4HCCompression",
+            CompressionType::Xpress => "kXpressCompression",
+            CompressionType::Zstd => "kZSTD",
+            CompressionType::ZstdNotFinal => "kZSTDNotFinalCompression",
+            CompressionType::DisableOption => "kDisableCompressionOption",
+        }
+    }
+
+    /// Every type that has a name.
+    pub const ALL: [CompressionType; 10] = [
+        CompressionType::None,
+        CompressionType::Snappy,
+        CompressionType::Zlib,
+        CompressionType::Bzip2,
+        CompressionType::Lz4,
+        CompressionType::Lz4hc,
+        CompressionType::Xpress,
+        CompressionType::Zstd,
+        CompressionType::ZstdNotFinal,
+        CompressionType::DisableOption,
+    ];
+
+    /// The type with this name in option strings.
+    pub fn from_option_name(name: &str) -> Option<CompressionType> {
+        CompressionType::ALL.into_iter().find(|t| t.option_name() == name)
+    }
+
+    /// Whether tables can be written with it.
+    pub const fn can_write(self) -> bool {
+        !matches!(self, CompressionType::Bzip2 | CompressionType::Xpress | CompressionType::DisableOption)
+    }
+}
+
+#[cold]
+fn unknown_code(code: u8) -> Error {
+    Error::not_supported(format!("block compressed with the custom codec {code:#04x}"))
+}
+
+/// How hard a codec tries. RocksDB's names and defaults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompressionOptions {
+    /// log2 of zlib's window, negative for raw deflate. Only −14 is written: readers assume it.
+    pub window_bits: i32,
+    /// The codec's level; `DEFAULT_LEVEL` leaves it to the codec (zlib 6, zstd 3).
+    pub level: i32,
+    /// zlib's strategy; 0 is the default one.
+    pub strategy: i32,
+    /// Largest dictionary to train and store, in bytes; 0 for none. Dictionaries are read, not yet written.
+    pub max_dict_bytes: u32,
+}
+
+impl CompressionOptions {
+    /// "Whatever the codec thinks best".
+    pub const DEFAULT_LEVEL: i32 = 32767;
+}
+
+impl Default for CompressionOptions {
+    fn default() -> CompressionOptions {
+        CompressionOptions {
+            window_bits: -14,
+            level: CompressionOptions::DEFAULT_LEVEL,
+            strategy: 0,
+            max_dict_bytes: 0,
+        }
+    }
+}
+
+/// Compresses the blocks of one table, with one context for all of them.
+pub struct Compressor {
+    codec: Codec,
+    kind: CompressionType,
+}
+
+enum Codec {
+    None,
+    Snappy(Box<snap::raw::Encoder>),
+    Zlib(Box<zlib::Encoder>),
+    Lz4(Box<lz4::Encoder>),
+    Zstd(Box<zstd::Encoder>),
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Compressor({:?})", self.kind)
+    }
+}
+
+impl Compressor {
+    /// For this codec and effort.
+    /// # Errors
+    /// `NotSupported` for codecs that are only read.
+    pub fn new(kind: CompressionType, options: &CompressionOptions) -> Result<Compressor> {
+        let codec = match kind {
+            CompressionType::None => Codec::None,
+            CompressionType::Snappy => Codec::Snappy(Box::new(snap::raw::Encoder::new())),
+            CompressionType::Zlib => Codec::Zlib(Box::new(zlib::Encoder::new(options))),
+            CompressionType::Lz4 | CompressionType::Lz4hc => Codec::Lz4(Box::new(lz4::Encoder::new())),
+            CompressionType::Zstd | CompressionType::ZstdNotFinal => {
+                Codec::Zstd(Box::new(zstd::Encoder::new(options)?))
+            }
+            CompressionType::Bzip2 | CompressionType::Xpress | CompressionType::DisableOption => {
+                return Err(Error::not_supported(format!("writing {} blocks", kind.property_name())));
+            }
+        };
+        Ok(Compressor { codec, kind })
+    }
+
+    /// The codec.
+    pub fn kind(&self) -> CompressionType {
+        self.kind
+    }
+
+    /// Puts the stored form (format version 2 and later) of `contents` behind what `out` holds and returns true; or,
+    /// if that would save less than 1/8, leaves `out` as it is and returns false.
+    /// # Errors
+    /// None that depend on the contents; `Corruption` if a codec breaks its own promise.
+    pub fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let Ok(size) = u32::try_from(contents.len()) else { return Ok(false) };
+        let start = out.len();
+        if !matches!(self.codec, Codec::None | Codec::Snappy(_)) {
+            put_varint32(out, size);
+        }
+        let largest_worth_storing = contents.len() - contents.len() / 8;
+        let fits = match &mut self.codec {
+            Codec::None => false,
+            Codec::Snappy(encoder) => snappy::compress(encoder, contents, out)?,
+            Codec::Zlib(encoder) => encoder.compress(contents, out)?,
+            Codec::Lz4(encoder) => encoder.compress(contents, out)?,
+            Codec::Zstd(encoder) => encoder.compress(contents, out)?,
+        };
+        let worth_it = fits && out.len() - start <= largest_worth_storing;
+        if !worth_it {
+            out.truncate(start);
+        }
+        Ok(worth_it)
+    }
+}
+
+/// Decompresses the blocks of one table; shared by its readers.
+#[derive(Debug, Default)]
+pub struct Decompressor {
+    /// Since version 2 a size stands before the data.
+    sized: bool,
+    dictionary: Option<Dictionary>,
+}
+
+/// A table's dictionary, prepared for zstd if that is what it is for.
+#[derive(Debug)]
+struct Dictionary {
+    bytes: Vec<u8>,
+    zstd: Option<zstd::Dictionary>,
+}
+
+impl Decompressor {
+    /// For a table of this format version, without dictionary.
+    pub fn new(format_version: u32) -> Decompressor {
+        Decompressor { sized: format_version >= 2, dictionary: None }
+    }
+
+    /// For a table with the dictionary `bytes`, which serves its data blocks only.
+    #[must_use]
+    pub fn with_dictionary(mut self, bytes: Vec<u8>) -> Decompressor {
+        self.dictionary = Some(Dictionary { zstd: zstd::Dictionary::new(&bytes), bytes });
+        self
+    }
+
+    /// The contents of a block stored as `stored` under `kind`.
+    /// # Errors
+    /// `Corruption` if the bytes are not what the codec writes or do not give the size they promise;
+    /// `NotSupported` for Xpress.
+    pub fn decompress(&self, kind: CompressionType, stored: &[u8]) -> Result<Vec<u8>> {
+        let dictionary = self.dictionary.as_ref();
+        let raw = dictionary.map_or(&[][..], |d| &d.bytes);
+        match kind {
+            CompressionType::None => Ok(stored.to_vec()),
+            CompressionType::Snappy => snappy::decompress(stored),
+            CompressionType::Zlib | CompressionType::Bzip2 if !self.sized => match kind {
+                CompressionType::Zlib => zlib::decompress_unsized(stored, raw),
+                _ => bzip2::decompress_unsized(stored),
+            },
+            _ => {
+                let (size, data) = self.split_size(kind, stored)?;
+                match kind {
+                    CompressionType::Zlib => zlib::decompress(data, size, raw),
+                    CompressionType::Bzip2 => bzip2::decompress(data, size),
+                    CompressionType::Lz4 | CompressionType::Lz4hc => lz4::decompress(data, size, raw),
+                    CompressionType::Zstd | CompressionType::ZstdNotFinal => {
+                        zstd::decompress(data, size, dictionary.and_then(|d| d.zstd.as_ref()))
+                    }
+                    _ => Err(Error::not_supported("block compressed with Xpress (Windows only)")),
+                }
+            }
+        }
+    }
+
+    /// Takes the decompressed size off the front.
+    fn split_size<'a>(&self, kind: CompressionType, stored: &'a [u8]) -> Result<(usize, &'a [u8])> {
+        let mut input = Decoder::new(stored);
+        let is_old_lz4 = !self.sized && matches!(kind, CompressionType::Lz4 | CompressionType::Lz4hc);
+        let size = if is_old_lz4 { input.fixed64()? } else { u64::from(input.varint32()?) };
+        let data = input.rest();
+        let most = (data.len() as u64).saturating_mul(most_expansion(kind)).saturating_add(64);
+        match usize::try_from(size) {
+            Ok(size) if size as u64 <= most => Ok((size, data)),
+            _ => Err(impossible_size(kind, size, data.len())),
+        }
+    }
+}
+
+/// How many bytes one stored byte can become at the very most.
+const fn most_expansion(kind: CompressionType) -> u64 {
+    match kind {
+        CompressionType::Snappy => 32,                        // a 3-byte copy gives 64
+        CompressionType::Zlib => 1040,                        // 258 bytes from two bits
+        CompressionType::Lz4 | CompressionType::Lz4hc => 256, // each length byte adds 255
+        CompressionType::Bzip2 => 1 << 17,                    // 900 kB of one byte take a few dozen bytes
+        _ => 1 << 16,                                         // zstd: an RLE block of 4 bytes gives 128 KiB
+    }
+}
+
+/// An empty buffer with room for `size` bytes.
+fn buffer(size: usize) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    match out.try_reserve_exact(size) {
+        Ok(()) => Ok(out),
+        Err(_) => Err(Error::corruption(format!("no memory for a block that claims {size} bytes"))),
+    }
+}
+
+#[cold]
+fn impossible_size(kind: CompressionType, size: u64, stored: usize) -> Error {
+    Error::corruption(format!("{} block of {stored} bytes claims to hold {size}", kind.property_name()))
+}
+
+#[cold]
+fn bad(kind: CompressionType, why: impl std::fmt::Display) -> Error {
+    Error::corruption(format!("{} block does not decompress: {why}", kind.property_name()))
+}
+
+#[cfg(test)]
+mod tests;

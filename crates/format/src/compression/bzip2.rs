@@ -1,0 +1,42 @@
+//! bzip2 streams, of old files; never written.
+
+use super::{CompressionType, bad, buffer};
+use ::bzip2::{Decompress, Status};
+use esker_base::Result;
+
+pub(super) fn decompress(data: &[u8], size: usize) -> Result<Vec<u8>> {
+    let out = inflate(data, size)?;
+    if out.len() == size {
+        Ok(out)
+    } else {
+        Err(bad(CompressionType::Bzip2, format_args!("{} bytes instead of {size}", out.len())))
+    }
+}
+
+/// For format versions that do not say the size.
+pub(super) fn decompress_unsized(data: &[u8]) -> Result<Vec<u8>> {
+    inflate(data, u32::MAX as usize)
+}
+
+/// Grows the output as it comes: a stream's length says next to nothing about that of its output.
+fn inflate(data: &[u8], most: usize) -> Result<Vec<u8>> {
+    let kind = CompressionType::Bzip2;
+    let mut stream = Decompress::new(false);
+    let mut out = buffer(most.min(data.len().saturating_mul(8)).max(1))?;
+    loop {
+        let (read, wrote) = (stream.total_in(), stream.total_out());
+        let rest = usize::try_from(read).ok().and_then(|n| data.get(n..)).unwrap_or_default();
+        let status = stream.decompress_vec(rest, &mut out).map_err(|e| bad(kind, e))?;
+        if out.len() > most {
+            return Err(bad(kind, format_args!("more than {most} bytes")));
+        }
+        if status == Status::StreamEnd {
+            return Ok(out);
+        }
+        if out.len() == out.capacity() {
+            out.try_reserve_exact(out.len().clamp(4096, 1 << 20)).map_err(|e| bad(kind, e))?;
+        } else if stream.total_in() == read && stream.total_out() == wrote {
+            return Err(bad(kind, "the stream is cut off"));
+        }
+    }
+}

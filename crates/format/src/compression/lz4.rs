@@ -1,0 +1,39 @@
+//! Raw LZ4 blocks. One encoder serves both codes; files of either are read the same way.
+
+use super::{CompressionType, bad, buffer};
+use esker_base::Result;
+use lz4_flex::block;
+
+/// Compresses with a table that is kept from block to block.
+pub(super) struct Encoder(block::CompressTable);
+
+impl Encoder {
+    pub(super) fn new() -> Encoder {
+        Encoder(block::CompressTable::small())
+    }
+
+    /// Appends the compressed form of `contents`; false if it cannot be had.
+    pub(super) fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        out.resize(start + block::get_maximum_output_size(contents.len()), 0);
+        let target = out.get_mut(start..).unwrap_or_default();
+        let written = block::compress_into_with_table(contents, target, &mut self.0);
+        out.truncate(start + written.as_ref().copied().unwrap_or(0));
+        Ok(written.is_ok())
+    }
+}
+
+pub(super) fn decompress(data: &[u8], size: usize, dictionary: &[u8]) -> Result<Vec<u8>> {
+    let kind = CompressionType::Lz4;
+    let mut out = buffer(size)?;
+    out.resize(size, 0);
+    let written = if dictionary.is_empty() {
+        block::decompress_into(data, &mut out)
+    } else {
+        block::decompress_into_with_dict(data, &mut out, dictionary)
+    };
+    match written.map_err(|e| bad(kind, e))? {
+        n if n == size => Ok(out),
+        n => Err(bad(kind, format_args!("{n} bytes instead of {size}"))),
+    }
+}

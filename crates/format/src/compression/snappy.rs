@@ -1,0 +1,25 @@
+//! Raw Snappy. The size stands in Snappy's own header.
+
+use super::{CompressionType, bad, buffer, impossible_size, most_expansion};
+use esker_base::Result;
+
+/// Appends the compressed form of `contents`; false if it cannot be had.
+pub(super) fn compress(encoder: &mut snap::raw::Encoder, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+    let start = out.len();
+    out.resize(start + snap::raw::max_compress_len(contents.len()), 0);
+    let written = encoder.compress(contents, out.get_mut(start..).unwrap_or_default());
+    out.truncate(start + written.as_ref().copied().unwrap_or(0));
+    Ok(written.is_ok())
+}
+
+pub(super) fn decompress(stored: &[u8]) -> Result<Vec<u8>> {
+    let kind = CompressionType::Snappy;
+    let size = snap::raw::decompress_len(stored).map_err(|e| bad(kind, e))?;
+    if size as u64 > (stored.len() as u64).saturating_mul(most_expansion(kind)) {
+        return Err(impossible_size(kind, size as u64, stored.len()));
+    }
+    let mut out = buffer(size)?;
+    out.resize(size, 0);
+    let written = snap::raw::Decoder::new().decompress(stored, &mut out).map_err(|e| bad(kind, e))?;
+    if written == size { Ok(out) } else { Err(bad(kind, format_args!("{written} bytes instead of {size}"))) }
+}

@@ -1,0 +1,78 @@
+//! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a pool.
+
+use super::{CompressionOptions, CompressionType, bad, buffer};
+use esker_base::sync::process::Mutex;
+use esker_base::{Error, Result};
+use zstd_safe::{CCtx, CParameter, DCtx, DDict};
+
+const DEFAULT_LEVEL: i32 = 3;
+
+pub(super) struct Encoder(CCtx<'static>);
+
+impl Encoder {
+    pub(super) fn new(options: &CompressionOptions) -> Result<Encoder> {
+        let level =
+            if options.level == CompressionOptions::DEFAULT_LEVEL { DEFAULT_LEVEL } else { options.level };
+        let mut context = CCtx::try_create().ok_or_else(|| Error::aborted("no memory for a zstd context"))?;
+        context
+            .set_parameter(CParameter::CompressionLevel(level))
+            .map_err(|code| Error::invalid_argument(format!("zstd level {level}: {}", message(code))))?;
+        Ok(Encoder(context))
+    }
+
+    /// Appends the compressed form of `contents`; false if it would be longer than they are.
+    pub(super) fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        out.resize(start + zstd_safe::compress_bound(contents.len()), 0);
+        let written = self.0.compress2(out.get_mut(start..).unwrap_or_default(), contents);
+        out.truncate(start + written.unwrap_or(0));
+        Ok(written.is_ok())
+    }
+}
+
+/// A dictionary as zstd likes it: prepared once, used for many blocks.
+pub(super) struct Dictionary(DDict<'static>);
+
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dictionary(zstd)")
+    }
+}
+
+impl Dictionary {
+    /// Trained dictionaries start with a magic number; anything else is a plain prefix. zstd tells them apart.
+    pub(super) fn new(bytes: &[u8]) -> Option<Dictionary> {
+        DDict::try_create(bytes).map(Dictionary)
+    }
+}
+
+/// Idle decoders; as many as ever decompressed at once, and never more than `MOST_IDLE`.
+static IDLE: Mutex<Vec<DCtx<'static>>> = Mutex::new(Vec::new());
+const MOST_IDLE: usize = 64;
+
+pub(super) fn decompress(data: &[u8], size: usize, dictionary: Option<&Dictionary>) -> Result<Vec<u8>> {
+    let kind = CompressionType::Zstd;
+    let idle = IDLE.lock().pop();
+    let Some(mut context) = idle.or_else(DCtx::try_create) else {
+        return Err(Error::aborted("no memory for a zstd context"));
+    };
+    let mut out = buffer(size)?;
+    let written = match dictionary {
+        Some(d) => context.decompress_using_ddict(&mut out, data, &d.0),
+        None => context.decompress(&mut out, data),
+    };
+    let mut pool = IDLE.lock();
+    if pool.len() < MOST_IDLE {
+        pool.push(context);
+    }
+    drop(pool);
+    match written {
+        Ok(n) if n == size => Ok(out),
+        Ok(n) => Err(bad(kind, format_args!("{n} bytes instead of {size}"))),
+        Err(code) => Err(bad(kind, message(code))),
+    }
+}
+
+fn message(code: usize) -> &'static str {
+    zstd_safe::get_error_name(code)
+}

@@ -1,0 +1,193 @@
+//! Names of the files of a database.
+//!
+//! In: a directory and a number. Out: a path, and back from a name.   Source: RocksDB `file/filename.cc`.
+//!
+//! Numbers are decimal, at least six digits, and come from one counter for all kinds.
+//!
+//! Page: `docs/format/files.md`.
+
+use esker_base::{Error, FileNumber, Result};
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+mod tests;
+
+/// The file that says which MANIFEST is the present one.
+pub const CURRENT_FILE: &str = "CURRENT";
+/// The file that is locked while the database is open.
+pub const LOCK_FILE: &str = "LOCK";
+/// The file that holds the database's id.
+pub const IDENTITY_FILE: &str = "IDENTITY";
+/// The human-readable log of events.
+pub const INFO_LOG_FILE: &str = "LOG";
+/// The directory of retired WALs, below the WAL directory.
+pub const ARCHIVE_DIR: &str = "archive";
+
+/// What a name says its file is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FileType {
+    /// `NNNNNN.log`.
+    Wal,
+    /// `LOCK`.
+    DbLock,
+    /// `NNNNNN.sst` or `NNNNNN.ldb`.
+    Table,
+    /// `NNNNNN.blob`.
+    Blob,
+    /// `MANIFEST-NNNNNN`.
+    Descriptor,
+    /// `CURRENT`.
+    Current,
+    /// `NNNNNN.dbtmp` and `OPTIONS-NNNNNN.dbtmp`: left over, to be deleted at open.
+    Temp,
+    /// `LOG` (number 0) and `LOG.old.<microseconds>` (the microseconds).
+    InfoLog,
+    /// `METADB-NNNNNN`.
+    MetaDatabase,
+    /// `IDENTITY`.
+    Identity,
+    /// `OPTIONS-NNNNNN`.
+    Options,
+    /// `COMPACTION_PROGRESS-NNNNNN`.
+    CompactionProgress,
+}
+
+/// The kind and number that a name (not a path) stands for; 0 where there is no number. `None` if the name is none
+/// of a database's.
+pub fn parse_file_name(name: &str) -> Option<(FileType, FileNumber)> {
+    let (file_type, number) = match name {
+        CURRENT_FILE => (FileType::Current, 0),
+        LOCK_FILE => (FileType::DbLock, 0),
+        IDENTITY_FILE => (FileType::Identity, 0),
+        INFO_LOG_FILE | "LOG.old" => (FileType::InfoLog, 0),
+        _ => parse_numbered(name)?,
+    };
+    Some((file_type, FileNumber(number)))
+}
+
+fn parse_numbered(name: &str) -> Option<(FileType, u64)> {
+    const PREFIXES: [(&str, FileType); 5] = [
+        ("MANIFEST-", FileType::Descriptor),
+        ("LOG.old.", FileType::InfoLog),
+        ("METADB-", FileType::MetaDatabase),
+        ("OPTIONS-", FileType::Options),
+        ("COMPACTION_PROGRESS-", FileType::CompactionProgress),
+    ];
+    for (prefix, file_type) in PREFIXES {
+        let Some(rest) = name.strip_prefix(prefix) else { continue };
+        return match rest.strip_suffix(".dbtmp") {
+            Some(digits) if file_type == FileType::Options => Some((FileType::Temp, decimal(digits)?)),
+            _ => Some((file_type, decimal(rest)?)),
+        };
+    }
+    let (digits, suffix) = name.split_once('.')?;
+    let file_type = match suffix {
+        "log" => FileType::Wal,
+        "sst" | "ldb" => FileType::Table,
+        "blob" => FileType::Blob,
+        "dbtmp" => FileType::Temp,
+        _ => return None,
+    };
+    Some((file_type, decimal(digits)?))
+}
+
+/// Digits only: no sign, no space, nothing that `parse` would let through besides.
+fn decimal(digits: &str) -> Option<u64> {
+    if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+/// `NNNNNN.log`
+pub fn wal_file_name(wal_dir: &Path, number: FileNumber) -> PathBuf {
+    numbered(wal_dir, number, "log")
+}
+
+/// `archive/NNNNNN.log`
+pub fn archived_wal_file_name(wal_dir: &Path, number: FileNumber) -> PathBuf {
+    numbered(&wal_dir.join(ARCHIVE_DIR), number, "log")
+}
+
+/// `NNNNNN.sst`
+pub fn table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    numbered(dir, number, "sst")
+}
+
+/// `NNNNNN.ldb`, the name LevelDB gives a table; looked for where there is no `.sst`.
+pub fn leveldb_table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    numbered(dir, number, "ldb")
+}
+
+/// `NNNNNN.blob`
+pub fn blob_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    numbered(dir, number, "blob")
+}
+
+/// `NNNNNN.dbtmp`
+pub fn temp_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    numbered(dir, number, "dbtmp")
+}
+
+/// `MANIFEST-NNNNNN`
+pub fn descriptor_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    dir.join(descriptor_base_name(number))
+}
+
+/// `OPTIONS-NNNNNN`
+pub fn options_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    dir.join(format!("OPTIONS-{:06}", number.0))
+}
+
+/// `OPTIONS-NNNNNN.dbtmp`
+pub fn temp_options_file_name(dir: &Path, number: FileNumber) -> PathBuf {
+    dir.join(format!("OPTIONS-{:06}.dbtmp", number.0))
+}
+
+/// `CURRENT`
+pub fn current_file_name(dir: &Path) -> PathBuf {
+    dir.join(CURRENT_FILE)
+}
+
+/// `LOCK`
+pub fn lock_file_name(dir: &Path) -> PathBuf {
+    dir.join(LOCK_FILE)
+}
+
+/// `IDENTITY`
+pub fn identity_file_name(dir: &Path) -> PathBuf {
+    dir.join(IDENTITY_FILE)
+}
+
+/// `LOG`
+pub fn info_log_file_name(dir: &Path) -> PathBuf {
+    dir.join(INFO_LOG_FILE)
+}
+
+/// `LOG.old.<microseconds>`
+pub fn old_info_log_file_name(dir: &Path, unix_micros: u64) -> PathBuf {
+    dir.join(format!("LOG.old.{unix_micros}"))
+}
+
+/// What CURRENT holds: the MANIFEST's name and a newline.
+pub fn current_contents(number: FileNumber) -> String {
+    format!("{}\n", descriptor_base_name(number))
+}
+
+/// The MANIFEST that CURRENT names.
+/// # Errors
+/// `Corruption` if the newline is missing (the write was cut off) or the name is not a MANIFEST's.
+pub fn parse_current(contents: &[u8]) -> Result<FileNumber> {
+    let Some(name) = contents.strip_suffix(b"\n") else {
+        return Err(Error::corruption("CURRENT does not end with a newline"));
+    };
+    match std::str::from_utf8(name).ok().and_then(parse_file_name) {
+        Some((FileType::Descriptor, number)) => Ok(number),
+        _ => Err(Error::corruption(format!("CURRENT names '{}', which is no MANIFEST", name.escape_ascii()))),
+    }
+}
+
+fn descriptor_base_name(number: FileNumber) -> String {
+    format!("MANIFEST-{:06}", number.0)
+}
+
+fn numbered(dir: &Path, number: FileNumber, suffix: &str) -> PathBuf {
+    dir.join(format!("{:06}.{suffix}", number.0))
+}

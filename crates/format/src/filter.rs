@@ -1,0 +1,155 @@
+//! Filters: "this table cannot hold that key".
+//!
+//! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it; and the other way
+//! round, [`FilterBitsBuilder`]. Bytes: `docs/format/filter.md`.
+//! Source: RocksDB `table/block_based/filter_policy.cc`, `util/bloom_impl.h`, `util/ribbon_impl.h`.
+//!
+//!   contents = bits | 5 bytes; the first of the five (m0) says which kind:
+//!     0x00 matches everything   0x01-0x7F legacy Bloom   0xFF FastLocalBloom   0xFE Standard128Ribbon
+//!     anything else: from the future, matches everything
+//!   5 bytes or fewer: no keys, matches nothing
+//!
+//! Invariants
+//!  1. Never a false "no": whatever is not understood in full matches everything. So parsing cannot fail.
+
+pub mod builder;
+pub mod fast_local_bloom;
+pub mod legacy_bloom;
+pub mod policy;
+pub mod ribbon;
+
+use esker_base::{hash, xxph3};
+use std::fmt;
+
+pub use builder::{FilterBitsBuilder, FilterKind};
+pub use policy::{FilterBuildingContext, FilterPolicy};
+
+/// How many bytes of metadata end a filter.
+pub const METADATA_BYTES: usize = 5;
+
+/// The hash that filters of format version 5 and later see of a key.
+#[inline]
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxph3::hash64(key)
+}
+
+/// The hash that legacy Bloom filters see of a key.
+#[inline]
+pub fn legacy_key_hash(key: &[u8]) -> u32 {
+    hash::hash32(key, hash::BLOOM_SEED)
+}
+
+/// A key and its hashes, each computed once however many filters are asked.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterProbe<'a> {
+    key: &'a [u8],
+    xxph3: Option<u64>,
+    hash32: Option<u32>,
+}
+
+impl<'a> FilterProbe<'a> {
+    /// Of a user key (without timestamp) or prefix.
+    #[inline]
+    pub const fn new(key: &'a [u8]) -> FilterProbe<'a> {
+        FilterProbe { key, xxph3: None, hash32: None }
+    }
+
+    /// The key.
+    pub const fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    #[inline]
+    fn xxph3(&mut self) -> u64 {
+        *self.xxph3.get_or_insert_with(|| key_hash(self.key))
+    }
+
+    #[inline]
+    fn hash32(&mut self) -> u32 {
+        *self.hash32.get_or_insert_with(|| legacy_key_hash(self.key))
+    }
+}
+
+/// What the metadata of a filter say, checked against its length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layout {
+    MatchesNothing,
+    MatchesEverything,
+    FastLocalBloom(fast_local_bloom::Layout),
+    LegacyBloom(legacy_bloom::Layout),
+    Ribbon(ribbon::Layout),
+}
+
+impl Layout {
+    fn parse(contents: &[u8]) -> Layout {
+        let Some((bits, metadata)) = contents.split_last_chunk::<METADATA_BYTES>() else {
+            return Layout::MatchesNothing;
+        };
+        if bits.is_empty() {
+            return Layout::MatchesNothing;
+        }
+        let parsed = match metadata[0] {
+            0x01..=0x7F => legacy_bloom::Layout::parse(bits.len(), metadata).map(Layout::LegacyBloom),
+            0xFF => fast_local_bloom::Layout::parse(bits.len(), metadata).map(Layout::FastLocalBloom),
+            0xFE => ribbon::Layout::parse(bits.len(), metadata).map(Layout::Ribbon),
+            _ => None,
+        };
+        parsed.unwrap_or(Layout::MatchesEverything)
+    }
+}
+
+/// A filter over bytes that it owns or borrows (`&[u8]`, `Vec<u8>`, `PinnedBytes`, …).
+#[derive(Clone)]
+pub struct FilterReader<B = Vec<u8>> {
+    contents: B,
+    layout: Layout,
+}
+
+impl<B: AsRef<[u8]>> FilterReader<B> {
+    /// Reads the metadata of a filter block's contents (without the block's trailer). Never fails, see the head of
+    /// this file. `contents` must give the same bytes each time.
+    pub fn parse(contents: B) -> FilterReader<B> {
+        let layout = Layout::parse(contents.as_ref());
+        FilterReader { contents, layout }
+    }
+
+    /// Whether `key`, a user key without timestamp or a prefix, may have been added.
+    #[inline]
+    pub fn may_match(&self, key: &[u8]) -> bool {
+        self.may_match_probe(&mut FilterProbe::new(key))
+    }
+
+    /// As [`may_match`](Self::may_match), for a key that several filters are asked about.
+    #[inline]
+    pub fn may_match_probe(&self, probe: &mut FilterProbe<'_>) -> bool {
+        match &self.layout {
+            Layout::FastLocalBloom(l) => l.may_match(self.contents.as_ref(), probe.xxph3()),
+            Layout::Ribbon(l) => l.may_match(self.contents.as_ref(), probe.xxph3()),
+            Layout::LegacyBloom(l) => l.may_match(self.contents.as_ref(), probe.hash32()),
+            Layout::MatchesNothing => false,
+            Layout::MatchesEverything => true,
+        }
+    }
+
+    /// Whether it can ever say no; asking one that cannot is a waste.
+    pub fn is_useful(&self) -> bool {
+        self.layout != Layout::MatchesEverything
+    }
+
+    /// The bytes.
+    pub fn contents(&self) -> &[u8] {
+        self.contents.as_ref()
+    }
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for FilterReader<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterReader")
+            .field("bytes", &self.contents.as_ref().len())
+            .field("layout", &self.layout)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Collecting the keys of a table and turning them into a filter.
+//!
+//! In: user keys without timestamps, and prefixes, in the table's order. Out: filter contents, byte for byte those
+//! that RocksDB writes with `optimize_filters_for_memory = false`.
+//!
+//! Invariants
+//!  1. Only neighbours are compared when repetitions are dropped: repetitions of a prefix are neighbours, and
+//!     dropping them affects only the size, but the size must be RocksDB's.
+
+use super::{fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
+
+/// Which kind of filter to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FilterKind {
+    /// Format version 5 and later.
+    FastLocalBloom {
+        /// Thousandths of bits for each key.
+        millibits_per_key: u32,
+    },
+    /// Format versions below 5.
+    LegacyBloom {
+        /// Bits for each key.
+        bits_per_key: u32,
+    },
+    /// Format version 5 and later; falls back to `FastLocalBloom` where that is smaller.
+    Ribbon {
+        /// Thousandths of bits for each key of the Bloom filter that has the same rate of false positives.
+        millibits_per_key: u32,
+    },
+}
+
+/// The hashes of one of the two widths, with what is needed to drop repetitions.
+#[derive(Debug)]
+struct Hashes<H> {
+    entries: Vec<H>,
+    /// The previous key's prefix.
+    previous_prefix: Option<H>,
+}
+
+impl<H: Copy + PartialEq> Hashes<H> {
+    fn new() -> Hashes<H> {
+        Hashes { entries: Vec::new(), previous_prefix: None }
+    }
+
+    #[inline]
+    fn add(&mut self, hash: H) {
+        if self.entries.last() != Some(&hash) {
+            self.entries.push(hash);
+        }
+    }
+
+    #[inline]
+    fn add_key_and_prefix(&mut self, key: H, prefix: H) {
+        let last = self.entries.last().copied();
+        let previous_prefix = self.previous_prefix.replace(prefix);
+        // The prefix goes first, so that the last entry is always the previous key.
+        if Some(prefix) != previous_prefix && prefix != key && Some(prefix) != last {
+            self.entries.push(prefix);
+        }
+        if Some(key) != last && Some(key) != previous_prefix {
+            self.entries.push(key);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Collected {
+    Wide(Hashes<u64>),
+    Legacy(Hashes<u32>),
+}
+
+/// Builds the filter of one table.
+#[derive(Debug)]
+pub struct FilterBitsBuilder {
+    kind: FilterKind,
+    collected: Collected,
+}
+
+impl FilterBitsBuilder {
+    /// No keys yet.
+    pub fn new(kind: FilterKind) -> FilterBitsBuilder {
+        let collected = match kind {
+            FilterKind::LegacyBloom { .. } => Collected::Legacy(Hashes::new()),
+            _ => Collected::Wide(Hashes::new()),
+        };
+        FilterBitsBuilder { kind, collected }
+    }
+
+    /// Which kind it builds.
+    pub fn kind(&self) -> FilterKind {
+        self.kind
+    }
+
+    /// Adds a key, or a prefix: when only one of both is filtered, or the key has no prefix.
+    #[inline]
+    pub fn add_key(&mut self, key: &[u8]) {
+        match &mut self.collected {
+            Collected::Wide(hashes) => hashes.add(key_hash(key)),
+            Collected::Legacy(hashes) => hashes.add(legacy_key_hash(key)),
+        }
+    }
+
+    /// Adds a key and its prefix.
+    #[inline]
+    pub fn add_key_and_prefix(&mut self, key: &[u8], prefix: &[u8]) {
+        match &mut self.collected {
+            Collected::Wide(hashes) => hashes.add_key_and_prefix(key_hash(key), key_hash(prefix)),
+            Collected::Legacy(hashes) => {
+                hashes.add_key_and_prefix(legacy_key_hash(key), legacy_key_hash(prefix));
+            }
+        }
+    }
+
+    /// How many entries there are (the property `rocksdb.num.filter_entries`).
+    pub fn num_entries(&self) -> usize {
+        match &self.collected {
+            Collected::Wide(hashes) => hashes.entries.len(),
+            Collected::Legacy(hashes) => hashes.entries.len(),
+        }
+    }
+
+    /// How large the filter would be now.
+    pub fn estimated_bytes(&self) -> usize {
+        let n = self.num_entries();
+        match (self.kind, &self.collected) {
+            _ if n == 0 => 0,
+            (FilterKind::LegacyBloom { bits_per_key }, _) => legacy_bloom::filter_bytes(n, bits_per_key),
+            (FilterKind::Ribbon { millibits_per_key }, Collected::Wide(hashes)) => {
+                let first = hashes.entries.first().copied().unwrap_or(0);
+                match ribbon::Sizing::choose(n, millibits_per_key, first) {
+                    Some(sizing) => sizing.filter_bytes(),
+                    None => fast_local_bloom::filter_bytes(n, millibits_per_key),
+                }
+            }
+            (
+                FilterKind::FastLocalBloom { millibits_per_key } | FilterKind::Ribbon { millibits_per_key },
+                _,
+            ) => fast_local_bloom::filter_bytes(n, millibits_per_key),
+        }
+    }
+
+    /// The filter; empty if nothing was added. The builder is empty again.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let done = std::mem::replace(self, FilterBitsBuilder::new(self.kind));
+        match (done.kind, done.collected) {
+            (FilterKind::FastLocalBloom { millibits_per_key }, Collected::Wide(hashes)) => {
+                fast_local_bloom::build(&hashes.entries, millibits_per_key)
+            }
+            (FilterKind::Ribbon { millibits_per_key }, Collected::Wide(hashes)) => {
+                build_ribbon_or_bloom(&hashes.entries, millibits_per_key)
+            }
+            (FilterKind::LegacyBloom { bits_per_key }, Collected::Legacy(hashes)) => {
+                legacy_bloom::build(&hashes.entries, bits_per_key)
+            }
+            (kind, _) => unreachable!("{kind:?} and its hashes are chosen together in `new`"),
+        }
+    }
+}
+
+fn build_ribbon_or_bloom(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
+    let Some(&first) = hashes.first() else { return Vec::new() };
+    ribbon::Sizing::choose(hashes.len(), millibits_per_key, first)
+        .and_then(|sizing| ribbon::build(hashes, sizing))
+        .unwrap_or_else(|| fast_local_bloom::build(hashes, millibits_per_key))
+}
+
+#[cfg(test)]
+mod tests;

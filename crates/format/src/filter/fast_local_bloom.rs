@@ -1,0 +1,139 @@
+//! FastLocalBloom: a Bloom filter in which all bits of a key lie in one cache line. Format version 5 and later.
+//!
+//! In: 64-bit hashes of keys. Out: filter contents, and answers.   Source: RocksDB `util/bloom_impl.h`.
+//!
+//!   lines of 64 bytes | FF | 00 | probes u8 | 00 00
+//!
+//!   line = (low 32 bits of hash * lines) >> 32; g = high 32 bits; for each probe: bit g >> 23 of the line, g *= golden
+#![expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "indices and sizes follow from lengths that were checked; hashes are cut on purpose"
+)]
+
+use super::METADATA_BYTES;
+
+/// Marks the kind in the first metadata byte.
+pub const MARKER: u8 = 0xFF;
+
+const LINE_BYTES: usize = 64;
+const GOLDEN: u32 = 0x9E37_79B9;
+const MAX_LEN: u64 = 0xFFFF_FFC0;
+
+/// What the metadata say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Layout {
+    lines: u32,
+    probes: u32,
+}
+
+impl Layout {
+    /// `None` for anything this version does not know.
+    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<Layout> {
+        let [_, sub_kind, block_and_probes, 0, 0] = *metadata else { return None };
+        let (log2_line_bytes, probes) = ((block_and_probes >> 5) + 6, block_and_probes & 31);
+        let known = sub_kind == 0 && log2_line_bytes == 6 && (1..=30).contains(&probes);
+        let lines = u32::try_from(len / LINE_BYTES).ok().filter(|&lines| lines > 0)?;
+        known.then_some(Layout { lines, probes: u32::from(probes) })
+    }
+
+    #[inline]
+    pub(super) fn may_match(&self, contents: &[u8], hash: u64) -> bool {
+        let at = line_of(hash, self.lines) * LINE_BYTES;
+        let line: &[u8; LINE_BYTES] =
+            contents[at..].first_chunk().expect("lines were counted from the length");
+        let mut g = (hash >> 32) as u32;
+        // All bits, though the first zero would do: where it comes cannot be predicted, and a wrong guess costs more
+        // than the other probes. Absent keys 4.3 ns instead of 9.0, present ones 4.3 instead of 3.6 (6 probes, small
+        // filter, one run on a busy 2-vCPU Zen 4 machine).
+        let mut all = 1u8;
+        for _ in 0..self.probes {
+            let bit = (g >> 23) as usize;
+            all &= line[bit / 8] >> (bit % 8);
+            g = g.wrapping_mul(GOLDEN);
+        }
+        all & 1 == 1
+    }
+}
+
+#[inline]
+fn line_of(hash: u64, lines: u32) -> usize {
+    ((u64::from(hash as u32) * u64::from(lines)) >> 32) as usize
+}
+
+/// How many probes RocksDB takes for a filter of this many thousandths of bits per key.
+pub fn probes_for(millibits_per_key: u32) -> u32 {
+    const UP_TO: [u32; 12] = [2080, 3580, 5100, 6640, 8300, 10070, 11720, 14001, 16050, 18300, 22001, 25501];
+    match millibits_per_key {
+        0..=25501 => UP_TO.partition_point(|&limit| limit < millibits_per_key) as u32 + 1,
+        25502..=50000 => (millibits_per_key - 1) / 2000 - 1,
+        _ => 24,
+    }
+}
+
+/// Size of a filter for this many entries, metadata included: a multiple of 64, plus 5.
+pub fn filter_bytes(entries: usize, millibits_per_key: u32) -> usize {
+    let bits = entries as u128 * u128::from(millibits_per_key);
+    let raw = u64::try_from(bits.div_ceil(8000)).map_or(MAX_LEN, |len| len.min(MAX_LEN));
+    raw.next_multiple_of(LINE_BYTES as u64) as usize + METADATA_BYTES
+}
+
+/// The filter of these hashes. With none: empty, which matches nothing.
+pub fn build(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
+    if hashes.is_empty() {
+        return Vec::new();
+    }
+    let bytes = filter_bytes(hashes.len(), millibits_per_key);
+    build_sized(hashes, bytes - METADATA_BYTES, probes_for(millibits_per_key))
+}
+
+/// The filter of these hashes with `len` bytes of bits, a multiple of 64, and this many probes, 1 to 30.
+fn build_sized(hashes: &[u64], len: usize, probes: u32) -> Vec<u8> {
+    let mut out = vec![0; len + METADATA_BYTES];
+    let lines = u32::try_from(len / LINE_BYTES).expect("limited to 4 GiB");
+    // A line is a cache miss when the filter is large. Computing some hashes' lines ahead and touching them lets the
+    // misses overlap.
+    const AHEAD: usize = 8;
+    let mut touched = 0u8;
+    for (i, &hash) in hashes.iter().enumerate() {
+        if let Some(&later) = hashes.get(i + AHEAD) {
+            touched ^= out[line_of(later, lines) * LINE_BYTES];
+        }
+        add(&mut out, hash, lines, probes);
+    }
+    std::hint::black_box(touched);
+    out[len..].copy_from_slice(&[MARKER, 0, probes as u8, 0, 0]);
+    out
+}
+
+#[inline]
+fn add(out: &mut [u8], hash: u64, lines: u32, probes: u32) {
+    let at = line_of(hash, lines) * LINE_BYTES;
+    let line: &mut [u8; LINE_BYTES] =
+        out[at..].first_chunk_mut().expect("lines were counted from the length");
+    let mut g = (hash >> 32) as u32;
+    for _ in 0..probes {
+        let bit = (g >> 23) as usize;
+        line[bit / 8] |= 1 << (bit % 8);
+        g = g.wrapping_mul(GOLDEN);
+    }
+}
+
+/// The rate of false positives of a line-local Bloom filter: the mean of those of lines one standard deviation
+/// fuller and emptier than average.
+pub fn false_positive_rate(bits_per_key: f64, probes: u32) -> f64 {
+    if bits_per_key <= 0.0 {
+        return 1.0;
+    }
+    let line_bits = (8 * LINE_BYTES) as f64;
+    let standard =
+        |bits_per_key: f64| (1.0 - (-f64::from(probes) / bits_per_key).exp()).powf(f64::from(probes));
+    let keys_per_line = line_bits / bits_per_key;
+    let deviation = keys_per_line.sqrt();
+    let crowded = standard(line_bits / (keys_per_line + deviation));
+    let uncrowded = standard(line_bits / (keys_per_line - deviation));
+    (crowded + uncrowded) / 2.0
+}
+
+#[cfg(test)]
+mod tests;

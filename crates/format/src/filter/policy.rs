@@ -1,0 +1,166 @@
+//! Which filter to write, as users and OPTIONS files name it.
+//!
+//! In: `bloomfilter:10:false`, `ribbonfilter:9.9:-1`, `rocksdb.BuiltinBloomFilter`, with RocksDB's rounding.
+//! Out: the kind for a table about to be built.   Source: RocksDB `table/block_based/filter_policy.cc`.
+#![expect(clippy::cast_possible_truncation, reason = "a sanitized number of bits")]
+
+use super::builder::{FilterBitsBuilder, FilterKind};
+use esker_base::{Error, Result};
+use std::fmt;
+
+/// What filters of every policy are stored under (`fullfilter.` and this), and the name of the policy that only reads.
+pub const COMPATIBILITY_NAME: &str = "rocksdb.BuiltinBloomFilter";
+
+const BLOOM_NAMES: [&str; 2] = ["bloomfilter", "rocksdb.BloomFilter"];
+const RIBBON_NAMES: [&str; 2] = ["ribbonfilter", "rocksdb.RibbonFilter"];
+
+/// Which filter to write. Every policy reads every kind of filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilterPolicy {
+    kind: PolicyKind,
+    /// 0: none; else 1000 to 100,000.
+    millibits_per_key: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PolicyKind {
+    ReadOnly,
+    Bloom,
+    Ribbon { bloom_before_level: i32 },
+}
+
+/// What a policy may know of the table it chooses a filter for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilterBuildingContext {
+    /// Of the table.
+    pub format_version: u32,
+    /// Where the table goes, if that is known and levels mean something (leveled and universal compaction).
+    pub level: Option<i32>,
+    /// Whether a flush writes it.
+    pub is_flush: bool,
+}
+
+impl FilterPolicy {
+    /// Bloom filters. Below 0.5 bits per key: no filters are written. Otherwise 1 to 100.
+    pub fn bloom(bits_per_key: f64) -> FilterPolicy {
+        FilterPolicy { kind: PolicyKind::Bloom, millibits_per_key: millibits(bits_per_key) }
+    }
+
+    /// Ribbon filters with the rate of false positives of a Bloom filter of this many bits per key; Bloom filters
+    /// for levels below `bloom_before_level`, a flush counting as level -1. RocksDB's default is 0: Bloom for flushes.
+    pub fn ribbon(bloom_equivalent_bits_per_key: f64, bloom_before_level: i32) -> FilterPolicy {
+        FilterPolicy {
+            kind: PolicyKind::Ribbon { bloom_before_level },
+            millibits_per_key: millibits(bloom_equivalent_bits_per_key),
+        }
+    }
+
+    /// Reads filters and writes none.
+    pub const fn read_only() -> FilterPolicy {
+        FilterPolicy { kind: PolicyKind::ReadOnly, millibits_per_key: 0 }
+    }
+
+    /// The policy of this name; `None` for the empty string and `nullptr`.
+    /// # Errors
+    /// `InvalidArgument` if a number is wrong · `NotSupported` if no policy has this name.
+    pub fn parse(text: &str) -> Result<Option<FilterPolicy>> {
+        let text = text.trim();
+        if text.is_empty() || text == "nullptr" {
+            return Ok(None);
+        }
+        if text == COMPATIBILITY_NAME {
+            return Ok(Some(FilterPolicy::read_only()));
+        }
+        let parts: Vec<&str> = text.split(':').collect();
+        let policy = match *parts.as_slice() {
+            [name, bits] | [name, bits, "true" | "false"] if BLOOM_NAMES.contains(&name) => {
+                FilterPolicy::bloom(number(text, bits)?)
+            }
+            [name, bits] if RIBBON_NAMES.contains(&name) => FilterPolicy::ribbon(number(text, bits)?, 0),
+            [name, bits, level] if RIBBON_NAMES.contains(&name) => {
+                FilterPolicy::ribbon(number(text, bits)?, number(text, level)?)
+            }
+            _ => return Err(Error::not_supported(format!("filter policy '{text}' is unknown"))),
+        };
+        Ok(Some(policy))
+    }
+
+    /// Bits per key, as configured; 0 if it writes no filters.
+    pub fn bits_per_key(&self) -> f64 {
+        f64::from(self.millibits_per_key) / 1000.0
+    }
+
+    /// What tables record as the property `rocksdb.filter.policy`.
+    pub const fn name(&self) -> &'static str {
+        match self.kind {
+            PolicyKind::ReadOnly => COMPATIBILITY_NAME,
+            PolicyKind::Bloom => BLOOM_NAMES[0],
+            PolicyKind::Ribbon { .. } => RIBBON_NAMES[0],
+        }
+    }
+
+    /// The kind of filter for this table; `None`: write none.
+    pub fn kind_for(&self, context: &FilterBuildingContext) -> Option<FilterKind> {
+        let millibits_per_key = self.millibits_per_key;
+        if millibits_per_key == 0 {
+            return None;
+        }
+        let bloom = FilterKind::FastLocalBloom { millibits_per_key };
+        match self.kind {
+            PolicyKind::ReadOnly => None,
+            PolicyKind::Bloom if context.format_version < 5 => {
+                Some(FilterKind::LegacyBloom { bits_per_key: (millibits_per_key + 500) / 1000 })
+            }
+            PolicyKind::Bloom => Some(bloom),
+            PolicyKind::Ribbon { bloom_before_level } => {
+                // i32::MAX is kept for "always Bloom"; unknown counts as the bottommost level.
+                let level = if context.is_flush { -1 } else { context.level.unwrap_or(i32::MAX - 1) };
+                let is_bloom = level < bloom_before_level;
+                Some(if is_bloom { bloom } else { FilterKind::Ribbon { millibits_per_key } })
+            }
+        }
+    }
+
+    /// A builder for this table; `None`: write no filter.
+    pub fn builder(&self, context: &FilterBuildingContext) -> Option<FilterBitsBuilder> {
+        self.kind_for(context).map(FilterBitsBuilder::new)
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str, part: &str) -> Result<T> {
+    part.trim().parse().map_err(|_| {
+        Error::invalid_argument(format!("filter policy '{text}': '{part}' is no number of its kind"))
+    })
+}
+
+fn millibits(bits_per_key: f64) -> u32 {
+    let bits = if bits_per_key < 0.5 {
+        0.0
+    } else if bits_per_key < 1.0 {
+        1.0
+    } else if bits_per_key < 100.0 {
+        bits_per_key
+    } else {
+        // Also what is no number at all.
+        100.0
+    };
+    // The nudge makes numbers written with three decimals come out as written.
+    (bits * 1000.0 + 0.500_001) as u32
+}
+
+/// As in OPTIONS files, without trailing zeros: `bloomfilter:9.9:false`.
+impl fmt::Display for FilterPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.bits_per_key();
+        match self.kind {
+            PolicyKind::ReadOnly => f.write_str(COMPATIBILITY_NAME),
+            PolicyKind::Bloom => write!(f, "bloomfilter:{bits}:false"),
+            PolicyKind::Ribbon { bloom_before_level } => {
+                write!(f, "ribbonfilter:{bits}:{bloom_before_level}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

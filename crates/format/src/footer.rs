@@ -1,0 +1,177 @@
+//! Footers: the last bytes of a table, where reading starts.
+//!
+//! Source: RocksDB `table/format.cc`. Page: `docs/format/sst.md`.
+//!
+//!   version 0:     meta index handle | index handle | zeros to 40 | legacy magic u64
+//!   version 1-5:   checksum type u8 | meta index handle | index handle | zeros to 41 | version u32 | magic u64
+//!   version >= 6:  checksum type u8 | 3e 00 7a 00 | footer checksum u32 | base context u32 | meta index size u32
+//!                  | 24 zeros | version u32 | magic u64
+//!
+//! Invariant of a parsed footer: both handles lie within the file.
+
+use crate::handle::BlockHandle;
+use crate::trailer::{BlockGuard, ChecksumType, TRAILER_BYTES};
+use esker_base::coding::{Decoder, fixed32};
+use esker_base::{Error, Result};
+
+/// Bytes of a footer of version 1 or later.
+pub const FOOTER_BYTES: usize = 53;
+/// Bytes of a footer of version 0; no table is shorter.
+pub const LEGACY_FOOTER_BYTES: usize = 48;
+
+const MAGIC: u64 = 0x88E2_41B7_85F4_CFF7;
+const LEGACY_MAGIC: u64 = 0xDB47_7524_8B80_FB57;
+const OTHER_MAGICS: [(u64, &str); 3] = [
+    (0x8242_2296_63BF_9564, "plain table"),
+    (0x4F34_18EB_7A8F_13B8, "legacy plain table"),
+    (0x9267_89D0_C5F1_7873, "cuckoo table"),
+];
+const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
+/// The newest version whose tables can be read, if nothing else in them is unknown.
+pub const LATEST_FORMAT_VERSION: u32 = 7;
+
+/// What the footer says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Footer {
+    /// Version of the table's format.
+    pub format_version: u32,
+    /// What guards its blocks.
+    pub guard: BlockGuard,
+    /// The meta index.
+    pub meta_index: BlockHandle,
+    /// The index; since version 6 it stands in the meta index instead.
+    pub index: Option<BlockHandle>,
+}
+
+impl Footer {
+    /// Parses the footer of a file of `file_size` bytes, of which `tail` are the last ones (at least 53, or all).
+    /// # Errors
+    /// `Corruption` if this is no table or a damaged one; `NotSupported` naming the kind of table or the version.
+    pub fn parse(tail: &[u8], file_size: u64) -> Result<Footer> {
+        let Some((_, magic)) = tail.split_last_chunk::<8>() else { return Err(too_short(file_size)) };
+        match u64::from_le_bytes(*magic) {
+            MAGIC => Self::parse_modern(tail, file_size),
+            LEGACY_MAGIC => Self::parse_legacy(tail, file_size),
+            magic => Err(match OTHER_MAGICS.iter().find(|(m, _)| *m == magic) {
+                Some((_, kind)) => Error::not_supported(format!("{kind} files")),
+                None => Error::corruption(format!(
+                    "bad table magic number: expected {MAGIC:#018x}, found {magic:#018x}"
+                )),
+            }),
+        }
+    }
+
+    fn parse_legacy(tail: &[u8], file_size: u64) -> Result<Footer> {
+        let Some((_, footer)) = tail.split_last_chunk::<LEGACY_FOOTER_BYTES>() else {
+            return Err(too_short(file_size));
+        };
+        let guard = BlockGuard { checksum_type: ChecksumType::Crc32c, base_context: 0 };
+        Self::with_handles(0, guard, footer, file_size)
+    }
+
+    fn parse_modern(tail: &[u8], file_size: u64) -> Result<Footer> {
+        let Some((_, footer)) = tail.split_last_chunk::<FOOTER_BYTES>() else {
+            return Err(too_short(file_size));
+        };
+        let (head, version) = footer.split_at(FOOTER_BYTES - 12);
+        let format_version = fixed32(version).unwrap_or(0);
+        if format_version > LATEST_FORMAT_VERSION || format_version == 0 {
+            return Err(Error::not_supported(format!("table format_version {format_version}")));
+        }
+        let (kind, part2) = head.split_at(1);
+        let checksum_type = ChecksumType::from_u8(kind.first().copied().unwrap_or(0))?;
+        if format_version >= 6 {
+            return Self::parse_extended(footer, format_version, checksum_type, part2, file_size);
+        }
+        Self::with_handles(format_version, BlockGuard { checksum_type, base_context: 0 }, part2, file_size)
+    }
+
+    fn with_handles(format_version: u32, guard: BlockGuard, part: &[u8], file_size: u64) -> Result<Footer> {
+        let mut input = Decoder::new(part);
+        let (meta_index, index) = (BlockHandle::decode(&mut input)?, BlockHandle::decode(&mut input)?);
+        meta_index.check_within(file_size)?;
+        index.check_within(file_size)?;
+        Ok(Footer { format_version, guard, meta_index, index: Some(index) })
+    }
+
+    fn parse_extended(
+        footer: &[u8; FOOTER_BYTES],
+        format_version: u32,
+        checksum_type: ChecksumType,
+        part2: &[u8],
+        file_size: u64,
+    ) -> Result<Footer> {
+        let mut input = Decoder::new(part2);
+        if input.bytes(4)? != EXTENDED_MAGIC {
+            return Err(Error::corruption("bad extended magic number in the footer"));
+        }
+        let stored = input.fixed32()?;
+        let base_context = input.fixed32()?;
+        let meta_index_size = u64::from(input.fixed32()?);
+        let reserved = input.bytes(24)?;
+        if base_context == 0 {
+            return Err(Error::corruption("base context checksum of 0 in the footer"));
+        }
+        if reserved.iter().rev().take(8).any(|b| *b != 0) {
+            return Err(Error::not_supported("a footer with an unknown feature (reserved bytes are set)"));
+        }
+        let guard = BlockGuard { checksum_type, base_context };
+        let footer_offset = file_size.saturating_sub(FOOTER_BYTES as u64);
+        let computed = footer_checksum(guard, footer, footer_offset);
+        if stored != computed {
+            return Err(Error::corruption(format!(
+                "footer checksum mismatch: stored = {stored}, computed = {computed}, at offset {footer_offset}"
+            )));
+        }
+        let Some(offset) = footer_offset.checked_sub(TRAILER_BYTES as u64 + meta_index_size) else {
+            return Err(Error::corruption("the footer's meta index does not fit into the file"));
+        };
+        let meta_index = BlockHandle::new(offset, meta_index_size);
+        Ok(Footer { format_version, guard, meta_index, index: None })
+    }
+
+    /// The footer's bytes, at `footer_offset` of the file. `format_version` is 1 or more. The index handle is written
+    /// up to version 5; from 6 on the meta index ends right before the footer.
+    pub fn encode(&self, footer_offset: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        out.push(self.guard.checksum_type as u8);
+        if self.format_version >= 6 {
+            debug_assert_eq!(self.meta_index.end(), Some(footer_offset));
+            out.extend_from_slice(&EXTENDED_MAGIC);
+            out.extend_from_slice(&[0; 4]);
+            out.extend_from_slice(&self.guard.base_context.to_le_bytes());
+            let size = u32::try_from(self.meta_index.size).expect("a meta index has a few hundred bytes");
+            out.extend_from_slice(&size.to_le_bytes());
+        } else {
+            self.meta_index.encode(&mut out);
+            self.index.unwrap_or_default().encode(&mut out);
+        }
+        out.resize(FOOTER_BYTES - 12, 0);
+        out.extend_from_slice(&self.format_version.to_le_bytes());
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        if let (true, Some(footer)) = (self.format_version >= 6, out.first_chunk::<FOOTER_BYTES>()) {
+            let sum = footer_checksum(self.guard, footer, footer_offset);
+            if let Some(place) = out.get_mut(5..9) {
+                place.copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        out
+    }
+}
+
+/// The checksum of a footer at `offset`, with its own four bytes taken as zero.
+fn footer_checksum(guard: BlockGuard, footer: &[u8; FOOTER_BYTES], offset: u64) -> u32 {
+    let mut bytes = *footer;
+    if let Some(place) = bytes.get_mut(5..9) {
+        place.fill(0);
+    }
+    guard.stored_checksum(&bytes, offset)
+}
+
+#[cold]
+fn too_short(file_size: u64) -> Error {
+    Error::corruption(format!("file is too short ({file_size} bytes) to be a table"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Block handles: where a block lies in its table.
+//!
+//!   offset varint64 | size varint64        Source: RocksDB `table/format.h`.
+//!
+//! Invariant: `size` counts the contents only; the 5-byte trailer follows them and is not in it.
+//!
+//! Page: `docs/format/sst.md`.
+
+use crate::trailer::TRAILER_BYTES;
+use esker_base::coding::{Decoder, put_varint64};
+use esker_base::{Error, Result};
+
+/// The longest encoding of a handle.
+pub const MAX_HANDLE_BYTES: usize = 20;
+
+/// Offset and size (without trailer) of a block, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct BlockHandle {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes as stored, without the trailer.
+    pub size: u64,
+}
+
+impl BlockHandle {
+    /// A handle.
+    pub const fn new(offset: u64, size: u64) -> BlockHandle {
+        BlockHandle { offset, size }
+    }
+
+    /// Takes a handle off the front.
+    /// # Errors
+    /// `Corruption` if the bytes end within it.
+    #[inline]
+    pub fn decode(input: &mut Decoder<'_>) -> Result<BlockHandle> {
+        Ok(BlockHandle { offset: input.varint64()?, size: input.varint64()? })
+    }
+
+    /// Appends it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint64(out, self.offset);
+        put_varint64(out, self.size);
+    }
+
+    /// The first byte behind block and trailer; `None` if that is beyond 2^64.
+    #[inline]
+    pub fn end(&self) -> Option<u64> {
+        self.offset.checked_add(self.size)?.checked_add(TRAILER_BYTES as u64)
+    }
+
+    /// That the block with its trailer lies within a file of `file_size` bytes and below 4 GiB.
+    /// # Errors
+    /// `Corruption` naming the handle.
+    #[inline]
+    pub fn check_within(&self, file_size: u64) -> Result<()> {
+        match self.end() {
+            Some(end) if end <= file_size && self.size < u64::from(u32::MAX) => Ok(()),
+            _ => Err(out_of_file(*self, file_size)),
+        }
+    }
+}
+
+#[cold]
+fn out_of_file(handle: BlockHandle, file_size: u64) -> Error {
+    Error::corruption(format!(
+        "block handle (offset {}, size {}) does not fit into the file of {file_size} bytes",
+        handle.offset, handle.size
+    ))
+}

@@ -1,0 +1,199 @@
+//! Internal keys: a user key, and which write of it this is.
+//!
+//! In: user key, sequence, type. Out: bytes that sort newest first, and back.   Source: RocksDB `db/dbformat.h`.
+//!
+//!   user key | (sequence << 8 | type) u64 little-endian
+//!
+//! Invariants
+//!  1. Order: user key ascending by the family's comparator, then the packed 8 bytes, as a number, descending.
+//!  2. A parsed key has a known type; bounds in a MANIFEST may not (old bugs leaked others), so bounds stay bytes.
+//!
+//! Page: `docs/format/internal-key.md`.
+
+use esker_base::comparator::{ComparatorRef, KeyOrder};
+use esker_base::{Error, Result, SequenceNumber, ValueType};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+
+/// How many bytes the sequence and type take.
+pub const TRAILER_BYTES: usize = 8;
+
+/// `(largest sequence, RangeDeletion)`: ends a table whose last covered key is the end of a range tombstone, exclusive.
+pub const RANGE_END_SENTINEL: u64 = pack(SequenceNumber::MAX, ValueType::RangeDeletion);
+
+/// Sequence and type as the number that is stored.
+#[inline]
+pub const fn pack(sequence: SequenceNumber, value_type: ValueType) -> u64 {
+    (sequence.0 << 8) | value_type as u64
+}
+
+/// A parsed internal key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParsedInternalKey<'a> {
+    /// The user's part, with its timestamp if the family has them.
+    pub user_key: &'a [u8],
+    /// Order of the write.
+    pub sequence: SequenceNumber,
+    /// What it says.
+    pub value_type: ValueType,
+}
+
+impl<'a> ParsedInternalKey<'a> {
+    /// Takes an internal key apart.
+    /// # Errors
+    /// `Corruption` if it is shorter than 8 bytes or its type is unknown.
+    #[inline]
+    pub fn parse(key: &'a [u8]) -> Result<ParsedInternalKey<'a>> {
+        let Some((user_key, trailer)) = key.split_last_chunk::<TRAILER_BYTES>() else {
+            return Err(short_key(key));
+        };
+        let packed = u64::from_le_bytes(*trailer);
+        match ValueType::from_u8((packed & 0xFF) as u8) {
+            Some(value_type) => {
+                Ok(ParsedInternalKey { user_key, sequence: SequenceNumber(packed >> 8), value_type })
+            }
+            None => Err(unknown_type(key)),
+        }
+    }
+
+    /// Appends its encoding.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        append_internal_key(out, self.user_key, self.sequence, self.value_type);
+    }
+}
+
+#[cold]
+fn short_key(key: &[u8]) -> Error {
+    Error::corruption(format!("internal key of {} bytes is shorter than its 8-byte trailer", key.len()))
+}
+
+#[cold]
+fn unknown_type(key: &[u8]) -> Error {
+    Error::corruption(format!("internal key '{}' has an unknown type", key.escape_ascii()))
+}
+
+/// Appends an internal key.
+#[inline]
+pub fn append_internal_key(
+    out: &mut Vec<u8>,
+    user_key: &[u8],
+    sequence: SequenceNumber,
+    value_type: ValueType,
+) {
+    out.reserve(user_key.len() + TRAILER_BYTES);
+    out.extend_from_slice(user_key);
+    out.extend_from_slice(&pack(sequence, value_type).to_le_bytes());
+}
+
+/// An internal key in a vector of its own.
+pub fn internal_key(user_key: &[u8], sequence: SequenceNumber, value_type: ValueType) -> Vec<u8> {
+    let mut out = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
+    append_internal_key(&mut out, user_key, sequence, value_type);
+    out
+}
+
+/// The key to seek for "the newest version of `user_key` not newer than `sequence`": before all of them.
+pub fn seek_key(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
+    internal_key(user_key, sequence, ValueType::SEEK)
+}
+
+/// The user key of an internal key; of one that is too short, all of it.
+#[inline]
+pub fn user_key(internal_key: &[u8]) -> &[u8] {
+    internal_key.split_last_chunk::<TRAILER_BYTES>().map_or(internal_key, |(user, _)| user)
+}
+
+/// The packed sequence and type of an internal key; 0 if it is too short.
+#[inline]
+pub fn trailer(internal_key: &[u8]) -> u64 {
+    internal_key.last_chunk::<TRAILER_BYTES>().map_or(0, |t| u64::from_le_bytes(*t))
+}
+
+/// The order of internal keys over a family's user-key order. Cheap to clone; compares stock orders inline.
+#[derive(Clone, Debug)]
+pub struct InternalKeyComparator {
+    user: ComparatorRef,
+    order: KeyOrder,
+}
+
+impl InternalKeyComparator {
+    /// Over this user-key order.
+    pub fn new(user: ComparatorRef) -> InternalKeyComparator {
+        let order = user.order();
+        InternalKeyComparator { user, order }
+    }
+
+    /// The user-key order.
+    pub fn user_comparator(&self) -> &ComparatorRef {
+        &self.user
+    }
+
+    /// Which of the orders known by heart the user keys have.
+    #[inline]
+    pub fn order(&self) -> KeyOrder {
+        self.order
+    }
+
+    /// Compares user keys.
+    #[inline]
+    pub fn compare_user_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self.order {
+            KeyOrder::Bytewise => a.cmp(b),
+            KeyOrder::ReverseBytewise => b.cmp(a),
+            KeyOrder::Custom => self.user.compare(a, b),
+        }
+    }
+
+    /// Whether two user keys are the same.
+    #[inline]
+    pub fn same_user_key(&self, a: &[u8], b: &[u8]) -> bool {
+        match self.order {
+            KeyOrder::Custom => self.user.equal(a, b),
+            _ => a == b,
+        }
+    }
+
+    /// Compares internal keys.
+    #[inline]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.compare_user_keys(user_key(a), user_key(b)).then_with(|| trailer(b).cmp(&trailer(a)))
+    }
+}
+
+impl Default for InternalKeyComparator {
+    fn default() -> InternalKeyComparator {
+        InternalKeyComparator::new(std::sync::Arc::new(esker_base::comparator::BytewiseComparator))
+    }
+}
+
+/// What a point read looks for: the newest version of a user key that a sequence number may see.
+#[derive(Clone, Debug)]
+pub struct LookupKey {
+    /// Keys of usual length stay on the stack.
+    internal: SmallVec<[u8; 96]>,
+}
+
+impl LookupKey {
+    /// Sees versions up to and including `sequence`.
+    pub fn new(user_key: &[u8], sequence: SequenceNumber) -> LookupKey {
+        let mut internal = SmallVec::with_capacity(user_key.len() + TRAILER_BYTES);
+        internal.extend_from_slice(user_key);
+        internal.extend_from_slice(&pack(sequence, ValueType::SEEK).to_le_bytes());
+        LookupKey { internal }
+    }
+    /// The user key.
+    #[inline]
+    pub fn user_key(&self) -> &[u8] {
+        user_key(&self.internal)
+    }
+    /// The key to seek to.
+    #[inline]
+    pub fn internal_key(&self) -> &[u8] {
+        &self.internal
+    }
+    /// The newest sequence it sees.
+    #[inline]
+    pub fn sequence(&self) -> SequenceNumber {
+        SequenceNumber(trailer(&self.internal) >> 8)
+    }
+}

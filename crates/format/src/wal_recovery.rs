@@ -1,0 +1,279 @@
+//! Which records of the WALs count after a crash: RocksDB's four recovery modes, as a decision per event.
+//!
+//! In: the events of each WAL, in order of their numbers. Out: what to do, and where replay stopped.
+//! Source: RocksDB `db/db_impl/db_impl_open.cc`, measured on 46 damaged databases (`fixtures/walrec_*`).
+//!
+//! ```text
+//!                        TolerateTail      Absolute   PointInTime              SkipAny
+//! torn at the end        end of this WAL   fail       stop                     end of this WAL
+//! damage                 fail [1]          fail       stop                     go on
+//! older log's record     end of this WAL   same       stop                     go on
+//! ... within a record    end of this WAL   fail       stop                     go on
+//! ```
+//!
+//! \[1\] but the silent end if the WAL is a recycled one and the CRC or length is wrong: that is how an overwritten
+//! log looks behind its end.
+//!
+//! Invariants
+//!  1. After a stop nothing is applied, except that replay resumes when the first record of a later WAL carries
+//!     exactly the sequence number that was due: then nothing was lost in between.
+//!  2. A batch that is whole but makes no sense (op count, unknown tag) fails the open in every mode; so does a
+//!     sequence number that goes backwards.
+//!
+//! Page: `docs/format/log.md`.
+
+use crate::log::{LogCorruption, LogEvent};
+use crate::write_batch::{BATCH_HEADER_BYTES, WriteBatchView};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
+
+#[cfg(test)]
+mod tests;
+
+/// How much damage in the WALs an open tolerates. The numbers are RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum WalRecoveryMode {
+    /// A WAL that ends in the middle of a record simply ends there; all else fails the open.
+    TolerateCorruptedTailRecords = 0,
+    /// Nothing at all.
+    AbsoluteConsistency = 1,
+    /// The database becomes what it was before the first damage.
+    #[default]
+    PointInTimeRecovery = 2,
+    /// Whatever can be read is applied, holes or not.
+    SkipAnyCorruptedRecords = 3,
+}
+
+/// What to do after an event.
+#[derive(Clone, Copy, Debug)]
+pub enum ReplayStep<'a> {
+    /// Apply this batch (to families that still want it), then call [`WalReplay::applied`].
+    Apply(WriteBatchView<'a>),
+    /// Read the next event. The warning is for the info log, if there is one.
+    Continue,
+    /// This WAL is done; go to the next.
+    EndOfFile,
+}
+
+/// Decides over the events of all WALs of a database.
+#[derive(Debug)]
+pub struct WalReplay {
+    mode: WalRecoveryMode,
+    file: FileNumber,
+    next_sequence: Option<SequenceNumber>,
+    stopped_in: Option<FileNumber>,
+    warning: Option<String>,
+}
+
+impl WalReplay {
+    /// Before the first WAL.
+    pub fn new(mode: WalRecoveryMode) -> WalReplay {
+        WalReplay { mode, file: FileNumber(0), next_sequence: None, stopped_in: None, warning: None }
+    }
+
+    /// The next WAL begins.
+    pub fn begin_file(&mut self, number: FileNumber) {
+        self.file = number;
+    }
+
+    /// The sequence number that is due next, if anything was applied.
+    pub fn next_sequence(&self) -> Option<SequenceNumber> {
+        self.next_sequence
+    }
+
+    /// The WAL at whose damage replay stopped for good. If a family that has tables needs no WAL as old as this one,
+    /// its tables are newer than what was recovered and the open must fail (point-in-time and tail modes).
+    pub fn stopped_in(&self) -> Option<FileNumber> {
+        self.stopped_in
+    }
+
+    /// What was dropped or skipped since the last call, as a sentence for the info log.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
+    }
+
+    /// Decides over an event; `record` is the reader's buffer.
+    /// # Errors
+    /// `Corruption`, naming the WAL and the offset: the open must fail.
+    pub fn event<'a>(&mut self, event: &LogEvent, record: &'a [u8]) -> Result<ReplayStep<'a>> {
+        use WalRecoveryMode as Mode;
+        let event = as_rocksdb_misreads(*event);
+        match event {
+            LogEvent::Record { offset } => self.record(offset, record),
+            LogEvent::End => Ok(ReplayStep::EndOfFile),
+            LogEvent::Predecessor(_) | LogEvent::TimestampSizes => Ok(ReplayStep::Continue),
+            LogEvent::Ignored { .. } => Ok(self.skip(&event)),
+            LogEvent::Truncated { .. } => match self.mode {
+                Mode::TolerateCorruptedTailRecords | Mode::SkipAnyCorruptedRecords => Ok(self.end(&event)),
+                Mode::AbsoluteConsistency | Mode::PointInTimeRecovery => self.damage(&event),
+            },
+            LogEvent::OldRecord { in_fragment, .. } => match self.mode {
+                Mode::SkipAnyCorruptedRecords => Ok(self.skip(&event)),
+                Mode::TolerateCorruptedTailRecords => Ok(self.end(&event)),
+                Mode::AbsoluteConsistency if !in_fragment => Ok(self.end(&event)),
+                Mode::AbsoluteConsistency | Mode::PointInTimeRecovery => self.damage(&event),
+            },
+            LogEvent::Corrupt { what, recycled, .. } => {
+                let may_be_old =
+                    recycled && matches!(what, LogCorruption::ChecksumMismatch | LogCorruption::BadLength);
+                match self.mode {
+                    Mode::SkipAnyCorruptedRecords => Ok(self.skip(&event)),
+                    Mode::TolerateCorruptedTailRecords if may_be_old => Ok(self.end(&event)),
+                    _ => self.damage(&event),
+                }
+            }
+        }
+    }
+
+    /// Decides over a failed read of a WAL: only the mode that skips anything goes on, with the next WAL.
+    /// # Errors
+    /// The error itself.
+    pub fn read_error(&mut self, error: Error) -> Result<ReplayStep<'static>> {
+        if self.mode != WalRecoveryMode::SkipAnyCorruptedRecords {
+            return Err(error);
+        }
+        self.warning = Some(error.to_string());
+        Ok(ReplayStep::EndOfFile)
+    }
+
+    /// A batch was applied and `consumed` sequence numbers were given out, from that of its header: those of its ops,
+    /// or for a two-phase commit those of the transaction.
+    /// # Errors
+    /// `Corruption` if numbers went backwards.
+    pub fn applied(&mut self, batch: SequenceNumber, consumed: u64) -> Result<()> {
+        let next = SequenceNumber(batch.0.saturating_add(consumed));
+        if let Some(due) = self.next_sequence
+            && next < due
+        {
+            return Err(Error::corruption(format!(
+                "{:06}.log: sequence number {batch} after {due} was due: numbers go backwards",
+                self.file.0
+            )));
+        }
+        self.next_sequence = Some(next);
+        Ok(())
+    }
+
+    /// The WAL at hand says that `due` was due when `predecessor`, which is replayed too, was full. Whether to go on: not
+    /// if the end of `predecessor` was lost without a trace and the mode wants no holes.
+    /// # Errors
+    /// `Corruption` where nothing may be lost.
+    pub fn after(&mut self, predecessor: FileNumber, due: SequenceNumber) -> Result<bool> {
+        if self.next_sequence >= Some(due) {
+            return Ok(true);
+        }
+        let what = format!(
+            "{:06}.log: its end is lost; {} begins at sequence number {due}",
+            predecessor.0,
+            self.name()
+        );
+        match self.mode {
+            WalRecoveryMode::AbsoluteConsistency => Err(Error::corruption(what)),
+            WalRecoveryMode::PointInTimeRecovery => {
+                self.warning = Some(format!("replay stops: {what}"));
+                self.stopped_in = Some(predecessor);
+                Ok(false)
+            }
+            WalRecoveryMode::TolerateCorruptedTailRecords | WalRecoveryMode::SkipAnyCorruptedRecords => {
+                self.warning = Some(what);
+                Ok(true)
+            }
+        }
+    }
+
+    fn record<'a>(&mut self, offset: u64, record: &'a [u8]) -> Result<ReplayStep<'a>> {
+        if record.len() < BATCH_HEADER_BYTES {
+            return self.bad_record(offset, &format!("record of {} bytes is no batch", record.len()));
+        }
+        let batch = WriteBatchView::parse(record)
+            .map_err(|e| e.at(format_args!("{}, offset {offset}", self.name())))?;
+        let sequence = batch.sequence();
+        if sequence > SequenceNumber::MAX {
+            return self.bad_record(offset, &format!("sequence number {sequence} is too large"));
+        }
+        if self.stopped_in.is_some() {
+            if self.next_sequence != Some(sequence) {
+                self.warning = Some(format!("{}: dropped, newer than damage before it", self.name()));
+                return Ok(ReplayStep::EndOfFile);
+            }
+            self.stopped_in = None;
+        }
+        Ok(ReplayStep::Apply(batch))
+    }
+
+    /// A record whose framing is right and whose content cannot be a batch.
+    fn bad_record(&mut self, offset: u64, what: &str) -> Result<ReplayStep<'static>> {
+        let error = Error::corruption(format!("{}: {what}, at offset {offset}", self.name()));
+        match self.mode {
+            WalRecoveryMode::SkipAnyCorruptedRecords => {
+                self.warning = Some(error.to_string());
+                Ok(ReplayStep::Continue)
+            }
+            WalRecoveryMode::PointInTimeRecovery => Ok(self.stop(&error)),
+            _ => Err(error),
+        }
+    }
+
+    fn damage(&mut self, event: &LogEvent) -> Result<ReplayStep<'static>> {
+        let error = Error::new(ErrorKind::Corruption, format!("{}: {event}", self.name()));
+        if self.mode == WalRecoveryMode::PointInTimeRecovery { Ok(self.stop(&error)) } else { Err(error) }
+    }
+
+    fn stop(&mut self, why: &Error) -> ReplayStep<'static> {
+        self.warning = Some(format!("replay stops: {}", why.message()));
+        self.stopped_in = Some(self.file);
+        ReplayStep::EndOfFile
+    }
+
+    fn end(&mut self, event: &LogEvent) -> ReplayStep<'static> {
+        self.warning = Some(format!("{}: {event}", self.name()));
+        ReplayStep::EndOfFile
+    }
+
+    fn skip(&mut self, event: &LogEvent) -> ReplayStep<'static> {
+        self.warning = Some(format!("{}: {event}", self.name()));
+        ReplayStep::Continue
+    }
+
+    fn name(&self) -> String {
+        format!("{:06}.log", self.file.0)
+    }
+}
+
+/// Checks the timestamp sizes that a WAL tells of ([`crate::log::LogReader::timestamp_sizes`]) against those of the
+/// families that are open; `running` gives `None` for a family that is gone.
+/// # Errors
+/// `NotSupported`, naming the family, if its keys in the WAL have timestamps of another size than its comparator.
+pub fn check_timestamp_sizes(
+    recorded: &[(ColumnFamilyId, u16)],
+    running: impl Fn(ColumnFamilyId) -> Option<usize>,
+) -> Result<()> {
+    for &(family, size) in recorded {
+        if let Some(running) = running(family)
+            && running != usize::from(size)
+        {
+            return Err(Error::not_supported(format!(
+                "the WAL has timestamps of {size} bytes for column family {family}, its comparator of {running}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What RocksDB 11.9 takes the types 132 to 137 for.
+///
+/// They are of the kind that may be skipped, but its reader uses these very numbers for its own findings and takes such
+/// a record for one. Nobody writes them (a writer would lose its data to 11.9); recovery agrees with RocksDB, so that
+/// both sides of the two-way door see the same database.
+fn as_rocksdb_misreads(event: LogEvent) -> LogEvent {
+    let LogEvent::Ignored { offset, record_type } = event else { return event };
+    let corrupt = |what| LogEvent::Corrupt { what, offset, dropped: 0, recycled: false };
+    match record_type {
+        132 => LogEvent::End,
+        134 => LogEvent::Truncated { what: crate::log::Truncation::Header, offset, dropped: 0 },
+        135 => LogEvent::OldRecord { offset, in_fragment: false },
+        136 => corrupt(LogCorruption::BadLength),
+        137 => corrupt(LogCorruption::ChecksumMismatch),
+        _ => event,
+    }
+}

@@ -1,0 +1,489 @@
+//! Write batches: what one atomic write says, as it stands in the WAL.
+//!
+//! In: operations. Out: RocksDB's bytes, and back again, checked.   Source: RocksDB `db/write_batch.cc`.
+//! Page: `docs/format/write-batch.md`.
+//!
+//!   sequence u64 | count u32 | op*        op = tag u8 | [family varint32] | length-prefixed slices
+//!
+//! Invariants
+//!  1. `count` is the number of ops that take a sequence number when they are applied; log data and transaction
+//!     markers do not.
+//!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op: walking them cannot fail.
+//!  3. The family id 0 is written in the short form, without the id.
+
+mod op;
+#[cfg(test)]
+mod tests;
+
+pub use op::{BatchOp, Ops, PrepareKind};
+
+use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber, SubCode};
+use op::{Decoded, decode_op, tag};
+
+/// Bytes before the first op.
+pub const BATCH_HEADER_BYTES: usize = 12;
+
+/// What kinds of ops a batch has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchContent {
+    /// Merges.
+    pub merge: bool,
+    /// Range deletions.
+    pub delete_range: bool,
+    /// Single deletions.
+    pub single_delete: bool,
+    /// Transaction markers other than no-ops.
+    pub transaction_markers: bool,
+    /// Things only some readers know: wide columns, blob indexes, timed puts.
+    pub extended: bool,
+}
+
+/// Where a batch stood when a save point was set.
+#[derive(Clone, Copy, Debug)]
+struct SavePoint {
+    bytes: usize,
+    count: u32,
+    content: BatchContent,
+}
+
+/// Operations that are written together or not at all. Holds the bytes that go to the WAL.
+#[derive(Clone, Debug)]
+pub struct WriteBatch {
+    rep: Vec<u8>,
+    count: u32,
+    max_bytes: usize,
+    content: BatchContent,
+    save_points: Vec<SavePoint>,
+}
+
+impl Default for WriteBatch {
+    fn default() -> WriteBatch {
+        WriteBatch::new()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::with_capacity(0)
+    }
+
+    /// An empty batch with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> WriteBatch {
+        let mut rep = Vec::with_capacity(bytes.max(BATCH_HEADER_BYTES));
+        rep.resize(BATCH_HEADER_BYTES, 0);
+        WriteBatch {
+            rep,
+            count: 0,
+            max_bytes: usize::MAX,
+            content: BatchContent::default(),
+            save_points: Vec::new(),
+        }
+    }
+
+    /// Takes over bytes that came from somewhere, after checking all of them.
+    /// # Errors
+    /// As [`WriteBatchView::parse`].
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<WriteBatch> {
+        let view = WriteBatchView::parse(&bytes)?;
+        let (count, content) = (view.count, view.content);
+        Ok(WriteBatch { rep: bytes, count, max_bytes: usize::MAX, content, save_points: Vec::new() })
+    }
+
+    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no limit.
+    pub fn set_max_bytes(&mut self, bytes: usize) {
+        self.max_bytes = if bytes == 0 { usize::MAX } else { bytes };
+    }
+
+    /// Sets `key` to `value`.
+    /// # Errors
+    /// For this and all other ops: `InvalidArgument` if a slice or the number of ops reaches 2^32, `Aborted` beyond
+    /// [`WriteBatch::set_max_bytes`]; the batch is then what it was.
+    #[inline]
+    pub fn put(&mut self, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.op2(tag::PUT, family, key, value)
+    }
+
+    /// Removes `key`.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    #[inline]
+    pub fn delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
+        self.op1(tag::DELETE, family, key)
+    }
+
+    /// Removes `key`, which was put exactly once since its last deletion.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn single_delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
+        self.op1(tag::SINGLE_DELETE, family, key)?;
+        self.content.single_delete = true;
+        Ok(())
+    }
+
+    /// Adds an operand for the family's merge operator.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn merge(&mut self, family: ColumnFamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.op2(tag::MERGE, family, key, operand)?;
+        self.content.merge = true;
+        Ok(())
+    }
+
+    /// Removes every key from `begin` up to `end`, exclusive.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn delete_range(&mut self, family: ColumnFamilyId, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.op2(tag::DELETE_RANGE, family, begin, end)?;
+        self.content.delete_range = true;
+        Ok(())
+    }
+
+    /// Sets `key` to a set of columns that [`crate::wide_column::serialize`] made.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn put_entity(&mut self, family: ColumnFamilyId, key: &[u8], entity: &[u8]) -> Result<()> {
+        self.op2(tag::PUT_ENTITY, family, key, entity)?;
+        self.content.extended = true;
+        Ok(())
+    }
+
+    /// Puts bytes into the WAL that mean nothing to the database.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn put_log_data(&mut self, blob: &[u8]) -> Result<()> {
+        self.add(0, |rep| {
+            rep.push(tag::LOG_DATA);
+            put_length_prefixed(rep, check_length("log data", blob)?);
+            Ok(())
+        })
+    }
+
+    /// Writes a transaction marker or a no-op. Data ops have methods of their own.
+    /// # Errors
+    /// `InvalidArgument` if `op` is none, else see [`WriteBatch::put`].
+    pub fn put_marker(&mut self, op: BatchOp<'_>) -> Result<()> {
+        let is_noop = matches!(op, BatchOp::Noop);
+        self.add(0, |rep| op::encode_marker(op, rep))?;
+        self.content.transaction_markers |= !is_noop;
+        Ok(())
+    }
+
+    /// Appends all ops of `other`; its sequence number and save points do not count.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn append(&mut self, other: &WriteBatch) -> Result<()> {
+        self.add(other.count, |rep| {
+            rep.extend_from_slice(other.ops_bytes());
+            Ok(())
+        })?;
+        self.content = self.content.and(other.content);
+        Ok(())
+    }
+
+    /// Remembers the present state for [`WriteBatch::rollback_to_save_point`]. Save points nest.
+    pub fn set_save_point(&mut self) {
+        self.save_points.push(SavePoint { bytes: self.rep.len(), count: self.count, content: self.content });
+    }
+
+    /// Forgets everything since the last save point, and the save point.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        let point = self.save_points.pop().ok_or_else(no_save_point)?;
+        self.rep.truncate(point.bytes);
+        self.content = point.content;
+        self.set_count(point.count);
+        Ok(())
+    }
+
+    /// Forgets the last save point.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.save_points.pop().map(|_| ()).ok_or_else(no_save_point)
+    }
+
+    /// Makes the batch empty; its memory stays.
+    pub fn clear(&mut self) {
+        self.rep.clear();
+        self.rep.resize(BATCH_HEADER_BYTES, 0);
+        self.count = 0;
+        self.content = BatchContent::default();
+        self.save_points.clear();
+    }
+
+    /// How many ops take a sequence number.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether there is no op at all, not even log data.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.rep.len() == BATCH_HEADER_BYTES
+    }
+
+    /// Bytes, header included.
+    #[inline]
+    pub fn data_size(&self) -> usize {
+        self.rep.len()
+    }
+
+    /// The bytes that go to the WAL.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        &self.rep
+    }
+
+    /// Gives up the bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.rep
+    }
+
+    /// The bytes behind the header.
+    #[inline]
+    pub fn ops_bytes(&self) -> &[u8] {
+        self.rep.split_at(BATCH_HEADER_BYTES).1
+    }
+
+    /// The sequence number of the first op.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.view().sequence()
+    }
+
+    /// The header of a batch with this first sequence number and op count: what a group of batches gets that are logged
+    /// as one record.
+    pub fn encode_header(sequence: SequenceNumber, count: u32) -> [u8; BATCH_HEADER_BYTES] {
+        let mut header = [0; BATCH_HEADER_BYTES];
+        let (first, second) = header.split_at_mut(8);
+        first.copy_from_slice(&sequence.0.to_le_bytes());
+        second.copy_from_slice(&count.to_le_bytes());
+        header
+    }
+
+    /// Sets the sequence number of the first op.
+    #[inline]
+    pub fn set_sequence(&mut self, sequence: SequenceNumber) {
+        if let Some(to) = self.rep.first_chunk_mut() {
+            *to = sequence.0.to_le_bytes();
+        }
+    }
+
+    /// What kinds of ops there are.
+    #[inline]
+    pub fn content(&self) -> BatchContent {
+        self.content
+    }
+
+    /// The ops, in order.
+    #[inline]
+    pub fn iter(&self) -> Ops<'_> {
+        Ops::new(self.ops_bytes())
+    }
+
+    /// The same, borrowed.
+    pub fn view(&self) -> WriteBatchView<'_> {
+        WriteBatchView { rep: &self.rep, count: self.count, content: self.content }
+    }
+
+    #[inline]
+    fn op1(&mut self, short_tag: u8, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
+        self.add(1, |rep| {
+            let key = check_length("key", key)?;
+            rep.reserve(key.len() + 16);
+            put_tag(rep, short_tag, family);
+            put_length_prefixed(rep, key);
+            Ok(())
+        })
+    }
+
+    #[inline]
+    fn op2(&mut self, short_tag: u8, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(1, |rep| {
+            let (key, value) = (check_length("key", key)?, check_length("value", value)?);
+            rep.reserve(key.len() + value.len() + 16);
+            put_tag(rep, short_tag, family);
+            put_length_prefixed(rep, key);
+            put_length_prefixed(rep, value);
+            Ok(())
+        })
+    }
+
+    /// Adds what `write` appends and `ops` to the count, or leaves everything as it is.
+    #[inline]
+    fn add(&mut self, ops: u32, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+        let before = self.rep.len();
+        let count = self.count.checked_add(ops).ok_or_else(too_many_ops)?;
+        let result = write(&mut self.rep).and_then(|()| {
+            if self.rep.len() > self.max_bytes { Err(over_max_bytes(self.max_bytes)) } else { Ok(()) }
+        });
+        match result {
+            Ok(()) => self.set_count(count),
+            Err(_) => self.rep.truncate(before),
+        }
+        result
+    }
+
+    #[inline]
+    fn set_count(&mut self, count: u32) {
+        self.count = count;
+        if let Some((_, to)) = self.rep.split_first_chunk_mut::<8>()
+            && let Some(to) = to.first_chunk_mut()
+        {
+            *to = count.to_le_bytes();
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a WriteBatch {
+    type Item = BatchOp<'a>;
+    type IntoIter = Ops<'a>;
+    fn into_iter(self) -> Ops<'a> {
+        self.iter()
+    }
+}
+
+/// The bytes of a batch, checked, where they lie: a WAL record becomes one without being copied.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteBatchView<'a> {
+    rep: &'a [u8],
+    count: u32,
+    content: BatchContent,
+}
+
+impl<'a> WriteBatchView<'a> {
+    /// Checks all of `bytes`.
+    /// # Errors
+    /// `Corruption` if they are shorter than the header, if an op is cut off or has an unknown tag, or if the number
+    /// of ops is not the count in the header. The message gives the offset in the batch.
+    pub fn parse(bytes: &'a [u8]) -> Result<WriteBatchView<'a>> {
+        let mut decoder = Decoder::new(bytes);
+        let (Ok(_sequence), Ok(count)) = (decoder.fixed64(), decoder.fixed32()) else {
+            return Err(Error::corruption(format!(
+                "write batch of {} bytes is shorter than its {BATCH_HEADER_BYTES}-byte header",
+                bytes.len()
+            )));
+        };
+        let mut content = BatchContent::default();
+        let mut found = 0u64;
+        while !decoder.is_empty() {
+            let offset = bytes.len() - decoder.rest().len();
+            let op =
+                decode_op(&mut decoder).map_err(|e| e.at(format_args!("write batch offset {offset}")))?;
+            let Decoded { op, is_counted } = op;
+            content.note(&op);
+            found += u64::from(is_counted);
+        }
+        if found != u64::from(count) {
+            return Err(Error::corruption(format!(
+                "write batch says that it has {count} operations, but has {found}"
+            )));
+        }
+        Ok(WriteBatchView { rep: bytes, count, content })
+    }
+
+    /// The sequence number of the first op.
+    pub fn sequence(&self) -> SequenceNumber {
+        SequenceNumber(esker_base::coding::fixed64(self.rep).unwrap_or_default())
+    }
+
+    /// How many ops take a sequence number.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// What kinds of ops there are.
+    pub fn content(&self) -> BatchContent {
+        self.content
+    }
+
+    /// All the bytes.
+    pub fn data(&self) -> &'a [u8] {
+        self.rep
+    }
+
+    /// The ops, in order.
+    pub fn iter(&self) -> Ops<'a> {
+        Ops::new(self.rep.get(BATCH_HEADER_BYTES..).unwrap_or_default())
+    }
+
+    /// A batch of its own with these bytes.
+    pub fn to_batch(&self) -> WriteBatch {
+        WriteBatch {
+            rep: self.rep.to_vec(),
+            count: self.count,
+            max_bytes: usize::MAX,
+            content: self.content,
+            save_points: Vec::new(),
+        }
+    }
+}
+
+impl BatchContent {
+    fn note(&mut self, op: &BatchOp<'_>) {
+        match op {
+            BatchOp::Merge { .. } => self.merge = true,
+            BatchOp::DeleteRange { .. } => self.delete_range = true,
+            BatchOp::SingleDelete { .. } => self.single_delete = true,
+            BatchOp::PutEntity { .. } | BatchOp::BlobIndex { .. } | BatchOp::TimedPut { .. } => {
+                self.extended = true;
+            }
+            BatchOp::BeginPrepare(_)
+            | BatchOp::EndPrepare { .. }
+            | BatchOp::Commit { .. }
+            | BatchOp::CommitWithTimestamp { .. }
+            | BatchOp::Rollback { .. } => self.transaction_markers = true,
+            BatchOp::Put { .. } | BatchOp::Delete { .. } | BatchOp::LogData(_) | BatchOp::Noop => {}
+        }
+    }
+
+    fn and(self, other: BatchContent) -> BatchContent {
+        BatchContent {
+            merge: self.merge | other.merge,
+            delete_range: self.delete_range | other.delete_range,
+            single_delete: self.single_delete | other.single_delete,
+            transaction_markers: self.transaction_markers | other.transaction_markers,
+            extended: self.extended | other.extended,
+        }
+    }
+}
+
+/// The tag of the family's form: the short one for the default family.
+#[inline]
+fn put_tag(rep: &mut Vec<u8>, short_tag: u8, family: ColumnFamilyId) {
+    if family == ColumnFamilyId::DEFAULT {
+        rep.push(short_tag);
+    } else {
+        rep.push(tag::with_family(short_tag));
+        put_varint32(rep, family.0);
+    }
+}
+
+#[inline]
+fn check_length<'a>(what: &str, slice: &'a [u8]) -> Result<&'a [u8]> {
+    if u32::try_from(slice.len()).is_err() { Err(too_long(what, slice.len())) } else { Ok(slice) }
+}
+
+#[cold]
+fn too_long(what: &str, bytes: usize) -> Error {
+    Error::invalid_argument(format!("{what} of {bytes} bytes is too large: the limit is {} bytes", u32::MAX))
+}
+
+#[cold]
+fn too_many_ops() -> Error {
+    Error::invalid_argument("a write batch holds at most 2^32 - 1 operations")
+}
+
+#[cold]
+fn over_max_bytes(max_bytes: usize) -> Error {
+    Error::new(ErrorKind::Aborted, format!("write batch would exceed its limit of {max_bytes} bytes"))
+        .with_subcode(SubCode::MemoryLimit)
+}
+
+#[cold]
+fn no_save_point() -> Error {
+    Error::not_found("the write batch has no save point")
+}

@@ -1,0 +1,148 @@
+//! A cursor over a memtable: all versions of all keys, in internal-key order, both ways.
+//!
+//! In: a memtable. Out: internal keys and values as slices of its records.
+//!
+//! The cursor holds a copy of one leaf's record addresses and walks in it; only at its ends does it touch the tree.
+//!
+//! Invariants
+//!  1. `run` holds, in order, every record that was in some leaf when it was copied; `at` is a place in it, or the
+//!     cursor is not valid.
+//!  2. Records stay in place, unchanged, while `table` is held.
+
+use crate::memtable::MemTable;
+use crate::record::{Record, Target};
+use crate::tree::Run;
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::{PinnedBytes, Result};
+use std::fmt;
+
+/// A cursor over all entries of a memtable.
+pub struct MemTableIter {
+    run: Run,
+    at: usize,
+    /// The key and value of the record at `at`; dangling when not valid.
+    key: *const [u8],
+    value: *const [u8],
+    valid: bool,
+    table: Arc<MemTable>,
+}
+
+// SAFETY: the pointers lead into records that `table`, which is `Send + Sync`, keeps (invariant 2).
+unsafe impl Send for MemTableIter {}
+
+const NOTHING: *const [u8] = &[];
+
+impl MemTableIter {
+    pub(crate) fn new(table: Arc<MemTable>) -> MemTableIter {
+        MemTableIter { run: Run::new(), at: 0, key: NOTHING, value: NOTHING, valid: false, table }
+    }
+
+    /// Stands on place `at` of the run, if there is one.
+    #[inline]
+    fn settle(&mut self, at: Option<usize>) {
+        self.valid = at.is_some();
+        let Some(at) = at else { return };
+        self.at = at;
+        // SAFETY: the records of `run` live as long as `self.table` (invariant 2).
+        let record: Record<'_> = unsafe { self.run.record(at) };
+        let (key, value) = record.key_value();
+        (self.key, self.value) = (key, value);
+    }
+
+    #[cold]
+    fn next_leaf(&mut self) {
+        // SAFETY: `run` is only ever loaded from this tree.
+        let found = unsafe { self.table.tree.load_next(&mut self.run) };
+        self.settle(found.then_some(0));
+    }
+
+    #[cold]
+    fn prev_leaf(&mut self) {
+        // SAFETY: the first record of `run` lives as long as `self.table`.
+        let first: Record<'_> = unsafe { self.run.record(0) };
+        let found = self.table.tree.load_before(&Target::of(first), false, &mut self.run);
+        self.settle(found);
+    }
+}
+
+impl InternalIterator for MemTableIter {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) {
+        let found = self.table.tree.load_first(&mut self.run).then_some(0);
+        self.settle(found);
+    }
+
+    fn seek_to_last(&mut self) {
+        let found = self.table.tree.load_last(&mut self.run);
+        self.settle(found);
+    }
+
+    fn seek(&mut self, target: &[u8]) {
+        let found = self.table.tree.load_from(&Target::new(target), &mut self.run);
+        self.settle(found);
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        let found = self.table.tree.load_before(&Target::new(target), true, &mut self.run);
+        self.settle(found);
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        debug_assert!(self.valid);
+        if self.at + 1 < self.run.len() {
+            self.run.prefetch_ahead(self.at);
+            self.settle(Some(self.at + 1));
+        } else {
+            self.next_leaf();
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) {
+        debug_assert!(self.valid);
+        if self.at > 0 {
+            self.run.prefetch_behind(self.at);
+            self.settle(Some(self.at - 1));
+        } else {
+            self.prev_leaf();
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        // SAFETY: set by `settle` to bytes of a record that `table` keeps; before that, an empty static slice.
+        unsafe { &*self.key }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        // SAFETY: as in `key`.
+        unsafe { &*self.value }
+    }
+
+    fn status(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn pinned_value(&self) -> PinnedBytes {
+        self.table.pin_record_bytes(self.value())
+    }
+}
+
+impl fmt::Debug for MemTableIter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("MemTableIter");
+        if self.valid {
+            out.field("key", &format_args!("b\"{}\"", self.key().escape_ascii()));
+        }
+        out.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,20 @@
+//! esker-memtable: the sorted map in memory.
+//!
+//! Writes of a column family gather here until they are flushed to a table: many threads insert at once, readers
+//! never wait. What is `pub` here is shared between Esker's crates and promises nothing to others.
+//!
+//! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything lies),
+//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), [`iter`], `range_dels`.
+//! Why a B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
+#![warn(missing_docs)]
+
+mod arena;
+pub mod iter;
+pub mod memtable;
+mod node;
+mod range_dels;
+mod record;
+mod tree;
+
+pub use iter::MemTableIter;
+pub use memtable::{MemTable, MemTableOptions, MemValue};

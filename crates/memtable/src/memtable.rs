@@ -1,0 +1,295 @@
+//! The memtable: what was written to a column family since its last switch.
+//!
+//! In: writes, with the sequence numbers their batches got; any number of threads, in any order of sequence.
+//! Out: versions of a key newest first, a cursor over all versions, covering range tombstones, and honest numbers
+//! for flush and statistics.
+//!
+//! Invariants
+//!  1. What was added stays, unchanged, until the memtable is dropped.
+//!  2. An entry is found by every read that starts after its `add` returned. A read that runs at the same time may
+//!     or may not find it: the engine shows readers a sequence number only after all adds up to it are done.
+//!  3. No reader takes a lock or waits for a writer (`range_tombstones` may wait for another who fragments).
+
+use crate::arena::{Arena, ShardStats};
+use crate::iter::MemTableIter;
+use crate::range_dels::RangeDels;
+use crate::record::{self, Record, Target};
+use crate::tree::Tree;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{InternalKeyComparator, LookupKey};
+use esker_format::range_del::FragmentedRangeTombstones;
+use std::fmt;
+use std::ops::Deref;
+
+/// What a memtable is made with.
+#[derive(Clone, Debug)]
+pub struct MemTableOptions {
+    /// The largest block that is asked of the allocator at a time, in bytes; RocksDB's `arena_block_size`.
+    /// Smaller ones come first, so a small memtable stays small.
+    pub arena_block_size: usize,
+    /// Whether a memtable that has grown to 16 MiB asks for huge pages, 2 MiB at a time, from then on. They make
+    /// lookups about 1.6 times as fast; a page takes about 0.1 ms to come.
+    pub use_huge_pages: bool,
+    /// The engine's name for it; higher is newer.
+    pub id: u64,
+    /// The newest sequence number when it was made.
+    pub creation_sequence: SequenceNumber,
+    /// No entry is older than this.
+    pub earliest_sequence: SequenceNumber,
+}
+
+impl Default for MemTableOptions {
+    fn default() -> MemTableOptions {
+        MemTableOptions {
+            arena_block_size: 1 << 20,
+            use_huge_pages: true,
+            id: 0,
+            creation_sequence: SequenceNumber::ZERO,
+            earliest_sequence: SequenceNumber::ZERO,
+        }
+    }
+}
+
+/// The writes of a column family, in memory and in order.
+pub struct MemTable {
+    pub(crate) tree: Tree,
+    range_dels: RangeDels,
+    icmp: InternalKeyComparator,
+    options: MemTableOptions,
+    immutable: AtomicBool,
+}
+
+/// A value in a memtable, as a visitor of [`MemTable::get`] sees it.
+#[derive(Clone, Copy)]
+pub struct MemValue<'a> {
+    bytes: &'a [u8],
+    owner: &'a Arc<MemTable>,
+}
+
+impl<'a> MemValue<'a> {
+    /// The bytes, for as long as the memtable is borrowed.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes without a copy; keeps the whole memtable alive.
+    pub fn pin(self) -> PinnedBytes {
+        self.owner.pin_record_bytes(self.bytes)
+    }
+}
+
+impl Deref for MemValue<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for MemValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.bytes.escape_ascii())
+    }
+}
+
+impl MemTable {
+    /// Empty.
+    ///
+    /// # Panics
+    /// If the allocator has not even the few KiB of an empty memtable.
+    pub fn new(icmp: InternalKeyComparator, options: MemTableOptions) -> Arc<MemTable> {
+        let arena = Arena::new(options.arena_block_size, options.use_huge_pages);
+        let tree = Tree::new(icmp.clone(), arena).expect("memory for an empty memtable");
+        let range_dels = RangeDels::new(options.arena_block_size);
+        Arc::new(MemTable { tree, range_dels, icmp, options, immutable: AtomicBool::new(false) })
+    }
+
+    /// Adds an entry; for a `RangeDeletion`, `user_key` is where it begins and `value` where it ends (exclusive).
+    /// Any number of threads may add at once, in any order of sequence.
+    /// # Errors
+    /// `TryAgain` if this user key, sequence and type are there already; nothing was added ·
+    /// `InvalidArgument` for a key or value of 4 GiB · `Aborted` with `MemoryLimit` if the allocator has no more.
+    pub fn add(&self, seq: SequenceNumber, kind: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
+        debug_assert!(!self.is_immutable(), "an immutable memtable is not written to");
+        if user_key.len() > record::MAX_LENGTH || value.len() > record::MAX_LENGTH {
+            return Err(too_long(user_key.len(), value.len()));
+        }
+        let change = ShardStats {
+            entries: 1,
+            deletes: u64::from(kind.is_point_deletion()),
+            data_bytes: (user_key.len() + record::TRAILER_BYTES + value.len()) as u64,
+            first_seq: seq.0,
+            last_seq: seq.0,
+        };
+        if kind == ValueType::RangeDeletion {
+            self.tree.arena().count(&change);
+            return self
+                .range_dels
+                .add(user_key, value, seq)
+                .inspect_err(|_| self.tree.arena().uncount(&change));
+        }
+        let len = record::encoded_len(user_key.len(), value.len());
+        let place = self.tree.arena().allocate_record(len, &change)?;
+        // SAFETY: `len` bytes that were handed out to us alone; `encode` writes all of them and reads none.
+        let record = unsafe { Record::write(place, len, seq, kind, user_key, value) };
+        // SAFETY: it lies in the tree's arena.
+        let inserted = unsafe { self.tree.insert(record) };
+        inserted.inspect_err(|_| self.tree.arena().uncount(&change))
+    }
+
+    /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit` says no.
+    /// Range tombstones are not looked at: ask [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
+    #[inline]
+    pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F)
+    where
+        F: FnMut(ValueType, SequenceNumber, MemValue<'_>) -> bool,
+    {
+        let target = Target::new(key.internal_key());
+        self.tree.visit_versions(&target, |record| {
+            let (internal_key, bytes) = record.key_value();
+            let trailer = record::split(internal_key).1;
+            let kind = ValueType::from_u8(trailer as u8).expect("records are made from a ValueType");
+            visit(kind, SequenceNumber(trailer >> 8), MemValue { bytes, owner: self })
+        });
+    }
+
+    /// A cursor over all entries but range tombstones. It keeps the memtable alive. What is added later may or may
+    /// not appear; nothing disappears.
+    pub fn iter(self: &Arc<Self>) -> MemTableIter {
+        MemTableIter::new(Arc::clone(self))
+    }
+
+    /// `bytes` of a record of this memtable, kept alive by it.
+    pub(crate) fn pin_record_bytes(self: &Arc<Self>, bytes: &[u8]) -> PinnedBytes {
+        // SAFETY: callers pass bytes of a record in `self.arena`, which stay in place and unchanged until the drop.
+        unsafe { PinnedBytes::with_owner(bytes, Arc::clone(self)) }
+    }
+
+    /// The sequence number of the newest range tombstone that covers `user_key` and that `snapshot` sees; zero if
+    /// there is none. One test when there are no range tombstones at all.
+    #[inline]
+    pub fn max_covering_tombstone_seq(&self, user_key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
+        self.range_dels.max_covering_seq(user_key, &self.icmp, snapshot)
+    }
+
+    /// All range tombstones added so far, fragmented. Free if none was added since the last call; else O(n log n).
+    pub fn range_tombstones(&self) -> Arc<FragmentedRangeTombstones> {
+        self.range_dels.fragments(&self.icmp)
+    }
+
+    /// Bytes of memory it holds: whole blocks of records and nodes, range tombstones, and itself.
+    #[inline]
+    pub fn approximate_memory_usage(&self) -> usize {
+        size_of::<Self>()
+            + self.tree.arena().overhead()
+            + self.tree.arena().allocated()
+            + self.range_dels.memory_usage()
+    }
+
+    /// About how many entries have user keys in `[start, end)`.
+    pub fn approximate_count(&self, start: &[u8], end: &[u8]) -> u64 {
+        let point_entries = self.num_entries() - self.num_range_deletes();
+        self.tree.approximate_count(start, end, point_entries)
+    }
+
+    /// About how many bytes of keys and values the entries with user keys in `[start, end)` have.
+    pub fn approximate_size(&self, start: &[u8], end: &[u8]) -> u64 {
+        let stats = self.tree.arena().stats();
+        let count = self.approximate_count(start, end);
+        (u128::from(stats.data_bytes) * u128::from(count) / u128::from(stats.entries.max(1))) as u64
+    }
+
+    /// How many entries, range tombstones included.
+    pub fn num_entries(&self) -> u64 {
+        self.tree.arena().stats().entries
+    }
+
+    /// How many point deletions of all kinds.
+    pub fn num_deletes(&self) -> u64 {
+        self.tree.arena().stats().deletes
+    }
+
+    /// How many range tombstones.
+    pub fn num_range_deletes(&self) -> u64 {
+        self.range_dels.len() as u64
+    }
+
+    /// Bytes of internal keys and values.
+    pub fn data_size(&self) -> u64 {
+        self.tree.arena().stats().data_bytes
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.num_entries() == 0
+    }
+
+    /// The oldest sequence number added; zero if there is none.
+    pub fn first_seqno(&self) -> SequenceNumber {
+        let stats = self.tree.arena().stats();
+        SequenceNumber(if stats.entries == 0 { 0 } else { stats.first_seq })
+    }
+
+    /// The newest sequence number added; zero if there is none.
+    pub fn largest_seqno(&self) -> SequenceNumber {
+        SequenceNumber(self.tree.arena().stats().last_seq)
+    }
+
+    /// No entry is older than this; set at creation.
+    pub fn earliest_seqno(&self) -> SequenceNumber {
+        self.options.earliest_sequence
+    }
+
+    /// The newest sequence number of the database when this was made.
+    pub fn creation_seqno(&self) -> SequenceNumber {
+        self.options.creation_sequence
+    }
+
+    /// The engine's name for it.
+    pub fn id(&self) -> u64 {
+        self.options.id
+    }
+
+    /// The order of its keys.
+    pub fn comparator(&self) -> &InternalKeyComparator {
+        &self.icmp
+    }
+
+    /// Says that nothing will be added any more, and fragments the range tombstones, so that no reader has to.
+    pub fn mark_immutable(&self) {
+        self.immutable.store(true, Ordering::Release);
+        if self.range_dels.len() > 0 {
+            self.range_dels.fragments(&self.icmp);
+        }
+    }
+
+    /// Whether `mark_immutable` was called.
+    pub fn is_immutable(&self) -> bool {
+        self.immutable.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for MemTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemTable")
+            .field("id", &self.options.id)
+            .field("stats", &self.tree.arena().stats())
+            .field("range_deletes", &self.range_dels.len())
+            .field("memory", &self.approximate_memory_usage())
+            .field("immutable", &self.is_immutable())
+            .finish()
+    }
+}
+
+#[cold]
+fn too_long(key_len: usize, value_len: usize) -> Error {
+    Error::invalid_argument(format!(
+        "a key of {key_len} bytes with a value of {value_len} bytes: neither may reach 4 GiB"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! The range tombstones of a memtable.
+//!
+//! In: tombstones in any order of sequence, from any thread. Out: for a key and a snapshot, the newest tombstone that
+//! covers it; and all of them, fragmented.
+//!
+//! ```text
+//! newest -> t9 -> t8 -> t7 -> ... -> t0        every tombstone, as a list
+//! view:  runs [t0..t4) [t4..t6) [t6..t7)       the older ones, fragmented: searched, not walked
+//! ```
+//!
+//! A writer puts its tombstone in front of the list. A reader walks the list down to what the view has, then searches
+//! the runs. A reader that has to walk far fragments what it walked, together with runs that are no larger, unless
+//! somebody else is at it; so each tombstone is fragmented O(log n) times, and only if it is read. A view of several
+//! runs that is read often is made one run. A memtable without tombstones costs its readers one test.
+//!
+//! Invariants
+//!  1. The list only grows, at its front, by complete tombstones; `index` counts from 0 at its end.
+//!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is where they stop.
+//!  3. A reader takes the list before the view: together they hold all that was added before it began.
+//!  4. No reader waits: only `fragments`, which flush and iterators call, may wait for another who fragments.
+
+use crate::arena::{Arena, ShardStats};
+use crate::record::{self, Record};
+use esker_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use esker_base::sync::epoch::{self, Swap};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{Result, SequenceNumber, ValueType};
+use esker_format::key::InternalKeyComparator;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstoneRef};
+use std::alloc::Layout;
+use std::ptr;
+
+/// A reader that must walk more than this many tombstones fragments them.
+const MAX_WALK: usize = 16;
+
+/// A tombstone in the list.
+struct Entry {
+    older: *const Entry,
+    index: usize,
+    start: *const [u8],
+    end: *const [u8],
+    seq: SequenceNumber,
+}
+
+/// Fragments of the older tombstones.
+#[derive(Debug, Default)]
+struct View {
+    /// How many tombstones of the list, from its end, the runs hold.
+    count: usize,
+    /// Oldest, and at least twice as large as the next, first.
+    runs: Vec<Run>,
+    /// About how often it was searched while it had several runs.
+    searches: AtomicUsize,
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    /// How many tombstones.
+    len: usize,
+    fragments: Arc<FragmentedRangeTombstones>,
+}
+
+/// All range tombstones of one memtable.
+#[derive(Debug)]
+pub(crate) struct RangeDels {
+    newest: AtomicPtr<Entry>,
+    view: Swap<View>,
+    view_bytes: AtomicUsize,
+    /// All entries by index. Held by who adds an entry or makes a view.
+    all: Mutex<Vec<EntryPtr>>,
+    /// Where entries and their keys lie.
+    arena: Arena,
+}
+
+#[derive(Debug)]
+struct EntryPtr(*const Entry);
+// SAFETY: leads to an entry, which is immutable and stays as long as the arena.
+unsafe impl Send for EntryPtr {}
+
+impl RangeDels {
+    /// None. Blocks of memory grow up to `block_bytes`.
+    pub(crate) fn new(block_bytes: usize) -> RangeDels {
+        RangeDels {
+            newest: AtomicPtr::new(ptr::null_mut()),
+            view: Swap::new(Arc::default()),
+            view_bytes: AtomicUsize::new(0),
+            all: Mutex::new(Vec::new()),
+            arena: Arena::new(block_bytes, false),
+        }
+    }
+
+    /// How many were added.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.newest().map_or(0, |entry| entry.index + 1)
+    }
+
+    /// Bytes they take.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.arena.allocated() + self.arena.overhead() + self.view_bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn newest(&self) -> Option<&Entry> {
+        // SAFETY: entries are complete before their address is stored and stay as long as the arena.
+        unsafe { self.newest.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Adds `[start, end)` at `seq`. Readers that start later see it.
+    /// # Errors
+    /// `Aborted` with `MemoryLimit`; nothing was added.
+    pub(crate) fn add(&self, start: &[u8], end: &[u8], seq: SequenceNumber) -> Result<()> {
+        let len = record::encoded_len(start.len(), end.len());
+        let place = self.arena.allocate_record(len, &ShardStats::NONE)?;
+        // SAFETY: `len` bytes that were handed out to us alone.
+        let record = unsafe { Record::write(place, len, seq, ValueType::RangeDeletion, start, end) };
+        let place = self.arena.allocate_node(Layout::new::<Entry>())?.cast::<Entry>();
+        let mut all = self.all.lock();
+        let older = self.newest.load(Ordering::Relaxed).cast_const();
+        let entry =
+            Entry { older, index: all.len(), start: record.user_key(), end: record.key_value().1, seq };
+        // SAFETY: fresh memory of this layout, ours alone.
+        unsafe { place.write(entry) };
+        all.push(EntryPtr(place.as_ptr()));
+        self.newest.store(place.as_ptr(), Ordering::Release);
+        Ok(())
+    }
+
+    /// The newest tombstone that covers `user_key` and is not newer than `snapshot`; zero if none.
+    #[inline]
+    pub(crate) fn max_covering_seq(
+        &self,
+        user_key: &[u8],
+        icmp: &InternalKeyComparator,
+        snapshot: SequenceNumber,
+    ) -> SequenceNumber {
+        match self.newest() {
+            None => SequenceNumber::ZERO,
+            Some(newest) => self.search(newest, user_key, icmp, snapshot),
+        }
+    }
+
+    fn search(
+        &self,
+        newest: &Entry,
+        user_key: &[u8],
+        icmp: &InternalKeyComparator,
+        snapshot: SequenceNumber,
+    ) -> SequenceNumber {
+        let guard = epoch::pin();
+        let mut view = self.view.load(&guard);
+        if newest.index + 1 > view.count + MAX_WALK || view.is_worth_merging() {
+            self.improve(icmp);
+            view = self.view.load(&guard);
+        }
+        let mut best = SequenceNumber::ZERO;
+        let mut next = Some(newest);
+        while let Some(entry) = next
+            && entry.index >= view.count
+        {
+            if entry.seq <= snapshot && entry.seq > best && entry.tombstone().covers(user_key, icmp) {
+                best = entry.seq;
+            }
+            next = entry.older();
+        }
+        for run in view.runs.iter().rev() {
+            if run.fragments.max_seq() > best {
+                best = best.max(run.fragments.max_covering_seq(user_key, icmp, snapshot));
+            }
+        }
+        best
+    }
+
+    /// Makes a better view, unless somebody else is making one.
+    #[cold]
+    fn improve(&self, icmp: &InternalKeyComparator) {
+        let Some(all) = self.all.try_lock() else { return };
+        let guard = epoch::pin();
+        let view = self.view.load(&guard);
+        let whole = view.is_worth_merging();
+        if whole || all.len() > view.count + MAX_WALK {
+            self.publish(view.extended(&all, whole, icmp));
+        }
+    }
+
+    /// All of them, fragmented.
+    pub(crate) fn fragments(&self, icmp: &InternalKeyComparator) -> Arc<FragmentedRangeTombstones> {
+        let count = self.len();
+        let guard = epoch::pin();
+        if let Some(whole) = self.view.load(&guard).whole(count) {
+            return whole;
+        }
+        let all = self.all.lock();
+        let view = self.view.load(&guard);
+        if let Some(whole) = view.whole(all.len()) {
+            return whole;
+        }
+        let view = view.extended(&all, true, icmp);
+        let whole = view.whole(all.len()).expect("it was made of all");
+        self.publish(view);
+        whole
+    }
+
+    fn publish(&self, view: View) {
+        let bytes = view.runs.iter().map(|run| run.fragments.approximate_memory_usage()).sum();
+        self.view_bytes.store(bytes, Ordering::Relaxed);
+        self.view.store(Arc::new(view));
+    }
+}
+
+impl View {
+    /// The only run, if it holds `count` tombstones or more.
+    fn whole(&self, count: usize) -> Option<Arc<FragmentedRangeTombstones>> {
+        match &self.runs[..] {
+            [] if count == 0 => Some(Arc::default()),
+            [run] if self.count >= count => Some(Arc::clone(&run.fragments)),
+            _ => None,
+        }
+    }
+
+    /// Whether it has several runs and was searched so often that merging them is paid for. Counts the call.
+    fn is_worth_merging(&self) -> bool {
+        if self.runs.len() < 2 {
+            return false;
+        }
+        // Not exact, and need not be: two threads may count as one.
+        let searches = self.searches.load(Ordering::Relaxed) + 1;
+        self.searches.store(searches, Ordering::Relaxed);
+        searches > self.count
+    }
+
+    /// A view of all entries: the new ones make a run, with the runs that are not twice as large, or with all.
+    fn extended(&self, all: &[EntryPtr], whole: bool, icmp: &InternalKeyComparator) -> View {
+        let mut runs = self.runs.clone();
+        let mut from = self.count;
+        while let Some(run) = runs.pop_if(|run| whole || run.len < 2 * (all.len() - from)) {
+            from -= run.len;
+        }
+        let tombstones = all[from..].iter().map(|entry| {
+            // SAFETY: entries stay as long as the arena, which its owner borrows.
+            unsafe { &*entry.0 }.tombstone()
+        });
+        let fragments = Arc::new(FragmentedRangeTombstones::from_refs(tombstones, icmp));
+        runs.push(Run { len: all.len() - from, fragments });
+        View { count: all.len(), runs, searches: AtomicUsize::new(0) }
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn older(&self) -> Option<&Entry> {
+        // SAFETY: an entry of the same list, or null; see `RangeDels::newest`.
+        unsafe { self.older.as_ref() }
+    }
+
+    #[inline]
+    fn tombstone(&self) -> RangeTombstoneRef<'_> {
+        // SAFETY: bytes of a record in the same arena as this entry.
+        let start = unsafe { &*self.start };
+        // SAFETY: as above.
+        let end = unsafe { &*self.end };
+        RangeTombstoneRef { start, end, seq: self.seq }
+    }
+}
+
+#[cfg(test)]
+mod tests;

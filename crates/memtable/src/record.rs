@@ -1,0 +1,209 @@
+//! One entry of a memtable, as it lies in the arena.
+//!
+//! In: sequence, type, user key, value. Out: the internal key and the value as slices, without a copy.
+//!
+//!   internal key length varint32 | value length varint32 | user key | (sequence << 8 | type) u64 LE | value
+//!
+//! Invariants
+//!  1. A record is written completely before its address is stored anywhere, and never changes after that.
+//!  2. A `Record<'a>` points at such a record, in memory that stays for `'a`.
+
+use esker_base::ValueType;
+use esker_base::types::SequenceNumber;
+pub(crate) use esker_format::key::TRAILER_BYTES;
+use esker_format::key::{InternalKeyComparator, pack};
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// The longest length that fits a record's header; RocksDB's limit too.
+pub(crate) const MAX_LENGTH: usize = u32::MAX as usize - 64;
+
+/// How many bytes a record takes.
+pub(crate) fn encoded_len(key_len: usize, value_len: usize) -> usize {
+    let internal_len = key_len + TRAILER_BYTES;
+    varint_len(internal_len) + varint_len(value_len) + internal_len + value_len
+}
+
+fn varint_len(n: usize) -> usize {
+    ((usize::BITS - (n | 1).leading_zeros()) as usize).div_ceil(7)
+}
+
+/// Writes forward through memory that nobody else knows of.
+struct Pen<'a> {
+    rest: &'a mut [MaybeUninit<u8>],
+}
+
+impl Pen<'_> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        let (here, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
+        here.write_copy_of_slice(bytes);
+        self.rest = rest;
+    }
+
+    #[inline]
+    fn put_varint(&mut self, mut n: usize) {
+        while n >= 0x80 {
+            self.put(&[(n as u8) | 0x80]);
+            n >>= 7;
+        }
+        self.put(&[n as u8]);
+    }
+}
+
+/// A record in the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record<'a> {
+    ptr: NonNull<u8>,
+    arena: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Record<'a> {
+    /// The record at `ptr`.
+    ///
+    /// # Safety
+    /// `ptr` points at a complete record that stays in place and unchanged for `'a`.
+    #[inline]
+    pub(crate) unsafe fn from_ptr(ptr: NonNull<u8>) -> Record<'a> {
+        Record { ptr, arena: PhantomData }
+    }
+
+    /// Writes a record into the `len` bytes at `place`.
+    ///
+    /// # Safety
+    /// Those bytes are the caller's alone, stay in place for `'a`, and nobody writes to them after this;
+    /// `len` is [`encoded_len`] of the key and value.
+    #[inline]
+    pub(crate) unsafe fn write(
+        place: NonNull<u8>,
+        len: usize,
+        seq: SequenceNumber,
+        kind: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+    ) -> Record<'a> {
+        // SAFETY: the caller's promise; they need not be initialised.
+        let rest = unsafe { std::slice::from_raw_parts_mut(place.as_ptr().cast::<MaybeUninit<u8>>(), len) };
+        let mut pen = Pen { rest };
+        pen.put_varint(user_key.len() + TRAILER_BYTES);
+        pen.put_varint(value.len());
+        pen.put(user_key);
+        pen.put(&pack(seq, kind).to_le_bytes());
+        pen.put(value);
+        debug_assert!(pen.rest.is_empty(), "encoded_len is what is written");
+        Record { ptr: place, arena: PhantomData }
+    }
+
+    /// Where it lies.
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    #[inline]
+    fn byte(self, at: usize) -> u8 {
+        // SAFETY: `at` is within the record's header (callers stop at the last byte of a varint), invariant 2.
+        let ptr = unsafe { self.ptr.as_ptr().add(at) };
+        // SAFETY: as above; nobody writes to a record that has an address (invariant 1).
+        unsafe { ptr.read() }
+    }
+
+    #[inline]
+    fn varint(self, at: usize) -> (usize, usize) {
+        let first = self.byte(at);
+        if first < 0x80 { (first as usize, at + 1) } else { self.long_varint(at) }
+    }
+
+    fn long_varint(self, mut at: usize) -> (usize, usize) {
+        let (mut n, mut shift) = (0usize, 0);
+        loop {
+            let byte = self.byte(at);
+            at += 1;
+            n |= ((byte & 0x7F) as usize) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return (n, at);
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(self, at: usize, len: usize) -> &'a [u8] {
+        // SAFETY: `at` and `len` come from the record's own header, so they lie within it (invariant 2).
+        let ptr = unsafe { self.ptr.as_ptr().add(at) };
+        // SAFETY: as above, and nobody writes to it (invariant 1).
+        unsafe { std::slice::from_raw_parts(ptr, len) }
+    }
+
+    /// User key and trailer.
+    #[inline]
+    pub(crate) fn internal_key(self) -> &'a [u8] {
+        let (key_len, at) = self.varint(0);
+        let (_, at) = self.varint(at);
+        self.bytes(at, key_len)
+    }
+
+    /// User key and trailer, and the value.
+    #[inline]
+    pub(crate) fn key_value(self) -> (&'a [u8], &'a [u8]) {
+        let (key_len, at) = self.varint(0);
+        let (value_len, at) = self.varint(at);
+        (self.bytes(at, key_len), self.bytes(at + key_len, value_len))
+    }
+
+    /// User key and packed trailer.
+    #[inline]
+    pub(crate) fn parts(self) -> (&'a [u8], u64) {
+        split(self.internal_key())
+    }
+
+    /// The user key.
+    #[inline]
+    pub(crate) fn user_key(self) -> &'a [u8] {
+        self.parts().0
+    }
+}
+
+/// User key and packed trailer of an internal key, as the key comparator sees them.
+#[inline]
+pub(crate) fn split(internal_key: &[u8]) -> (&[u8], u64) {
+    match internal_key.split_last_chunk::<TRAILER_BYTES>() {
+        Some((user_key, trailer)) => (user_key, u64::from_le_bytes(*trailer)),
+        None => (internal_key, 0),
+    }
+}
+
+/// What a search looks for: a place in the order of internal keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) user_key: &'a [u8],
+    pub(crate) trailer: u64,
+}
+
+impl<'a> Target<'a> {
+    /// The place of this internal key.
+    #[inline]
+    pub(crate) fn new(internal_key: &'a [u8]) -> Target<'a> {
+        let (user_key, trailer) = split(internal_key);
+        Target { user_key, trailer }
+    }
+
+    /// The place of this record.
+    #[inline]
+    pub(crate) fn of(record: Record<'a>) -> Target<'a> {
+        let (user_key, trailer) = record.parts();
+        Target { user_key, trailer }
+    }
+
+    /// Where `record` lies, seen from here: `Less` if it comes before.
+    #[inline]
+    pub(crate) fn cmp_record(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> Ordering {
+        let (user_key, trailer) = record.parts();
+        icmp.compare_user_keys(user_key, self.user_key).then_with(|| self.trailer.cmp(&trailer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

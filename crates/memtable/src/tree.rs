@@ -1,0 +1,295 @@
+//! The index: a B+-tree of records with links to the right.
+//!
+//! In: records. Out: the first record from a target on, versions of a key, runs of records for cursors.
+//! How a node is shared between readers and a writer: `node`.
+//!
+//! A split makes a new right neighbour first and tells the parent later, as Lehman and Yao have it: who comes to a
+//! node that has given away what he looks for goes right. So an insert latches one node at a time (and while it moves
+//! right, none), and a reader none.
+//!
+//! Invariants
+//!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
+//!  2. A node whose separator is not yet in the level above is reached through its left neighbour.
+//!  3. The arena belongs to the tree: nodes and records live as long as it.
+
+use crate::arena::Arena;
+use crate::node::{self, Inserted, Node};
+use crate::record::{Record, Target};
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicPtr, Ordering};
+use esker_base::{Error, Result};
+use esker_format::key::InternalKeyComparator;
+use std::fmt;
+use std::ptr;
+
+/// Slots of a node: with 68 a leaf fills 18 cache lines.
+pub(crate) const WIDTH: usize = 68;
+
+/// A run of the memtable's own width.
+pub(crate) type Run = node::Run<WIDTH>;
+
+/// The ordered index over an arena of records; `N` slots a node.
+pub(crate) struct Tree<const N: usize = WIDTH> {
+    root: AtomicPtr<Node<N>>,
+    /// Held by who puts a new root on top.
+    root_latch: Mutex<()>,
+    arena: Arena,
+    icmp: InternalKeyComparator,
+}
+
+// SAFETY: all shared words are atomics or behind latches; records and nodes are immutable otherwise and owned by it.
+unsafe impl<const N: usize> Send for Tree<N> {}
+// SAFETY: as above; the comparator is `Send + Sync`.
+unsafe impl<const N: usize> Sync for Tree<N> {}
+
+impl<const N: usize> Tree<N> {
+    /// Empty.
+    /// # Errors
+    /// `Aborted` with `MemoryLimit`.
+    pub(crate) fn new(icmp: InternalKeyComparator, arena: Arena) -> Result<Tree<N>> {
+        let leaf: *const Node<N> = Node::leaf(&arena)?;
+        Ok(Tree { root: AtomicPtr::new(leaf.cast_mut()), root_latch: Mutex::new(()), arena, icmp })
+    }
+
+    /// Where its records lie.
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    #[inline]
+    fn root(&self) -> &Node<N> {
+        // SAFETY: a root of this tree (invariant 3).
+        unsafe { Node::from_ptr(self.root.load(Ordering::Acquire)) }.expect("a tree has a root")
+    }
+
+    /// The node of this level that `target` is in or right of; if not `inclusive`, what is just before `target`.
+    /// REQUIRES: the root is at least so high.
+    #[inline]
+    fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
+        let mut node = self.root();
+        while node.level() > level {
+            (node, _, _) = node.descend(&self.icmp, target, inclusive);
+            node.prefetch();
+        }
+        node
+    }
+
+    /// Inserts `record`.
+    /// # Errors
+    /// `TryAgain` if its internal key is there already · `Aborted` with `MemoryLimit`; nothing was inserted.
+    ///
+    /// # Safety
+    /// The record lies in this tree's arena.
+    pub(crate) unsafe fn insert(&self, record: Record<'_>) -> Result<()> {
+        let target = Target::of(record);
+        let leaf = self.find(0, &target, true);
+        match leaf.latch_for(&self.icmp, &target).insert(&self.icmp, &self.arena, record, None)? {
+            Inserted::Done => {}
+            Inserted::Duplicate => return Err(duplicate()),
+            Inserted::Split(right, separator) => self.add_to_parent(right, separator),
+        }
+        Ok(())
+    }
+
+    /// Makes `right` known above. If there is no memory for that, it stays known to its left neighbour only, which
+    /// is right and slow.
+    fn add_to_parent<'t>(&'t self, mut right: &'t Node<N>, mut separator: Record<'t>) {
+        loop {
+            let level = right.level() + 1;
+            if self.root().level() < level && self.grow(level, separator).is_err() {
+                return;
+            }
+            let target = Target::of(separator);
+            let latched = self.find(level, &target, true).latch_for(&self.icmp, &target);
+            match latched.insert(&self.icmp, &self.arena, separator, Some(right)) {
+                Ok(Inserted::Split(node, record)) => (right, separator) = (node, record),
+                Ok(Inserted::Done) => return,
+                Ok(Inserted::Duplicate) => unreachable!("a node is split off once, and records are distinct"),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Puts a root of this level on top, unless somebody has.
+    #[cold]
+    fn grow<'t>(&'t self, level: u8, separator: Record<'t>) -> Result<()> {
+        let _latch = self.root_latch.lock();
+        let root = self.root();
+        if root.level() < level {
+            debug_assert_eq!(root.level() + 1, level, "a level is added when the one below has split");
+            let above = Node::above(root, &self.arena, &self.icmp, separator)?;
+            self.root.store(ptr::from_ref(above).cast_mut(), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Visits, newest first, the versions of the target's user key from the target on, until `visit` says no.
+    #[inline]
+    pub(crate) fn visit_versions<'t>(
+        &'t self,
+        target: &Target<'_>,
+        mut visit: impl FnMut(Record<'t>) -> bool,
+    ) {
+        let leaf = self.find(0, target, true);
+        let Some((first, leaf)) = leaf.first_from(&self.icmp, target, true) else { return };
+        if self.icmp.same_user_key(first.user_key(), target.user_key) && visit(first) {
+            self.visit_older(leaf, first, visit);
+        }
+    }
+
+    /// The versions behind `newer`, which lies in `leaf` or, by now, right of it.
+    fn visit_older<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        newer: Record<'t>,
+        mut visit: impl FnMut(Record<'t>) -> bool,
+    ) {
+        let target = Target::of(newer);
+        let mut run = node::Run::new();
+        leaf.copy_to(&self.icmp, &mut run);
+        let mut at = match run.place_of(newer) {
+            Some(at) => at + 1,
+            None => run.find(&self.icmp, &target, true),
+        };
+        loop {
+            if at == run.len() {
+                // SAFETY: as below.
+                let Some(next) = (unsafe { run.next() }) else { return };
+                at = next.copy_and_find(&self.icmp, &target, true, &mut run);
+                continue;
+            }
+            // SAFETY: the run was copied from this tree, which is borrowed for `'t`.
+            let record: Record<'t> = unsafe { run.record(at) };
+            if !self.icmp.same_user_key(record.user_key(), target.user_key) || !visit(record) {
+                return;
+            }
+            at += 1;
+        }
+    }
+
+    /// Loads the run at the left end; false if the tree is empty.
+    pub(crate) fn load_first(&self, run: &mut node::Run<N>) -> bool {
+        let mut node = self.root();
+        while node.level() > 0 {
+            node = node.child(0);
+        }
+        self.load_leaf_or_right(node, run)
+    }
+
+    /// Loads the run behind `run`; false if there is none.
+    ///
+    /// # Safety
+    /// `run` was loaded from this tree.
+    pub(crate) unsafe fn load_next(&self, run: &mut node::Run<N>) -> bool {
+        // SAFETY: the caller's promise.
+        match unsafe { run.next() } {
+            Some(next) => self.load_leaf_or_right(next, run),
+            None => false,
+        }
+    }
+
+    fn load_leaf_or_right<'t>(&'t self, mut leaf: &'t Node<N>, run: &mut node::Run<N>) -> bool {
+        loop {
+            leaf.copy_to(&self.icmp, run);
+            // SAFETY: the run was copied from this tree, which is borrowed for `'t`.
+            let next: Option<&'t Node<N>> = unsafe { run.next() };
+            if run.len() > 0 {
+                next.inspect(|next| next.prefetch());
+                run.prefetch_from(0);
+                return true;
+            }
+            let Some(next) = next else { return false };
+            leaf = next;
+        }
+    }
+
+    /// Loads the run at the right end; the place of its last record, `None` if the tree is empty.
+    pub(crate) fn load_last(&self, run: &mut node::Run<N>) -> Option<usize> {
+        let mut node = self.root();
+        loop {
+            while let Some(next) = node.next() {
+                node = next;
+            }
+            if node.level() == 0 {
+                break;
+            }
+            node = node.child(node.count() - 1);
+        }
+        // It may have split since.
+        node.copy_to(&self.icmp, run);
+        // SAFETY: the run was copied from this tree, which is borrowed.
+        while let Some(next) = unsafe { run.next() } {
+            next.copy_to(&self.icmp, run);
+        }
+        run.len().checked_sub(1)
+    }
+
+    /// Loads the run with the first record at or after `target`, and finds its place.
+    pub(crate) fn load_from(&self, target: &Target<'_>, run: &mut node::Run<N>) -> Option<usize> {
+        let mut leaf = self.find(0, target, true);
+        loop {
+            let at = leaf.copy_and_find(&self.icmp, target, false, run);
+            if at < run.len() {
+                return Some(at);
+            }
+            // SAFETY: the run was copied from this tree, which is borrowed.
+            leaf = unsafe { run.next() }?;
+        }
+    }
+
+    /// Loads the run with the last record before `target`, or at it if `inclusive`, and finds its place.
+    pub(crate) fn load_before(
+        &self,
+        target: &Target<'_>,
+        inclusive: bool,
+        run: &mut node::Run<N>,
+    ) -> Option<usize> {
+        let mut leaf = self.find(0, target, inclusive);
+        loop {
+            let before = leaf.copy_and_find(&self.icmp, target, inclusive, run);
+            // SAFETY: the run was copied from this tree, which is borrowed.
+            match unsafe { run.next() } {
+                Some(next) if before == run.len() && !next.starts_after(&self.icmp, target, inclusive) => {
+                    leaf = next;
+                }
+                _ => return before.checked_sub(1),
+            }
+        }
+    }
+
+    /// About how many of `entries` records have user keys in `[start, end)`.
+    pub(crate) fn approximate_count(&self, start: &[u8], end: &[u8], entries: u64) -> u64 {
+        let place = |user_key| self.rank(&Target { user_key, trailer: u64::MAX });
+        let share = (place(end) - place(start)).clamp(0.0, 1.0);
+        (share * entries as f64).round() as u64
+    }
+
+    /// About which part of the records is before `target`, as if all nodes of a level were alike.
+    fn rank(&self, target: &Target<'_>) -> f64 {
+        let (mut before, mut width) = (0.0, 1.0);
+        let mut node = self.root();
+        while node.level() > 0 {
+            let (child, at, count) = node.descend(&self.icmp, target, true);
+            width /= count as f64;
+            before += width * at as f64;
+            node = child;
+        }
+        let mut run = node::Run::new();
+        let at = node.copy_and_find(&self.icmp, target, false, &mut run);
+        before + width * at as f64 / run.len().max(1) as f64
+    }
+}
+
+impl<const N: usize> fmt::Debug for Tree<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").field("levels", &(self.root().level() + 1)).finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn duplicate() -> Error {
+    Error::try_again("key+seq exists")
+}
+
+#[cfg(test)]
+mod tests;

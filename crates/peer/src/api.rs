@@ -1,0 +1,185 @@
+//! The C functions of RocksDB that tests call, looked up in a shared library at run time.
+//!
+//! In: a library's path. Out: one table of function pointers for the life of the process.
+//! Source: RocksDB `include/rocksdb/c.h` of 11.8; the functions here have had these arguments since 7.8 at least.
+
+use libloading::Library;
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Types that only RocksDB looks into.
+macro_rules! opaque {
+    ($($name:ident),*) => { $(
+        #[repr(C)]
+        #[derive(Debug)]
+        pub(crate) struct $name { _private: [u8; 0] }
+    )* };
+}
+opaque!(
+    Cache,
+    Database,
+    Env,
+    Options,
+    Family,
+    ReadOptions,
+    WriteOptions,
+    FlushOptions,
+    Batch,
+    Iter,
+    SnapshotPtr
+);
+
+/// Where a function puts its error: a string to be freed, or left null.
+pub(crate) type ErrorPtr = *mut *mut c_char;
+
+/// Declares [`Api`]: a field for each function, which is `rocksdb_` and the field's name in the library.
+macro_rules! c_functions {
+    ($( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )*) => {
+        /// The functions; all found, or none.
+        #[derive(Debug)]
+        #[expect(non_snake_case, reason = "RocksDB's names")]
+        pub(crate) struct Api {
+            $( pub(crate) $name: unsafe extern "C" fn($($ty),*) $(-> $ret)?, )*
+            _library: Library,
+        }
+
+        impl Api {
+            #[expect(non_snake_case, reason = "RocksDB's names")]
+            fn load(path: &Path) -> Result<Api, libloading::Error> {
+                // SAFETY: RocksDB's initialisers have no requirements; the library is kept in `_library`, for good.
+                let library = unsafe { Library::new(path) }?;
+                $(
+                    // SAFETY: the type is what RocksDB's c.h declares for this name.
+                    let found = unsafe {
+                        library.get::<unsafe extern "C" fn($($ty),*) $(-> $ret)?>(
+                            concat!("rocksdb_", stringify!($name)),
+                        )
+                    };
+                    let $name = *found?;
+                )*
+                Ok(Api { $($name,)* _library: library })
+            }
+        }
+    };
+}
+
+c_functions! {
+    fn free(ptr: *mut c_void);
+
+    fn options_create() -> *mut Options;
+    fn options_destroy(options: *mut Options);
+    fn create_default_env() -> *mut Env;
+    fn env_destroy(env: *mut Env);
+    fn cache_create_lru(capacity: usize) -> *mut Cache;
+    fn cache_destroy(cache: *mut Cache);
+    fn load_latest_options(
+        path: *const c_char, env: *mut Env, ignore_unknown_options: bool, cache: *mut Cache,
+        options: *mut *mut Options, count: *mut usize, names: *mut *mut *mut c_char,
+        family_options: *mut *mut *mut Options, error: ErrorPtr,
+    );
+    fn load_latest_options_destroy(
+        options: *mut Options, names: *mut *mut c_char, family_options: *mut *mut Options, count: usize,
+    );
+    fn get_options_from_string(base: *const Options, text: *const c_char, new: *mut Options, error: ErrorPtr);
+
+    fn open_column_families(
+        options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
+        family_options: *const *const Options, handles: *mut *mut Family, error: ErrorPtr,
+    ) -> *mut Database;
+    fn open_for_read_only_column_families(
+        options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
+        family_options: *const *const Options, handles: *mut *mut Family, error_if_wal_exists: c_uchar,
+        error: ErrorPtr,
+    ) -> *mut Database;
+    fn list_column_families(
+        options: *const Options, path: *const c_char, count: *mut usize, error: ErrorPtr,
+    ) -> *mut *mut c_char;
+    fn list_column_families_destroy(list: *mut *mut c_char, count: usize);
+    fn create_column_family(
+        db: *mut Database, options: *const Options, name: *const c_char, error: ErrorPtr,
+    ) -> *mut Family;
+    fn drop_column_family(db: *mut Database, family: *mut Family, error: ErrorPtr);
+    fn column_family_handle_destroy(family: *mut Family);
+    fn close(db: *mut Database);
+
+    fn writeoptions_create() -> *mut WriteOptions;
+    fn writeoptions_destroy(options: *mut WriteOptions);
+    fn writeoptions_set_sync(options: *mut WriteOptions, value: c_uchar);
+    fn writeoptions_disable_WAL(options: *mut WriteOptions, value: c_int);
+    fn write(db: *mut Database, options: *const WriteOptions, batch: *mut Batch, error: ErrorPtr);
+    fn writebatch_create() -> *mut Batch;
+    fn writebatch_destroy(batch: *mut Batch);
+    fn writebatch_put_cf(
+        batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize, value: *const c_char,
+        value_len: usize,
+    );
+    fn writebatch_merge_cf(
+        batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize, value: *const c_char,
+        value_len: usize,
+    );
+    fn writebatch_delete_cf(batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize);
+    fn writebatch_singledelete_cf(batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize);
+    fn writebatch_delete_range_cf(
+        batch: *mut Batch, family: *mut Family, begin: *const c_char, begin_len: usize, end: *const c_char,
+        end_len: usize,
+    );
+
+    fn readoptions_create() -> *mut ReadOptions;
+    fn readoptions_destroy(options: *mut ReadOptions);
+    fn readoptions_set_snapshot(options: *mut ReadOptions, snapshot: *const SnapshotPtr);
+    fn get_cf(
+        db: *mut Database, options: *const ReadOptions, family: *mut Family, key: *const c_char, key_len: usize,
+        value_len: *mut usize, error: ErrorPtr,
+    ) -> *mut c_char;
+    fn create_snapshot(db: *mut Database) -> *const SnapshotPtr;
+    fn release_snapshot(db: *mut Database, snapshot: *const SnapshotPtr);
+
+    fn create_iterator_cf(db: *mut Database, options: *const ReadOptions, family: *mut Family) -> *mut Iter;
+    fn iter_destroy(iter: *mut Iter);
+    fn iter_valid(iter: *const Iter) -> c_uchar;
+    fn iter_seek_to_first(iter: *mut Iter);
+    fn iter_seek_to_last(iter: *mut Iter);
+    fn iter_next(iter: *mut Iter);
+    fn iter_prev(iter: *mut Iter);
+    fn iter_key(iter: *const Iter, len: *mut usize) -> *const c_char;
+    fn iter_value(iter: *const Iter, len: *mut usize) -> *const c_char;
+    fn iter_get_error(iter: *const Iter, error: ErrorPtr);
+
+    fn flushoptions_create() -> *mut FlushOptions;
+    fn flushoptions_destroy(options: *mut FlushOptions);
+    fn flushoptions_set_wait(options: *mut FlushOptions, value: c_uchar);
+    fn flush_cf(db: *mut Database, options: *const FlushOptions, family: *mut Family, error: ErrorPtr);
+    fn compact_range_cf(
+        db: *mut Database, family: *mut Family, begin: *const c_char, begin_len: usize, end: *const c_char,
+        end_len: usize,
+    );
+    fn property_value_cf(db: *mut Database, family: *mut Family, name: *const c_char) -> *mut c_char;
+    fn verify_checksum(db: *mut Database, error: ErrorPtr);
+}
+
+/// The library's file name in the directory of peers.
+const LIBRARY: &str = "librocksdbjni-linux64.so";
+
+/// The directory that `.ci/fetch-peers` fills.
+fn peers_dir() -> PathBuf {
+    match std::env::var_os("ESKER_PEERS_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers")).to_owned(),
+    }
+}
+
+/// The library's functions, loaded once.
+/// # Errors
+/// Why there are none.
+pub(crate) fn api() -> Result<&'static Api, String> {
+    static API: OnceLock<Result<Api, String>> = OnceLock::new();
+    let loaded = API.get_or_init(|| {
+        let path = peers_dir().join(LIBRARY);
+        if !path.exists() {
+            return Err(format!("{} is not there", path.display()));
+        }
+        Api::load(&path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))
+    });
+    loaded.as_ref().map_err(Clone::clone)
+}

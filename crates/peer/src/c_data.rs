@@ -1,0 +1,53 @@
+//! Strings, buffers and errors on their way to C and back.
+//!
+//! Invariant: what RocksDB gives away is copied and freed at once.
+
+use crate::api::{Api, ErrorPtr};
+use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
+use std::ptr;
+
+/// Calls a function that reports its error through a pointer.
+pub(crate) fn call<T>(api: &Api, function: impl FnOnce(ErrorPtr) -> T) -> Result<T, String> {
+    let mut error: *mut c_char = ptr::null_mut();
+    let result = function(&raw mut error);
+    if error.is_null() { Ok(result) } else { Err(take_string(api, error)) }
+}
+
+/// Copies a string of RocksDB's and frees it.
+pub(crate) fn take_string(api: &Api, text: *mut c_char) -> String {
+    // SAFETY: RocksDB's strings end in NUL.
+    let copy = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    // SAFETY: RocksDB allocated it and has given it to us.
+    unsafe { (api.free)(text.cast()) };
+    copy
+}
+
+/// Copies a buffer of RocksDB's and frees it.
+pub(crate) fn take(api: &Api, bytes: *mut c_char, len: usize) -> Vec<u8> {
+    let taken = copy(bytes, len);
+    // SAFETY: RocksDB allocated it and has given it to us.
+    unsafe { (api.free)(bytes.cast()) };
+    taken
+}
+
+pub(crate) fn copy(bytes: *const c_char, len: usize) -> Vec<u8> {
+    if len == 0 {
+        return Vec::new();
+    }
+    // SAFETY: RocksDB gave pointer and length together, and holds the bytes until its next call.
+    unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }.to_vec()
+}
+
+pub(crate) fn slice(bytes: &[u8]) -> (*const c_char, usize) {
+    (bytes.as_ptr().cast(), bytes.len())
+}
+
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text).expect("no NUL in names and options")
+}
+
+pub(crate) fn c_path(path: &Path) -> CString {
+    use std::os::unix::ffi::OsStrExt;
+    CString::new(path.as_os_str().as_bytes()).expect("no NUL in paths")
+}

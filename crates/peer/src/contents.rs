@@ -1,0 +1,130 @@
+//! What a family holds, as all parties are asked for it.
+
+use esker::{ColumnFamilyHandle, Db, ReadOptions, Result};
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Keys and values, in the family's order.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Contents(pub Vec<Pair>);
+
+impl Contents {
+    /// What Esker shows of `family`: scanned forwards and backwards, and got key by key, which must agree.
+    /// # Errors
+    /// Esker's.
+    ///
+    /// # Panics
+    /// If a backward scan or a `get` shows something else than the forward scan.
+    pub fn of(db: &Db, family: &ColumnFamilyHandle, options: &ReadOptions) -> Result<Contents> {
+        let mut iter = db.iter_opt(options.clone(), family)?;
+        let mut forward = Vec::new();
+        iter.seek_to_first();
+        while let Some((key, value)) = iter.item() {
+            forward.push((key.to_vec(), value.to_vec()));
+            iter.next();
+        }
+        iter.status()?;
+        let mut backward = Vec::new();
+        iter.seek_to_last();
+        while let Some((key, value)) = iter.item() {
+            backward.push((key.to_vec(), value.to_vec()));
+            iter.prev();
+        }
+        iter.status()?;
+        backward.reverse();
+        let (forward, backward) = (Contents(forward), Contents(backward));
+        backward.assert_same(&forward, &format!("'{}' backwards against forwards", family.name()));
+        for (key, value) in &forward.0 {
+            let got = db.get_opt(options, family, key)?;
+            assert_eq!(got.as_ref(), Some(value), "'{}': get of {}", family.name(), hex(key));
+        }
+        Ok(forward)
+    }
+
+    /// Fails with the first difference.
+    ///
+    /// # Panics
+    /// If the two differ.
+    #[track_caller]
+    pub fn assert_same(&self, expected: &Contents, what: &str) {
+        let Some(at) = (0..self.0.len().max(expected.0.len())).find(|&i| self.0.get(i) != expected.0.get(i))
+        else {
+            return;
+        };
+        let show = |contents: &Contents| match contents.0.get(at) {
+            Some((key, value)) => format!("{} : {}", hex(key), hex(value)),
+            None => "nothing".to_owned(),
+        };
+        panic!(
+            "{what}: differs at entry {at}\n  is        {}\n  should be {}\n  ({} entries, should be {})",
+            show(self),
+            show(expected),
+            self.0.len(),
+            expected.0.len()
+        );
+    }
+}
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(k, v)| format!("{} : {}", hex(k), hex(v)))).finish()
+    }
+}
+
+/// Upper-case hex with `0x`, as `ldb --hex` prints and takes it.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("0x");
+    for byte in bytes {
+        write!(text, "{byte:02X}").expect("writing to a String does not fail");
+    }
+    text
+}
+
+/// The bytes of [`hex`]; the `0x` may be missing. `None` if it is not hex.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |byte: u8| (byte as char).to_digit(16);
+    let pair = |pair: &[u8]| Some(u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).expect("two digits"));
+    digits.chunks(2).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(pairs: &[(&str, &str)]) -> Contents {
+        Contents(pairs.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect())
+    }
+
+    #[test]
+    fn hex_comes_back() {
+        for bytes in [&b""[..], b"\0", b"key\xFF"] {
+            assert_eq!(unhex(&hex(bytes)).as_deref(), Some(bytes));
+        }
+        assert_eq!(unhex("6b"), Some(b"k".to_vec()));
+        assert_eq!((unhex("0x6"), unhex("0x6g")), (None, None));
+    }
+
+    #[test]
+    fn equal_contents_are_the_same() {
+        contents(&[("a", "1"), ("b", "2")]).assert_same(&contents(&[("a", "1"), ("b", "2")]), "equal");
+    }
+
+    #[test]
+    #[should_panic(expected = "differs at entry 1\n  is        0x62 : 0x32\n  should be 0x62 : 0x33")]
+    fn the_first_difference_is_shown() {
+        contents(&[("a", "1"), ("b", "2")]).assert_same(&contents(&[("a", "1"), ("b", "3")]), "values");
+    }
+
+    #[test]
+    #[should_panic(expected = "should be nothing")]
+    fn one_too_many_is_a_difference() {
+        contents(&[("a", "1"), ("b", "2")]).assert_same(&contents(&[("a", "1")]), "length");
+    }
+}

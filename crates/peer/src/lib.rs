@@ -1,0 +1,55 @@
+//! esker-peer: real RocksDB beside Esker, as an oracle. Only tests use this crate.
+//!
+//! Two peers, the oldest and the newest that are to be had (docs/testing.md, "RocksDB as oracle"):
+//!
+//! | peer | what it is | where it comes from |
+//! |---|---|---|
+//! | [`RocksDb`] | the library of RocksDB 11.8.1, through its C functions | `.ci/fetch-peers` puts it into `target/peers` |
+//! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
+//!
+//! [`Op`] and [`World`] drive Esker, a peer and a model alike; [`fixture`] reads the golden databases.
+//!
+//! Invariants
+//!  1. A missing peer skips a test with a printed note, unless `ESKER_REQUIRE_PEERS` is set: then it fails.
+//!  2. One RocksDB library per process: two versions of it in one process crash. It is never unloaded.
+#![warn(missing_docs)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what is tested here is on the real file system, and peers do not go through esker-env"
+)]
+
+mod api;
+mod c_data;
+pub mod contents;
+pub mod fixture;
+mod library;
+mod option_set;
+mod tools;
+pub mod world;
+
+pub use contents::Contents;
+pub use library::{FamilySpec, RocksDb, Snapshot, WriteFlags};
+pub use tools::{InternalEntry, Tools};
+pub use world::{Op, World};
+
+/// A peer, or a reason to skip.
+///
+/// # Panics
+/// If it is absent and `ESKER_REQUIRE_PEERS` is set.
+pub fn require<T>(what: &str, peer: Result<T, String>) -> Option<T> {
+    match peer {
+        Ok(peer) => Some(peer),
+        Err(reason) => {
+            let required = std::env::var_os("ESKER_REQUIRE_PEERS").is_some_and(|v| v != "0");
+            assert!(!required, "{what} is required (ESKER_REQUIRE_PEERS), but {reason}");
+            note(&format!("SKIPPED: {what}: {reason}; run .ci/fetch-peers"));
+            None
+        }
+    }
+}
+
+/// Prints a line for the person who runs the tests.
+#[expect(clippy::print_stderr, reason = "this crate is only linked into tests")]
+pub fn note(line: &str) {
+    eprintln!("{line}");
+}

@@ -1,0 +1,445 @@
+//! RocksDB's library, 11.8.1, behind a safe face.
+//!
+//! In: a directory, option texts as OPTIONS files have them, operations. Out: contents, and RocksDB's error texts.
+//!
+//! Invariants
+//!  1. Every handle, iterator and snapshot borrows its database or is closed by it, in RocksDB's order: snapshots, then
+//!     families, then the database.
+//!  2. A string or buffer that RocksDB gives is copied and freed at once.
+
+use crate::api::{Api, Database, Family, Iter, Options, SnapshotPtr, api};
+use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};
+use crate::contents::{Contents, Pair};
+use crate::option_set::{LoadedOptions, OptionSet};
+use crate::world::Op;
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
+use std::path::Path;
+use std::ptr;
+
+/// A family to open: its name, and its options as text, such as `comparator=rocksdb.ReverseBytewiseComparator;…`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FamilySpec {
+    /// Its name.
+    pub name: String,
+    /// `name=value;…`, as `rocksdb_get_options_from_string` takes it.
+    pub options: String,
+}
+
+impl FamilySpec {
+    /// A family with these options.
+    pub fn new(name: impl Into<String>, options: impl Into<String>) -> FamilySpec {
+        FamilySpec { name: name.into(), options: options.into() }
+    }
+}
+
+/// How a write is done.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct WriteFlags {
+    /// Wait for the medium.
+    pub sync: bool,
+    /// Leave the WAL out.
+    pub disable_wal: bool,
+}
+
+/// A database that RocksDB has open. Closed when dropped.
+#[derive(Debug)]
+pub struct RocksDb {
+    api: &'static Api,
+    db: *mut Database,
+    families: Vec<(String, *mut Family)>,
+}
+
+// SAFETY: RocksDB's database and family handles may be used from any thread.
+unsafe impl Send for RocksDb {}
+// SAFETY: as above, and at once: RocksDB synchronises.
+unsafe impl Sync for RocksDb {}
+
+impl RocksDb {
+    /// Whether the library is there.
+    /// # Errors
+    /// Why it is not.
+    pub fn available() -> Result<(), String> {
+        api().map(|_| ())
+    }
+
+    /// Opens the database in `path` with these families, all it has, for reading and writing.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn open(path: &Path, db_options: &str, families: &[FamilySpec]) -> Result<RocksDb, String> {
+        RocksDb::open_with(path, db_options, families, false)
+    }
+
+    /// Opens the database in `path` with these families for reading.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn open_for_read_only(
+        path: &Path,
+        db_options: &str,
+        families: &[FamilySpec],
+    ) -> Result<RocksDb, String> {
+        RocksDb::open_with(path, db_options, families, true)
+    }
+
+    fn open_with(
+        path: &Path,
+        db_options: &str,
+        families: &[FamilySpec],
+        read_only: bool,
+    ) -> Result<RocksDb, String> {
+        let api = api()?;
+        let options = OptionSet::parse(api, db_options)?;
+        let sets: Vec<OptionSet> =
+            families.iter().map(|f| OptionSet::parse(api, &f.options)).collect::<Result<_, _>>()?;
+        let sets: Vec<*const Options> = sets.iter().map(OptionSet::as_ptr).collect::<Vec<_>>();
+        let names = families.iter().map(|f| f.name.clone()).collect();
+        RocksDb::open_raw(api, path, options.as_ptr(), names, &sets, read_only)
+    }
+
+    /// Opens the database in `path` for reading and writing as its newest OPTIONS file says, which must hold nothing
+    /// that RocksDB does not know.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn open_as_its_options_say(path: &Path) -> Result<RocksDb, String> {
+        let api = api()?;
+        let loaded = LoadedOptions::load(api, path)?;
+        RocksDb::open_raw(api, path, loaded.db_options(), loaded.names(), loaded.family_options(), false)
+    }
+
+    /// The options must be live; there is one set for each name.
+    fn open_raw(
+        api: &'static Api,
+        path: &Path,
+        options: *const Options,
+        names: Vec<String>,
+        family_options: &[*const Options],
+        read_only: bool,
+    ) -> Result<RocksDb, String> {
+        assert_eq!(names.len(), family_options.len(), "options for each family");
+        let path = c_path(path);
+        let c_names: Vec<CString> = names.iter().map(|n| c_string(n)).collect();
+        let name_ptrs: Vec<*const c_char> = c_names.iter().map(|n| n.as_ptr()).collect();
+        let mut handles: Vec<*mut Family> = vec![ptr::null_mut(); names.len()];
+        let count = c_int::try_from(names.len()).expect("a handful");
+        let (path, c_names, out) = (path.as_ptr(), name_ptrs.as_ptr(), handles.as_mut_ptr());
+        let sets = family_options.as_ptr();
+        let db = call(api, |error| {
+            if read_only {
+                let open = api.open_for_read_only_column_families;
+                // SAFETY: all three arrays have `count` elements, all strings end in NUL, all outlive the call.
+                unsafe { open(options, path, count, c_names, sets, out, 0, error) }
+            } else {
+                // SAFETY: as above.
+                unsafe { (api.open_column_families)(options, path, count, c_names, sets, out, error) }
+            }
+        })?;
+        assert!(!db.is_null(), "RocksDB opened nothing and reported nothing");
+        Ok(RocksDb { api, db, families: names.into_iter().zip(handles).collect() })
+    }
+
+    /// Names of the families of the database in `path`.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn list_column_families(path: &Path) -> Result<Vec<String>, String> {
+        let api = api()?;
+        let options = OptionSet::parse(api, "")?;
+        let path = c_path(path);
+        let mut count = 0;
+        let list = call(api, |error| {
+            // SAFETY: the string ends in NUL; `count` outlives the call.
+            unsafe { (api.list_column_families)(options.as_ptr(), path.as_ptr(), &raw mut count, error) }
+        })?;
+        // SAFETY: RocksDB gave `count` strings, which live until they are destroyed below.
+        let strings = unsafe { std::slice::from_raw_parts(list, count) };
+        let name = |text: &*mut c_char| {
+            // SAFETY: each ends in NUL.
+            unsafe { CStr::from_ptr(*text) }.to_string_lossy().into_owned()
+        };
+        let names = strings.iter().map(name).collect();
+        // SAFETY: list and count are as given, and not used again.
+        unsafe { (api.list_column_families_destroy)(list, count) };
+        Ok(names)
+    }
+
+    /// Creates a family.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn create_column_family(&mut self, family: &FamilySpec) -> Result<(), String> {
+        let options = OptionSet::parse(self.api, &family.options)?;
+        let name = c_string(&family.name);
+        let handle = call(self.api, |error| {
+            // SAFETY: database and options are live; the string ends in NUL.
+            unsafe { (self.api.create_column_family)(self.db, options.as_ptr(), name.as_ptr(), error) }
+        })?;
+        self.families.push((family.name.clone(), handle));
+        Ok(())
+    }
+
+    /// Drops a family.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn drop_column_family(&mut self, name: &str) -> Result<(), String> {
+        let family = self.family(name);
+        // SAFETY: database and family are live.
+        call(self.api, |error| unsafe { (self.api.drop_column_family)(self.db, family, error) })?;
+        self.families.retain(|(n, _)| n != name);
+        // SAFETY: made at open or creation, not used again.
+        unsafe { (self.api.column_family_handle_destroy)(family) };
+        Ok(())
+    }
+
+    fn family(&self, name: &str) -> *mut Family {
+        let found = self.families.iter().find(|(n, _)| n == name);
+        found.unwrap_or_else(|| panic!("family '{name}' was not opened")).1
+    }
+
+    /// Applies `ops` as one batch.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn write(&self, ops: &[Op], flags: WriteFlags) -> Result<(), String> {
+        let api = self.api;
+        // SAFETY: no requirements.
+        let batch = unsafe { (api.writebatch_create)() };
+        for op in ops {
+            let family = self.family(op.family());
+            match op {
+                Op::Put { key, value, .. } => {
+                    let ((k, kn), (v, vn)) = (slice(key), slice(value));
+                    // SAFETY: `batch` and `family` are live; the slices are copied during the call.
+                    unsafe { (api.writebatch_put_cf)(batch, family, k, kn, v, vn) }
+                }
+                Op::Merge { key, operand, .. } => {
+                    let ((k, kn), (v, vn)) = (slice(key), slice(operand));
+                    // SAFETY: as above.
+                    unsafe { (api.writebatch_merge_cf)(batch, family, k, kn, v, vn) }
+                }
+                Op::Delete { key, .. } => {
+                    let (k, kn) = slice(key);
+                    // SAFETY: as above.
+                    unsafe { (api.writebatch_delete_cf)(batch, family, k, kn) }
+                }
+                Op::SingleDelete { key, .. } => {
+                    let (k, kn) = slice(key);
+                    // SAFETY: as above.
+                    unsafe { (api.writebatch_singledelete_cf)(batch, family, k, kn) }
+                }
+                Op::DeleteRange { begin, end, .. } => {
+                    let ((b, bn), (e, en)) = (slice(begin), slice(end));
+                    // SAFETY: as above.
+                    unsafe { (api.writebatch_delete_range_cf)(batch, family, b, bn, e, en) }
+                }
+            }
+        }
+        // SAFETY: no requirements.
+        let options = unsafe { (api.writeoptions_create)() };
+        // SAFETY: `options` is live until destroyed below.
+        unsafe { (api.writeoptions_set_sync)(options, c_uchar::from(flags.sync)) };
+        // SAFETY: as above.
+        unsafe { (api.writeoptions_disable_WAL)(options, c_int::from(flags.disable_wal)) };
+        // SAFETY: database, options and batch are live.
+        let result = call(api, |error| unsafe { (api.write)(self.db, options, batch, error) });
+        // SAFETY: made above, not used again.
+        unsafe { (api.writeoptions_destroy)(options) };
+        // SAFETY: as above.
+        unsafe { (api.writebatch_destroy)(batch) };
+        result
+    }
+
+    /// The value of `key` in `family`, at `snapshot` or now.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn get(
+        &self,
+        family: &str,
+        key: &[u8],
+        snapshot: Option<&Snapshot<'_>>,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let options = ReadOptionSet::new(self.api, snapshot);
+        let (k, kn) = slice(key);
+        let mut len = 0;
+        let value = call(self.api, |error| {
+            // SAFETY: database, options and family are live; `len` and the key outlive the call.
+            unsafe {
+                (self.api.get_cf)(self.db, options.ptr, self.family(family), k, kn, &raw mut len, error)
+            }
+        })?;
+        Ok((!value.is_null()).then(|| take(self.api, value, len)))
+    }
+
+    /// Everything in `family`, in its order: read forwards, and checked to be the same backwards.
+    /// # Errors
+    /// RocksDB's, as text; or a sentence if the two directions differ.
+    pub fn contents(&self, family: &str, snapshot: Option<&Snapshot<'_>>) -> Result<Contents, String> {
+        let forward = self.scan(family, snapshot, true)?;
+        let mut backward = self.scan(family, snapshot, false)?;
+        backward.reverse();
+        if forward != backward {
+            return Err(format!(
+                "family '{family}': {} entries forwards, {} backwards",
+                forward.len(),
+                backward.len()
+            ));
+        }
+        Ok(Contents(forward))
+    }
+
+    fn scan(
+        &self,
+        family: &str,
+        snapshot: Option<&Snapshot<'_>>,
+        forward: bool,
+    ) -> Result<Vec<Pair>, String> {
+        let options = ReadOptionSet::new(self.api, snapshot);
+        // SAFETY: database, options and family are live, and outlive the iterator.
+        let iter = unsafe { (self.api.create_iterator_cf)(self.db, options.ptr, self.family(family)) };
+        let iter = Cursor { api: self.api, iter };
+        let mut all = Vec::new();
+        iter.start(forward);
+        while let Some(pair) = iter.pair() {
+            all.push(pair);
+            iter.step(forward);
+        }
+        iter.status()?;
+        Ok(all)
+    }
+
+    /// The state of now.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        // SAFETY: the database is live.
+        Snapshot { db: self, ptr: unsafe { (self.api.create_snapshot)(self.db) } }
+    }
+
+    /// Flushes `family` and waits.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn flush(&self, family: &str) -> Result<(), String> {
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.flushoptions_create)() };
+        // SAFETY: `options` is live until destroyed below.
+        unsafe { (self.api.flushoptions_set_wait)(options, 1) };
+        let result = call(self.api, |error| {
+            // SAFETY: database, options and family are live.
+            unsafe { (self.api.flush_cf)(self.db, options, self.family(family), error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.flushoptions_destroy)(options) };
+        result
+    }
+
+    /// Compacts all of `family`.
+    pub fn compact(&self, family: &str) {
+        let family = self.family(family);
+        // SAFETY: database and family are live; null means unbounded.
+        unsafe { (self.api.compact_range_cf)(self.db, family, ptr::null(), 0, ptr::null(), 0) };
+    }
+
+    /// A property of `family`, such as `rocksdb.num-files-at-level0`.
+    pub fn property(&self, family: &str, name: &str) -> Option<String> {
+        let name = c_string(name);
+        // SAFETY: database and family are live; the string ends in NUL.
+        let value = unsafe { (self.api.property_value_cf)(self.db, self.family(family), name.as_ptr()) };
+        (!value.is_null()).then(|| take_string(self.api, value))
+    }
+
+    /// Reads every block of every table and checks it.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn verify_checksum(&self) -> Result<(), String> {
+        // SAFETY: the database is live.
+        call(self.api, |error| unsafe { (self.api.verify_checksum)(self.db, error) })
+    }
+}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        for (_, family) in &self.families {
+            // SAFETY: made at open, not used again.
+            unsafe { (self.api.column_family_handle_destroy)(*family) };
+        }
+        // SAFETY: snapshots borrow `self`, so none is left; families went above.
+        unsafe { (self.api.close)(self.db) };
+    }
+}
+
+/// A state of a database. Released when dropped.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    db: &'a RocksDb,
+    ptr: *const SnapshotPtr,
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by this database, which is still open, and not used again.
+        unsafe { (self.db.api.release_snapshot)(self.db.db, self.ptr) };
+    }
+}
+
+struct ReadOptionSet {
+    api: &'static Api,
+    ptr: *mut crate::api::ReadOptions,
+}
+
+impl ReadOptionSet {
+    fn new(api: &'static Api, snapshot: Option<&Snapshot<'_>>) -> ReadOptionSet {
+        // SAFETY: no requirements.
+        let ptr = unsafe { (api.readoptions_create)() };
+        if let Some(snapshot) = snapshot {
+            // SAFETY: the snapshot outlives the call that these options are for.
+            unsafe { (api.readoptions_set_snapshot)(ptr, snapshot.ptr) };
+        }
+        ReadOptionSet { api, ptr }
+    }
+}
+
+impl Drop for ReadOptionSet {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, not used again.
+        unsafe { (self.api.readoptions_destroy)(self.ptr) };
+    }
+}
+
+struct Cursor {
+    api: &'static Api,
+    iter: *mut Iter,
+}
+
+impl Cursor {
+    fn start(&self, forward: bool) {
+        let seek = if forward { self.api.iter_seek_to_first } else { self.api.iter_seek_to_last };
+        // SAFETY: the iterator is live.
+        unsafe { seek(self.iter) };
+    }
+
+    fn step(&self, forward: bool) {
+        let step = if forward { self.api.iter_next } else { self.api.iter_prev };
+        // SAFETY: the iterator is live, and valid: `pair` gave something.
+        unsafe { step(self.iter) };
+    }
+
+    fn pair(&self) -> Option<Pair> {
+        // SAFETY: the iterator is live.
+        if unsafe { (self.api.iter_valid)(self.iter) } == 0 {
+            return None;
+        }
+        Some((self.bytes(self.api.iter_key), self.bytes(self.api.iter_value)))
+    }
+
+    fn bytes(&self, part: unsafe extern "C" fn(*const Iter, *mut usize) -> *const c_char) -> Vec<u8> {
+        let mut len = 0;
+        // SAFETY: the iterator is live and valid.
+        let bytes = unsafe { part(self.iter, &raw mut len) };
+        copy(bytes, len)
+    }
+
+    fn status(&self) -> Result<(), String> {
+        // SAFETY: the iterator is live.
+        call(self.api, |error| unsafe { (self.api.iter_get_error)(self.iter, error) })
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // SAFETY: not used again.
+        unsafe { (self.api.iter_destroy)(self.iter) };
+    }
+}

@@ -1,0 +1,125 @@
+//! RocksDB's options: from text, or from a database's OPTIONS file.
+
+use crate::api::{Api, Options};
+use crate::c_data::{c_path, c_string, call};
+use std::ffi::{CStr, c_char};
+use std::path::Path;
+use std::{ptr, slice};
+
+/// RocksDB's `Options`, made from text.
+pub(crate) struct OptionSet {
+    api: &'static Api,
+    ptr: *mut Options,
+}
+
+impl OptionSet {
+    /// Options as `name=value;…`.
+    /// # Errors
+    /// RocksDB's, and the text.
+    pub(crate) fn parse(api: &'static Api, text: &str) -> Result<OptionSet, String> {
+        // SAFETY: no requirements.
+        let base = OptionSet { api, ptr: unsafe { (api.options_create)() } };
+        // SAFETY: as above.
+        let new = OptionSet { api, ptr: unsafe { (api.options_create)() } };
+        let c_text = c_string(text);
+        call(api, |error| {
+            // SAFETY: both are live; the string ends in NUL.
+            unsafe { (api.get_options_from_string)(base.ptr, c_text.as_ptr(), new.ptr, error) }
+        })
+        .map_err(|error| format!("options '{text}': {error}"))?;
+        Ok(new)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const Options {
+        self.ptr
+    }
+}
+
+impl Drop for OptionSet {
+    fn drop(&mut self) {
+        // SAFETY: made by `options_create`; RocksDB copied what it needs of it.
+        unsafe { (self.api.options_destroy)(self.ptr) };
+    }
+}
+
+/// What a database's newest OPTIONS file says.
+pub(crate) struct LoadedOptions {
+    api: &'static Api,
+    options: *mut Options,
+    count: usize,
+    names: *mut *mut c_char,
+    families: *mut *mut Options,
+}
+
+impl LoadedOptions {
+    /// Reads it; a name that RocksDB does not know is an error.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptions, String> {
+        let path = c_path(path);
+        let (options, names, families) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let mut loaded = LoadedOptions { api, options, count: 0, names, families };
+        // SAFETY: no requirements.
+        let env = unsafe { (api.create_default_env)() };
+        // SAFETY: as above.
+        let cache = unsafe { (api.cache_create_lru)(8 << 20) };
+        let result = call(api, |error| {
+            let (options, count) = (&raw mut loaded.options, &raw mut loaded.count);
+            let (names, families) = (&raw mut loaded.names, &raw mut loaded.families);
+            // SAFETY: environment and cache are live, the string ends in NUL, the results outlive the call.
+            unsafe {
+                (api.load_latest_options)(
+                    path.as_ptr(),
+                    env,
+                    false,
+                    cache,
+                    options,
+                    count,
+                    names,
+                    families,
+                    error,
+                )
+            }
+        });
+        // SAFETY: the options hold references of their own.
+        unsafe { (api.cache_destroy)(cache) };
+        // SAFETY: the default environment is never really destroyed.
+        unsafe { (api.env_destroy)(env) };
+        match result {
+            Ok(()) => Ok(loaded),
+            Err(error) => {
+                // Nothing was made that dropping could destroy.
+                std::mem::forget(loaded);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn db_options(&self) -> *const Options {
+        self.options
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        // SAFETY: RocksDB gave `count` strings, which live as long as `self`.
+        let names = unsafe { slice::from_raw_parts(self.names, self.count) };
+        let name = |text: &*mut c_char| {
+            // SAFETY: each ends in NUL.
+            unsafe { CStr::from_ptr(*text) }.to_string_lossy().into_owned()
+        };
+        names.iter().map(name).collect()
+    }
+
+    pub(crate) fn family_options(&self) -> &[*const Options] {
+        // SAFETY: RocksDB gave `count` sets, which live as long as `self`.
+        unsafe { slice::from_raw_parts(self.families.cast::<*const Options>(), self.count) }
+    }
+}
+
+impl Drop for LoadedOptions {
+    fn drop(&mut self) {
+        // SAFETY: as RocksDB gave them, not used again.
+        unsafe {
+            (self.api.load_latest_options_destroy)(self.options, self.names, self.families, self.count)
+        };
+    }
+}

@@ -1,0 +1,186 @@
+//! RocksDB's tools, 7.8.3, as processes.
+//!
+//! In: a directory and a command. Out: what they print, parsed. They open a database with the options of its newest
+//! OPTIONS file, and refuse it when that holds a name they do not know.
+
+use crate::contents::{Contents, hex, unhex};
+use crate::world::Op;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The version that `ldb --version` must name.
+const VERSION: &str = "7.8";
+
+/// `ldb` and `sst_dump`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tools(());
+
+/// An entry as `ldb idump` prints it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InternalEntry {
+    /// User key.
+    pub key: Vec<u8>,
+    /// Sequence number.
+    pub sequence: u64,
+    /// The number of its type: 0 deletion, 1 value, 2 merge, 7 single deletion.
+    pub kind: u8,
+    /// Value or operand.
+    pub value: Vec<u8>,
+}
+
+impl Tools {
+    /// The tools, if they are installed.
+    /// # Errors
+    /// Why they are not to be used.
+    pub fn find() -> Result<Tools, String> {
+        static FOUND: OnceLock<Result<Tools, String>> = OnceLock::new();
+        let find = || {
+            let version = output(Command::new("ldb").arg("--version"))?;
+            output(Command::new("sst_dump").arg("--version"))?;
+            if !version.contains(&format!("RocksDB {VERSION}")) {
+                return Err(format!("ldb is not {VERSION}: {}", version.trim()));
+            }
+            Ok(Tools(()))
+        };
+        FOUND.get_or_init(find).clone()
+    }
+
+    /// Runs `ldb --db=DB ARGS`.
+    /// # Errors
+    /// The command and all it printed, if it failed.
+    pub fn ldb<A: AsRef<OsStr>>(
+        self,
+        db: &Path,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<String, String> {
+        output(Command::new("ldb").arg(argument("--db=", db)).args(args))
+    }
+
+    /// `ldb scan` of one family.
+    /// # Errors
+    /// As [`Tools::ldb`].
+    pub fn contents(self, db: &Path, family: &str) -> Result<Contents, String> {
+        let text = self.ldb(db, ["scan", "--hex", &family_argument(family)])?;
+        let pair = |line: &str| {
+            let (key, value) = line.split_once(" : ")?;
+            Some((unhex(key)?, unhex(value)?))
+        };
+        let unreadable = |line: &str| format!("ldb scan printed '{line}'");
+        let pairs = text.lines().map(|line| pair(line).ok_or_else(|| unreadable(line)));
+        pairs.collect::<Result<_, _>>().map(Contents)
+    }
+
+    /// `ldb idump` of one family: every version that is stored and not under a range deletion.
+    /// # Errors
+    /// As [`Tools::ldb`].
+    pub fn internal_entries(self, db: &Path, family: &str) -> Result<Vec<InternalEntry>, String> {
+        let text = self.ldb(db, ["idump", "--hex", &family_argument(family)])?;
+        let entry = |line: &str| {
+            let (key, rest) = line.strip_prefix('\'')?.split_once("' seq:")?;
+            let (sequence, rest) = rest.split_once(", type:")?;
+            let (kind, value) = rest.split_once(" =>")?;
+            let (sequence, kind) = (sequence.parse().ok()?, kind.parse().ok()?);
+            Some(InternalEntry { key: unhex(key)?, sequence, kind, value: unhex(value.trim_start())? })
+        };
+        let mut entries = Vec::new();
+        for line in text.lines().filter(|line| !line.starts_with("Internal keys in range")) {
+            entries.push(entry(line).ok_or_else(|| format!("ldb idump printed '{line}'"))?);
+        }
+        Ok(entries)
+    }
+
+    /// `ldb checkconsistency`: files against MANIFEST.
+    /// # Errors
+    /// As [`Tools::ldb`], and if it does not say OK.
+    pub fn check_consistency(self, db: &Path) -> Result<(), String> {
+        let text = self.ldb(db, ["checkconsistency"])?;
+        if text.trim() == "OK" { Ok(()) } else { Err(format!("ldb checkconsistency printed '{text}'")) }
+    }
+
+    /// `ldb list_column_families`: their names.
+    /// # Errors
+    /// As [`Tools::ldb`].
+    pub fn list_column_families(self, db: &Path) -> Result<Vec<String>, String> {
+        let text = self.ldb(db, ["list_column_families"])?;
+        let names = text.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map(|(names, _)| names);
+        let names = names.ok_or_else(|| format!("ldb list_column_families printed '{text}'"))?;
+        Ok(names.split(", ").map(str::to_owned).collect())
+    }
+
+    /// `sst_dump --command=verify` of each table in `db`; the number of tables.
+    /// # Errors
+    /// As [`Tools::ldb`], and if a table is not said to be ok.
+    pub fn verify_tables(self, db: &Path) -> Result<usize, String> {
+        let tables = table_count(db);
+        if tables == 0 {
+            return Ok(0);
+        }
+        let text = output(Command::new("sst_dump").arg(argument("--file=", db)).arg("--command=verify"))?;
+        let good = text.lines().filter(|line| *line == "The file is ok").count();
+        if good == tables {
+            Ok(tables)
+        } else {
+            Err(format!("sst_dump found {good} of {tables} tables ok:\n{text}"))
+        }
+    }
+
+    /// Applies `ops`, each `put`, `delete` and `delete_range` by its own command, runs of puts to one family by `batchput`.
+    /// # Errors
+    /// As [`Tools::ldb`].
+    ///
+    /// # Panics
+    /// At a kind of operation that `ldb` does not have.
+    pub fn apply(self, db: &Path, ops: &[Op]) -> Result<(), String> {
+        let mut ops = ops.iter().peekable();
+        while let Some(op) = ops.next() {
+            let mut args = vec!["--hex".to_owned(), family_argument(op.family())];
+            match op {
+                Op::Put { family, key, value } => {
+                    let mut pairs = vec![hex(key), hex(value)];
+                    while let Some(Op::Put { key, value, .. }) =
+                        ops.next_if(|next| matches!(next, Op::Put { family: f, .. } if f == family))
+                    {
+                        pairs.extend([hex(key), hex(value)]);
+                    }
+                    args.push(if pairs.len() == 2 { "put" } else { "batchput" }.to_owned());
+                    args.extend(pairs);
+                }
+                Op::Delete { key, .. } => args.extend(["delete".to_owned(), hex(key)]),
+                Op::DeleteRange { begin, end, .. } => {
+                    args.extend(["deleterange".to_owned(), hex(begin), hex(end)]);
+                }
+                Op::SingleDelete { .. } | Op::Merge { .. } => panic!("ldb {VERSION} cannot do {op:?}"),
+            }
+            self.ldb(db, args)?;
+        }
+        Ok(())
+    }
+}
+
+fn table_count(db: &Path) -> usize {
+    let entries = std::fs::read_dir(db).expect("a directory").map(|entry| entry.expect("readable").path());
+    entries.filter(|path| path.extension().is_some_and(|e| e == "sst")).count()
+}
+
+fn family_argument(family: &str) -> String {
+    format!("--column_family={family}")
+}
+
+fn argument(prefix: &str, path: &Path) -> std::ffi::OsString {
+    let mut argument = std::ffi::OsString::from(prefix);
+    argument.push(path);
+    argument
+}
+
+/// What a command printed to its standard output, if it succeeded.
+fn output(command: &mut Command) -> Result<String, String> {
+    let result = command.output().map_err(|error| format!("{command:?} cannot be run: {error}"))?;
+    let out = String::from_utf8_lossy(&result.stdout).into_owned();
+    if result.status.success() {
+        return Ok(out);
+    }
+    let err = String::from_utf8_lossy(&result.stderr);
+    Err(format!("{command:?}: {}\n{out}{err}", result.status))
+}

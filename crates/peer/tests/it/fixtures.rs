@@ -1,0 +1,278 @@
+//! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it, and hands it back.
+
+use esker::options::{BottommostLevelCompaction, load_latest_options};
+use esker::{
+    ColumnFamilyDescriptor, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode, ReadOptions, builtin,
+};
+use esker_base::comparator::BytewiseComparatorWithU64Ts;
+use esker_peer::fixture::{ExpectedFamily, Fixture};
+use esker_peer::{Contents, FamilySpec, RocksDb, Tools, fixture, require};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is not built yet, by fixture: opening or reading must fail with `NotSupported` and these words.
+/// A name ending in `*` stands for all that begin so.
+const REFUSED: &[(&str, &str)] = &[
+    ("blob*", "blob files are not supported"),
+    ("timed_put", "TimedPut"),
+    ("txn_*", "two-phase transactions"),
+    ("udt_*", "user-defined timestamps"),
+];
+/// Those of them that RocksDB, too, needs another API for.
+const NOT_FOR_PLAIN_ROCKSDB: &[&str] = &["two-phase transactions", "user-defined timestamps"];
+
+fn refused_feature(name: &str) -> Option<&'static str> {
+    let of_version = name.split_once("_8_").or(name.split_once("_9_")).map_or(name, |(_, rest)| rest);
+    let matches = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(prefix) => of_version.starts_with(prefix),
+        None => of_version == pattern,
+    };
+    REFUSED.iter().find(|(pattern, _)| matches(pattern)).map(|(_, feature)| *feature)
+}
+
+/// Families as a user would name them: from the OPTIONS file if there is one; merges are `stringappend`, as
+/// fixtures/README.md says.
+fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
+    let loaded = match load_latest_options(db_options.env.fs.as_ref(), dir) {
+        Ok(loaded) => Some(loaded),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let names = Db::list_column_families(db_options, dir)?;
+    let has_timestamps = dir.to_string_lossy().contains("_udt_");
+    let descriptor = |name: String| {
+        let mut options = loaded.as_ref().and_then(|l| l.family(&name)).cloned().unwrap_or_default();
+        if has_timestamps {
+            options.comparator = Arc::new(BytewiseComparatorWithU64Ts);
+        }
+        options.merge_operator.get_or_insert_with(|| builtin::string_append(","));
+        ColumnFamilyDescriptor::new(name, options)
+    };
+    Ok(names.into_iter().map(descriptor).collect())
+}
+
+fn open(dir: &Path, mode: OpenMode) -> esker::Result<Db> {
+    let options = DbOptions::default();
+    Db::open_with(&options, dir, families(&options, dir)?, mode)
+}
+
+/// Error texts, so that one table can hold Esker's and those of checks.
+type Outcome = Result<(), String>;
+
+fn check_contents(db: &Db, expected: &[ExpectedFamily]) -> Outcome {
+    for family in expected {
+        let handle = db.column_family(&family.name).ok_or_else(|| format!("no family '{}'", family.name))?;
+        let contents = Contents::of(db, &handle, &ReadOptions::default()).map_err(describe)?;
+        family.check(&contents)?;
+    }
+    if db.column_family_names().len() != expected.len() {
+        return Err(format!("families are {:?}", db.column_family_names()));
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn describe(error: esker::Error) -> String {
+    format!("{:?}: {error}", error.kind())
+}
+
+/// Opens a copy for reading; nothing in it may change thereby.
+fn read_only(fixture: &Fixture) -> Outcome {
+    let copy = fixture.copy();
+    let before = files(copy.path());
+    let read = || {
+        let db = open(copy.path(), OpenMode::ReadOnly).map_err(describe)?;
+        check_contents(&db, &fixture.expected())?;
+        db.close().map_err(describe)
+    };
+    let result = read();
+    if files(copy.path()) == before { result } else { Err("reading only changed files".to_owned()) }
+}
+
+/// All files in a directory with their bytes.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let paths = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("readable").path());
+    paths.map(|path| (path.clone(), std::fs::read(path).expect("readable"))).collect()
+}
+
+/// Opens a copy for writing, rewrites every table, and opens it again. The copy is left for RocksDB to read.
+fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
+    let expected = fixture.expected();
+    let db = open(dir, OpenMode::ReadWrite).map_err(describe)?;
+    check_contents(&db, &expected)?;
+    db.put("zz-esker", "was here").map_err(describe)?;
+    for family in &expected {
+        let handle = db.column_family(&family.name).ok_or("a family went")?;
+        db.compact_range_opt(&rewrite_all(), &handle, None, None).map_err(describe)?;
+    }
+    db.delete("zz-esker").map_err(describe)?;
+    check_contents(&db, &expected).map_err(|e| format!("after compaction: {e}"))?;
+    db.close().map_err(describe)?;
+    drop(db);
+    let db = open(dir, OpenMode::ReadWrite).map_err(describe)?;
+    check_contents(&db, &expected).map_err(|e| format!("after reopening: {e}"))?;
+    db.close().map_err(describe)
+}
+
+/// Writes to what Esker cannot read all of, as far as it lets itself be written to: RocksDB must find the rest as it was.
+fn write_regardless(dir: &Path) -> Outcome {
+    let refused = |result: esker::Result<()>| match result {
+        Err(e) if e.kind() != ErrorKind::NotSupported => Err(describe(e)),
+        _ => Ok(()),
+    };
+    let Ok(db) = open(dir, OpenMode::ReadWrite) else { return Ok(()) };
+    db.put("zz-esker", "was here").map_err(describe)?;
+    refused(db.flush())?;
+    refused(db.compact_range_opt(&rewrite_all(), &db.default_column_family(), None, None))?;
+    refused(db.delete("zz-esker"))?;
+    refused(db.compact_range_opt(&rewrite_all(), &db.default_column_family(), None, None))?;
+    refused(db.close())
+}
+
+fn rewrite_all() -> CompactRangeOptions {
+    CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    }
+}
+
+/// What RocksDB 7.8.3 finds in a database that Esker has rewritten.
+fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
+    let Some(tools) = require("ldb 7.8", Tools::find()) else { return Ok(()) };
+    tools.check_consistency(dir)?;
+    tools.verify_tables(dir)?;
+    for family in fixture.expected() {
+        family.check(&tools.contents(dir, &family.name)?).map_err(|e| format!("7.8.3: {e}"))?;
+    }
+    Ok(())
+}
+
+/// What RocksDB 11.8.1 finds.
+fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return Ok(());
+    }
+    let options = |name: &str| {
+        let order = if name == "rev" { "comparator=rocksdb.ReverseBytewiseComparator;" } else { "" };
+        format!("{order}merge_operator={{id=StringAppendOperator;delimiter=,}};")
+    };
+    let expected = fixture.expected();
+    let specs: Vec<_> = expected.iter().map(|f| FamilySpec::new(f.name.clone(), options(&f.name))).collect();
+    let db = RocksDb::open(dir, "", &specs)?;
+    db.verify_checksum()?;
+    for family in &expected {
+        family.check(&db.contents(&family.name, None)?).map_err(|e| format!("11.8.1: {e}"))?;
+    }
+    Ok(())
+}
+
+/// One row of the table.
+struct Row {
+    text: String,
+    opened: bool,
+    wrong: Vec<String>,
+}
+
+fn supported(fixture: &Fixture) -> Row {
+    let copy = fixture.copy();
+    let mut results = vec![read_only(fixture), read_write(fixture, copy.path())];
+    let rewritten = results[1].is_ok();
+    for reader in [read_by_7, read_by_11] {
+        results.push(if rewritten {
+            reader(fixture, copy.path())
+        } else {
+            Err("was not rewritten".to_owned())
+        });
+    }
+    let cells: Vec<String> =
+        results.iter().map(|r| format!("{:<11}", if r.is_ok() { "ok" } else { "WRONG" })).collect();
+    let wrong = results.into_iter().filter_map(Result::err).collect();
+    Row { text: cells.join(" "), opened: true, wrong }
+}
+
+fn refused(fixture: &Fixture, feature: &str) -> Row {
+    let copy = fixture.copy();
+    let mut wrong = Vec::new();
+    let results = [read_only(fixture), read_write(fixture, copy.path())];
+    for result in &results {
+        match result {
+            Err(e) if e.starts_with("NotSupported") && e.contains(feature) => {}
+            other => wrong.push(format!("should be refused for '{feature}': {other:?}")),
+        }
+    }
+    if !NOT_FOR_PLAIN_ROCKSDB.contains(&feature) {
+        let whole = write_regardless(copy.path()).and_then(|()| read_by_11(fixture, copy.path()));
+        wrong.extend(whole.err().map(|e| format!("not left whole: {e}")));
+    }
+    Row {
+        text: format!("refused: {}", results[0].as_ref().err().map_or("", String::as_str)),
+        opened: false,
+        wrong,
+    }
+}
+
+#[test]
+fn golden_databases_open_and_go_back() {
+    let fixtures = fixture::all(&["v7_8_", "v11_9_"]);
+    assert!(fixtures.len() >= 105, "only {} golden databases", fixtures.len());
+    let mut table = format!(
+        "{:<26} {:<11} {:<11} {:<11} {:<11}\n",
+        "fixture", "read-only", "read-write", "7.8.3 reads", "11.8.1 reads"
+    );
+    let mut wrong = Vec::new();
+    let mut opened = 0;
+    for fixture in fixtures.iter().filter(|f| f.is_database()) {
+        let row = match refused_feature(&fixture.name) {
+            Some(feature) => refused(fixture, feature),
+            None => supported(fixture),
+        };
+        opened += usize::from(row.opened && row.wrong.is_empty());
+        wrong.extend(row.wrong.into_iter().map(|e| format!("{}: {e}", fixture.name)));
+        writeln!(table, "{:<26} {}", fixture.name, row.text.trim_end()).expect("a String");
+    }
+    println!("{table}{opened} opened and handed back, {} findings", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The newest version of each key as it is stored, by `ldb idump`.
+fn stored(tools: Tools, dir: &Path) -> BTreeMap<Vec<u8>, (u8, Vec<u8>)> {
+    let mut newest = BTreeMap::new();
+    for entry in tools.internal_entries(dir, "default").expect("idump") {
+        newest.entry(entry.key).or_insert((entry.kind, entry.value));
+    }
+    // 0 and 7: deletions.
+    newest.retain(|_, (kind, _)| !matches!(kind, 0 | 7));
+    newest
+}
+
+#[test]
+fn entities_and_blob_indexes_survive_a_rewrite_byte_for_byte() {
+    let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
+    for (name, kind) in [("v7_8_wide_columns", 22), ("v7_8_blob", 17), ("v7_8_blob_zstd", 17)] {
+        let fixture = &fixture::all(&[name])[0];
+        let copy = fixture.copy();
+        // What is in the WAL becomes blobs when RocksDB flushes it; Esker would store the values themselves.
+        tools.ldb(copy.path(), ["compact"]).expect("compacts");
+        let before = stored(tools, copy.path());
+        assert!(before.values().any(|(k, _)| *k == kind), "{name}: none to see");
+        write_regardless(copy.path()).expect("written");
+        assert_eq!(stored(tools, copy.path()), before, "{name}");
+    }
+}
+
+#[test]
+fn a_table_with_embedded_blobs_is_refused_by_name() {
+    use esker::internals::env::{FileSystem, PosixFileSystem};
+    use esker::internals::format::key::InternalKeyComparator;
+    use esker::internals::table::{TableReader, TableReaderOptions};
+    let fixture = &fixture::all(&["v11_9_embedded_blob_sst"])[0];
+    let path = fixture.file("emb.sst");
+    let size = PosixFileSystem.file_size(&path).expect("a file");
+    let options = TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), size);
+    let file = PosixFileSystem.new_random_access_file(&path).expect("a file");
+    let error = TableReader::open(file, options).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    assert!(error.to_string().contains("embedded blobs"), "{error}");
+}

@@ -1,0 +1,234 @@
+//! What Esker writes, RocksDB 7.8.3 and 11.8.1 read: each compression, families, merges, deletions of all kinds, held
+//! snapshots, several levels, an unflushed WAL.
+
+use crate::party::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
+use esker::options::CompressionType;
+use esker::{Db, ReadOptions, WriteOptions};
+use esker_peer::world::{Kinds, Merge, Order, write_to_esker};
+use esker_peer::{Contents, InternalEntry, Tools, World, require};
+use esker_testkit::{TempDir, seed};
+use std::collections::BTreeMap;
+
+/// Random batches, each to Esker and to the model.
+fn fill(db: &Db, world: &mut World, rng: &mut fastrand::Rng, batches: usize, kinds: Kinds) {
+    for _ in 0..batches {
+        let count = rng.usize(1..20);
+        let ops = world.random_ops(rng, count, kinds);
+        write_to_esker(db, &ops, &WriteOptions::default()).expect("written");
+    }
+}
+
+fn files_at_levels(db: &Db, family: &str) -> Vec<u64> {
+    let handle = db.column_family(family).expect("open");
+    let count = |level: u32| {
+        let name = format!("rocksdb.num-files-at-level{level}");
+        db.property_cf(&handle, &name).expect("a property").parse().expect("a number")
+    };
+    (0..7).map(count).collect()
+}
+
+fn each_stage_is_read_by_all(compression: CompressionType, format_version: u32) {
+    let what = format!("{compression:?}, format_version {format_version}");
+    let mut rng = seed::rng(&what);
+    let dir = TempDir::new("handed-over");
+    let mut options = small_files(compression);
+    options.table.format_version = format_version;
+    let mut world = World::varied();
+    let read_by_all = |world: &World, when: &str| {
+        // 7.8 reads up to format_version 5.
+        if format_version <= 5 {
+            check_all(dir.path(), world, &options, when);
+        } else {
+            check_11(dir.path(), world, when);
+        }
+    };
+
+    let db = open_esker(dir.path(), &world, &options).expect("opens");
+    fill(&db, &mut world, &mut rng, 40, Kinds::ALL);
+    db.close().expect("closes");
+    read_by_all(&world, &format!("{what}, only a WAL"));
+
+    let db = open_esker(dir.path(), &world, &options).expect("opens");
+    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    let snapshot = db.snapshot();
+    let at_snapshot = world.sequence();
+    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    for name in db.column_family_names() {
+        let family = db.column_family(&name).expect("open");
+        db.flush_opt(&esker::FlushOptions::default(), &[&family]).expect("flushes");
+    }
+    db.wait_for_background_work().expect("no background error");
+    check_open_esker(&db, &world, &what);
+    for family in &world.families {
+        let handle = db.column_family(&family.name).expect("open");
+        let then = ReadOptions::new().snapshot(&snapshot);
+        let contents = Contents::of(&db, &handle, &then).expect("read");
+        contents.assert_same(&world.contents_at(family, at_snapshot), "Esker at a snapshot");
+    }
+    fill(&db, &mut world, &mut rng, 20, Kinds::ALL);
+    db.close().expect("closes");
+    drop((snapshot, db));
+    read_by_all(&world, &format!("{what}, flushed, with versions of a snapshot and a WAL"));
+
+    let db = open_esker(dir.path(), &world, &options).expect("opens");
+    db.compact_range(None, None).expect("compacts");
+    fill(&db, &mut world, &mut rng, 100, Kinds::ALL);
+    db.wait_for_background_work().expect("no background error");
+    let levels = files_at_levels(&db, "default");
+    assert!(levels[1..].iter().sum::<u64>() > 0, "{what}: all is on level 0: {levels:?}");
+    db.close().expect("closes");
+    read_by_all(&world, &format!("{what}, compacted, files {levels:?}"));
+}
+
+#[test]
+fn uncompressed_is_read_by_all() {
+    each_stage_is_read_by_all(CompressionType::None, 5);
+}
+
+#[test]
+fn snappy_is_read_by_all() {
+    each_stage_is_read_by_all(CompressionType::Snappy, 5);
+}
+
+#[test]
+fn zlib_is_read_by_all() {
+    each_stage_is_read_by_all(CompressionType::Zlib, 5);
+}
+
+#[test]
+fn lz4_is_read_by_all() {
+    each_stage_is_read_by_all(CompressionType::Lz4, 5);
+}
+
+#[test]
+fn lz4hc_is_read_by_all() {
+    each_stage_is_read_by_all(CompressionType::Lz4hc, 5);
+}
+
+#[test]
+fn zstd_is_read_by_all() {
+    each_stage_is_read_by_all(CompressionType::Zstd, 5);
+}
+
+#[test]
+fn older_format_versions_are_read_by_all() {
+    for format_version in 2..=4 {
+        each_stage_is_read_by_all(CompressionType::Lz4, format_version);
+    }
+}
+
+#[test]
+fn format_version_6_is_read_by_rocksdb_11() {
+    each_stage_is_read_by_all(CompressionType::Zstd, 6);
+}
+
+#[test]
+fn other_layouts_are_read_by_all() {
+    use esker::internals::format::properties::IndexType;
+    use esker::internals::format::trailer::ChecksumType;
+    use esker::internals::table::IndexShorteningMode;
+    let mut rng = seed::rng("other layouts");
+    for round in 0..12 {
+        let dir = TempDir::new("layouts");
+        let mut options =
+            small_files(rng.choice([CompressionType::None, CompressionType::Lz4]).expect("one"));
+        let table = &mut options.table;
+        table.checksum = rng
+            .choice([
+                ChecksumType::NoChecksum,
+                ChecksumType::Crc32c,
+                ChecksumType::XxHash,
+                ChecksumType::XxHash64,
+                ChecksumType::Xxh3,
+            ])
+            .expect("one");
+        table.block_restart_interval = rng.usize(1..20);
+        table.index_block_restart_interval = rng.usize(1..5);
+        table.use_delta_encoding = rng.bool();
+        table.whole_key_filtering = rng.bool();
+        table.enable_index_compression = rng.bool();
+        table.index_type =
+            rng.choice([IndexType::BinarySearch, IndexType::BinarySearchWithFirstKey]).expect("one");
+        table.index_shortening = rng
+            .choice([
+                IndexShorteningMode::NoShortening,
+                IndexShorteningMode::ShortenSeparators,
+                IndexShorteningMode::ShortenSeparatorsAndSuccessor,
+            ])
+            .expect("one");
+        if options.compression == CompressionType::None {
+            options.table.block_align = rng.bool();
+        }
+        if rng.bool() {
+            options.prefix_extractor = esker_base::prefix::by_name("rocksdb.FixedPrefix.5");
+        }
+        let what = format!("round {round}: {:?}", options.table);
+        let mut world = World::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
+        let db = open_esker(dir.path(), &world, &options).expect("opens");
+        fill(&db, &mut world, &mut rng, 120, Kinds::ALL);
+        db.compact_range(None, None).expect("compacts");
+        fill(&db, &mut world, &mut rng, 60, Kinds::ALL);
+        db.flush().expect("flushes");
+        check_open_esker(&db, &world, &what);
+        db.close().expect("closes");
+        check_all(dir.path(), &world, &options, &what);
+    }
+}
+
+/// What a reader at `sequence` makes of stored versions, if there are only puts and deletions.
+fn newest(entries: &[InternalEntry], sequence: u64) -> BTreeMap<&[u8], &[u8]> {
+    let mut seen = BTreeMap::new();
+    for entry in entries.iter().filter(|e| e.sequence <= sequence) {
+        // Newest first within a key.
+        seen.entry(entry.key.as_slice()).or_insert((entry.kind == 1).then_some(entry.value.as_slice()));
+    }
+    seen.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+#[test]
+fn versions_of_held_snapshots_are_stored_for_all_to_see() {
+    let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
+    let mut rng = seed::rng("versions of held snapshots");
+    let dir = TempDir::new("snapshots");
+    let options = small_files(CompressionType::Lz4);
+    let mut world = World::new(&[]);
+    world.key_space = 60;
+    let db = open_esker(dir.path(), &world, &options).expect("opens");
+    let mut held = Vec::new();
+    for _ in 0..6 {
+        fill(&db, &mut world, &mut rng, 40, Kinds::PLAIN);
+        held.push((db.snapshot(), world.sequence()));
+        assert_eq!(db.latest_sequence_number().0, world.sequence());
+        db.flush().expect("flushes");
+    }
+    db.compact_range(None, None).expect("compacts");
+    fill(&db, &mut world, &mut rng, 10, Kinds::PLAIN);
+    let tables = TempDir::new("snapshots-copy");
+    esker_peer::fixture::copy_files(dir.path(), tables.path());
+    // ldb sees the copy: this process still has the database.
+    let entries = tools.internal_entries(tables.path(), "default").expect("idump");
+    let default = &world.families[0];
+    for (_, sequence) in &held {
+        let expected = world.contents_at(default, *sequence);
+        let by_ldb = newest(&entries, *sequence).into_iter().map(|(k, v)| (k.to_vec(), v.to_vec()));
+        Contents(by_ldb.collect()).assert_same(&expected, &format!("idump at sequence {sequence}"));
+    }
+    assert!(entries.len() > world.contents(default).0.len(), "old versions are there");
+    // With the snapshots gone, the next compaction drops what only they saw.
+    held.clear();
+    db.compact_range_opt(
+        &esker::CompactRangeOptions {
+            bottommost_level_compaction: esker::options::BottommostLevelCompaction::Force,
+            ..esker::CompactRangeOptions::default()
+        },
+        &db.default_column_family(),
+        None,
+        None,
+    )
+    .expect("compacts");
+    db.close().expect("closes");
+    let entries = tools.internal_entries(dir.path(), "default").expect("idump");
+    let expected = world.contents(default);
+    assert_eq!(entries.len(), expected.0.len(), "one version of each key is left");
+    check_7(dir.path(), &world, "snapshots released");
+}

@@ -1,0 +1,193 @@
+//! A process killed while it writes, Esker or RocksDB: what it leaves, the others recover.
+//!
+//! The child is this test binary again, running `child` with its directory in the environment. It writes batches that
+//! both processes can make from the seed, says after each how far it is, and is killed with SIGKILL.
+
+use crate::party::{check_7, check_11, check_open_esker, db_options, open_esker, small_files};
+use esker::options::CompressionType;
+use esker::{ColumnFamilyOptions, Db, DbOptions, WriteOptions};
+use esker_peer::fixture::copy_files;
+use esker_peer::world::{Kinds, write_to_esker};
+use esker_peer::{Op, RocksDb, World, WriteFlags, require};
+use esker_testkit::{TempDir, seed};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DIRECTORY: &str = "ESKER_PEER_CHILD_DIRECTORY";
+const SEED: &str = "ESKER_PEER_CHILD_SEED";
+const WRITER: &str = "ESKER_PEER_CHILD_WRITER";
+/// More than any child gets to write.
+const BATCHES: usize = 1_000_000;
+/// What the child prints before the number of batches written.
+const PROGRESS: &str = "written ";
+
+fn options() -> ColumnFamilyOptions {
+    // Large enough that the most recent writes are in the WAL only, small enough that some are not.
+    ColumnFamilyOptions { write_buffer_size: 256 << 10, ..small_files(CompressionType::Lz4) }
+}
+
+/// Options of the dying Esker; they differ from seed to seed.
+fn varied_db_options(seed: u64) -> DbOptions {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    DbOptions {
+        recycle_log_file_num: rng.usize(..3),
+        atomic_flush: rng.bool(),
+        enable_pipelined_write: rng.bool(),
+        ..db_options()
+    }
+}
+
+/// Options of a dying RocksDB that shape what it leaves, among those that 11.8.1 has.
+const ROCKSDB_VARIANTS: [&str; 7] = [
+    "",
+    "wal_compression=kZSTD;",
+    "recycle_log_file_num=2;",
+    "track_and_verify_wals_in_manifest=true;",
+    "track_and_verify_wals=true;",
+    "atomic_flush=true;",
+    "two_write_queues=true;",
+];
+
+/// The batches of a seed, one after the other.
+struct Batches {
+    rng: fastrand::Rng,
+    world: World,
+}
+
+impl Batches {
+    fn new(seed: u64) -> Batches {
+        Batches { rng: fastrand::Rng::with_seed(seed), world: World::varied() }
+    }
+
+    /// The next batch, and whether it is to be synced.
+    fn next(&mut self) -> (Vec<Op>, bool) {
+        let count = self.rng.usize(1..12);
+        let ops = self.world.random_ops(&mut self.rng, count, Kinds::ALL);
+        (ops, self.rng.u32(..20) == 0)
+    }
+}
+
+/// Not a test of its own: what the child process does.
+#[test]
+fn child() {
+    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
+    let seed: u64 = std::env::var(SEED).expect("with the directory").parse().expect("a number");
+    let mut batches = Batches::new(seed);
+    let mut write = writer(&PathBuf::from(dir), seed, &batches.world);
+    for i in 1..=BATCHES {
+        let (ops, sync) = batches.next();
+        write(&ops, sync);
+        println!("{PROGRESS}{i}");
+    }
+}
+
+/// Writes a batch, synced or not.
+type Writer = Box<dyn FnMut(&[Op], bool)>;
+
+/// Opens the database and gives back what writes to it.
+fn writer(dir: &Path, seed: u64, world: &World) -> Writer {
+    if std::env::var(WRITER).is_ok_and(|writer| writer == "esker") {
+        let db = Db::open_cf(&varied_db_options(seed), dir, world.descriptors(&options())).expect("opens");
+        return Box::new(move |ops, sync| {
+            write_to_esker(&db, ops, &WriteOptions::default().sync(sync)).expect("written");
+        });
+    }
+    let variant = std::env::var(WRITER).expect("with the directory");
+    let db_options = format!("create_if_missing=true;create_missing_column_families=true;{variant}");
+    let specs = world.specs("write_buffer_size=262144;");
+    let db = RocksDb::open(dir, &db_options, &specs).expect("opens");
+    Box::new(move |ops, sync| db.write(ops, WriteFlags { sync, disable_wal: false }).expect("written"))
+}
+
+/// Runs a child and kills it once it says that it has written `batches`; how far it says it got.
+fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usize {
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "killed::child", "--nocapture"])
+        .env(DIRECTORY, dir.path())
+        .env(SEED, seed.to_string())
+        .env(WRITER, writer)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a child");
+    let said = BufReader::new(child.stdout.take().expect("piped"));
+    let mut written = 0;
+    let mut killed = false;
+    // After the kill, what is in the pipe was said all the same.
+    for line in said.lines() {
+        let line = line.expect("text");
+        if let Some(number) = line.strip_prefix(PROGRESS).and_then(|n| n.parse().ok()) {
+            written = number;
+        }
+        if written >= batches && !killed {
+            child.kill().expect("killed");
+            killed = true;
+        }
+    }
+    let status = child.wait().expect("waited for");
+    assert!(killed, "the child ended by itself: {status}");
+    written
+}
+
+/// The world after as many batches as the directory holds, which must be `written` or, if the last line was not printed
+/// any more, one more.
+fn recovered(seed: u64, written: usize, sequence: u64) -> World {
+    let mut batches = Batches::new(seed);
+    for _ in 0..written {
+        batches.next();
+    }
+    if batches.world.sequence() != sequence {
+        batches.next();
+    }
+    assert_eq!(batches.world.sequence(), sequence, "acknowledged: {written} batches");
+    batches.world
+}
+
+/// A copy of `dir` for one reader: opening for writing would tidy up for the others.
+fn copy(dir: &TempDir) -> TempDir {
+    let copy = TempDir::new("killed-copy");
+    copy_files(dir.path(), copy.path());
+    copy
+}
+
+/// Esker recovers a copy, and shows all that was acknowledged. The copy, and what must be in it.
+fn recovered_by_esker(dir: &TempDir, seed: u64, written: usize, when: &str) -> (TempDir, World) {
+    let copy = copy(dir);
+    let names = Batches::new(seed).world;
+    let db = open_esker(copy.path(), &names, &options()).unwrap_or_else(|e| panic!("{when}: {e}"));
+    let world = recovered(seed, written, db.latest_sequence_number().0);
+    check_open_esker(&db, &world, when);
+    drop(db);
+    (copy, world)
+}
+
+#[test]
+fn killed_eskers_lose_nothing_by_anyones_reading() {
+    seed::for_each_seed("killed eskers", 6, |seed, mut rng| {
+        let dir = TempDir::new("killed");
+        let written = write_and_kill(&dir, "esker", seed, rng.usize(1..600));
+        let when = format!("killed after {written} batches");
+        let (recovered, world) = recovered_by_esker(&dir, seed, written, &when);
+        check_7(copy(&dir).path(), &world, &when);
+        check_11(copy(&dir).path(), &world, &when);
+        let when = format!("{when}, recovered by Esker");
+        check_7(recovered.path(), &world, &when);
+        check_11(recovered.path(), &world, &when);
+    });
+}
+
+#[test]
+fn killed_rocksdbs_lose_nothing_by_eskers_reading() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    for variant in ROCKSDB_VARIANTS {
+        let mut rng = seed::rng(&format!("killed RocksDB, '{variant}'"));
+        let seed = rng.u64(..);
+        let dir = TempDir::new("killed");
+        let written = write_and_kill(&dir, variant, seed, rng.usize(1..600));
+        let when = format!("RocksDB with '{variant}' killed after {written} batches");
+        let (recovered, world) = recovered_by_esker(&dir, seed, written, &when);
+        check_11(recovered.path(), &world, &format!("{when}, recovered by Esker"));
+    }
+}

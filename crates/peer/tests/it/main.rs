@@ -1,0 +1,14 @@
+//! Esker and real RocksDB on the same directories, in both directions. See docs/testing.md, "RocksDB as oracle".
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what is tested here is on the real file system, and peers do not go through esker-env"
+)]
+
+mod families;
+mod fixtures;
+mod handed_over;
+mod killed;
+mod locked;
+mod party;
+mod ping_pong;
+mod walrec;

@@ -1,0 +1,332 @@
+//! Crashes at random moments on a simulated disk.
+//!
+//! In: a seed and how many crash points. Out: a [`Report`], or the first point after which the database was not what it
+//! should be, with the seed of its run.
+//!
+//! A run opens a database on a [`CrashFs`] below a [`FaultFs`], whose hook takes what a crash would leave at random file
+//! operations while writers, flushes and compactions go on. Afterwards each of those disks is opened and must hold what
+//! the database held after some prefix of the writes (all families together, so batches are atomic), and that prefix
+//! must not be shorter than what was promised when the crash happened: synced and flushed writes after a power loss,
+//! every acknowledged write after the death of the process. Some openings are crashed once more. Then the next run goes
+//! on from one of the disks.
+//!
+//! The seed fixes options, batches and choices; the moment of a crash depends on the scheduling of threads too.
+
+mod history;
+mod load;
+
+use esker::internals::env::crash::CrashKind;
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, Op, OpKind};
+use esker::{Db, Error, Result};
+use history::{Contents, History};
+use load::{Floors, Load};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Where the database is on its simulated disk.
+const DIR: &str = "/db";
+/// Runs that follow each other on one database.
+const CHAIN: u32 = 6;
+/// Crash points of a run, at most: their disks are all in memory.
+const POINTS_PER_RUN: usize = 60;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Seed of the first run; the next have the next numbers.
+    pub seed: u64,
+    /// Crash points to check, at least.
+    pub points: u64,
+    /// Print a line now and then.
+    pub verbose: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Databases that were loaded.
+    pub runs: u64,
+    /// Batches they acknowledged.
+    pub batches: u64,
+    /// Crash points checked.
+    pub points: u64,
+    /// Of those, killed processes.
+    pub kills: u64,
+    /// Of those, crashes while an earlier crash was recovered from.
+    pub second_crashes: u64,
+    /// Batches lost in power losses, none of which was promised.
+    pub lost: u64,
+    /// Crash points by the operation that they preceded.
+    pub by_op: std::collections::BTreeMap<String, u64>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "crash: {} points in {} runs ({} kills, the rest power losses; {} during recovery), {} batches, \
+             {} unsynced ones lost; every disk held a prefix with all that was promised",
+            self.points, self.runs, self.kills, self.second_crashes, self.batches, self.lost
+        )?;
+        let by_op: Vec<String> = self.by_op.iter().map(|(op, n)| format!("{op} {n}")).collect();
+        write!(f, "crash points before: {}", by_op.join(", "))
+    }
+}
+
+/// A disk as a crash left it, and what was promised by then.
+struct CrashPoint {
+    disk: CrashFs,
+    choices: CrashChoices,
+    /// The newest sequence number that must have survived.
+    floor: u64,
+    op: String,
+}
+
+/// What a run starts from.
+struct Base {
+    disk: CrashFs,
+    contents: Contents,
+}
+
+/// Checks at least `parameters.points` crash points.
+/// # Errors
+/// What was wrong, where, and the seed to see it again.
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let mut report = Report::default();
+    let mut seed = parameters.seed;
+    let mut base = None;
+    while report.points < parameters.points {
+        if report.runs.is_multiple_of(u64::from(CHAIN)) {
+            base = None; // so that a chain can be run again from the seed of its first run
+        }
+        let before = report.points;
+        base = run_one(seed, base, parameters, &mut report).map_err(|why| {
+            format!("crash: SEED={seed} (chain from {}): {why}", chain_start(parameters, seed))
+        })?;
+        if parameters.verbose && before / 1000 != report.points / 1000 {
+            eprintln_progress(&report, seed);
+        }
+        seed += 1;
+    }
+    Ok(report)
+}
+
+fn chain_start(parameters: &Parameters, seed: u64) -> u64 {
+    seed - (seed - parameters.seed) % u64::from(CHAIN)
+}
+
+#[expect(clippy::print_stderr, reason = "progress of a long campaign")]
+fn eprintln_progress(report: &Report, seed: u64) {
+    eprintln!("{} points, {} runs, seed {seed}", report.points, report.runs);
+}
+
+fn run_one(
+    seed: u64,
+    base: Option<Base>,
+    parameters: &Parameters,
+    report: &mut Report,
+) -> Result<Option<Base>, String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let load = Load::random(seed, &mut rng, base.as_ref().map(|b| b.contents.len()));
+    let base = base.unwrap_or_else(|| Base { disk: CrashFs::new(), contents: load.empty_contents() });
+    let (points, history) = crash_points(&load, base, &mut rng)?;
+    report.runs += 1;
+    report.batches += history.len() as u64;
+    let next = rng.usize(..points.len().max(1));
+    let mut next_base = None;
+    for (i, point) in points.into_iter().enumerate() {
+        let told = format!("{load}\ncrash before {}, {:?}", point.op, point.choices);
+        *report.by_op.entry(point.op.split(' ').next().unwrap_or_default().to_owned()).or_default() += 1;
+        let contents =
+            check(&load, &point, &history, &mut rng, report).map_err(|why| format!("{why}\n{told}"))?;
+        if i == next {
+            // What was recovered is safe: the next crash must leave it.
+            let disk = point.disk.crash_clone(&CrashChoices::random(rng.u64(..)));
+            next_base = Some(Base { disk, contents });
+        }
+        if report.points >= parameters.points {
+            break;
+        }
+    }
+    Ok(next_base)
+}
+
+/// Runs the load and gives what crashes would have left meanwhile.
+fn crash_points(
+    load: &Load,
+    base: Base,
+    rng: &mut fastrand::Rng,
+) -> Result<(Vec<CrashPoint>, History), String> {
+    let floors = Arc::new(Floors::default());
+    let points = Arc::new(Mutex::new(Vec::new()));
+    let fs = FaultFs::new(Arc::new(base.disk.clone()));
+    fs.on_op(catcher(base.disk.clone(), floors.clone(), points.clone(), rng.fork()));
+    let history = load.run(Env::with_fs(Arc::new(fs.clone())), base.contents, &floors, rng)?;
+    fs.clear_hook();
+    let points = std::mem::take(&mut *points.lock().expect("no writer panicked"));
+    Ok((points, history))
+}
+
+/// A hook that crashes the disk at random operations, less often at those of which there are many.
+fn catcher(
+    disk: CrashFs,
+    floors: Arc<Floors>,
+    points: Arc<Mutex<Vec<CrashPoint>>>,
+    rng: fastrand::Rng,
+) -> impl Fn(&Op) + Send + Sync + 'static {
+    let rng = Mutex::new(rng);
+    move |op| {
+        let name = op.path.file_name().unwrap_or_default().to_string_lossy();
+        let one_in = match op.kind {
+            _ if name.starts_with("LOG") => return,
+            OpKind::Read | OpKind::Stat | OpKind::List | OpKind::Open => return,
+            OpKind::Append | OpKind::Flush | OpKind::RangeSync if name.ends_with(".log") => 120,
+            OpKind::Append | OpKind::Flush if name.ends_with(".sst") => 60,
+            _ => 12,
+        };
+        let seed = {
+            let mut rng = rng.lock().expect("no hook panics");
+            if rng.u32(..one_in) > 0 {
+                return;
+            }
+            rng.u64(..)
+        };
+        let choices = choices_of(seed);
+        // Before the disk: what is promised later need not be on it.
+        let floor = floors.of(choices.kind);
+        let disk = disk.crash_clone(&choices);
+        let mut points = points.lock().expect("no hook panics");
+        if points.len() < POINTS_PER_RUN {
+            points.push(CrashPoint { disk, choices, floor, op: op.to_string() });
+        }
+    }
+}
+
+fn choices_of(seed: u64) -> CrashChoices {
+    match seed % 10 {
+        0..3 => CrashChoices::process_kill(),
+        3 => CrashChoices::lose_unsynced(),
+        4 => CrashChoices::keep_flushed(),
+        _ => CrashChoices::random(seed),
+    }
+}
+
+/// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives the contents found.
+fn check(
+    load: &Load,
+    point: &CrashPoint,
+    history: &History,
+    rng: &mut fastrand::Rng,
+    report: &mut Report,
+) -> Result<Contents, String> {
+    if rng.u32(..8) == 0
+        && let Some(second) = crash_while_opening(load, point, rng)
+    {
+        report.second_crashes += 1;
+        check_once(load, &second, history, rng, report).map_err(|why| {
+            format!("{why}\nsecond crash before {}, {:?}, during recovery", second.op, second.choices)
+        })?;
+    }
+    check_once(load, point, history, rng, report)
+}
+
+/// Opens a copy of the point's disk and crashes it at one operation of that; `None` if opening took fewer.
+fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng) -> Option<CrashPoint> {
+    let copy = point.disk.crash_clone(&CrashChoices::process_kill());
+    let (at, choices) = (rng.u64(..120), choices_of(rng.u64(..)));
+    let found = Arc::new(Mutex::new(None));
+    let fs = FaultFs::new(Arc::new(copy.clone()));
+    let caught = found.clone();
+    fs.on_op(move |op| {
+        if op.index == at {
+            *caught.lock().expect("no hook panics") = Some((copy.crash_clone(&choices), op.to_string()));
+        }
+    });
+    // If it fails, the check of the point itself tells why.
+    drop(load.open(Env::with_fs(Arc::new(fs)), rng));
+    let (disk, op) = found.lock().expect("no hook panics").take()?;
+    Some(CrashPoint { disk, choices, floor: point.floor, op })
+}
+
+fn check_once(
+    load: &Load,
+    point: &CrashPoint,
+    history: &History,
+    rng: &mut fastrand::Rng,
+    report: &mut Report,
+) -> Result<Contents, String> {
+    report.points += 1;
+    report.kills += u64::from(point.choices.kind == CrashKind::ProcessKill);
+    let untouched = point.disk.crash_clone(&CrashChoices::process_kill());
+    let checked = open_and_compare(load, point, history, rng);
+    match checked {
+        Ok((contents, lost)) => {
+            report.lost += lost;
+            Ok(contents)
+        }
+        Err(why) => Err(format!("{why}{}", dump(&untouched))),
+    }
+}
+
+fn open_and_compare(
+    load: &Load,
+    point: &CrashPoint,
+    history: &History,
+    rng: &mut fastrand::Rng,
+) -> Result<(Contents, u64), String> {
+    let db = load
+        .open(Env::with_fs(Arc::new(point.disk.clone())), rng)
+        .map_err(|e| format!("the database does not open: {e}"))?;
+    let found = read_all(&db, load).map_err(|e| format!("the database cannot be read: {e}"))?;
+    let prefix = history.prefix_of(&found)?;
+    let (survived, promised) = (history.sequence_of(prefix), point.floor);
+    if survived < promised {
+        return Err(format!("promised up to sequence {promised}, found up to {survived}"));
+    }
+    history.compare(prefix, &found)?;
+    db.close().map_err(|e| format!("close: {e}"))?;
+    Ok((found, (history.len() - prefix) as u64))
+}
+
+fn read_all(db: &Db, load: &Load) -> Result<Contents> {
+    let mut contents = Contents::new();
+    for name in load.family_names() {
+        let family = db.column_family(&name).ok_or_else(|| Error::corruption(format!("no family {name}")))?;
+        let mut iter = db.iter_cf(&family)?;
+        let mut of_family = std::collections::BTreeMap::new();
+        iter.seek_to_first();
+        while let Some((key, value)) = iter.item() {
+            of_family.insert(key.to_vec(), value.to_vec());
+            iter.next();
+        }
+        iter.status()?;
+        contents.push(of_family);
+    }
+    Ok(contents)
+}
+
+/// Writes the files of a disk to a temporary directory, if `KEEP_TEMP` is set, and says where.
+fn dump(disk: &CrashFs) -> String {
+    use esker::internals::env::{FileSystem, PosixFileSystem};
+    if std::env::var_os("KEEP_TEMP").is_none() {
+        return String::new();
+    }
+    let to = std::env::temp_dir().join(format!("esker-crash-{}", std::process::id()));
+    let copy = || -> Result<()> {
+        PosixFileSystem.create_dir_if_missing(&to)?;
+        for name in disk.children(Path::new(DIR))? {
+            let path = Path::new(DIR).join(&name);
+            let mut bytes = vec![0; usize::try_from(disk.file_size(&path)?).expect("it is in memory")];
+            let n = disk.new_sequential_file(&path)?.read(&mut bytes)?;
+            let mut file = PosixFileSystem.new_writable_file(&to.join(&name))?;
+            file.append(&bytes[..n])?;
+            file.close()?;
+        }
+        Ok(())
+    };
+    match copy() {
+        Ok(()) => format!("\nthe disk is in {}", to.display()),
+        Err(e) => format!("\nthe disk could not be written to {}: {e}", to.display()),
+    }
+}

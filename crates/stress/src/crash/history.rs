@@ -1,0 +1,137 @@
+//! What was written in which order, and what a database must hold after any prefix of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// Keys and values by family.
+pub(super) type Contents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// Every batch puts its number here, in each family that it touches.
+pub(super) const LAST: &[u8] = b"~last";
+
+/// One change of one family.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Vec<u8>, Vec<u8>),
+    /// Merged by `uint64add`: applied twice, it shows.
+    Add(Vec<u8>, u64),
+}
+
+/// One acknowledged batch.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) sequence: u64,
+    pub(super) id: u64,
+    pub(super) changes: Vec<(usize, Change)>,
+}
+
+/// All batches of a run, on top of what was there before.
+pub(super) struct History {
+    base: Contents,
+    batches: Vec<Batch>,
+    /// How many batches there are up to and including this one.
+    prefix_with: HashMap<u64, usize>,
+}
+
+impl History {
+    pub(super) fn new(base: Contents, mut batches: Vec<Batch>) -> History {
+        batches.sort_by_key(|b| b.sequence);
+        let prefix_with = batches.iter().enumerate().map(|(i, b)| (b.id, i + 1)).collect();
+        History { base, batches, prefix_with }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// The sequence number of the last batch of the prefix; 0 if it is empty.
+    pub(super) fn sequence_of(&self, prefix: usize) -> u64 {
+        prefix.checked_sub(1).map_or(0, |last| self.batches[last].sequence)
+    }
+
+    /// The prefix that ends with the newest batch of which there is anything.
+    /// # Errors
+    /// What nobody wrote.
+    pub(super) fn prefix_of(&self, found: &Contents) -> Result<usize, String> {
+        let mut longest = 0;
+        for (family, contents) in found.iter().enumerate() {
+            let last = contents.get(LAST);
+            if last == self.base[family].get(LAST) {
+                continue;
+            }
+            let id = last.and_then(|v| v.as_slice().try_into().ok()).map(u64::from_le_bytes);
+            match id.and_then(|id| self.prefix_with.get(&id)) {
+                Some(prefix) => longest = longest.max(*prefix),
+                None => {
+                    return Err(format!(
+                        "family {family}: last batch is {last:?}, which was not written now"
+                    ));
+                }
+            }
+        }
+        Ok(longest)
+    }
+
+    /// # Errors
+    /// The first difference between what was found and what the prefix leads to.
+    pub(super) fn compare(&self, prefix: usize, found: &Contents) -> Result<(), String> {
+        let expected = self.contents_after(prefix);
+        for (family, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            if found == expected {
+                continue;
+            }
+            let differs = |key: &&Vec<u8>| found.get(*key) != expected.get(*key);
+            let keys: Vec<_> = found.keys().chain(expected.keys()).filter(differs).collect();
+            let key = keys.first().expect("they differ");
+            return Err(format!(
+                "not what batches up to {} (sequence {} of {}) lead to: family {family}, key {}: found {}, expected {}; {} differ",
+                prefix,
+                self.sequence_of(prefix),
+                self.sequence_of(self.len()),
+                key.escape_ascii(),
+                show(found.get(*key)),
+                show(expected.get(*key)),
+                keys.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn contents_after(&self, prefix: usize) -> Contents {
+        let mut contents = self.base.clone();
+        for batch in &self.batches[..prefix] {
+            for (family, change) in &batch.changes {
+                change.apply(&mut contents[*family]);
+            }
+        }
+        contents
+    }
+}
+
+impl Change {
+    fn apply(&self, contents: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+        match self {
+            Change::Put(key, value) => {
+                contents.insert(key.clone(), value.clone());
+            }
+            Change::Delete(key) => {
+                contents.remove(key);
+            }
+            Change::DeleteRange(begin, end) => contents.retain(|key, _| key < begin || key >= end),
+            Change::Add(key, n) => {
+                let old = contents
+                    .get(key)
+                    .and_then(|v| v.as_slice().try_into().ok())
+                    .map_or(0, u64::from_le_bytes);
+                contents.insert(key.clone(), old.wrapping_add(*n).to_le_bytes().to_vec());
+            }
+        }
+    }
+}
+
+fn show(value: Option<&Vec<u8>>) -> String {
+    value.map_or("nothing".to_owned(), |v| {
+        format!("{} bytes {}", v.len(), v[..v.len().min(24)].escape_ascii())
+    })
+}

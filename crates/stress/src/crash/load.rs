@@ -1,0 +1,290 @@
+//! What a run does to its database: options, writers, flushes and compactions, all drawn from a seed.
+
+use super::DIR;
+use super::history::{Batch, Change, Contents, History, LAST};
+use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
+use esker::internals::env::Env;
+use esker::internals::env::crash::CrashKind;
+use esker::options::CompressionType;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, FlushOptions, Options, Result, WriteBatch,
+    WriteOptions,
+};
+use std::fmt;
+
+const KEYS: u32 = 300;
+
+/// Newest sequence numbers that must survive.
+#[derive(Debug, Default)]
+pub(super) struct Floors {
+    acknowledged: AtomicU64,
+    durable: AtomicU64,
+    by_family: [AtomicU64; 4],
+}
+
+impl Floors {
+    /// What must be there after a crash now.
+    pub(super) fn of(&self, kind: CrashKind) -> u64 {
+        match kind {
+            CrashKind::ProcessKill => self.acknowledged.load(Ordering::SeqCst),
+            CrashKind::PowerLoss => self.durable.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// Parameters of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    seed: u64,
+    families: usize,
+    threads: u32,
+    batches_per_thread: u32,
+    value_bytes: usize,
+    sync_one_in: u32,
+    flush_one_in: u32,
+    /// Nothing goes to the WAL; flushes are atomic.
+    unlogged: bool,
+    options: Options,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let db = &self.options.db;
+        write!(
+            f,
+            "seed {}, {} families, {} threads x {} batches, values up to {} bytes, sync 1 in {}, flush 1 in {}, unlogged \
+             {}, atomic_flush {}, max_total_wal_size {}, max_manifest_file_size {}, recycle {}",
+            self.seed,
+            self.families,
+            self.threads,
+            self.batches_per_thread,
+            self.value_bytes,
+            self.sync_one_in,
+            self.flush_one_in,
+            self.unlogged,
+            db.atomic_flush,
+            db.max_total_wal_size,
+            db.max_manifest_file_size,
+            db.recycle_log_file_num
+        )
+    }
+}
+
+impl Load {
+    /// `families`: how many the database has, if it is there already.
+    pub(super) fn random(seed: u64, rng: &mut fastrand::Rng, families: Option<usize>) -> Load {
+        let families = families.unwrap_or_else(|| rng.usize(1..=4));
+        let threads = if rng.bool() { 1 } else { rng.u32(2..=4) };
+        let unlogged = rng.u32(..10) == 0;
+        let mut options = random_options(rng);
+        options.db.atomic_flush |= unlogged;
+        if unlogged {
+            options.db.recycle_log_file_num = 0; // is refused together
+        }
+        Load {
+            seed,
+            families,
+            threads,
+            batches_per_thread: rng.u32(200..800) / threads,
+            value_bytes: *rng.choice(&[20, 200, 1500]).expect("not empty"),
+            sync_one_in: if unlogged {
+                u32::MAX
+            } else {
+                *rng.choice(&[1, 5, 50, u32::MAX]).expect("not empty")
+            },
+            flush_one_in: *rng.choice(&[20, 60, 200]).expect("not empty"),
+            unlogged,
+            options,
+        }
+    }
+
+    pub(super) fn empty_contents(&self) -> Contents {
+        vec![Default::default(); self.families]
+    }
+
+    pub(super) fn family_names(&self) -> Vec<String> {
+        let others = (1..self.families).map(|i| format!("family{i}"));
+        std::iter::once("default".to_owned()).chain(others).collect()
+    }
+
+    /// Opens the database, with or without a flush of what the WALs hold.
+    pub(super) fn open(&self, env: Env, rng: &mut fastrand::Rng) -> Result<Db> {
+        let mut options = DbOptions { env, ..self.options.db.clone() };
+        options.avoid_flush_during_recovery = rng.u32(..4) == 0;
+        let descriptor = |name| ColumnFamilyDescriptor::new(name, self.options.cf.clone());
+        Db::open_cf(&options, DIR, self.family_names().into_iter().map(descriptor).collect())
+    }
+
+    /// Opens, writes, closes.
+    pub(super) fn run(
+        &self,
+        env: Env,
+        base: Contents,
+        floors: &Floors,
+        rng: &mut fastrand::Rng,
+    ) -> Result<History, String> {
+        let db = self.open(env, rng).map_err(|e| format!("the run's database does not open: {e}\n{self}"))?;
+        let families: Vec<_> =
+            self.family_names().iter().map(|name| db.column_family(name).expect("just opened")).collect();
+        let written = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..self.threads)
+                .map(|thread| {
+                    let writer =
+                        Writer { load: self, db: &db, families: &families, floors, thread, rng: rng.fork() };
+                    scope.spawn(move || writer.run())
+                })
+                .collect();
+            writers.into_iter().map(|w| w.join().expect("a writer panicked")).collect::<Result<Vec<_>>>()
+        });
+        let written = written.map_err(|e| format!("a write or flush failed without a fault: {e}\n{self}"))?;
+        if let Some(e) = db.background_error() {
+            return Err(format!("background error without a fault: {e}\n{self}"));
+        }
+        if rng.bool() {
+            db.close().map_err(|e| format!("close: {e}\n{self}"))?;
+        }
+        drop(db);
+        Ok(History::new(base, written.into_iter().flatten().collect()))
+    }
+}
+
+fn random_options(rng: &mut fastrand::Rng) -> Options {
+    fn one_of<T: Copy>(rng: &mut fastrand::Rng, of: &[T]) -> T {
+        of[rng.usize(..of.len())]
+    }
+    let mut options = Options::default();
+    let db = &mut options.db;
+    db.create_if_missing = true;
+    db.create_missing_column_families = true;
+    db.atomic_flush = rng.bool();
+    db.max_manifest_file_size = one_of(rng, &[500, 5_000, 1 << 20]);
+    db.max_total_wal_size = one_of(rng, &[0, 10_000, 40_000]);
+    db.recycle_log_file_num = one_of(rng, &[0, 0, 2]);
+    db.max_background_jobs = one_of(rng, &[2, 4]);
+    db.wal_bytes_per_sync = one_of(rng, &[0, 4096]);
+    db.allow_fallocate = rng.bool();
+    db.max_subcompactions = one_of(rng, &[1, 3]);
+    db.keep_log_file_num = 3;
+    let cf = &mut options.cf;
+    cf.write_buffer_size = 64 << 10;
+    cf.arena_block_size = 4 << 10;
+    cf.max_write_buffer_number = one_of(rng, &[2, 4]);
+    cf.min_write_buffer_number_to_merge = one_of(rng, &[1, 1, 2]);
+    cf.level0_file_num_compaction_trigger = one_of(rng, &[2, 4]);
+    cf.target_file_size_base = 20 << 10;
+    cf.max_bytes_for_level_base = 60 << 10;
+    cf.max_bytes_for_level_multiplier = 3.0;
+    cf.level_compaction_dynamic_level_bytes = rng.bool();
+    cf.compression = CompressionType::None;
+    cf.merge_operator = Some(esker::builtin::uint64_add());
+    options
+}
+
+/// One writing thread.
+struct Writer<'a> {
+    load: &'a Load,
+    db: &'a Db,
+    families: &'a [ColumnFamilyHandle],
+    floors: &'a Floors,
+    thread: u32,
+    rng: fastrand::Rng,
+}
+
+impl Writer<'_> {
+    fn run(mut self) -> Result<Vec<Batch>> {
+        let mut written = Vec::new();
+        for n in 0..self.load.batches_per_thread {
+            let id = self.load.seed << 24 | u64::from(self.thread) << 20 | u64::from(n);
+            written.push(self.write(id)?);
+            self.now_and_then()?;
+        }
+        Ok(written)
+    }
+
+    fn write(&mut self, id: u64) -> Result<Batch> {
+        let changes = self.changes(id);
+        let mut batch = WriteBatch::new();
+        for (family, change) in &changes {
+            let family = self.families[*family].id();
+            match change {
+                Change::Put(key, value) => batch.put(family, key, value)?,
+                Change::Delete(key) => batch.delete(family, key)?,
+                Change::DeleteRange(begin, end) => batch.delete_range(family, begin, end)?,
+                Change::Add(key, n) => batch.merge(family, key, &n.to_le_bytes())?,
+            }
+        }
+        let sync = self.rng.u32(..self.load.sync_one_in) == 0;
+        let options = WriteOptions::default().sync(sync).disable_wal(self.load.unlogged);
+        self.db.write(&options, &mut batch)?;
+        let sequence = batch.sequence().0;
+        for (family, _) in &changes {
+            self.floors.by_family[*family].fetch_max(sequence, Ordering::SeqCst);
+        }
+        if !self.load.unlogged {
+            self.floors.acknowledged.fetch_max(sequence, Ordering::SeqCst);
+        }
+        if sync {
+            self.floors.durable.fetch_max(sequence, Ordering::SeqCst);
+        }
+        Ok(Batch { sequence, id, changes })
+    }
+
+    fn changes(&mut self, id: u64) -> Vec<(usize, Change)> {
+        let families = self.families.len();
+        let mut changes: Vec<(usize, Change)> =
+            (0..self.rng.usize(1..=4)).map(|_| (self.rng.usize(..families), self.change())).collect();
+        for family in 0..families {
+            if changes.iter().any(|(f, _)| *f == family) {
+                changes.push((family, Change::Put(LAST.to_vec(), id.to_le_bytes().to_vec())));
+            }
+        }
+        changes
+    }
+
+    fn change(&mut self) -> Change {
+        let key = |n: u32| format!("key{n:04}").into_bytes();
+        let counter = |n: u32| format!("n{:02}", n % 40).into_bytes();
+        let n = self.rng.u32(..KEYS);
+        match self.rng.u32(..20) {
+            0..11 => {
+                let mut value = vec![0; self.rng.usize(..=self.load.value_bytes)];
+                self.rng.fill(&mut value);
+                Change::Put(key(n), value)
+            }
+            11..14 => Change::Delete(key(n)),
+            14 => Change::DeleteRange(key(n), key(n + self.rng.u32(1..20))),
+            15 => Change::Delete(counter(n)),
+            _ => Change::Add(counter(n), u64::from(self.rng.u32(1..1000))),
+        }
+    }
+
+    fn now_and_then(&mut self) -> Result<()> {
+        if self.rng.u32(..self.load.flush_one_in) == 0 {
+            self.flush()?;
+        }
+        if self.rng.u32(..250) == 0 {
+            let family = &self.families[self.rng.usize(..self.families.len())];
+            self.db.compact_range_opt(&Default::default(), family, None, None)?;
+        }
+        if self.rng.u32(..100) == 0 && !self.load.unlogged {
+            let promised = self.floors.acknowledged.load(Ordering::SeqCst);
+            self.db.sync_wal()?;
+            self.floors.durable.fetch_max(promised, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let family = self.rng.usize(..self.families.len());
+        let atomic = self.load.options.db.atomic_flush;
+        let flushed =
+            if atomic { &self.floors.by_family[..] } else { &self.floors.by_family[family..=family] };
+        let promised = flushed.iter().map(|f| f.load(Ordering::SeqCst)).max().unwrap_or(0);
+        self.db.flush_opt(&FlushOptions::default(), &[&self.families[family]])?;
+        self.floors.durable.fetch_max(promised, Ordering::SeqCst);
+        if self.load.unlogged {
+            self.floors.acknowledged.fetch_max(promised, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! The commands of the durability campaigns: crash, kill9, faults.
+
+use clap::Args;
+use esker_stress::{crash, faults, kill9};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct CrashArguments {
+    /// Of the first run; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Crash points to check.
+    #[arg(long, default_value_t = 10_000)]
+    points: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Kill9Arguments {
+    /// An empty or missing directory for the database.
+    directory: PathBuf,
+    /// How often to kill.
+    #[arg(long, default_value_t = 200)]
+    rounds: u32,
+    /// Writing threads.
+    #[arg(long, default_value_t = 4)]
+    threads: u64,
+    /// How long a child lives at most, in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    max_millis: u64,
+    /// Of the moments.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct ChildArguments {
+    directory: PathBuf,
+    #[arg(long)]
+    threads: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct FaultsArguments {
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Every how-manieth operation fails in turn.
+    #[arg(long, default_value_t = 1)]
+    step: u64,
+}
+
+pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {
+    let parameters = crash::Parameters { seed: arguments.seed, points: arguments.points, verbose: true };
+    crash::run(&parameters).map(|report| report.to_string())
+}
+
+pub(crate) fn run_kill9(arguments: &Kill9Arguments) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
+    let parameters = kill9::Parameters {
+        program: &program,
+        directory: &arguments.directory,
+        rounds: arguments.rounds,
+        threads: arguments.threads,
+        max_millis: arguments.max_millis,
+        seed: arguments.seed,
+        verbose: true,
+    };
+    kill9::run(&parameters).map(|report| report.to_string())
+}
+
+pub(crate) fn run_child(arguments: &ChildArguments) -> Result<String, String> {
+    kill9::child(&arguments.directory, arguments.threads).map(|()| String::new()).map_err(|e| e.to_string())
+}
+
+pub(crate) fn run_faults(arguments: &FaultsArguments) -> Result<String, String> {
+    let parameters = faults::Parameters { seed: arguments.seed, step: arguments.step, verbose: true };
+    faults::run(&parameters).map(|report| report.to_string())
+}

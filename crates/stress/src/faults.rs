@@ -1,0 +1,369 @@
+//! Every file operation of a scripted load made to fail in turn.
+//!
+//! In: which operations, and how they fail. Out: a [`Report`], or the first failure after which something was wrong.
+//!
+//! A trial runs the script on a simulated disk of which one operation fails (or which is full after so many bytes). Then
+//! nothing may panic or hang; the error must reach a caller or `background_error()`, unless nothing depends on the
+//! operation; reads must be served; every acknowledged write must be there if the process dies now, and every synced one
+//! if the machine does; `resume()` must lift the error, for its cause is gone; the script goes on, and at its end, after
+//! another death, all that was acknowledged must be there again.
+//!
+//! `bit_flips`: of reads with one wrong bit must come an error or the right answer.
+
+mod script;
+
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultRule, FileSystem, OpKind};
+use esker::{Db, ErrorKind, Severity};
+use script::{Script, Status};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// How an operation fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// EIO, and trying again is said to be pointless.
+    Permanent,
+    /// An error that says it may pass.
+    Retryable,
+    /// ENOSPC, once.
+    NoSpace,
+    /// Part of an append reaches the disk.
+    ShortWrite,
+    /// The disk is full from some byte on, until somebody makes room.
+    FullDisk,
+}
+
+impl Fault {
+    const ALL: [Fault; 5] =
+        [Fault::Permanent, Fault::Retryable, Fault::NoSpace, Fault::ShortWrite, Fault::FullDisk];
+
+    fn put(self, fs: &FaultFs, n: u64) {
+        match self {
+            Fault::Permanent => fs.add_rule(FaultRule::fail_any().nth(n).retryable(false)),
+            Fault::Retryable => fs.add_rule(FaultRule::fail_any().nth(n).retryable(true)),
+            Fault::NoSpace => fs.add_rule(FaultRule::fail_any().nth(n).no_space()),
+            Fault::ShortWrite => fs.add_rule(FaultRule::short_write(None).nth(n)),
+            Fault::FullDisk => fs.no_space_after(Some(n)),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the short writes and of which trials see which variation of the script.
+    pub seed: u64,
+    /// Every how-manieth operation fails.
+    pub step: u64,
+    /// Print a line now and then.
+    pub verbose: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// File operations of the script when nothing fails.
+    pub operations: u64,
+    /// Runs of the script.
+    pub trials: u64,
+    /// Of those, in which the fault was met: threads do not always come that far.
+    pub fired: u64,
+    /// Of those, in which a caller or `background_error()` had the error.
+    pub surfaced: u64,
+    /// Errors that `resume()` lifted.
+    pub resumed: u64,
+    /// Errors for which the database had to be opened again.
+    pub reopened: u64,
+    /// Operations whose failure nobody had to be told.
+    pub silent: BTreeMap<String, u64>,
+    /// Disks opened after a death and compared.
+    pub deaths: u64,
+    /// Reads with a flipped bit.
+    pub flips: u64,
+    /// Of those, found out.
+    pub flips_noticed: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "faults: {} trials of a script of {} file operations; {} met the fault, {} surfaced, {} lifted by resume(), {} \
+             by opening again; {} disks opened after a death, nothing acknowledged was lost",
+            self.trials, self.operations, self.fired, self.surfaced, self.resumed, self.reopened, self.deaths
+        )?;
+        let silent: Vec<String> = self.silent.iter().map(|(op, n)| format!("{op} {n}")).collect();
+        writeln!(f, "told nobody: {}", silent.join(", "))?;
+        write!(f, "bit flips: {} reads, {} errors, no wrong answer", self.flips, self.flips_noticed)
+    }
+}
+
+/// Runs all trials, and the bit flips.
+/// # Errors
+/// What was wrong, after which fault.
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let mut report = Report::default();
+    let (operations, appends, bytes) = measure()?;
+    report.operations = operations;
+    for fault in Fault::ALL {
+        let (limit, step) = match fault {
+            Fault::ShortWrite => (appends, parameters.step.div_ceil(4)),
+            Fault::FullDisk => (bytes, parameters.step * bytes / operations),
+            _ => (operations, parameters.step),
+        };
+        let mut n = fastrand::Rng::with_seed(parameters.seed).u64(..step);
+        while n < limit {
+            let seed = parameters.seed ^ n;
+            trial(fault, n, seed, &mut report)
+                .map_err(|why| format!("faults: {fault:?} at {n}, SEED={}: {why}", parameters.seed))?;
+            n += step;
+        }
+        if parameters.verbose {
+            eprintln_progress(fault, &report);
+        }
+    }
+    bit_flips(parameters, &mut report)?;
+    Ok(report)
+}
+
+#[expect(clippy::print_stderr, reason = "progress of a long campaign")]
+fn eprintln_progress(fault: Fault, report: &Report) {
+    eprintln!(
+        "{fault:?} done: {} trials, {} fired, {} surfaced",
+        report.trials, report.fired, report.surfaced
+    );
+}
+
+/// Operations, appends, and bytes appended, of the script without faults.
+fn measure() -> Result<(u64, u64, u64), String> {
+    let fs = FaultFs::new(Arc::new(CrashFs::new()));
+    fs.list_ops(true);
+    let mut script = Script::new(0);
+    let db = script.open(env(&fs)).map_err(|e| format!("without a fault: {e}"))?;
+    while script.step(&db).map_err(|e| format!("without a fault: {e}"))? {}
+    db.close().map_err(|e| format!("without a fault: {e}"))?;
+    let ops = fs.take_ops();
+    let appended = ops.iter().filter(|op| op.kind == OpKind::Append).map(|op| op.bytes).sum();
+    Ok((fs.op_count(), fs.op_count_of(OpKind::Append), appended))
+}
+
+fn env(fs: &FaultFs) -> Env {
+    Env::with_fs(Arc::new(fs.clone()))
+}
+
+/// One run of the script with one fault.
+struct Trial<'a> {
+    fault: Fault,
+    disk: CrashFs,
+    fs: FaultFs,
+    script: Script,
+    surfaced: bool,
+    report: &'a mut Report,
+}
+
+fn trial(fault: Fault, n: u64, seed: u64, report: &mut Report) -> Result<(), String> {
+    let disk = CrashFs::new();
+    let fs = FaultFs::with_seed(Arc::new(disk.clone()), seed);
+    fs.list_ops(true);
+    fault.put(&fs, n);
+    report.trials += 1;
+    let mut trial = Trial { fault, disk, fs, script: Script::new(seed), surfaced: false, report };
+    trial.run().map_err(|why| format!("{why}\nthe fault: {}", trial.acted()))?;
+    trial.account()
+}
+
+impl Trial<'_> {
+    fn run(&mut self) -> Result<(), String> {
+        let mut db = self.open_again_until_it_works()?;
+        loop {
+            let step = self.script.step(&db);
+            if let Err(e) = &step {
+                if self.fs.fault_count() == 0 {
+                    return Err(format!("an error without a fault: {e}"));
+                }
+                self.surfaced = true;
+            }
+            if step.is_err() || db.background_error().is_some() {
+                db = self.recover(db)?;
+            }
+            if matches!(step, Ok(false)) {
+                break;
+            }
+        }
+        self.fault_is_gone();
+        self.check_reads(&db)?;
+        // A background job may meet the fault last.
+        let settled = db.wait_for_background_work();
+        if settled.is_err() {
+            self.surfaced = true;
+            db = self.recover(db)?;
+            self.check_reads(&db)?;
+        }
+        let closed = db.close();
+        drop(db);
+        self.surfaced |= closed.is_err();
+        self.die(&CrashChoices::process_kill())?;
+        self.die(&CrashChoices::lose_unsynced())
+    }
+
+    /// The first attempt may meet the fault; the second must not fail.
+    fn open_again_until_it_works(&mut self) -> Result<Db, String> {
+        match self.script.open(env(&self.fs)) {
+            Ok(db) => Ok(db),
+            Err(_) if self.fs.fault_count() > 0 => {
+                self.surfaced = true;
+                self.fault_is_gone();
+                self.script.open(env(&self.fs)).map_err(|e| format!("does not open without the fault: {e}"))
+            }
+            Err(e) => Err(format!("does not open, and there was no fault: {e}")),
+        }
+    }
+
+    /// The fault may hit a read: that is told, and the next one must do.
+    fn check_reads(&mut self, db: &Db) -> Result<(), String> {
+        let before = self.fs.fault_count();
+        match self.script.check_reads(db) {
+            Err(_) if self.fs.fault_count() > before => {
+                self.surfaced = true;
+                self.script.check_reads(db)
+            }
+            result => result,
+        }
+    }
+
+    fn fault_is_gone(&self) {
+        self.fs.no_space_after(None);
+    }
+
+    /// After an error: reads, deaths, and `resume()`.
+    fn recover(&mut self, db: Db) -> Result<Db, String> {
+        self.surfaced = true;
+        self.check_reads(&db).map_err(|e| format!("before resume: {e}"))?;
+        self.die(&CrashChoices::process_kill()).map_err(|e| format!("before resume: {e}"))?;
+        self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("before resume: {e}"))?;
+        if self.fault == Fault::FullDisk && db.background_error().is_some() && db.resume().is_ok() {
+            // A resume that needs no space is fine; the next write meets the full disk again.
+            self.report.resumed += 1;
+        }
+        self.fault_is_gone();
+        let Some(error) = db.background_error() else { return Ok(db) };
+        match db.resume() {
+            Ok(()) => {
+                self.report.resumed += 1;
+                self.check_reads(&db).map_err(|e| format!("after resume: {e}"))?;
+                self.die(&CrashChoices::process_kill()).map_err(|e| format!("after resume: {e}"))?;
+                self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("after resume: {e}"))?;
+                Ok(db)
+            }
+            Err(_) if error.severity() > Severity::HardError => {
+                drop(db);
+                self.report.reopened += 1;
+                self.script.open(env(&self.fs)).map_err(|e| format!("does not open again after {error}: {e}"))
+            }
+            Err(e) => Err(format!("resume() failed although the fault is gone: {e}; it was: {error}")),
+        }
+    }
+
+    /// Opens what a death at this moment leaves and compares.
+    fn die(&mut self, choices: &CrashChoices) -> Result<(), String> {
+        self.report.deaths += 1;
+        let disk: Arc<dyn FileSystem> = Arc::new(self.disk.crash_clone(choices));
+        let db = self
+            .script
+            .open(Env::with_fs(disk))
+            .map_err(|e| format!("after {:?} it does not open: {e}", choices.kind))?;
+        self.script.check_after(&db, choices.kind).map_err(|e| format!("after {:?}: {e}", choices.kind))?;
+        db.close().map_err(|e| format!("close: {e}"))
+    }
+
+    /// The operation that failed.
+    fn acted(&self) -> String {
+        let ops = self.fs.take_ops();
+        ops.iter().find(|op| op.fault).map_or("none".to_owned(), ToString::to_string)
+    }
+
+    fn account(self) -> Result<(), String> {
+        if self.fs.fault_count() == 0 {
+            return Ok(());
+        }
+        self.report.fired += 1;
+        self.report.surfaced += u64::from(self.surfaced);
+        if !self.surfaced {
+            let op = self.acted();
+            let what = kind_of(&op);
+            if !may_be_silent(&what) {
+                return Err(format!("nobody was told that this failed: {op}"));
+            }
+            *self.report.silent.entry(what).or_default() += 1;
+        }
+        Ok(())
+    }
+}
+
+/// "append 000004.log 0+31" is an "append .log".
+fn kind_of(op: &str) -> String {
+    let mut words = op.split(' ');
+    let (verb, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let name = match name.rsplit_once('.') {
+        Some((_, extension)) if !name.starts_with("LOG") => format!(".{extension}"),
+        _ => name.split('-').next().unwrap_or_default().to_owned(),
+    };
+    format!("{verb} {name}")
+}
+
+/// Operations on which nothing that was promised depends: the LOG, hints, deletions (the next open tries again), the
+/// close of a file whose bytes are synced or not promised, and the OPTIONS file. A listing may only look for old LOG files;
+/// if one of WALs failed in silence, what was acknowledged would be missing.
+fn may_be_silent(what: &str) -> bool {
+    let (verb, name) = what.split_once(' ').unwrap_or((what, ""));
+    name.starts_with("LOG")
+        || matches!(verb, "delete" | "list" | "preallocate" | "range-sync")
+        || verb == "close" && name != ".sst"
+}
+
+/// Reads all of a database with one bit of one read wrong, for every `step`-th read.
+fn bit_flips(parameters: &Parameters, report: &mut Report) -> Result<(), String> {
+    let disk = CrashFs::new();
+    let mut script = Script::new(1);
+    let db = script.open(Env::with_fs(Arc::new(disk.clone()))).map_err(|e| e.to_string())?;
+    while script.step(&db).map_err(|e| e.to_string())? {}
+    db.close().map_err(|e| e.to_string())?;
+    drop(db);
+    script.tolerate_nothing();
+    let mut n = 0;
+    loop {
+        let copy = disk.crash_clone(&CrashChoices::process_kill());
+        let fs = FaultFs::with_seed(Arc::new(copy), parameters.seed ^ n);
+        fs.add_rule(FaultRule::bit_flip().on(|p| !p.ends_with("LOG")).nth(n));
+        let noticed = flipped(&script, &fs)
+            .map_err(|why| format!("bit flip in read {n}, SEED={}: {why}", parameters.seed))?;
+        if fs.fault_count() == 0 {
+            return Ok(());
+        }
+        report.flips += 1;
+        report.flips_noticed += u64::from(noticed);
+        n += parameters.step.div_ceil(8);
+    }
+}
+
+/// Whether an error told of the flip.
+fn flipped(script: &Script, fs: &FaultFs) -> Result<bool, String> {
+    let db = match script.open(env(fs)) {
+        Ok(db) => db,
+        Err(e) if e.kind() == ErrorKind::Corruption || fs.fault_count() > 0 => return Ok(true),
+        Err(e) => return Err(format!("{e}")),
+    };
+    let noticed = script.read_everything(&db)?;
+    Ok(noticed || db.background_error().is_some())
+}
+
+impl Status {
+    fn must_survive(self, power_loss: bool) -> bool {
+        match self {
+            Status::Synced => true,
+            Status::Acknowledged => !power_loss,
+            Status::Failed => false,
+        }
+    }
+}

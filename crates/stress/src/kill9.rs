@@ -1,0 +1,261 @@
+//! A process that is killed while it writes, on the real disk.
+//!
+//! In: how often. Out: a [`Report`], or what was not there after one of the kills.
+//!
+//! The child ([`child`]) writes batches from several threads to two families and says so on a pipe when a write has
+//! returned. The parent ([`run`]) kills it (SIGKILL), reads what the pipe still holds, opens the same database and
+//! compares: each thread's batches up to some number are there, none is half there, and that number is at least the last
+//! one it said, at most one more. The next child goes on with the same database.
+
+use esker::internals::env::{Clock, SystemClock};
+use esker::{ColumnFamilyDescriptor, Db, Options, Result, WriteBatch, WriteOptions};
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const FAMILIES: [&str; 2] = ["default", "second"];
+/// Each thread keeps its newest so many keys and deletes the one before.
+const KEPT: u64 = 400;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters<'a> {
+    /// The esker-stress binary.
+    pub program: &'a Path,
+    /// Where the database is; empty at first.
+    pub directory: &'a Path,
+    /// How often to kill.
+    pub rounds: u32,
+    /// Writing threads of the child.
+    pub threads: u64,
+    /// Lets a child live at most so long, in milliseconds.
+    pub max_millis: u64,
+    /// Of the moments.
+    pub seed: u64,
+    /// Print a line now and then.
+    pub verbose: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Children killed.
+    pub kills: u32,
+    /// Of those, before they had opened the database or acknowledged anything.
+    pub silent: u32,
+    /// Batches that were acknowledged.
+    pub acknowledged: u64,
+    /// Batches that were there although nobody had said so yet.
+    pub unacknowledged: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "kill9: {} kills ({} before the first acknowledgement), {} acknowledged batches, all there; {} more were there \
+             that had not been acknowledged yet",
+            self.kills, self.silent, self.acknowledged, self.unacknowledged
+        )
+    }
+}
+
+/// Kills and looks, `rounds` times.
+/// # Errors
+/// What was wrong.
+pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
+    let mut report = Report::default();
+    let mut rng = fastrand::Rng::with_seed(parameters.seed);
+    let mut acknowledged = vec![0; usize::try_from(parameters.threads).expect("a few")];
+    for round in 0..parameters.rounds {
+        let millis = rng.u64(1..=parameters.max_millis);
+        let before: u64 = acknowledged.iter().sum();
+        kill_one(parameters, millis, &mut acknowledged).map_err(|e| format!("round {round}: {e}"))?;
+        let said = acknowledged.iter().sum::<u64>() - before;
+        report.kills += 1;
+        report.silent += u32::from(said == 0);
+        report.acknowledged += said;
+        let found = verify(parameters.directory, &acknowledged).map_err(|e| {
+            format!("kill9: seed {}, round {round}, killed after {millis} ms: {e}", parameters.seed)
+        })?;
+        report.unacknowledged += found.iter().sum::<u64>() - acknowledged.iter().sum::<u64>();
+        acknowledged = found;
+        if parameters.verbose && (round + 1).is_multiple_of(20) {
+            eprintln_progress(&report);
+        }
+    }
+    Ok(report)
+}
+
+#[expect(clippy::print_stderr, reason = "progress of a long campaign")]
+fn eprintln_progress(report: &Report) {
+    eprintln!("{report}");
+}
+
+/// Starts a child, kills it after `millis` from its first sign of life, and notes what it acknowledged.
+fn kill_one(parameters: &Parameters<'_>, millis: u64, acknowledged: &mut [u64]) -> Result<(), String> {
+    let mut child = Command::new(parameters.program)
+        .arg("kill9-child")
+        .arg(parameters.directory)
+        .args(["--threads", &parameters.threads.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{}: {e}", parameters.program.display()))?;
+    let pipe = child.stdout.take().expect("asked for");
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_acknowledgements(pipe, acknowledged));
+        SystemClock.sleep(Duration::from_millis(millis));
+        let killed = kill(&mut child);
+        reader.join().expect("the reader does not panic")?;
+        killed
+    })
+}
+
+fn kill(child: &mut Child) -> Result<(), String> {
+    use std::os::unix::process::ExitStatusExt;
+    child.kill().map_err(|e| format!("kill: {e}"))?;
+    let status = child.wait().map_err(|e| format!("wait: {e}"))?;
+    match status.signal() {
+        Some(9) => Ok(()),
+        _ => Err(format!("the child ended by itself: {status}")),
+    }
+}
+
+/// Lines "thread number" until the end of the pipe.
+fn read_acknowledgements(pipe: impl std::io::Read, acknowledged: &mut [u64]) -> Result<(), String> {
+    for line in BufReader::new(pipe).lines() {
+        let line = line.map_err(|e| format!("the pipe: {e}"))?;
+        let mut numbers = line.split(' ').map(|n| n.parse::<u64>().map_err(|e| format!("'{line}': {e}")));
+        let mut next = || numbers.next().unwrap_or_else(|| Err(format!("'{line}' is half a line")));
+        let (thread, number) = (next()?, next()?);
+        acknowledged[usize::try_from(thread).expect("a few")] = number;
+    }
+    Ok(())
+}
+
+/// Opens the database and gives the number of each thread's last batch.
+fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
+    let db = open(directory).map_err(|e| format!("the database does not open: {e}"))?;
+    let mut last = Vec::new();
+    for (thread, acknowledged) in acknowledged.iter().enumerate() {
+        let number = last_number(&db, FAMILIES[0], thread as u64).map_err(|e| e.to_string())?;
+        if number < *acknowledged || number > acknowledged + 1 {
+            return Err(format!(
+                "thread {thread} acknowledged {acknowledged}, {number} is the last one there"
+            ));
+        }
+        last.push(number);
+    }
+    for family in FAMILIES {
+        compare(&db, family, &last)?;
+    }
+    db.close().map_err(|e| format!("close: {e}"))?;
+    Ok(last)
+}
+
+fn compare(db: &Db, family: &str, last: &[u64]) -> Result<(), String> {
+    let mut expected = std::collections::BTreeMap::new();
+    for (thread, &last) in last.iter().enumerate() {
+        let thread = thread as u64;
+        if last > 0 {
+            expected.insert(last_key(thread), last.to_be_bytes().to_vec());
+        }
+        for number in (last.saturating_sub(KEPT) + 1)..=last {
+            expected.insert(key(thread, number), value(thread, number));
+        }
+    }
+    let handle = db.column_family(family).ok_or("a family is gone")?;
+    let mut iter = db.iter_cf(&handle).map_err(|e| e.to_string())?;
+    let mut found = std::collections::BTreeMap::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        found.insert(key.to_vec(), value.to_vec());
+        iter.next();
+    }
+    iter.status().map_err(|e| format!("family {family}: {e}"))?;
+    let differs = |key: &&Vec<u8>| found.get(*key) != expected.get(*key);
+    match found.keys().chain(expected.keys()).find(differs) {
+        None => Ok(()),
+        Some(key) => Err(format!(
+            "family {family}, key {}: found {:?} bytes, expected {:?}; threads are at {last:?}",
+            key.escape_ascii(),
+            found.get(key).map(Vec::len),
+            expected.get(key).map(Vec::len)
+        )),
+    }
+}
+
+/// The child: writes until it is killed.
+/// # Errors
+/// Any of the database's; nothing is wrong with the disk, so there should be none.
+pub fn child(directory: &Path, threads: u64) -> Result<()> {
+    let db = open(directory)?;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..threads)
+            .map(|t| {
+                let db = &db;
+                scope.spawn(move || write_forever(db, t))
+            })
+            .collect();
+        writers.into_iter().try_for_each(|w| w.join().expect("a writer panicked"))
+    })
+}
+
+fn write_forever(db: &Db, thread: u64) -> Result<()> {
+    let families: Vec<_> = FAMILIES.iter().map(|f| db.column_family(f).expect("opened")).collect();
+    let mut number = last_number(db, FAMILIES[0], thread)?;
+    loop {
+        number += 1;
+        let mut batch = WriteBatch::new();
+        for family in &families {
+            batch.put(family.id(), &key(thread, number), &value(thread, number))?;
+            batch.put(family.id(), &last_key(thread), &number.to_be_bytes())?;
+            if let Some(old) = number.checked_sub(KEPT).filter(|n| *n > 0) {
+                batch.delete(family.id(), &key(thread, old))?;
+            }
+        }
+        db.write(&WriteOptions::default().sync(number.is_multiple_of(500)), &mut batch)?;
+        let line = format!("{thread} {number}\n");
+        let mut out = std::io::stdout().lock();
+        if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+            return Ok(()); // the parent is gone
+        }
+    }
+}
+
+fn open(directory: &Path) -> Result<Db> {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.max_total_wal_size = 1 << 20;
+    options.db.max_manifest_file_size = 20_000;
+    options.db.keep_log_file_num = 5;
+    options.cf.write_buffer_size = 200 << 10;
+    options.cf.target_file_size_base = 100 << 10;
+    options.cf.max_bytes_for_level_base = 300 << 10;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let families = FAMILIES.iter().map(|f| ColumnFamilyDescriptor::new(*f, options.cf.clone()));
+    Db::open_cf(&options.db, directory, families.collect())
+}
+
+fn last_number(db: &Db, family: &str, thread: u64) -> Result<u64> {
+    let family = db.column_family(family).expect("opened");
+    let bytes = db.get_cf(&family, last_key(thread))?;
+    Ok(bytes.and_then(|b| b.as_slice().try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+fn last_key(thread: u64) -> Vec<u8> {
+    format!("last{thread}").into_bytes()
+}
+
+fn key(thread: u64, number: u64) -> Vec<u8> {
+    format!("key{thread}-{number:012}").into_bytes()
+}
+
+fn value(thread: u64, number: u64) -> Vec<u8> {
+    let mut value = vec![0; 20 + (number % 200) as usize];
+    fastrand::Rng::with_seed(thread << 40 | number).fill(&mut value);
+    value
+}

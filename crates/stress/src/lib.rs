@@ -1,0 +1,17 @@
+//! esker-stress: campaigns that look for what unit tests do not think of.
+//!
+//! In: parameters of a campaign, among them a seed. Out: what was done, or the first thing that was wrong, told so that
+//! it can be had again. Each campaign is a function: short forms run as tests of this crate, long forms are commands of
+//! the `esker-stress` binary, which `cargo xtask long` runs. docs/testing.md says how to run a seed again.
+//!
+//! [`model`]: random operations against a database that is obviously right. [`threads`]: many writers and readers at
+//! once, with invariants. [`crash`]: crashes at random moments on a simulated disk. [`kill9`]: a child process killed on
+//! the real one. [`faults`]: every file operation failing in turn.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod crash;
+pub mod faults;
+pub mod kill9;
+pub mod model;
+pub mod threads;

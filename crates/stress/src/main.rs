@@ -1,0 +1,110 @@
+//! `esker-stress`: runs one campaign of the library with parameters from the command line.
+//!
+//! Exit code 0 if nothing was wrong, 1 with a report on standard error if something was.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
+
+mod durability;
+
+use clap::{Args, Parser, Subcommand};
+use esker_stress::{model, threads};
+use std::process::ExitCode;
+
+/// Long campaigns against Esker.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    campaign: Campaign,
+}
+
+#[derive(Subcommand)]
+enum Campaign {
+    /// Random operations against a model.
+    Model(ModelArguments),
+    /// Many writers and readers at once.
+    Threads(ThreadsArguments),
+    /// Crashes at random moments on a simulated disk.
+    Crash(durability::CrashArguments),
+    /// A child process killed while it writes, on the real disk.
+    Kill9(durability::Kill9Arguments),
+    /// What `kill9` starts and kills.
+    #[command(hide = true)]
+    Kill9Child(durability::ChildArguments),
+    /// Every n-th file operation made to fail.
+    Faults(durability::FaultsArguments),
+}
+
+#[derive(Args)]
+struct ModelArguments {
+    /// Of the first round; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Databases, one after the other.
+    #[arg(long, default_value_t = 40)]
+    rounds: u64,
+    /// Operations in each.
+    #[arg(long, default_value_t = 250_000)]
+    operations: u64,
+    /// Kinds of operation to leave out.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    without: Vec<model::Kind>,
+    /// Keys of each family; 0: the seed chooses.
+    #[arg(long, default_value_t = 0)]
+    keys: usize,
+    /// Wait for background work behind every operation.
+    #[arg(long)]
+    calm: bool,
+}
+
+fn run_model(arguments: ModelArguments) -> Result<String, String> {
+    let ModelArguments { seed, rounds, operations, without, keys, calm } = arguments;
+    let parameters = model::Parameters { seed, rounds, operations, without, keys, calm, verbose: true };
+    model::run(&parameters).map(|report| report.to_string()).map_err(|divergence| divergence.to_string())
+}
+
+#[derive(Args)]
+struct ThreadsArguments {
+    /// Of the choices each thread makes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads that write.
+    #[arg(long, default_value_t = 8)]
+    writers: usize,
+    /// Threads that read.
+    #[arg(long, default_value_t = 8)]
+    readers: usize,
+    /// How long.
+    #[arg(long, default_value_t = 300)]
+    seconds: u64,
+    /// Where the database is made; not said: in memory.
+    #[arg(long)]
+    directory: Option<std::path::PathBuf>,
+}
+
+fn run_threads(arguments: ThreadsArguments) -> Result<String, String> {
+    let ThreadsArguments { seed, writers, readers, seconds, directory } = arguments;
+    let time = std::time::Duration::from_secs(seconds);
+    threads::run(&threads::Parameters { seed, writers, readers, time, directory })
+        .map(|report| report.to_string())
+}
+
+fn main() -> ExitCode {
+    let outcome: Result<String, String> = match Arguments::parse().campaign {
+        Campaign::Model(arguments) => run_model(arguments),
+        Campaign::Threads(arguments) => run_threads(arguments),
+        Campaign::Crash(arguments) => durability::run_crash(&arguments),
+        Campaign::Kill9(arguments) => durability::run_kill9(&arguments),
+        Campaign::Kill9Child(arguments) => durability::run_child(&arguments),
+        Campaign::Faults(arguments) => durability::run_faults(&arguments),
+    };
+    match outcome {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

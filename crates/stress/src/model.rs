@@ -1,0 +1,122 @@
+//! Random operations against a model: a database of several families in memory files, small enough that everything
+//! interacts, and for each family a sorted array of what must be in it.
+//!
+//! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or the first
+//! [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes and compactions run in
+//! background threads, so a seed gives the same operations again, but not the same moments of background work.
+//!
+//! Reading order: `families` (what the families are like), `state` (what must be in them), `settings` (options of one
+//! opening), `cursor` (an iterator and where it must stand), `round` (the operations).
+
+mod cursor;
+mod families;
+mod round;
+mod settings;
+mod state;
+
+pub use round::Kind;
+
+use round::Round;
+use std::fmt;
+use std::time::Instant;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the first round.
+    pub seed: u64,
+    /// Databases, one after the other.
+    pub rounds: u64,
+    /// Operations in each.
+    pub operations: u64,
+    /// Kinds to leave out: for shrinking.
+    pub without: Vec<Kind>,
+    /// Keys of each family; 0: the seed chooses.
+    pub keys: usize,
+    /// Wait for background work behind every operation: slow, and the same each time.
+    pub calm: bool,
+    /// Print each round's numbers to standard error.
+    pub verbose: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            seed: 1,
+            rounds: 1,
+            operations: 20_000,
+            without: Vec::new(),
+            keys: 0,
+            calm: false,
+            verbose: false,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Operations.
+    pub operations: u64,
+    /// How many of each kind.
+    pub by_kind: Vec<(Kind, u64)>,
+    /// Answers compared with the model's.
+    pub comparisons: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { operations, comparisons, seconds, .. } = self;
+        writeln!(
+            f,
+            "model: {operations} operations, {comparisons} answers compared, 0 divergences, {seconds:.1} s"
+        )?;
+        for (kind, count) in &self.by_kind {
+            write!(f, "{kind:?} {count}  ")?;
+        }
+        Ok(())
+    }
+}
+
+/// The database gave another answer than the model.
+#[derive(Clone, Debug)]
+pub struct Divergence {
+    /// Of the round: run it with `rounds` 1.
+    pub seed: u64,
+    /// Number of the operation, from 0.
+    pub operation: u64,
+    /// What was asked, both answers, and what happened to the key lately.
+    pub what: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "model: divergence with seed {} at operation {}: {}", self.seed, self.operation, self.what)
+    }
+}
+
+/// Runs the campaign.
+/// # Errors
+/// The first divergence.
+#[expect(clippy::disallowed_methods, reason = "the clock of the report, not of the engine")]
+#[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
+pub fn run(parameters: &Parameters) -> Result<Report, Divergence> {
+    let start = Instant::now();
+    let mut report = Report::default();
+    for round in 0..parameters.rounds {
+        let seed = parameters.seed.wrapping_add(round);
+        let mut round = Round::new(seed, parameters);
+        round.run(&mut report).map_err(|what| Divergence { seed, operation: round.operation(), what })?;
+        if parameters.verbose {
+            eprintln!(
+                "model: seed {seed}: {} ({:.1} s so far)",
+                round.describe(),
+                start.elapsed().as_secs_f64()
+            );
+        }
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    Ok(report)
+}

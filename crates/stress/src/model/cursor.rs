@@ -1,0 +1,200 @@
+//! An iterator of the database and where it must stand.
+
+use super::families::FamilySpec;
+use super::state::State;
+use esker::prefix::SliceTransformRef;
+use esker::{ColumnFamilyId, DbIterator, ReadOptions};
+
+/// How an iterator is opened, apart from its moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shape {
+    pub(super) lower: Option<Vec<u8>>,
+    pub(super) upper: Option<Vec<u8>>,
+    pub(super) prefix_same_as_start: bool,
+    pub(super) total_order_seek: bool,
+}
+
+impl Shape {
+    /// Bounds or none, a prefix scan now and then.
+    pub(super) fn random(rng: &mut fastrand::Rng, spec: &FamilySpec, has_extractor: bool) -> Shape {
+        let bound = |rng: &mut fastrand::Rng| (rng.u8(..3) == 0).then(|| spec.random_target(rng));
+        let (lower, upper) = (bound(rng), bound(rng));
+        let prefix_same_as_start = has_extractor && rng.u8(..3) == 0;
+        Shape {
+            lower,
+            upper,
+            prefix_same_as_start,
+            total_order_seek: !prefix_same_as_start && rng.u8(..4) == 0,
+        }
+    }
+
+    pub(super) fn read_options(&self, rng: &mut fastrand::Rng) -> ReadOptions {
+        ReadOptions {
+            iterate_lower_bound: self.lower.clone(),
+            iterate_upper_bound: self.upper.clone(),
+            prefix_same_as_start: self.prefix_same_as_start,
+            total_order_seek: self.total_order_seek,
+            verify_checksums: rng.bool(),
+            fill_cache: rng.bool(),
+            readahead_size: if rng.u8(..4) == 0 { 4096 } else { 0 },
+            ..ReadOptions::default()
+        }
+    }
+}
+
+/// The iterator, and where it must stand.
+pub(super) struct Cursor {
+    pub(super) family: usize,
+    /// Of the family when it was opened: a family that was created again has another.
+    pub(super) id: ColumnFamilyId,
+    pub(super) iter: DbIterator,
+    pub(super) shape: Shape,
+    /// What it must see.
+    pub(super) state: State,
+    /// It was opened with a snapshot: refreshing leaves it where it is.
+    pub(super) at_snapshot: bool,
+    pub(super) extractor: Option<SliceTransformRef>,
+    /// Indexes within the bounds.
+    range: std::ops::Range<usize>,
+    prefix: Option<Vec<u8>>,
+    at: Option<usize>,
+    /// The last moves, for the report.
+    moves: Vec<String>,
+}
+
+impl Cursor {
+    pub(super) fn new(
+        spec: &FamilySpec,
+        (family, id): (usize, ColumnFamilyId),
+        iter: DbIterator,
+        shape: Shape,
+        state: State,
+        at_snapshot: bool,
+        extractor: Option<SliceTransformRef>,
+    ) -> Cursor {
+        let low = shape.lower.as_ref().map_or(0, |key| spec.lower_bound(key));
+        let high = shape.upper.as_ref().map_or(spec.keys.len(), |key| spec.lower_bound(key));
+        let range = low..high.max(low);
+        let extractor = extractor.filter(|_| shape.prefix_same_as_start);
+        let (prefix, at, moves) = (None, None, Vec::new());
+        Cursor { family, id, iter, shape, state, at_snapshot, extractor, range, prefix, at, moves }
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.moves.len() == 30 {
+            self.moves.remove(0);
+        }
+        self.moves.push(text());
+    }
+
+    fn prefix_of(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.extractor.as_ref()?.transform(key).map(<[u8]>::to_vec)
+    }
+
+    /// Stands at `found` if its prefix is right.
+    fn stand(&mut self, spec: &FamilySpec, found: Option<usize>) {
+        self.at = found.filter(|&i| self.prefix.is_none() || self.prefix_of(&spec.keys[i]) == self.prefix);
+    }
+
+    fn stand_at_end(&mut self, spec: &FamilySpec, found: Option<usize>) {
+        self.prefix = found.and_then(|i| self.prefix_of(&spec.keys[i]));
+        self.at = found;
+    }
+
+    pub(super) fn seek_to_first(&mut self, spec: &FamilySpec) {
+        self.note(|| "seek_to_first".to_owned());
+        self.iter.seek_to_first();
+        let found = self.state.first_in(self.range.clone());
+        self.stand_at_end(spec, found);
+    }
+
+    pub(super) fn seek_to_last(&mut self, spec: &FamilySpec) {
+        self.note(|| "seek_to_last".to_owned());
+        self.iter.seek_to_last();
+        let found = self.state.last_in(self.range.clone());
+        self.stand_at_end(spec, found);
+    }
+
+    pub(super) fn seek(&mut self, spec: &FamilySpec, target: &[u8]) {
+        self.note(|| format!("seek({})", show(target)));
+        self.iter.seek(target);
+        self.prefix = self.prefix_of(target);
+        let from = spec.lower_bound(target).max(self.range.start);
+        let found = self.state.first_in(from..self.range.end);
+        self.stand(spec, found);
+    }
+
+    pub(super) fn seek_for_prev(&mut self, spec: &FamilySpec, target: &[u8]) {
+        self.note(|| format!("seek_for_prev({})", show(target)));
+        self.iter.seek_for_prev(target);
+        self.prefix = self.prefix_of(target);
+        let to = spec.upper_bound(target).min(self.range.end);
+        let found = self.state.last_in(self.range.start..to);
+        self.stand(spec, found);
+    }
+
+    /// REQUIRES: valid.
+    pub(super) fn next(&mut self, spec: &FamilySpec) {
+        self.note(|| "next".to_owned());
+        self.iter.next();
+        let at = self.at.expect("the caller saw that it is valid");
+        let found = self.state.first_in(at + 1..self.range.end);
+        self.stand(spec, found);
+    }
+
+    /// REQUIRES: valid.
+    pub(super) fn prev(&mut self, spec: &FamilySpec) {
+        self.note(|| "prev".to_owned());
+        self.iter.prev();
+        let at = self.at.expect("the caller saw that it is valid");
+        let found = self.state.last_in(self.range.start..at);
+        self.stand(spec, found);
+    }
+
+    /// `state`: what it must see from now on.
+    pub(super) fn refresh(&mut self, state: State) -> Result<(), String> {
+        self.note(|| "refresh".to_owned());
+        self.iter.refresh().map_err(|e| format!("refresh: {e}"))?;
+        self.at = None;
+        self.state = state;
+        Ok(())
+    }
+
+    /// Compares. `Err` is (key index, what is wrong).
+    pub(super) fn check(&self, spec: &FamilySpec) -> Result<(), (Option<usize>, String)> {
+        let wrong = |what: String| {
+            let Shape { lower, upper, .. } = &self.shape;
+            let bound = |b: &Option<Vec<u8>>| b.as_ref().map_or("none".to_owned(), |key| show(key));
+            let text = format!(
+                "iterator over '{}' ({}; bounds {} to {}; prefix {:?}, extractor {:?}) after {}: {what}",
+                spec.name,
+                if self.at_snapshot { "at a snapshot" } else { "as of its opening" },
+                bound(lower),
+                bound(upper),
+                self.prefix.as_ref().map(|p| show(p)),
+                self.extractor.as_ref().map(|e| e.name().to_owned()),
+                self.moves.join(", "),
+            );
+            Err((self.at, text))
+        };
+        if let Err(error) = self.iter.status() {
+            return wrong(format!("status {error}"));
+        }
+        let expected = self.at.map(|i| (spec.keys[i].as_slice(), self.state.get(i).unwrap_or_default()));
+        let found = self.iter.item();
+        if expected != found {
+            let text = |item: Option<(&[u8], &[u8])>| item.map(|(k, v)| format!("{} = {}", show(k), show(v)));
+            return wrong(format!("expected {:?}, found {:?}", text(expected), text(found)));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as a person reads them.
+pub(super) fn show(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}

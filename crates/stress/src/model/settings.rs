@@ -1,0 +1,145 @@
+//! Options of one opening, chosen at random so that small data exercises everything: tiny buffers, tiny files, many
+//! levels.
+
+use super::families::FamilySpec;
+use esker::internals::base::prefix;
+use esker::internals::cache::CacheOptions;
+use esker::internals::format::trailer::ChecksumType;
+use esker::internals::table::{BlockCache, FilterPolicy};
+use esker::options::{CompactionPri, CompressionType};
+use esker::prefix::SliceTransformRef;
+use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, Env};
+use std::sync::Arc;
+
+/// What one opening uses.
+pub(super) struct Settings {
+    pub(super) db: DbOptions,
+    pub(super) families: Vec<ColumnFamilyOptions>,
+}
+
+impl Settings {
+    pub(super) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[FamilySpec]) -> Settings {
+        let cache = BlockCache::lru(&CacheOptions::with_capacity(pick(rng, &[16 << 10, 256 << 10, 8 << 20])));
+        let cache = Arc::new(cache.expect("the options are in range"));
+        let families = specs.iter().map(|spec| random_family(rng, spec, &cache)).collect();
+        Settings { db: random_db(rng, env), families }
+    }
+
+    pub(super) fn descriptors(&self, specs: &[FamilySpec]) -> Vec<ColumnFamilyDescriptor> {
+        let pairs = specs.iter().zip(&self.families);
+        pairs.map(|(spec, options)| ColumnFamilyDescriptor::new(spec.name, options.clone())).collect()
+    }
+}
+
+fn pick<T: Clone>(rng: &mut fastrand::Rng, from: &[T]) -> T {
+    from[rng.usize(..from.len())].clone()
+}
+
+fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
+    DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        max_open_files: pick(rng, &[-1, -1, 20, 100]),
+        max_background_jobs: pick(rng, &[1, 2, 4]),
+        max_subcompactions: pick(rng, &[1, 1, 4]),
+        max_total_wal_size: pick(rng, &[0, 0, 256 << 10]),
+        recycle_log_file_num: pick(rng, &[0, 0, 2]),
+        avoid_flush_during_recovery: rng.bool(),
+        avoid_flush_during_shutdown: rng.bool(),
+        manual_wal_flush: rng.u8(..4) == 0,
+        atomic_flush: rng.u8(..3) == 0,
+        allow_concurrent_memtable_write: rng.bool(),
+        enable_pipelined_write: rng.u8(..4) == 0,
+        db_write_buffer_size: pick(rng, &[0, 0, 512 << 10]),
+        max_manifest_file_size: pick(rng, &[16 << 10, 1 << 30]),
+        delayed_write_rate: 1 << 30,
+        stats_dump_period_sec: 0,
+        max_log_file_size: 64 << 10,
+        keep_log_file_num: 2,
+        info_log_level: esker::options::InfoLogLevel::Error,
+        env: env.clone(),
+        ..DbOptions::default()
+    }
+}
+
+fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCache>) -> ColumnFamilyOptions {
+    let mut options = ColumnFamilyOptions {
+        comparator: spec.comparator.clone(),
+        merge_operator: Some(spec.operator.clone()),
+        prefix_extractor: if spec.prefixes_lie_together { random_extractor(rng) } else { None },
+        write_buffer_size: pick(rng, &[64 << 10, 64 << 10, 128 << 10, 1 << 20]),
+        max_write_buffer_number: pick(rng, &[2, 3, 6]),
+        min_write_buffer_number_to_merge: pick(rng, &[1, 1, 2]),
+        memtable_prefix_bloom_size_ratio: pick(rng, &[0.0, 0.1]),
+        memtable_whole_key_filtering: rng.bool(),
+        max_successive_merges: pick(rng, &[0, 0, 3]),
+        num_levels: 7,
+        level0_file_num_compaction_trigger: pick(rng, &[2, 4]),
+        target_file_size_base: pick(rng, &[8 << 10, 32 << 10, 1 << 20]),
+        max_bytes_for_level_base: pick(rng, &[32 << 10, 128 << 10, 1 << 20]),
+        max_bytes_for_level_multiplier: pick(rng, &[2.0, 4.0, 10.0]),
+        level_compaction_dynamic_level_bytes: rng.bool(),
+        max_compaction_bytes: pick(rng, &[0, 64 << 10]),
+        disable_auto_compactions: rng.u8(..12) == 0,
+        compaction_pri: pick(
+            rng,
+            &[
+                CompactionPri::MinOverlappingRatio,
+                CompactionPri::ByCompensatedSize,
+                CompactionPri::OldestLargestSeqFirst,
+                CompactionPri::OldestSmallestSeqFirst,
+                CompactionPri::RoundRobin,
+            ],
+        ),
+        compression: random_compression(rng),
+        bottommost_compression: if rng.u8(..3) == 0 { Some(random_compression(rng)) } else { None },
+        paranoid_file_checks: rng.u8(..4) == 0,
+        optimize_filters_for_hits: rng.u8(..4) == 0,
+        max_sequential_skip_in_iterations: pick(rng, &[0, 1, 8]),
+        ..ColumnFamilyOptions::default()
+    };
+    options.level0_slowdown_writes_trigger = 1000;
+    options.level0_stop_writes_trigger = 1000;
+    random_table(rng, &mut options, cache);
+    options
+}
+
+fn random_table(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions, cache: &Arc<BlockCache>) {
+    let table = &mut options.table;
+    table.block_size = pick(rng, &[256, 1024, 4096]);
+    table.block_restart_interval = pick(rng, &[1, 4, 16]);
+    table.index_block_restart_interval = pick(rng, &[1, 4]);
+    table.use_delta_encoding = rng.u8(..5) > 0;
+    table.format_version = pick(rng, &[5, 6]);
+    table.checksum =
+        pick(rng, &[ChecksumType::Xxh3, ChecksumType::Crc32c, ChecksumType::XxHash64, ChecksumType::XxHash]);
+    table.filter_policy =
+        if rng.u8(..3) > 0 { Some(FilterPolicy::bloom(pick(rng, &[2.0, 10.0]))) } else { None };
+    table.whole_key_filtering = rng.u8(..4) > 0;
+    table.no_block_cache = rng.u8(..4) == 0;
+    table.block_cache = if table.no_block_cache { None } else { Some(cache.clone()) };
+    table.cache_index_and_filter_blocks = !table.no_block_cache && rng.bool();
+    table.pin_l0_filter_and_index_blocks_in_cache = rng.bool();
+}
+
+fn random_compression(rng: &mut fastrand::Rng) -> CompressionType {
+    pick(
+        rng,
+        &[
+            CompressionType::None,
+            CompressionType::None,
+            CompressionType::Snappy,
+            CompressionType::Lz4,
+            CompressionType::Zlib,
+            CompressionType::Zstd,
+        ],
+    )
+}
+
+fn random_extractor(rng: &mut fastrand::Rng) -> Option<SliceTransformRef> {
+    match rng.u8(..3) {
+        0 => None,
+        1 => Some(prefix::fixed(2)),
+        _ => Some(prefix::capped(3)),
+    }
+}

@@ -1,0 +1,213 @@
+//! Many writers and readers at once, over flushes, compactions, families that come and go.
+//!
+//! In: numbers of threads and seconds. Out: counts, or the first broken invariant. Which thread comes first is the
+//! machine's choice, so a failure is not had again by its seed: run longer, or under a sanitizer.
+//!
+//! Writer `w` counts `n` up. Each step is one batch: `w/a = n` in one family, `w/b = n` and `merge(w/c, 1)` in the
+//! other, and `w/log/<n mod 64> = n`; now and then a range deletion of the log goes before, and `w/base = n`.
+//!
+//! Invariants that readers check
+//!  1. At any one moment `a`, `b` and `c` are equal: batches are atomic, over families and merges.
+//!  2. The log holds just the numbers from `base` (at most 64) to `a`, in both directions of an iterator.
+//!  3. `a` never goes back, and is not below what its writer was told is done.
+//!  4. A snapshot, and an iterator, show the same again later.
+
+mod check;
+mod workers;
+
+use check::check_view;
+use esker::builtin;
+use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker::internals::env::mem::MemFs;
+use esker::internals::env::thread_pool;
+use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the choices each thread makes.
+    pub seed: u64,
+    /// Threads that write.
+    pub writers: usize,
+    /// Threads that read.
+    pub readers: usize,
+    /// How long.
+    pub time: Duration,
+    /// Where the database is made; `None`: in memory.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters { seed: 1, writers: 8, readers: 8, time: Duration::from_secs(2), directory: None }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Batches written.
+    pub batches: u64,
+    /// Checks by readers.
+    pub checks: u64,
+    /// Flushes, compactions, families made and dropped.
+    pub maintenance: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { batches, checks, maintenance, seconds } = self;
+        write!(
+            f,
+            "threads: {batches} batches, {checks} checks, {maintenance} flushes, compactions and families, \
+             0 broken invariants, {seconds:.1} s"
+        )
+    }
+}
+
+/// What all threads share.
+struct Shared {
+    db: Db,
+    /// `a` and the logs.
+    first: ColumnFamilyHandle,
+    /// `b` and `c`.
+    second: ColumnFamilyHandle,
+    /// What each writer was told is done.
+    done: Vec<AtomicU64>,
+    stop: AtomicBool,
+    checks: AtomicU64,
+    maintenance: AtomicU64,
+}
+
+impl Shared {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+type Outcome = Result<(), String>;
+
+/// Runs the campaign.
+/// # Errors
+/// The first broken invariant or unexpected error.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clock and the patience of the campaign, not of the engine"
+)]
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let start = Instant::now();
+    let env = match &parameters.directory {
+        Some(_) => Env::default(),
+        None => Env::with_fs(Arc::new(MemFs::new())),
+    };
+    let path = parameters.directory.clone().unwrap_or_else(|| PathBuf::from("/db"));
+    let shared = Arc::new(open(&env, &path, parameters.writers)?);
+    let threads = start_threads(&shared, parameters)?;
+    while start.elapsed() < parameters.time && !shared.stopped() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    shared.stop.store(true, Ordering::Relaxed);
+    let mut outcome = Ok(());
+    for (name, thread) in threads {
+        let result = thread.join().unwrap_or_else(|_| Err("panicked; see above".to_owned()));
+        outcome = outcome.and(result.map_err(|e| format!("{name}: {e}")));
+    }
+    outcome?;
+    let report = Report {
+        batches: shared.done.iter().map(|n| n.load(Ordering::Relaxed)).sum(),
+        checks: shared.checks.load(Ordering::Relaxed),
+        maintenance: shared.maintenance.load(Ordering::Relaxed),
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    check_all_done(&shared)?;
+    let done: Vec<u64> = shared.done.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+    shared.db.close().map_err(|e| format!("close: {e}"))?;
+    drop(shared);
+    let reopened = open(&env, &path, parameters.writers)?;
+    for (there, done) in reopened.done.iter().zip(done) {
+        there.store(done, Ordering::Relaxed);
+    }
+    check_all_done(&reopened).map_err(|e| format!("after the reopen: {e}"))?;
+    Ok(report)
+}
+
+fn open(env: &Env, path: &std::path::Path, writers: usize) -> Result<Shared, String> {
+    let db_options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        max_background_jobs: 4,
+        max_subcompactions: 2,
+        max_total_wal_size: 4 << 20,
+        stats_dump_period_sec: 0,
+        env: env.clone(),
+        ..DbOptions::default()
+    };
+    let mut family = ColumnFamilyOptions {
+        merge_operator: Some(builtin::uint64_add()),
+        write_buffer_size: 256 << 10,
+        target_file_size_base: 64 << 10,
+        max_bytes_for_level_base: 256 << 10,
+        ..ColumnFamilyOptions::default()
+    };
+    family.table.filter_policy = Some(esker::internals::table::FilterPolicy::bloom(10.0));
+    let descriptors =
+        ["default", "second"].map(|name| ColumnFamilyDescriptor::new(name, family.clone())).to_vec();
+    let db = Db::open_cf(&db_options, path, descriptors).map_err(|e| format!("open: {e}"))?;
+    let family = |name| db.column_family(name).expect("it was opened with this family");
+    Ok(Shared {
+        first: family("default"),
+        second: family("second"),
+        db,
+        done: (0..writers).map(|_| AtomicU64::new(0)).collect(),
+        stop: AtomicBool::new(false),
+        checks: AtomicU64::new(0),
+        maintenance: AtomicU64::new(0),
+    })
+}
+
+type Started = (String, std::thread::JoinHandle<Outcome>);
+
+fn start_threads(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Vec<Started>, String> {
+    let mut threads = Vec::new();
+    let mut start = |name: String, work: fn(&Shared, usize, fastrand::Rng) -> Outcome, index: usize| {
+        let rng = fastrand::Rng::with_seed(parameters.seed ^ ((threads.len() as u64) << 32));
+        let shared = shared.clone();
+        let thread = thread_pool::spawn(&name, move || {
+            let outcome = work(&shared, index, rng);
+            if outcome.is_err() {
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+            outcome
+        });
+        threads.push((name, thread.map_err(|e| e.to_string())?));
+        Ok::<(), String>(())
+    };
+    for index in 0..parameters.writers {
+        start(format!("writer-{index}"), workers::write, index)?;
+    }
+    for index in 0..parameters.readers {
+        start(format!("reader-{index}"), workers::read, index)?;
+    }
+    start("maintenance".to_owned(), workers::maintain, 0)?;
+    start("families".to_owned(), workers::make_families, 0)?;
+    Ok(threads)
+}
+
+/// Every writer's last batch is there, and everything agrees.
+fn check_all_done(shared: &Shared) -> Outcome {
+    for (writer, done) in shared.done.iter().enumerate() {
+        let snapshot = shared.db.snapshot();
+        let view = check_view(shared, writer, &snapshot)?;
+        let done = done.load(Ordering::Relaxed);
+        if view.a != done {
+            return Err(format!("writer {writer}: {done} batches were acknowledged, {} are there", view.a));
+        }
+    }
+    Ok(())
+}

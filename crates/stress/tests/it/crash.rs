@@ -1,0 +1,15 @@
+//! The crash campaign, for seconds.
+
+use esker_stress::crash::{Parameters, run};
+use esker_testkit::seed::for_each_seed;
+
+#[test]
+fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
+    for_each_seed("crash", 1, |seed, _| {
+        let seed = seed >> 24; // batches are numbered behind it
+        let report =
+            run(&Parameters { seed, points: 250, verbose: false }).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(report.points, 250);
+        assert!(report.kills > 25 && report.batches > 500, "{report}");
+    });
+}

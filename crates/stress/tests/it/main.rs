@@ -1,0 +1,8 @@
+//! Short forms of the campaigns.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod crash;
+mod faults;
+mod kill9;
+mod model;
+mod threads;

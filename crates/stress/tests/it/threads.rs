@@ -1,0 +1,11 @@
+//! The threads campaign, for seconds.
+
+use esker_stress::threads::{Parameters, run};
+
+#[test]
+fn writers_and_readers_agree_at_every_moment() {
+    let report = run(&Parameters::default()).unwrap_or_else(|broken| panic!("{broken}"));
+    assert!(report.batches > 100, "{report}");
+    assert!(report.checks > 100, "{report}");
+    assert!(report.maintenance > 5, "{report}");
+}

@@ -1,0 +1,277 @@
+//! Where a table's blocks come from: the block cache, or the file.
+//!
+//! In: a block handle. Out: the parsed block, checked, shared.
+//!
+//! Invariants
+//!  1. What is in the cache has been checked and parsed; a hit needs no second look.
+//!  2. A handle is checked against the file's size before anything is allocated for it.
+//!  3. Every error names the file and the block's offset.
+
+use crate::counts;
+use crate::options::{ReadTier, TableReadOptions};
+use crate::readahead::Readahead;
+use esker_base::stats::Statistics;
+use esker_base::{Error, Result};
+use esker_cache::{Cache, CacheKey, CacheOptions, Priority};
+use esker_env::RandomAccessFile;
+use esker_format::block::Block;
+use esker_format::compression::{CompressionType, Decompressor};
+use esker_format::filter::FilterReader;
+use esker_format::handle::BlockHandle;
+use esker_format::index_entry::{IndexShape, prepare_for_search};
+use esker_format::key::InternalKeyComparator;
+use esker_format::trailer::{BlockGuard, TRAILER_BYTES, compression_code};
+use std::sync::Arc;
+
+/// Blocks by file and offset.
+pub type BlockCache = Cache<CachedBlock>;
+
+/// Bytes of the cache that a family gets when its options name none; RocksDB 11's number.
+pub const DEFAULT_BLOCK_CACHE_BYTES: usize = 32 << 20;
+
+/// A cache of `DEFAULT_BLOCK_CACHE_BYTES`.
+pub fn default_block_cache() -> Arc<BlockCache> {
+    let options = CacheOptions::with_capacity(DEFAULT_BLOCK_CACHE_BYTES);
+    Arc::new(Cache::lru(&options).expect("the default options of a cache are allowed"))
+}
+
+/// A block as the cache holds it: decompressed, checked, parsed.
+#[derive(Debug)]
+pub enum CachedBlock {
+    /// Data, index and other key/value blocks.
+    KeyValue(Block),
+    /// A filter, or a partition of one.
+    Filter(FilterReader),
+}
+
+impl CachedBlock {
+    /// The key/value block.
+    /// # Errors
+    /// `Corruption` if it is a filter: two handles of the table point to the same place.
+    #[inline]
+    pub fn key_value(&self) -> Result<&Block> {
+        match self {
+            CachedBlock::KeyValue(block) => Ok(block),
+            CachedBlock::Filter(_) => Err(Error::corruption("a filter where a key/value block should be")),
+        }
+    }
+
+    /// The filter; `None` if it is something else.
+    #[inline]
+    pub fn filter(&self) -> Option<&FilterReader> {
+        match self {
+            CachedBlock::Filter(filter) => Some(filter),
+            CachedBlock::KeyValue(_) => None,
+        }
+    }
+
+    /// The bytes, whatever they are.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            CachedBlock::KeyValue(block) => block.bytes(),
+            CachedBlock::Filter(filter) => filter.contents(),
+        }
+    }
+
+    /// Bytes of memory it holds.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let inner = match self {
+            CachedBlock::KeyValue(block) => block.memory_usage(),
+            CachedBlock::Filter(filter) => filter.contents().len(),
+        };
+        // Beside the value itself, the two counts of its Arc.
+        inner + size_of::<CachedBlock>() + 2 * size_of::<usize>()
+    }
+}
+
+/// What a block is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BlockKind {
+    Data,
+    Index,
+    Filter,
+    /// Properties, meta index, range tombstones: read at open, never cached.
+    Meta,
+}
+
+/// The blocks of one table.
+#[derive(Debug)]
+pub(crate) struct BlockSource {
+    pub(crate) file: Arc<dyn RandomAccessFile>,
+    pub(crate) file_size: u64,
+    pub(crate) guard: BlockGuard,
+    /// For data blocks: with the dictionary, if the table has one.
+    pub(crate) data_decompressor: Decompressor,
+    /// For all others.
+    pub(crate) decompressor: Decompressor,
+    pub(crate) cache: Option<Arc<BlockCache>>,
+    pub(crate) identity: (u64, u64),
+    pub(crate) index_priority: Priority,
+    pub(crate) statistics: Option<Arc<Statistics>>,
+    /// How index blocks look, once that is known: then they are prepared for fast searches.
+    pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
+}
+
+impl BlockSource {
+    /// The block at `handle`, from the cache or the file. `readahead` serves sequential readers.
+    /// # Errors
+    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier` forbids I/O.
+    #[inline]
+    pub(crate) fn block(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+        readahead: Option<&mut Readahead>,
+    ) -> Result<Arc<CachedBlock>> {
+        if let Some(cache) = &self.cache
+            && let Some(block) = cache.lookup(&CacheKey::new(self.identity, handle.offset))
+        {
+            counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+            if let Some(readahead) = readahead {
+                readahead.skipped(handle);
+            }
+            return Ok(block);
+        }
+        self.load(handle, kind, options, readahead)
+    }
+
+    #[cold]
+    fn load(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+        readahead: Option<&mut Readahead>,
+    ) -> Result<Arc<CachedBlock>> {
+        if self.cache.is_some() {
+            counts::cache_miss(self.statistics.as_ref(), kind);
+        }
+        if options.read_tier == ReadTier::BlockCache {
+            return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
+        }
+        let verify = options.verify_checksums;
+        counts::block_read(kind, handle.size + TRAILER_BYTES as u64);
+        let block = match readahead {
+            Some(readahead) => {
+                handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
+                match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
+                    Some(stored) => self.parse_borrowed(stored, handle, kind, verify)?,
+                    None => self.read(handle, kind, verify)?,
+                }
+            }
+            None => self.read(handle, kind, verify)?,
+        };
+        let block = Arc::new(block);
+        match &self.cache {
+            Some(cache) if options.fill_cache && kind != BlockKind::Meta => {
+                let priority = if kind == BlockKind::Data { Priority::Low } else { self.index_priority };
+                let charge = block.memory_usage();
+                let key = CacheKey::new(self.identity, handle.offset);
+                let added = cache.insert(key, block.clone(), charge, priority);
+                counts::cache_add(self.statistics.as_ref(), kind, charge, added.is_ok());
+                match added {
+                    Ok(block) => Ok(block),
+                    // A full cache with a strict limit does not make the block unreadable.
+                    Err(_) if kind == BlockKind::Data => Ok(block),
+                    Err(e) => Err(self.at(e, handle)),
+                }
+            }
+            _ => Ok(block),
+        }
+    }
+
+    /// The block at `handle`, from the file.
+    /// # Errors
+    /// As `block`.
+    pub(crate) fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
+        let stored = self.read_stored(handle)?;
+        self.parse(stored, handle, kind, verify)
+    }
+
+    /// Contents and trailer at `handle`, unchecked.
+    pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+        handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
+        let mut stored = vec![0; handle.size as usize + TRAILER_BYTES];
+        let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
+        if n < stored.len() {
+            let e = Error::corruption(format!("truncated block read: {n} bytes instead of {}", stored.len()));
+            return Err(self.at(e, handle));
+        }
+        Ok(stored)
+    }
+
+    /// Parses a block that was read for itself: uncompressed contents stay where they are.
+    pub(crate) fn parse(
+        &self,
+        mut stored: Vec<u8>,
+        handle: BlockHandle,
+        kind: BlockKind,
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        self.contents_kind(&stored, handle, verify)
+            .and_then(|codec| {
+                stored.truncate(handle.size as usize);
+                match codec {
+                    CompressionType::None => Ok(stored),
+                    codec => self.decompress(codec, &stored, kind),
+                }
+            })
+            .and_then(|contents| self.block_of(contents, kind))
+            .map_err(|e| self.at(e, handle))
+    }
+
+    /// Parses a block within a larger buffer.
+    fn parse_borrowed(
+        &self,
+        stored: &[u8],
+        handle: BlockHandle,
+        kind: BlockKind,
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        self.contents_kind(stored, handle, verify)
+            .and_then(|codec| {
+                self.decompress(codec, stored.get(..handle.size as usize).unwrap_or_default(), kind)
+            })
+            .and_then(|contents| self.block_of(contents, kind))
+            .map_err(|e| self.at(e, handle))
+    }
+
+    /// Checks the trailer and says how the contents are compressed.
+    fn contents_kind(&self, stored: &[u8], handle: BlockHandle, verify: bool) -> Result<CompressionType> {
+        let code = if verify { self.guard.check(stored, handle.offset)? } else { compression_code(stored)? };
+        CompressionType::from_u8(code)
+    }
+
+    fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Vec<u8>> {
+        let decompressor = if kind == BlockKind::Data { &self.data_decompressor } else { &self.decompressor };
+        if codec != CompressionType::None {
+            counts::decompressed(self.statistics.as_ref());
+        }
+        decompressor.decompress(codec, stored)
+    }
+
+    /// The error with file and offset.
+    #[cold]
+    pub(crate) fn at(&self, e: Error, handle: BlockHandle) -> Error {
+        e.at(format_args!("{} at offset {}", self.file.path().display(), handle.offset))
+    }
+
+    /// The error with the file.
+    #[cold]
+    pub(crate) fn in_file(&self, e: Error) -> Error {
+        e.at(self.file.path().display())
+    }
+
+    fn block_of(&self, contents: Vec<u8>, kind: BlockKind) -> Result<CachedBlock> {
+        if kind == BlockKind::Filter {
+            return Ok(CachedBlock::Filter(FilterReader::parse(contents)));
+        }
+        let mut block = Block::parse(contents)?;
+        if let (BlockKind::Index, Some((shape, icmp))) = (kind, &self.index_shape) {
+            prepare_for_search(&mut block, *shape, icmp);
+        }
+        Ok(CachedBlock::KeyValue(block))
+    }
+}

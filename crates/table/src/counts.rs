@@ -1,0 +1,110 @@
+//! What is counted when blocks are looked up, read and filtered: RocksDB's tickers and perf context.
+
+use crate::block_source::BlockKind;
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::{perf_add, perf_count};
+use std::sync::Arc;
+
+/// The block was in the cache. `charge` is what it is charged there, in bytes.
+#[inline]
+pub(crate) fn cache_hit(
+    statistics: Option<&Arc<Statistics>>,
+    kind: BlockKind,
+    charge: impl FnOnce() -> usize,
+) {
+    perf_count!(block_cache_hit_count);
+    match kind {
+        BlockKind::Index => perf_count!(block_cache_index_hit_count),
+        BlockKind::Filter => perf_count!(block_cache_filter_hit_count),
+        BlockKind::Data | BlockKind::Meta => {}
+    }
+    if let Some(statistics) = statistics {
+        statistics.record_tick(Ticker::BlockCacheHit, 1);
+        statistics.record_tick(Ticker::BlockCacheBytesRead, charge() as u64);
+        statistics.record_tick(
+            match kind {
+                BlockKind::Index => Ticker::BlockCacheIndexHit,
+                BlockKind::Filter => Ticker::BlockCacheFilterHit,
+                BlockKind::Data | BlockKind::Meta => Ticker::BlockCacheDataHit,
+            },
+            1,
+        );
+    }
+}
+
+/// The block was not in the cache.
+pub(crate) fn cache_miss(statistics: Option<&Arc<Statistics>>, kind: BlockKind) {
+    let Some(statistics) = statistics else { return };
+    statistics.record_tick(Ticker::BlockCacheMiss, 1);
+    let of_kind = match kind {
+        BlockKind::Index => Ticker::BlockCacheIndexMiss,
+        BlockKind::Filter => Ticker::BlockCacheFilterMiss,
+        BlockKind::Data | BlockKind::Meta => Ticker::BlockCacheDataMiss,
+    };
+    statistics.record_tick(of_kind, 1);
+}
+
+/// The block was put into the cache, at this charge, or did not fit.
+pub(crate) fn cache_add(statistics: Option<&Arc<Statistics>>, kind: BlockKind, charge: usize, added: bool) {
+    let Some(statistics) = statistics else { return };
+    if !added {
+        statistics.record_tick(Ticker::BlockCacheAddFailures, 1);
+        return;
+    }
+    let (add, bytes) = match kind {
+        BlockKind::Index => (Ticker::BlockCacheIndexAdd, Ticker::BlockCacheIndexBytesInsert),
+        BlockKind::Filter => (Ticker::BlockCacheFilterAdd, Ticker::BlockCacheFilterBytesInsert),
+        BlockKind::Data | BlockKind::Meta => (Ticker::BlockCacheDataAdd, Ticker::BlockCacheDataBytesInsert),
+    };
+    statistics.record_tick(Ticker::BlockCacheAdd, 1);
+    statistics.record_tick(Ticker::BlockCacheBytesWrite, charge as u64);
+    statistics.record_tick(add, 1);
+    statistics.record_tick(bytes, charge as u64);
+}
+
+/// The block was read from the file: `stored` bytes with its trailer.
+pub(crate) fn block_read(kind: BlockKind, stored: u64) {
+    perf_count!(block_read_count);
+    perf_add!(block_read_byte, stored);
+    match kind {
+        BlockKind::Index => perf_count!(index_block_read_count),
+        BlockKind::Filter => perf_count!(filter_block_read_count),
+        BlockKind::Data | BlockKind::Meta => {}
+    }
+}
+
+/// A block was decompressed.
+pub(crate) fn decompressed(statistics: Option<&Arc<Statistics>>) {
+    perf_count!(block_decompress_count);
+    if let Some(statistics) = statistics {
+        statistics.record_tick(Ticker::NumberBlockDecompressed, 1);
+    }
+}
+
+/// A filter was asked about a whole key.
+#[inline]
+pub(crate) fn filter_asked(statistics: Option<&Arc<Statistics>>, passes: bool) {
+    if passes {
+        perf_count!(bloom_sst_hit_count);
+    } else {
+        perf_count!(bloom_sst_miss_count);
+    }
+    if let Some(statistics) = statistics {
+        let answer = if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful };
+        statistics.record_tick(answer, 1);
+    }
+}
+
+/// A key that the filter let pass was there.
+pub(crate) fn filter_was_right(statistics: &Arc<Statistics>) {
+    statistics.record_tick(Ticker::BloomFilterFullTruePositive, 1);
+}
+
+/// A filter was asked about a seek's prefix.
+pub(crate) fn prefix_asked(statistics: Option<&Arc<Statistics>>, passes: bool) {
+    let Some(statistics) = statistics else { return };
+    statistics.record_tick(Ticker::BloomFilterPrefixChecked, 1);
+    if !passes {
+        statistics.record_tick(Ticker::BloomFilterPrefixUseful, 1);
+    }
+}

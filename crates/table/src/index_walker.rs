@@ -1,0 +1,184 @@
+//! Walks a table's index, of one level or two, block handle by block handle.
+//!
+//! The top is borrowed (point reads, which must touch no shared count) or shared (cursors, which live on their own).
+
+use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::options::TableReadOptions;
+use esker_base::Result;
+use esker_format::block::Block;
+use esker_format::handle::BlockHandle;
+use esker_format::index_entry::{IndexCursor, IndexShape};
+use esker_format::key::InternalKeyComparator;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A place in an index.
+#[derive(Debug)]
+pub(crate) struct IndexWalker<H> {
+    top: H,
+    top_cursor: IndexCursor,
+    /// The current partition, of a two-level index.
+    partition: Option<(Arc<CachedBlock>, IndexCursor)>,
+    two_level: bool,
+    shape: IndexShape,
+}
+
+impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
+    /// Standing nowhere. `buffer` is for keys.
+    #[inline]
+    pub(crate) fn new(top: H, shape: IndexShape, two_level: bool, buffer: Vec<u8>) -> IndexWalker<H> {
+        IndexWalker {
+            top,
+            top_cursor: IndexCursor::with_buffer(shape, buffer),
+            partition: None,
+            two_level,
+            shape,
+        }
+    }
+
+    /// The key buffer.
+    #[inline]
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.top_cursor.into_buffer()
+    }
+
+    /// Whether it stands on an entry.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        if self.two_level {
+            self.partition.as_ref().is_some_and(|(_, cursor)| cursor.valid())
+        } else {
+            self.top_cursor.valid()
+        }
+    }
+
+    /// The cursor on the entries that lead to data blocks. REQUIRES: `valid()`.
+    #[inline]
+    fn cursor(&self) -> &IndexCursor {
+        match &self.partition {
+            Some((_, cursor)) if self.two_level => cursor,
+            _ => &self.top_cursor,
+        }
+    }
+
+    /// The data block here.
+    #[inline]
+    pub(crate) fn handle(&self) -> BlockHandle {
+        self.cursor().handle()
+    }
+
+    /// The user key of its separator.
+    #[inline]
+    pub(crate) fn separator_user_key(&self) -> &[u8] {
+        self.cursor().separator_user_key()
+    }
+
+    /// Its separator: a user key, or an internal key.
+    pub(crate) fn separator(&self) -> &[u8] {
+        self.cursor().separator()
+    }
+
+    /// The first key of the data block here, if the index has first keys.
+    pub(crate) fn first_key(&self) -> Result<Option<&[u8]>> {
+        let block = match &self.partition {
+            Some((block, _)) if self.two_level => block.key_value()?,
+            _ => self.top.key_value()?,
+        };
+        self.cursor().first_key(block)
+    }
+
+    /// To the first entry whose separator is at or after the internal key `target`.
+    #[inline]
+    pub(crate) fn seek(
+        &mut self,
+        source: &BlockSource,
+        options: &TableReadOptions,
+        target: &[u8],
+        icmp: &InternalKeyComparator,
+    ) -> Result<()> {
+        self.top_cursor.seek(self.top.key_value()?, target, icmp)?;
+        if !self.two_level {
+            return Ok(());
+        }
+        self.enter(source, options, |cursor, block| cursor.seek(block, target, icmp))?;
+        self.leave_empty_forwards(source, options)
+    }
+
+    pub(crate) fn seek_to_first(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
+        self.top_cursor.seek_to_first(self.top.key_value()?)?;
+        self.enter(source, options, IndexCursor::seek_to_first)?;
+        self.leave_empty_forwards(source, options)
+    }
+
+    pub(crate) fn seek_to_last(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
+        self.top_cursor.seek_to_last(self.top.key_value()?)?;
+        self.enter(source, options, IndexCursor::seek_to_last)?;
+        self.leave_empty_backwards(source, options)
+    }
+
+    /// One data block on.
+    #[inline]
+    pub(crate) fn next(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
+        match &mut self.partition {
+            Some((block, cursor)) if self.two_level => {
+                cursor.next(block.key_value()?)?;
+                self.leave_empty_forwards(source, options)
+            }
+            _ => self.top_cursor.next(self.top.key_value()?),
+        }
+    }
+
+    /// One data block back.
+    pub(crate) fn prev(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
+        match &mut self.partition {
+            Some((block, cursor)) if self.two_level => {
+                cursor.prev(block.key_value()?)?;
+                self.leave_empty_backwards(source, options)
+            }
+            _ => self.top_cursor.prev(self.top.key_value()?),
+        }
+    }
+
+    /// Opens the partition that the top stands on, and goes to `place` in it. Nothing to do with one level.
+    fn enter(
+        &mut self,
+        source: &BlockSource,
+        options: &TableReadOptions,
+        place: impl FnOnce(&mut IndexCursor, &Block) -> Result<()>,
+    ) -> Result<()> {
+        if !self.two_level {
+            return Ok(());
+        }
+        self.partition = None;
+        if !self.top_cursor.valid() {
+            return Ok(());
+        }
+        let block = source.block(self.top_cursor.handle(), BlockKind::Index, options, None)?;
+        let mut cursor = IndexCursor::new(self.shape);
+        place(&mut cursor, block.key_value()?)?;
+        self.partition = Some((block, cursor));
+        Ok(())
+    }
+
+    fn leave_empty_forwards(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
+        while self.two_level && !self.valid() && self.top_cursor.valid() {
+            self.top_cursor.next(self.top.key_value()?)?;
+            self.enter(source, options, IndexCursor::seek_to_first)?;
+        }
+        Ok(())
+    }
+
+    fn leave_empty_backwards(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
+        while self.two_level && !self.valid() && self.top_cursor.valid() {
+            self.top_cursor.prev(self.top.key_value()?)?;
+            self.enter(source, options, IndexCursor::seek_to_last)?;
+        }
+        Ok(())
+    }
+
+    /// Stands nowhere.
+    pub(crate) fn reset(&mut self) {
+        self.top_cursor.reset();
+        self.partition = None;
+    }
+}

@@ -1,0 +1,82 @@
+//! A table block by block, for tools and tests: what `sst_dump` shows.
+
+use crate::block_source::{BlockKind, CachedBlock};
+use crate::options::TableReadOptions;
+use crate::reader::TableReader;
+use esker_base::Result;
+use esker_format::block::{Block, BlockCursor};
+use esker_format::footer::Footer;
+use esker_format::handle::BlockHandle;
+use esker_format::index_entry::IndexShape;
+use esker_format::meta_index::MetaIndex;
+
+/// A data block as its table's index describes it.
+#[derive(Debug)]
+pub struct DataBlock<'a> {
+    /// Where it lies.
+    pub handle: BlockHandle,
+    /// Its separator: a user key or an internal key, see [`TableReader::index_shape`].
+    pub separator: &'a [u8],
+    /// The block.
+    pub block: &'a Block,
+}
+
+/// Sees an entry: internal key as stored, and value.
+pub type EntryVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
+
+impl DataBlock<'_> {
+    /// Calls `visit` with each entry (internal key as stored, value).
+    /// # Errors
+    /// `Corruption`, or the first error of `visit`.
+    pub fn for_each(&self, visit: &mut EntryVisitor<'_>) -> Result<()> {
+        let mut cursor = BlockCursor::new();
+        cursor.seek_to_first(self.block)?;
+        while cursor.valid() {
+            visit(cursor.key(), cursor.value(self.block))?;
+            cursor.next(self.block)?;
+        }
+        Ok(())
+    }
+}
+
+impl TableReader {
+    /// The footer.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Names and places of the other blocks.
+    pub fn meta_index(&self) -> &MetaIndex {
+        &self.meta
+    }
+
+    /// How the index's entries look.
+    pub fn index_shape(&self) -> IndexShape {
+        self.index_shape
+    }
+
+    /// Visits all data blocks in order, read from the file and checked.
+    /// # Errors
+    /// `Corruption`, `IoError`, or the first error of `visit`.
+    pub fn for_each_data_block(&self, visit: &mut dyn FnMut(DataBlock<'_>) -> Result<()>) -> Result<()> {
+        let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
+        let mut walker = self.walker(&options)?;
+        walker.seek_to_first(&self.source, &options).map_err(|e| self.source.in_file(e))?;
+        while walker.valid() {
+            let handle = walker.handle();
+            if let CachedBlock::KeyValue(block) = self.source.read(handle, BlockKind::Data, true)? {
+                visit(DataBlock { handle, separator: walker.separator(), block: &block })?;
+            }
+            walker.next(&self.source, &options).map_err(|e| self.source.in_file(e))?;
+        }
+        Ok(())
+    }
+
+    /// The contents of the block at `handle` (one of the meta index, or the index), decompressed.
+    /// # Errors
+    /// `Corruption`, `IoError`.
+    pub fn block_contents(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+        let block = self.source.read(handle, BlockKind::Filter, true)?;
+        Ok(block.bytes().to_vec())
+    }
+}

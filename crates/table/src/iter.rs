@@ -1,0 +1,333 @@
+//! The cursor over a table's point entries.
+//!
+//! Invariants
+//!  1. Valid: `block` is the block at the walker's handle, and `cursor` stands on an entry of it.
+//!  2. A step within a block allocates nothing; a step to the next block allocates what holding that block takes.
+//!  3. Not valid and no `error`: it has run off an end, or passed the upper bound.
+
+use crate::block_source::{BlockKind, CachedBlock};
+use crate::index_walker::IndexWalker;
+use crate::options::TableReadOptions;
+use crate::readahead::Readahead;
+use crate::reader::{TableReader, compare_as, pin, seek_block};
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_format::block::BlockCursor;
+use esker_format::handle::BlockHandle;
+use esker_format::key;
+use std::sync::Arc;
+
+/// A cursor over the point entries of a table. Owns what it needs.
+#[derive(Debug)]
+pub struct TableIter {
+    reader: Arc<TableReader>,
+    options: TableReadOptions,
+    /// Made at the first positioning, so that making a cursor cannot fail.
+    walker: Option<IndexWalker<Arc<CachedBlock>>>,
+    readahead: Readahead,
+    block: Option<Arc<CachedBlock>>,
+    /// Which block that is.
+    loaded: BlockHandle,
+    cursor: BlockCursor,
+    /// The sequence number of all entries, if the file was ingested with one.
+    global_seqno: Option<SequenceNumber>,
+    /// The key with the file's sequence number, if all its entries share one.
+    shown_key: Vec<u8>,
+    upper_bound: Option<Vec<u8>>,
+    /// The only keys asked for have the prefix of this user key.
+    wanted_prefix_of: Option<Vec<u8>>,
+    error: Option<Error>,
+}
+
+/// Where to go in a block that was just entered.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    First,
+    Last,
+    Seek(&'a [u8]),
+}
+
+impl TableIter {
+    pub(crate) fn new(reader: Arc<TableReader>, options: TableReadOptions) -> TableIter {
+        let readahead = Readahead::new(&reader.options.table_options, options.readahead_size);
+        TableIter {
+            global_seqno: reader.global_seqno,
+            reader,
+            options,
+            walker: None,
+            readahead,
+            block: None,
+            loaded: BlockHandle::default(),
+            cursor: BlockCursor::new(),
+            shown_key: Vec::new(),
+            upper_bound: None,
+            wanted_prefix_of: None,
+            error: None,
+        }
+    }
+
+    /// The table it reads.
+    pub fn reader(&self) -> &Arc<TableReader> {
+        &self.reader
+    }
+
+    /// Clears the last position's failure and sees that there is a walker.
+    fn start(&mut self) -> Result<()> {
+        self.error = None;
+        self.cursor.reset();
+        if self.walker.is_none() {
+            self.walker = Some(self.reader.walker(&self.options)?);
+        }
+        Ok(())
+    }
+
+    /// Moves the walker.
+    #[inline]
+    fn walk(
+        &mut self,
+        step: impl FnOnce(&mut IndexWalker<Arc<CachedBlock>>, &TableReader, &TableReadOptions) -> Result<()>,
+    ) -> Result<()> {
+        let Some(walker) = &mut self.walker else { return Ok(()) };
+        step(walker, &self.reader, &self.options).map_err(|e| self.reader.source.in_file(e))
+    }
+
+    /// Goes to `place` in the block that the walker stands on, nowhere if it stands nowhere.
+    fn enter_block(&mut self, place: Place<'_>) -> Result<()> {
+        self.cursor.reset();
+        let Some(handle) = self.walker.as_ref().filter(|w| w.valid()).map(IndexWalker::handle) else {
+            return Ok(());
+        };
+        if self.block.is_none() || self.loaded != handle {
+            // The old block goes first: a cursor never holds two.
+            self.block = None;
+            let readahead = Some(&mut self.readahead);
+            let block = self.reader.source.block(handle, BlockKind::Data, &self.options, readahead)?;
+            self.block = Some(block);
+            self.loaded = handle;
+        }
+        let Some(block) = &self.block else { return Ok(()) };
+        let placed = block.key_value().and_then(|block| match place {
+            Place::First => self.cursor.seek_to_first(block),
+            Place::Last => self.cursor.seek_to_last(block),
+            Place::Seek(target) => {
+                let icmp = &self.reader.options.icmp;
+                seek_block(&mut self.cursor, block, target, icmp, self.global_seqno)
+            }
+        });
+        placed.map_err(|e| self.reader.source.at(e, handle))
+    }
+
+    /// On to the first entry of the next block that has one.
+    #[inline(never)]
+    fn next_block(&mut self) -> Result<()> {
+        while !self.cursor.valid() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
+            if self.is_beyond_upper_bound() {
+                return self.stop();
+            }
+            self.walk(|w, r, o| w.next(&r.source, o))?;
+            self.enter_block(Place::First)?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn prev_block(&mut self) -> Result<()> {
+        while !self.cursor.valid() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
+            self.walk(|w, r, o| w.prev(&r.source, o))?;
+            self.enter_block(Place::Last)?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything behind the block here is at or beyond the upper bound.
+    fn is_beyond_upper_bound(&self) -> bool {
+        match (&self.upper_bound, &self.walker) {
+            (Some(bound), Some(walker)) => {
+                self.reader.options.icmp.compare_user_keys(walker.separator_user_key(), bound).is_ge()
+            }
+            _ => false,
+        }
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if let Some(walker) = &mut self.walker {
+            walker.reset();
+        }
+        self.cursor.reset();
+        Ok(())
+    }
+
+    /// Ends a move: keeps the failure, or makes the key that is shown.
+    #[inline]
+    fn finish(&mut self, moved: Result<()>) {
+        if let Err(e) = moved {
+            self.fail(e);
+            return;
+        }
+        if let (Some(g), true) = (self.global_seqno, self.cursor.valid()) {
+            let stored = self.cursor.key();
+            let packed = (g.0 << 8) | (key::trailer(stored) & 0xFF);
+            self.shown_key.clear();
+            self.shown_key.extend_from_slice(key::user_key(stored));
+            self.shown_key.extend_from_slice(&packed.to_le_bytes());
+        }
+        if self.cursor.valid() && self.cursor.key().len() < key::TRAILER_BYTES {
+            let e = Error::corruption("a key is shorter than its sequence and type");
+            let e = self.reader.source.at(e, self.loaded);
+            self.fail(e);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, e: Error) {
+        self.cursor.reset();
+        self.error = Some(e);
+    }
+
+    /// Whether the filter says that no key asked for is in the table. The seek's target does not matter: a scan also
+    /// seeks past range tombstones and where it turns, to keys with other prefixes.
+    fn is_passed_over(&self) -> bool {
+        self.options.prefix_filter_on_seek
+            && self
+                .wanted_prefix_of
+                .as_ref()
+                .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
+    }
+
+    fn try_seek(&mut self, target: &[u8]) -> Result<()> {
+        self.start()?;
+        if self.is_passed_over() {
+            return self.stop();
+        }
+        self.walk(|w, r, o| w.seek(&r.source, o, target, &r.options.icmp))?;
+        self.enter_block(Place::Seek(target))?;
+        self.next_block()
+    }
+
+    fn try_seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.start()?;
+        if self.is_passed_over() {
+            return self.stop();
+        }
+        self.walk(|w, r, o| w.seek(&r.source, o, target, &r.options.icmp))?;
+        if !self.walker.as_ref().is_some_and(IndexWalker::valid) {
+            self.walk(|w, r, o| w.seek_to_last(&r.source, o))?;
+            self.enter_block(Place::Last)?;
+            return self.prev_block();
+        }
+        self.enter_block(Place::Seek(target))?;
+        if !self.cursor.valid() {
+            // Its entries are all before the target, and those behind it all after its separator.
+            self.enter_block(Place::Last)?;
+            return self.prev_block();
+        }
+        let icmp = &self.reader.options.icmp;
+        let order = match self.global_seqno {
+            Some(g) => compare_as(self.cursor.key(), g, target, icmp),
+            None => icmp.compare(self.cursor.key(), target),
+        };
+        if order.is_gt() { self.try_prev() } else { Ok(()) }
+    }
+
+    #[inline]
+    fn try_next(&mut self) -> Result<()> {
+        let Some(block) = &self.block else { return Ok(()) };
+        let block = block.key_value()?;
+        self.cursor.next(block).map_err(|e| self.reader.source.at(e, self.loaded))?;
+        if self.cursor.valid() { Ok(()) } else { self.next_block() }
+    }
+
+    #[inline]
+    fn try_prev(&mut self) -> Result<()> {
+        let Some(block) = &self.block else { return Ok(()) };
+        let block = block.key_value()?;
+        self.cursor.prev(block).map_err(|e| self.reader.source.at(e, self.loaded))?;
+        if self.cursor.valid() { Ok(()) } else { self.prev_block() }
+    }
+}
+
+impl InternalIterator for TableIter {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    fn seek_to_first(&mut self) {
+        let moved = self
+            .start()
+            .and_then(|()| self.walk(|w, r, o| w.seek_to_first(&r.source, o)))
+            .and_then(|()| self.enter_block(Place::First))
+            .and_then(|()| self.next_block());
+        self.finish(moved);
+    }
+
+    fn seek_to_last(&mut self) {
+        let moved = self
+            .start()
+            .and_then(|()| self.walk(|w, r, o| w.seek_to_last(&r.source, o)))
+            .and_then(|()| self.enter_block(Place::Last))
+            .and_then(|()| self.prev_block());
+        self.finish(moved);
+    }
+
+    fn seek(&mut self, target: &[u8]) {
+        let moved = self.try_seek(target);
+        self.finish(moved);
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        let moved = self.try_seek_for_prev(target);
+        self.finish(moved);
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        debug_assert!(self.valid());
+        let moved = self.try_next();
+        self.finish(moved);
+    }
+
+    #[inline]
+    fn prev(&mut self) {
+        debug_assert!(self.valid());
+        let moved = self.try_prev();
+        self.finish(moved);
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        debug_assert!(self.valid());
+        if self.global_seqno.is_some() { &self.shown_key } else { self.cursor.key() }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        debug_assert!(self.valid());
+        match &self.block {
+            Some(block) => block.bytes().get(self.cursor.value_range()).unwrap_or_default(),
+            None => &[],
+        }
+    }
+
+    fn status(&self) -> Result<()> {
+        match &self.error {
+            Some(e) => Err(e.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn pinned_value(&self) -> PinnedBytes {
+        match &self.block {
+            Some(block) => pin(block.clone(), self.cursor.value_range()),
+            None => PinnedBytes::empty(),
+        }
+    }
+
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        self.upper_bound = user_key.map(<[u8]>::to_vec);
+    }
+
+    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
+        self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
+    }
+}

@@ -1,0 +1,36 @@
+//! esker-table: immutable files, written once and read many times.
+//!
+//! RocksDB's block-based table: data blocks, filter, index, meta blocks, footer (grammar: `esker_format`). This crate
+//! adds the I/O: which block to read when, through which cache, and how far ahead.
+//!
+//! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`, `reader.rs`), how it gets its
+//! blocks (`block_source.rs`, `readahead.rs`, `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`,
+//! [`TableCache`] (open readers by file number).
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod block_source;
+mod counts;
+mod filter;
+mod index_walker;
+mod inspect;
+mod iter;
+mod open;
+pub mod options;
+mod readahead;
+mod reader;
+mod table_cache;
+mod verify;
+mod writer;
+
+pub use block_source::{BlockCache, CachedBlock, DEFAULT_BLOCK_CACHE_BYTES, default_block_cache};
+pub use esker_format::filter::FilterPolicy;
+pub use inspect::{DataBlock, EntryVisitor};
+pub use iter::TableIter;
+pub use options::{
+    BlockBasedTableOptions, IndexShorteningMode, ReadTier, TableBuilderOptions, TableReadOptions,
+    TableReaderOptions,
+};
+pub use reader::{TableReader, TableValue};
+pub use table_cache::{TableCache, TableCacheOptions, TableFile};
+pub use writer::{TableBuilder, TableFileInfo};

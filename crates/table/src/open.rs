@@ -1,0 +1,413 @@
+//! Opens a table: one read of its tail, then everything that stays with the reader.
+//!
+//! In: a file and what the MANIFEST says about it. Out: a [`TableReader`], or the reason why not.
+//! Source: RocksDB `table/block_based/block_based_table_reader.cc` (Open and its helpers).
+//!
+//! Order: footer, meta index, properties (what cannot be read is refused here, by name), dictionary, range tombstones,
+//! index, filter.
+
+use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::filter::{Resident, TableFilter};
+use crate::options::{TableReadOptions, TableReaderOptions};
+use crate::reader::{TableReader, missing};
+use esker_base::prefix::{self, SliceTransformRef};
+use esker_base::{Error, Result, SequenceNumber};
+use esker_cache::Priority;
+use esker_cache::key::process_unique_identity;
+use esker_env::{RandomAccessFile, ReadRequest};
+use esker_format::block::{Block, BlockCursor};
+use esker_format::compression::{CompressionType, Decompressor};
+use esker_format::footer::{FOOTER_BYTES, Footer};
+use esker_format::handle::BlockHandle;
+use esker_format::index_entry::IndexShape;
+use esker_format::key::{InternalKeyComparator, ParsedInternalKey};
+use esker_format::meta_index::{self, MetaIndex};
+use esker_format::properties::{IndexType, TableProperties};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstoneRef};
+use esker_format::trailer::TRAILER_BYTES;
+use esker_format::unique_id::unique_id;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How much of the end is read when the MANIFEST does not say how long the tail is.
+const USUAL_TAIL: u64 = 512 * 1024;
+
+impl TableReader {
+    /// Opens a table: reads its tail (footer, meta index, properties, index, filter, range tombstones) once.
+    /// # Errors
+    /// `Corruption` naming the file and offset; `NotSupported` naming the feature; `InvalidArgument` if the table was
+    /// written with another comparator; `IoError`.
+    pub fn open(file: Arc<dyn RandomAccessFile>, options: TableReaderOptions) -> Result<Arc<TableReader>> {
+        let path = file.path().to_owned();
+        let opened = Tail::read(file, &options).and_then(|tail| open_with(tail, options));
+        opened.map(Arc::new).map_err(|e| in_file(e, &path))
+    }
+
+    /// The properties of a table of `file_size` bytes, read without knowing its comparator: for tools, and to find out
+    /// how to open it.
+    /// # Errors
+    /// `Corruption`, `NotSupported` for other kinds of tables, `IoError`.
+    pub fn properties_of(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {
+        let path = file.path().to_owned();
+        properties_alone(file, file_size).map_err(|e| in_file(e, &path))
+    }
+}
+
+fn properties_alone(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {
+    let options = TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), file_size);
+    let tail = Tail::read(file, &options)?;
+    let footer = Footer::parse(&tail.bytes, file_size)?;
+    let mut source = first_source(&tail, &options, footer);
+    source.file = Arc::new(tail);
+    let meta_block = source.read(footer.meta_index, BlockKind::Meta, true)?;
+    let meta = MetaIndex::parse(meta_block.key_value()?, file_size)?;
+    read_properties(&source, &meta)
+}
+
+/// The error with the file's path, unless it has it already.
+fn in_file(e: Error, path: &Path) -> Error {
+    let path = path.display().to_string();
+    if e.message().contains(&path) { e } else { e.at(path) }
+}
+
+fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
+    let footer = Footer::parse(&tail.bytes, options.file_size)?;
+    let mut source = first_source(&tail, &options, footer);
+    let tail = Arc::new(tail);
+    source.file = tail.clone();
+    let meta_block = source.read(footer.meta_index, BlockKind::Meta, true)?;
+    let meta = MetaIndex::parse(meta_block.key_value()?, options.file_size)?;
+    let properties = read_properties(&source, &meta)?;
+    check_readable(&properties, footer.format_version, &options)?;
+    check_unique_id(&properties, &options)?;
+    let global_seqno = global_seqno(&properties, options.largest_seqno)?;
+    source.identity = identity(&properties);
+    if let (Some(handle), true) = (meta.find(meta_index::COMPRESSION_DICT), uses_dictionary(&properties)) {
+        let dictionary = read_dictionary(&source, handle)?;
+        source.data_decompressor = Decompressor::new(footer.format_version).with_dictionary(dictionary);
+    }
+    let range_dels = read_range_dels(&source, &meta, &options, global_seqno)?;
+    let index_shape = IndexShape {
+        key_is_user_key: properties.index_key_is_user_key,
+        value_is_delta_encoded: properties.index_value_is_delta_encoded,
+        with_first_key: properties.index_type == Some(IndexType::BinarySearchWithFirstKey as u32),
+    };
+    source.index_shape = Some((index_shape, options.icmp.clone()));
+    let index_handle =
+        footer.index.or_else(|| meta.find(meta_index::INDEX)).ok_or_else(|| missing("index"))?;
+    let residence = Residence::of(&options);
+    let index = residence.take(&source, index_handle, BlockKind::Index)?;
+    let filter = open_filter(&source, &meta, &options, residence, index_shape)?;
+    source.file = tail.file.clone();
+    Ok(TableReader {
+        two_level: properties.index_type == Some(IndexType::TwoLevel as u32),
+        whole_keys: properties.whole_key_filtering && !matches!(filter, TableFilter::None),
+        filter_prefix: filter_prefix(&properties, options.prefix_extractor.as_ref()),
+        source,
+        footer,
+        meta,
+        properties,
+        index,
+        index_shape,
+        filter,
+        range_dels,
+        global_seqno,
+        options,
+    })
+}
+
+/// The end of a file in memory; stands for the file while it is opened.
+#[derive(Debug)]
+struct Tail {
+    file: Arc<dyn RandomAccessFile>,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Tail {
+    fn read(file: Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Result<Tail> {
+        let wanted = match options.tail_size {
+            0 if options.table_options.cache_index_and_filter_blocks => USUAL_TAIL / 128,
+            0 => USUAL_TAIL,
+            size => size,
+        };
+        let length = wanted.max(FOOTER_BYTES as u64).min(options.file_size);
+        let start = options.file_size - length;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        let n = file.read_at(start, &mut bytes)?;
+        if n < bytes.len() {
+            return Err(Error::corruption(format!(
+                "{}: the file is shorter than the {} bytes it should have",
+                file.path().display(),
+                options.file_size
+            )));
+        }
+        Ok(Tail { file, start, bytes })
+    }
+}
+
+impl RandomAccessFile for Tail {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let part = offset
+            .checked_sub(self.start)
+            .and_then(|from| usize::try_from(from).ok())
+            .and_then(|from| self.bytes.get(from..from.checked_add(buf.len())?));
+        match part {
+            Some(part) => {
+                buf.copy_from_slice(part);
+                Ok(buf.len())
+            }
+            None => self.file.read_at(offset, buf),
+        }
+    }
+    fn multi_read(&self, requests: &mut [ReadRequest<'_>]) {
+        self.file.multi_read(requests);
+    }
+    fn size(&self) -> Result<u64> {
+        self.file.size()
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> BlockSource {
+    let table = &options.table_options;
+    let high = table.cache_index_and_filter_blocks_with_high_priority;
+    BlockSource {
+        file: tail.file.clone(),
+        file_size: options.file_size,
+        guard: footer.guard,
+        data_decompressor: Decompressor::new(footer.format_version),
+        decompressor: Decompressor::new(footer.format_version),
+        cache: if table.no_block_cache { None } else { table.block_cache.clone() },
+        identity: (0, 0),
+        index_priority: if high { Priority::High } else { Priority::Low },
+        index_shape: None,
+        statistics: options.statistics.clone(),
+    }
+}
+
+/// Reads the properties. Ingestion may have written a sequence number into the block after it was checksummed, so on
+/// a mismatch the block counts as it was before that.
+fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProperties> {
+    let Some(handle) = meta.properties() else { return Ok(TableProperties::absent()) };
+    let stored = source.read_stored(handle)?;
+    let mismatch = match source.parse(stored.clone(), handle, BlockKind::Meta, true) {
+        Ok(block) => return TableProperties::parse(block.key_value()?).map_err(|e| source.at(e, handle)),
+        Err(e) => e,
+    };
+    let unchecked = source.parse(stored.clone(), handle, BlockKind::Meta, false);
+    let patched = unchecked.and_then(|block| TableProperties::parse(block.key_value()?));
+    let Ok(properties) = patched else { return Err(mismatch) };
+    let mut before = stored;
+    match properties.global_seqno_offset.and_then(|at| before.get_mut(at..at + 8)) {
+        Some(value) => value.fill(0),
+        None => return Err(mismatch),
+    }
+    match source.parse(before, handle, BlockKind::Meta, true) {
+        Ok(_) => Ok(properties),
+        Err(_) => Err(mismatch),
+    }
+}
+
+/// Refuses, by name, what would be read wrongly.
+fn check_readable(p: &TableProperties, format_version: u32, options: &TableReaderOptions) -> Result<()> {
+    if let Some(code) = p.index_type {
+        IndexType::from_u32(code)?;
+    }
+    let comparator = options.icmp.user_comparator();
+    if !p.comparator_name.is_empty() && p.comparator_name != comparator.name() {
+        return Err(Error::invalid_argument(format!(
+            "the table was written with comparator '{}' and is opened with '{}'",
+            p.comparator_name,
+            comparator.name()
+        )));
+    }
+    let refuse = |what: &str| Err(Error::not_supported(format!("tables with {what}")));
+    if p.udi_is_primary_index {
+        return refuse("a user-defined primary index (rocksdb.udi.is.primary.index)");
+    }
+    if p.has_embedded_blobs() {
+        return refuse("embedded blobs (rocksdb.embedded.blob.stats)");
+    }
+    if !p.user_defined_timestamps_persisted {
+        return refuse("user-defined timestamps that are not persisted");
+    }
+    if format_version >= 7 {
+        return check_compression_manager(&p.compression_name);
+    }
+    Ok(())
+}
+
+/// Since version 7 the property names the compression manager: `Manager;HexCodes;`.
+fn check_compression_manager(name: &str) -> Result<()> {
+    let mut parts = name.split(';');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("" | "BuiltinV2"), Some(_), Some(_)) => Ok(()),
+        (None | Some(""), None, _) => Ok(()),
+        _ => Err(Error::not_supported(format!("tables of the compression manager '{name}'"))),
+    }
+}
+
+fn check_unique_id(p: &TableProperties, options: &TableReaderOptions) -> Result<()> {
+    let Some(expected) = options.expected_unique_id.filter(|id| *id != [0, 0]) else { return Ok(()) };
+    match unique_id(&p.db_id, &p.db_session_id, p.orig_file_number) {
+        Some(own) if own == expected => Ok(()),
+        own => Err(Error::corruption(format!(
+            "unique id mismatch: the MANIFEST has {:016X}-{:016X}, the table {}",
+            expected[0],
+            expected[1],
+            own.map_or("none".to_owned(), |id| format!("{:016X}-{:016X}", id[0], id[1]))
+        ))),
+    }
+}
+
+/// Which sequence number all entries have, if the file was ingested with one.
+fn global_seqno(p: &TableProperties, largest: Option<SequenceNumber>) -> Result<Option<SequenceNumber>> {
+    let written = p.external_sst_file_global_seqno.unwrap_or(0);
+    if p.external_sst_file_version.unwrap_or(0) < 2 {
+        return match written {
+            0 => Ok(None),
+            n => {
+                Err(Error::corruption(format!("an ingested file before version 2 has the global seqno {n}")))
+            }
+        };
+    }
+    match (written, largest) {
+        (0, Some(largest)) => Ok(Some(largest).filter(|l| l.0 != 0)),
+        (0, None) => Ok(None),
+        (n, Some(largest)) if n != largest.0 => Err(Error::corruption(format!(
+            "an ingested file has the global seqno {n}, the MANIFEST says {largest}"
+        ))),
+        (n, _) => Ok(Some(SequenceNumber(n))),
+    }
+}
+
+/// What the file is called in the cache: its unique id, which survives restarts, or a number of this process.
+fn identity(p: &TableProperties) -> (u64, u64) {
+    match unique_id(&p.db_id, &p.db_session_id, p.orig_file_number) {
+        Some([session, file]) => (session, file),
+        None => process_unique_identity(),
+    }
+}
+
+/// Snappy and bzip2 have no dictionaries: the block may be there, and is ignored.
+fn uses_dictionary(p: &TableProperties) -> bool {
+    let without = [CompressionType::Snappy, CompressionType::Bzip2, CompressionType::None];
+    !without.iter().any(|t| t.property_name() == p.compression_name)
+}
+
+fn read_dictionary(source: &BlockSource, handle: BlockHandle) -> Result<Vec<u8>> {
+    let mut stored = source.read_stored(handle)?;
+    let code = source.guard.check(&stored, handle.offset).map_err(|e| source.at(e, handle))?;
+    stored.truncate(stored.len() - TRAILER_BYTES);
+    let kind = CompressionType::from_u8(code).map_err(|e| source.at(e, handle))?;
+    source.decompressor.decompress(kind, &stored).map_err(|e| source.at(e, handle))
+}
+
+fn read_range_dels(
+    source: &BlockSource,
+    meta: &MetaIndex,
+    options: &TableReaderOptions,
+    global_seqno: Option<SequenceNumber>,
+) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
+    let Some(handle) = meta.find(meta_index::RANGE_DEL) else { return Ok(None) };
+    let block = source.read(handle, BlockKind::Meta, true)?;
+    let tombstones = block
+        .key_value()
+        .and_then(|b| range_tombstones(b, global_seqno))
+        .map_err(|e| source.at(e, handle))?;
+    if tombstones.is_empty() {
+        return Ok(None);
+    }
+    let refs = tombstones.iter().map(|t| t.as_ref());
+    let fragments = FragmentedRangeTombstones::from_refs(refs, &options.icmp);
+    Ok(Some(Arc::new(fragments)).filter(|f| !f.is_empty()))
+}
+
+fn range_tombstones(
+    block: &Block,
+    global_seqno: Option<SequenceNumber>,
+) -> Result<Vec<esker_format::range_del::RangeTombstone>> {
+    let mut tombstones = Vec::new();
+    let mut cursor = BlockCursor::new();
+    cursor.seek_to_first(block)?;
+    while cursor.valid() {
+        let mut tombstone = RangeTombstoneRef::parse(cursor.key(), cursor.value(block))?.to_owned();
+        if let Some(sequence) = global_seqno {
+            tombstone.seq = sequence;
+        }
+        tombstones.push(tombstone);
+        cursor.next(block)?;
+    }
+    Ok(tombstones)
+}
+
+/// Whether index and filter stay with the reader.
+#[derive(Clone, Copy)]
+enum Residence {
+    Reader,
+    Cache,
+}
+
+impl Residence {
+    fn of(options: &TableReaderOptions) -> Residence {
+        let table = &options.table_options;
+        let has_cache = table.block_cache.is_some() && !table.no_block_cache;
+        let pinned = table.pin_l0_filter_and_index_blocks_in_cache && options.level == Some(0);
+        let cached = table.cache_index_and_filter_blocks && has_cache && !pinned;
+        if cached { Residence::Cache } else { Residence::Reader }
+    }
+
+    /// Reads the block now in any case, so that damage shows at open.
+    fn take(self, source: &BlockSource, handle: BlockHandle, kind: BlockKind) -> Result<Resident> {
+        match self {
+            Residence::Reader => {
+                let block: CachedBlock = source.read(handle, kind, true)?;
+                Ok(Resident::Pinned(Arc::new(block)))
+            }
+            Residence::Cache => {
+                source.block(handle, kind, &TableReadOptions::default(), None)?;
+                Ok(Resident::Cached(handle))
+            }
+        }
+    }
+}
+
+/// The filter, if the family uses filters and the table has one of a built-in kind.
+fn open_filter(
+    source: &BlockSource,
+    meta: &MetaIndex,
+    options: &TableReaderOptions,
+    residence: Residence,
+    shape: IndexShape,
+) -> Result<TableFilter> {
+    if options.table_options.filter_policy.is_none() {
+        return Ok(TableFilter::None);
+    }
+    if let Some(handle) = meta.find(meta_index::FULL_FILTER) {
+        return Ok(TableFilter::Full(residence.take(source, handle, BlockKind::Filter)?));
+    }
+    match meta.find(meta_index::PARTITIONED_FILTER) {
+        Some(handle) => Ok(TableFilter::Partitioned {
+            index: residence.take(source, handle, BlockKind::Index)?,
+            // First keys are in the index of data blocks only.
+            shape: IndexShape { with_first_key: false, ..shape },
+        }),
+        None => Ok(TableFilter::None),
+    }
+}
+
+/// The extractor whose prefixes are in the filter: the family's, if the table was written with the same one.
+fn filter_prefix(p: &TableProperties, extractor: Option<&SliceTransformRef>) -> Option<SliceTransformRef> {
+    let extractor = extractor.filter(|_| p.prefix_filtering)?;
+    let same = extractor.name() == p.prefix_extractor_name
+        || prefix::by_name(&p.prefix_extractor_name).is_some_and(|e| e.name() == extractor.name());
+    same.then(|| extractor.clone())
+}
+
+/// An internal key that is at least long enough to be one.
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    ParsedInternalKey::parse(key).map(|_| ())
+}

@@ -1,0 +1,259 @@
+//! What writers and readers of tables can be told. RocksDB's names and defaults.
+//!
+//! Source: RocksDB `include/rocksdb/table.h`, `table/table_builder.h`.
+
+use crate::block_source::BlockCache;
+use esker_base::prefix::SliceTransformRef;
+use esker_base::stats::Statistics;
+use esker_base::{FileNumber, SequenceNumber};
+use esker_format::compression::{CompressionOptions, CompressionType};
+use esker_format::filter::FilterPolicy;
+use esker_format::key::InternalKeyComparator;
+use esker_format::properties::IndexType;
+use esker_format::trailer::ChecksumType;
+use std::sync::Arc;
+
+/// How far index keys are shortened. Separators are any keys between a block's last and the next block's first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IndexShorteningMode {
+    /// Full last keys.
+    NoShortening,
+    /// Shortened between blocks, full at the end of the table.
+    #[default]
+    ShortenSeparators,
+    /// Shortened everywhere.
+    ShortenSeparatorsAndSuccessor,
+}
+
+/// RocksDB's options of the block-based table.
+#[derive(Clone, Debug)]
+pub struct BlockBasedTableOptions {
+    /// Data blocks are cut at about this many uncompressed bytes.
+    pub block_size: usize,
+    /// A block that is fuller than this many percent is cut rather than overfilled by the next entry.
+    pub block_size_deviation: u32,
+    /// Entries between full keys in data blocks.
+    pub block_restart_interval: usize,
+    /// Entries between full keys in index blocks.
+    pub index_block_restart_interval: usize,
+    /// Whether data-block keys share prefixes.
+    pub use_delta_encoding: bool,
+    /// 2 to 6 can be written.
+    pub format_version: u32,
+    /// What guards the blocks.
+    pub checksum: ChecksumType,
+    /// Which filter is written; `None`: none, and stored ones are ignored.
+    pub filter_policy: Option<FilterPolicy>,
+    /// Whether whole keys go into the filter.
+    pub whole_key_filtering: bool,
+    /// `BinarySearch` and `BinarySearchWithFirstKey` are written; all are read.
+    pub index_type: IndexType,
+    /// Index keys.
+    pub index_shortening: IndexShorteningMode,
+    /// Whether index blocks are compressed as data blocks are.
+    pub enable_index_compression: bool,
+    /// Data blocks start at multiples of the block size and do not cross them.
+    pub block_align: bool,
+    /// Cache of blocks, shared by tables. `None` with `no_block_cache` unset: the engine makes one.
+    pub block_cache: Option<Arc<BlockCache>>,
+    /// No cache at all.
+    pub no_block_cache: bool,
+    /// Whether index and filter live in the cache, and may be evicted, rather than with the reader.
+    pub cache_index_and_filter_blocks: bool,
+    /// Whether cached index and filter blocks go into the high-priority pool.
+    pub cache_index_and_filter_blocks_with_high_priority: bool,
+    /// Whether those of level 0 stay while their reader is open.
+    pub pin_l0_filter_and_index_blocks_in_cache: bool,
+    /// First automatic read-ahead, bytes.
+    pub initial_auto_readahead_size: usize,
+    /// Largest automatic read-ahead, bytes; 0: no automatic read-ahead.
+    pub max_auto_readahead_size: usize,
+    /// Sequential block reads after which read-ahead starts.
+    pub num_file_reads_for_auto_readahead: u64,
+}
+
+impl Default for BlockBasedTableOptions {
+    fn default() -> BlockBasedTableOptions {
+        BlockBasedTableOptions {
+            block_size: 4096,
+            block_size_deviation: 10,
+            block_restart_interval: 16,
+            index_block_restart_interval: 1,
+            use_delta_encoding: true,
+            format_version: 5,
+            checksum: ChecksumType::Xxh3,
+            filter_policy: None,
+            whole_key_filtering: true,
+            index_type: IndexType::BinarySearch,
+            index_shortening: IndexShorteningMode::ShortenSeparators,
+            enable_index_compression: true,
+            block_align: false,
+            block_cache: None,
+            no_block_cache: false,
+            cache_index_and_filter_blocks: false,
+            cache_index_and_filter_blocks_with_high_priority: true,
+            pin_l0_filter_and_index_blocks_in_cache: false,
+            initial_auto_readahead_size: 8 * 1024,
+            max_auto_readahead_size: 256 * 1024,
+            num_file_reads_for_auto_readahead: 2,
+        }
+    }
+}
+
+/// Everything a writer needs besides the file. Start from [`TableBuilderOptions::new`].
+#[derive(Clone, Debug)]
+pub struct TableBuilderOptions {
+    /// Order of the keys that come.
+    pub icmp: InternalKeyComparator,
+    /// Layout.
+    pub table_options: Arc<BlockBasedTableOptions>,
+    /// Codec of this file.
+    pub compression: CompressionType,
+    /// Its effort.
+    pub compression_opts: CompressionOptions,
+    /// Prefixes for the filter.
+    pub prefix_extractor: Option<SliceTransformRef>,
+    /// Name of the family's merge operator, for the properties.
+    pub merge_operator_name: Option<String>,
+    /// The family.
+    pub column_family_id: u32,
+    /// Its name.
+    pub column_family_name: String,
+    /// Identity of the database; with the next two it makes the file's unique id.
+    pub db_id: String,
+    /// Identity of this open of the database (20 characters).
+    pub db_session_id: String,
+    /// The file's number.
+    pub orig_file_number: FileNumber,
+    /// Name of this machine.
+    pub db_host_id: String,
+    /// When the oldest data in it was flushed, Unix seconds.
+    pub creation_time: u64,
+    /// When its oldest key was written, Unix seconds; 0 unknown.
+    pub oldest_key_time: u64,
+    /// Now, Unix seconds.
+    pub file_creation_time: u64,
+    /// Where the file goes, if known; Ribbon filters depend on it.
+    pub level: Option<i32>,
+    /// Whether a flush writes it.
+    pub is_flush: bool,
+    /// Makes an ingestible file (all sequences 0, `external_sst_file` properties).
+    pub is_external_file: bool,
+    /// More properties, under names of the user's.
+    pub user_collected_properties: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl TableBuilderOptions {
+    /// For keys in this order and this layout; uncompressed, for no family in particular.
+    pub fn new(
+        icmp: InternalKeyComparator,
+        table_options: Arc<BlockBasedTableOptions>,
+    ) -> TableBuilderOptions {
+        TableBuilderOptions {
+            icmp,
+            table_options,
+            compression: CompressionType::None,
+            compression_opts: CompressionOptions::default(),
+            prefix_extractor: None,
+            merge_operator_name: None,
+            column_family_id: 0x7FFF_FFFF,
+            column_family_name: String::new(),
+            db_id: String::new(),
+            db_session_id: String::new(),
+            orig_file_number: FileNumber(0),
+            db_host_id: String::new(),
+            creation_time: 0,
+            oldest_key_time: 0,
+            file_creation_time: 0,
+            level: None,
+            is_flush: false,
+            is_external_file: false,
+            user_collected_properties: Vec::new(),
+        }
+    }
+}
+
+/// Everything a reader needs besides the file. Start from [`TableReaderOptions::new`].
+#[derive(Clone, Debug)]
+pub struct TableReaderOptions {
+    /// Order of the keys; its name must be the table's.
+    pub icmp: InternalKeyComparator,
+    /// Cache, filter policy, read-ahead.
+    pub table_options: Arc<BlockBasedTableOptions>,
+    /// Bytes in the file, as the MANIFEST says.
+    pub file_size: u64,
+    /// The family's prefix extractor.
+    pub prefix_extractor: Option<SliceTransformRef>,
+    /// Where the file is; level 0 can pin its index and filter.
+    pub level: Option<usize>,
+    /// The file's number.
+    pub file_number: FileNumber,
+    /// The MANIFEST's largest sequence number; an ingested file takes its sequence from here.
+    pub largest_seqno: Option<SequenceNumber>,
+    /// The MANIFEST's unique id; one that differs from the table's own is `Corruption`.
+    pub expected_unique_id: Option<[u64; 2]>,
+    /// Where cache hits, filters and reads are counted.
+    pub statistics: Option<Arc<Statistics>>,
+    /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0 unknown.
+    pub tail_size: u64,
+}
+
+impl TableReaderOptions {
+    /// For a file of `file_size` bytes with keys in this order.
+    pub fn new(
+        icmp: InternalKeyComparator,
+        table_options: Arc<BlockBasedTableOptions>,
+        file_size: u64,
+    ) -> TableReaderOptions {
+        TableReaderOptions {
+            icmp,
+            table_options,
+            file_size,
+            prefix_extractor: None,
+            level: None,
+            file_number: FileNumber(0),
+            largest_seqno: None,
+            expected_unique_id: None,
+            statistics: None,
+            tail_size: 0,
+        }
+    }
+}
+
+/// How far a read may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum ReadTier {
+    /// To the files.
+    #[default]
+    ReadAll,
+    /// To the block cache; beyond it the answer is `Incomplete`.
+    BlockCache,
+}
+
+/// What one read of a table can be told.
+#[derive(Clone, Copy, Debug)]
+pub struct TableReadOptions {
+    /// Check block checksums on every read from the file.
+    pub verify_checksums: bool,
+    /// Leave the blocks read in the cache.
+    pub fill_cache: bool,
+    /// How far to go.
+    pub read_tier: ReadTier,
+    /// Bytes an iterator reads ahead from the start; 0: adapts.
+    pub readahead_size: usize,
+    /// An iterator's `seek` may ask the prefix filter about the prefix it was told to want
+    /// (`InternalIterator::set_wanted_prefix_of`), and end at once if it says no.
+    pub prefix_filter_on_seek: bool,
+}
+
+impl Default for TableReadOptions {
+    fn default() -> TableReadOptions {
+        TableReadOptions {
+            verify_checksums: true,
+            fill_cache: true,
+            read_tier: ReadTier::ReadAll,
+            readahead_size: 0,
+            prefix_filter_on_seek: false,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Reading ahead: one large read instead of many small ones, for those who read blocks one after the other.
+//!
+//! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so that short scans
+//! read little they do not need. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
+
+use crate::options::BlockBasedTableOptions;
+use esker_base::Result;
+use esker_env::RandomAccessFile;
+use esker_format::handle::BlockHandle;
+use esker_format::trailer::TRAILER_BYTES;
+
+/// Blocks this far behind the last one still count as next: padding lies between aligned blocks.
+const SEQUENTIAL_GAP: u64 = 4096;
+
+/// What one reader of one table has read ahead.
+#[derive(Debug)]
+pub(crate) struct Readahead {
+    buffer: Vec<u8>,
+    /// Offset in the file of the buffer's first byte.
+    start: u64,
+    explicit: usize,
+    initial: usize,
+    size: usize,
+    most: usize,
+    reads_before: u64,
+    reads: u64,
+    /// Where the next sequential block begins.
+    expected: u64,
+}
+
+impl Readahead {
+    /// `explicit` bytes from the first read on; 0: adapts as the table's options say.
+    pub(crate) fn new(options: &BlockBasedTableOptions, explicit: usize) -> Readahead {
+        let initial = options.initial_auto_readahead_size.min(options.max_auto_readahead_size);
+        Readahead {
+            buffer: Vec::new(),
+            start: 0,
+            explicit,
+            initial,
+            size: initial,
+            most: options.max_auto_readahead_size,
+            reads_before: options.num_file_reads_for_auto_readahead,
+            reads: 0,
+            expected: u64::MAX,
+        }
+    }
+
+    /// The block was had from elsewhere (the cache); the one behind it is still "next".
+    pub(crate) fn skipped(&mut self, handle: BlockHandle) {
+        if self.is_next(handle) {
+            self.expected = end_of(handle);
+        }
+    }
+
+    /// The stored block and its trailer, if reading ahead is worth it or already happened; `None`: read it alone.
+    /// The handle lies within the file.
+    pub(crate) fn read(
+        &mut self,
+        file: &dyn RandomAccessFile,
+        handle: BlockHandle,
+        file_size: u64,
+    ) -> Result<Option<&[u8]>> {
+        let sequential = self.is_next(handle);
+        self.expected = end_of(handle);
+        if self.range_of(handle).is_none() {
+            let Some(ahead) = self.how_far(sequential) else { return Ok(None) };
+            let length = (end_of(handle) - handle.offset + ahead as u64).min(file_size - handle.offset);
+            self.fill(file, handle.offset, length as usize)?;
+        }
+        Ok(self.range_of(handle).and_then(|range| self.buffer.get(range)))
+    }
+
+    fn is_next(&self, handle: BlockHandle) -> bool {
+        handle.offset.wrapping_sub(self.expected) <= SEQUENTIAL_GAP
+    }
+
+    /// How many bytes behind the block to read with it; `None` for not at all.
+    fn how_far(&mut self, sequential: bool) -> Option<usize> {
+        if self.explicit > 0 {
+            return Some(self.explicit);
+        }
+        if self.most == 0 {
+            return None;
+        }
+        if !sequential {
+            self.reads = 1;
+            self.size = self.initial;
+            return None;
+        }
+        self.reads += 1;
+        if self.reads <= self.reads_before {
+            return None;
+        }
+        let size = self.size;
+        self.size = (self.size * 2).min(self.most);
+        Some(size)
+    }
+
+    fn fill(&mut self, file: &dyn RandomAccessFile, offset: u64, length: usize) -> Result<()> {
+        if self.buffer.len() < length {
+            self.buffer.resize(length, 0);
+        }
+        self.buffer.truncate(length);
+        self.start = offset;
+        match file.read_at(offset, &mut self.buffer) {
+            Ok(n) => {
+                self.buffer.truncate(n);
+                Ok(())
+            }
+            Err(e) => {
+                self.buffer.clear();
+                Err(e)
+            }
+        }
+    }
+
+    /// Where in the buffer the block lies, if it does.
+    fn range_of(&self, handle: BlockHandle) -> Option<std::ops::Range<usize>> {
+        let from = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
+        let to = from.checked_add(handle.size as usize + TRAILER_BYTES)?;
+        (to <= self.buffer.len()).then_some(from..to)
+    }
+}
+
+fn end_of(handle: BlockHandle) -> u64 {
+    handle.offset + handle.size + TRAILER_BYTES as u64
+}

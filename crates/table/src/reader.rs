@@ -1,0 +1,381 @@
+//! An open table: point reads and what can be asked about it. How it is opened: `open.rs`.
+
+use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::counts;
+use crate::filter::{Resident, TableFilter};
+use crate::index_walker::IndexWalker;
+use crate::iter::TableIter;
+use crate::options::{TableReadOptions, TableReaderOptions};
+use esker_base::prefix::SliceTransformRef;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_env::RandomAccessFile;
+use esker_format::block::{Block, BlockCursor, EntryShape};
+use esker_format::footer::Footer;
+use esker_format::index_entry::IndexShape;
+use esker_format::key::{self, InternalKeyComparator, LookupKey, ParsedInternalKey};
+use esker_format::meta_index::MetaIndex;
+use esker_format::properties::TableProperties;
+use esker_format::range_del::FragmentedRangeTombstones;
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A value inside a block, as `get` shows it.
+#[derive(Clone, Debug)]
+pub struct TableValue<'a> {
+    block: &'a Arc<CachedBlock>,
+    range: Range<usize>,
+}
+
+impl<'a> TableValue<'a> {
+    /// The bytes, for the time of the callback.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.block.bytes().get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// The bytes, kept alive by their block: no copy.
+    #[inline]
+    pub fn pin(&self) -> PinnedBytes {
+        pin(self.block.clone(), self.range.clone())
+    }
+}
+
+/// Part of a block, kept alive by it.
+#[inline]
+pub(crate) fn pin(block: Arc<CachedBlock>, range: Range<usize>) -> PinnedBytes {
+    PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
+}
+
+/// An open table. Shared; all methods may be called from any thread.
+#[derive(Debug)]
+pub struct TableReader {
+    pub(crate) source: BlockSource,
+    pub(crate) options: TableReaderOptions,
+    pub(crate) footer: Footer,
+    pub(crate) meta: MetaIndex,
+    pub(crate) properties: TableProperties,
+    pub(crate) index: Resident,
+    pub(crate) index_shape: IndexShape,
+    pub(crate) two_level: bool,
+    pub(crate) filter: TableFilter,
+    /// Whether the filter has whole keys.
+    pub(crate) whole_keys: bool,
+    /// The extractor that made the prefixes in the filter, if that is the family's.
+    pub(crate) filter_prefix: Option<SliceTransformRef>,
+    pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
+    /// The sequence number of all entries, of an ingested file.
+    pub(crate) global_seqno: Option<SequenceNumber>,
+}
+
+thread_local! {
+    /// A key buffer for point reads, so that they allocate nothing. Taken and put back: a read inside a callback of a
+    /// read finds it gone and makes its own.
+    static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl TableReader {
+    /// Shows `visit` the entries of `key`'s user key not newer than its sequence, newest first, until it returns
+    /// false. Range tombstones are not among them: see `range_dels`.
+    /// # Errors
+    /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
+    pub fn get(
+        &self,
+        options: &TableReadOptions,
+        key: &LookupKey,
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<()> {
+        let target = key.internal_key();
+        if !self.whole_keys {
+            return self.get_unfiltered(options, target, visit);
+        }
+        let passes = self.filter_passes(options, self.without_timestamp(key.user_key()), target);
+        counts::filter_asked(self.source.statistics.as_ref(), passes);
+        if !passes {
+            return Ok(());
+        }
+        let Some(statistics) = &self.source.statistics else {
+            return self.get_unfiltered(options, target, visit);
+        };
+        let mut is_there = false;
+        let found = self.get_unfiltered(options, target, &mut |key, value| {
+            is_there = true;
+            visit(key, value)
+        });
+        if is_there {
+            counts::filter_was_right(statistics);
+        }
+        found
+    }
+
+    fn get_unfiltered(
+        &self,
+        options: &TableReadOptions,
+        target: &[u8],
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<()> {
+        self.index.with(&self.source, BlockKind::Index, options, |top| {
+            let buffer = KEY_BUFFER.take();
+            let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, buffer);
+            let found = self.get_from(options, &mut walker, target, visit);
+            KEY_BUFFER.set(walker.into_buffer());
+            found
+        })
+    }
+
+    fn get_from(
+        &self,
+        options: &TableReadOptions,
+        walker: &mut IndexWalker<&CachedBlock>,
+        target: &[u8],
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<()> {
+        let icmp = &self.options.icmp;
+        walker.seek(&self.source, options, target, icmp).map_err(|e| self.source.in_file(e))?;
+        let mut is_first = true;
+        while walker.valid() {
+            if let Some(first) = walker.first_key()?
+                && icmp.compare_user_keys(key::user_key(first), key::user_key(target)).is_gt()
+            {
+                return Ok(());
+            }
+            let block = self.source.block(walker.handle(), BlockKind::Data, options, None)?;
+            let more = self
+                .visit_block(&block, is_first.then_some(target), key::user_key(target), visit)
+                .map_err(|e| self.source.at(e, walker.handle()))?;
+            if !more || !self.may_go_on_behind(walker, target) {
+                return Ok(());
+            }
+            is_first = false;
+            walker.next(&self.source, options).map_err(|e| self.source.in_file(e))?;
+        }
+        Ok(())
+    }
+
+    /// Whether entries of the target's user key can lie behind the block that the walker stands on.
+    #[inline]
+    fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
+        let separator = walker.separator_user_key();
+        match self.options.icmp.compare_user_keys(separator, key::user_key(target)) {
+            Ordering::Less => true,
+            // A user key never spans two blocks of an index of user keys.
+            Ordering::Equal => !self.index_shape.key_is_user_key,
+            Ordering::Greater => false,
+        }
+    }
+
+    /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns whether the walk goes on
+    /// behind the block: everything to its end was visited, or nothing was found before it.
+    #[inline]
+    fn visit_block(
+        &self,
+        shared: &Arc<CachedBlock>,
+        seek: Option<&[u8]>,
+        user_key: &[u8],
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<bool> {
+        let block = shared.key_value()?;
+        let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
+        let walked = self.visit_with(&mut cursor, block, shared, seek, user_key, visit);
+        DATA_BUFFER.set(cursor.into_buffer());
+        walked
+    }
+
+    #[inline]
+    fn visit_with(
+        &self,
+        cursor: &mut BlockCursor,
+        block: &Block,
+        shared: &Arc<CachedBlock>,
+        seek: Option<&[u8]>,
+        user_key: &[u8],
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<bool> {
+        match seek {
+            Some(target) => seek_block(cursor, block, target, &self.options.icmp, self.global_seqno)?,
+            None => cursor.seek_to_first(block)?,
+        }
+        while cursor.valid() {
+            if !self.options.icmp.same_user_key(key::user_key(cursor.key()), user_key) {
+                return Ok(false);
+            }
+            let mut parsed = ParsedInternalKey::parse(cursor.key())?;
+            if let Some(sequence) = self.global_seqno {
+                parsed.sequence = sequence;
+            }
+            if !visit(parsed, TableValue { block: shared, range: cursor.value_range() }) {
+                return Ok(false);
+            }
+            cursor.next(block)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether the filter lets `user_key` pass; true without a filter. Reads nothing but the filter.
+    pub fn may_contain(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
+        let place = key::seek_key(user_key, SequenceNumber::MAX);
+        !self.whole_keys || self.filter_passes(options, self.without_timestamp(user_key), &place)
+    }
+
+    /// Whether the filter lets the prefix of a user key pass; true if the filter has no prefixes of the family's
+    /// extractor, if the key has none, or if the filter is partitioned: keys with one prefix may lie in several partitions.
+    pub fn may_contain_prefix(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
+        let user_key = self.without_timestamp(user_key);
+        match self.filter_prefix.as_ref().and_then(|e| e.transform(user_key)) {
+            Some(prefix) if !self.filter.is_partitioned() => {
+                let passes = self.filter_passes(options, prefix, &[]);
+                counts::prefix_asked(self.source.statistics.as_ref(), passes);
+                passes
+            }
+            _ => true,
+        }
+    }
+
+    #[inline]
+    fn filter_passes(&self, options: &TableReadOptions, key: &[u8], place: &[u8]) -> bool {
+        self.filter.may_match(&self.source, options, &self.options.icmp, key, place)
+    }
+
+    #[inline]
+    fn without_timestamp<'a>(&self, user_key: &'a [u8]) -> &'a [u8] {
+        match self.options.icmp.user_comparator().timestamp_size() {
+            0 => user_key,
+            n => user_key.split_at(user_key.len().saturating_sub(n)).0,
+        }
+    }
+
+    /// A cursor over the point entries.
+    pub fn iter(self: &Arc<Self>, options: TableReadOptions) -> TableIter {
+        TableIter::new(self.clone(), options)
+    }
+
+    /// Its range tombstones, if it has any.
+    pub fn range_dels(&self) -> Option<&Arc<FragmentedRangeTombstones>> {
+        self.range_dels.as_ref()
+    }
+
+    /// What it says about itself.
+    pub fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The version of its format.
+    pub fn format_version(&self) -> u32 {
+        self.footer.format_version
+    }
+
+    /// The sequence number that all its entries read as, if it was ingested with one.
+    pub fn global_seqno(&self) -> Option<SequenceNumber> {
+        self.global_seqno
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &Arc<dyn RandomAccessFile> {
+        &self.source.file
+    }
+
+    /// The order of its keys.
+    pub fn icmp(&self) -> &InternalKeyComparator {
+        &self.options.icmp
+    }
+
+    /// A walker over its index, standing nowhere.
+    pub(crate) fn walker(&self, options: &TableReadOptions) -> Result<IndexWalker<Arc<CachedBlock>>> {
+        let top = self.index.share(&self.source, BlockKind::Index, options)?;
+        Ok(IndexWalker::new(top, self.index_shape, self.two_level, Vec::new()))
+    }
+
+    /// About where in the file the entry at or after `internal_key` lies, in bytes from the start.
+    pub fn approximate_offset_of(&self, internal_key: &[u8]) -> u64 {
+        let options = TableReadOptions::default();
+        let found = self.walker(&options).and_then(|mut walker| {
+            walker.seek(&self.source, &options, internal_key, &self.options.icmp)?;
+            Ok(walker.valid().then(|| walker.handle().offset))
+        });
+        match found {
+            Ok(Some(offset)) => offset,
+            // Behind the last key; or an estimate that cannot be had, for which the worst is as good as any.
+            Ok(None) | Err(_) => self.data_end(),
+        }
+    }
+
+    /// Where the data blocks end.
+    fn data_end(&self) -> u64 {
+        match self.properties.data_size {
+            0 => self.footer.meta_index.offset,
+            size => size.min(self.options.file_size),
+        }
+    }
+
+    /// About how many file bytes lie between two internal keys.
+    pub fn approximate_size(&self, start: &[u8], end: &[u8]) -> u64 {
+        self.approximate_offset_of(end).saturating_sub(self.approximate_offset_of(start))
+    }
+
+    /// At most `most` user keys that cut the table into parts of about equal size, each with the bytes up to it since
+    /// the last one.
+    /// # Errors
+    /// As `get`.
+    pub fn anchors(&self, most: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+        let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
+        let mut walker = self.walker(&options)?;
+        let mut anchors = Vec::new();
+        let part = self.data_end().div_ceil(most.max(1) as u64).max(1);
+        let mut bytes = 0;
+        walker.seek_to_first(&self.source, &options).map_err(|e| self.source.in_file(e))?;
+        while walker.valid() {
+            bytes += walker.handle().size;
+            if bytes >= part && anchors.len() < most {
+                anchors.push((walker.separator_user_key().to_vec(), bytes));
+                bytes = 0;
+            }
+            walker.next(&self.source, &options).map_err(|e| self.source.in_file(e))?;
+        }
+        Ok(anchors)
+    }
+
+    /// Bytes of memory it holds apart from the block cache.
+    pub fn approximate_memory_usage(&self) -> usize {
+        let range_dels = self.range_dels.as_ref().map_or(0, |r| r.approximate_memory_usage());
+        size_of::<TableReader>() + self.index.memory_usage() + self.filter.memory_usage() + range_dels
+    }
+}
+
+thread_local! {
+    /// As `KEY_BUFFER`, for the data block.
+    static DATA_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// To the first entry at or after the internal key `target`.
+#[inline]
+pub(crate) fn seek_block(
+    cursor: &mut BlockCursor,
+    block: &Block,
+    target: &[u8],
+    icmp: &InternalKeyComparator,
+    global_seqno: Option<SequenceNumber>,
+) -> Result<()> {
+    match global_seqno {
+        None => cursor.seek(block, target, icmp),
+        Some(g) => cursor.seek_by(block, |k| compare_as(k, g, target, icmp).is_lt()),
+    }
+}
+
+/// Compares a stored key, taken as of sequence `g`, with `target`.
+pub(crate) fn compare_as(
+    stored: &[u8],
+    g: SequenceNumber,
+    target: &[u8],
+    icmp: &InternalKeyComparator,
+) -> Ordering {
+    let packed = (g.0 << 8) | (key::trailer(stored) & 0xFF);
+    icmp.compare_user_keys(key::user_key(stored), key::user_key(target))
+        .then_with(|| key::trailer(target).cmp(&packed))
+}
+
+/// The error of a table that lacks what every table has.
+#[cold]
+pub(crate) fn missing(what: &str) -> Error {
+    Error::corruption(format!("the table has no {what}"))
+}

@@ -1,0 +1,179 @@
+//! Open readers by file number.
+//!
+//! In: what the MANIFEST says about a file. Out: its reader, opened at the first use, kept while there is room.
+//!
+//! A lookup takes one shard's lock; engines that read a file often keep the `Arc` beside its metadata instead.
+//!
+//! Invariants
+//!  1. At most one thread opens a given file at a time; a failure is not remembered.
+//!  2. An evicted reader lives on for those who hold it.
+
+use crate::options::{BlockBasedTableOptions, TableReaderOptions};
+use crate::reader::TableReader;
+use esker_base::prefix::SliceTransformRef;
+use esker_base::stats::{Statistics, Ticker, record_tick};
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::{FileNumber, Result};
+use esker_cache::{Cache, CacheKey, CacheOptions, MetadataChargePolicy, Priority};
+use esker_env::FileSystem;
+use esker_format::file_name::table_file_name;
+use esker_format::key::InternalKeyComparator;
+use esker_format::version_edit::FileMetaData;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const OPENERS: usize = 64;
+
+/// What all readers of one family have in common.
+#[derive(Clone, Debug)]
+pub struct TableCacheOptions {
+    /// The family's key order.
+    pub icmp: InternalKeyComparator,
+    /// The family's table options.
+    pub table_options: Arc<BlockBasedTableOptions>,
+    /// The family's prefix extractor.
+    pub prefix_extractor: Option<SliceTransformRef>,
+    /// Directories by path id; `db_paths`.
+    pub paths: Vec<PathBuf>,
+    /// Readers kept open (`max_open_files` less a few); `None` for all.
+    pub capacity: Option<usize>,
+    /// Whether the MANIFEST's unique ids are checked.
+    pub verify_unique_ids: bool,
+    /// Where opened files, cache hits and filters are counted.
+    pub statistics: Option<Arc<Statistics>>,
+}
+
+/// What it takes to open one file.
+#[derive(Clone, Copy, Debug)]
+pub struct TableFile<'a> {
+    /// What the MANIFEST says about it.
+    pub meta: &'a FileMetaData,
+    /// Its level, if known.
+    pub level: Option<usize>,
+}
+
+/// Open readers by file number, one cache for each family.
+pub struct TableCache {
+    fs: Arc<dyn FileSystem>,
+    options: TableCacheOptions,
+    readers: Cache<TableReader>,
+    keeps_all: AtomicBool,
+    /// Held while a file is opened; picked by its number.
+    openers: [Mutex<()>; OPENERS],
+}
+
+impl std::fmt::Debug for TableCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableCache").field("open", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl TableCache {
+    /// Empty.
+    pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
+        let cache_options = CacheOptions {
+            capacity: options.capacity.unwrap_or(usize::MAX / 2),
+            num_shard_bits: if options.capacity.is_none_or(|c| c >= 1024) { 6 } else { 0 },
+            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+            ..CacheOptions::default()
+        };
+        let readers = Cache::lru(&cache_options).expect("64 shards and default ratios are allowed");
+        let keeps_all = AtomicBool::new(options.capacity.is_none());
+        TableCache { fs, options, readers, keeps_all, openers: std::array::from_fn(|_| Mutex::new(())) }
+    }
+
+    /// The reader of this file, opened if need be.
+    /// # Errors
+    /// As [`TableReader::open`]; a failure is not remembered.
+    pub fn reader(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
+        let key = key_of(file.meta.number);
+        if let Some(reader) = self.readers.lookup(&key) {
+            return Ok(reader);
+        }
+        let _opening = self.openers[(file.meta.number.0 % OPENERS as u64) as usize].lock();
+        if let Some(reader) = self.readers.lookup(&key) {
+            return Ok(reader);
+        }
+        let reader = self.open(file)?;
+        self.readers.insert(key, reader, 1, Priority::Low)
+    }
+
+    /// Opens this file without keeping the reader.
+    /// # Errors
+    /// As [`TableReader::open`].
+    pub fn open(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
+        let meta = file.meta;
+        let mut options = TableReaderOptions::new(
+            self.options.icmp.clone(),
+            self.options.table_options.clone(),
+            meta.file_size,
+        );
+        options.prefix_extractor = self.options.prefix_extractor.clone();
+        options.level = file.level;
+        options.file_number = meta.number;
+        options.largest_seqno = Some(meta.largest_seqno);
+        options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
+        options.tail_size = meta.tail_size;
+        options.statistics = self.options.statistics.clone();
+        let path = table_file_name(self.dir(meta.path_id), meta.number);
+        record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
+        let opened = self.fs.new_random_access_file(&path).and_then(|file| TableReader::open(file, options));
+        if opened.is_err() {
+            record_tick(&self.options.statistics, Ticker::NoFileErrors, 1);
+        }
+        opened
+    }
+
+    /// The directory with this id; unknown ids mean the first.
+    fn dir(&self, path_id: u32) -> &Path {
+        let paths = &self.options.paths;
+        usize::try_from(path_id)
+            .ok()
+            .and_then(|i| paths.get(i))
+            .or(paths.first())
+            .map_or(Path::new(""), |p| p)
+    }
+
+    /// Whether there is no limit to open readers: then a file may as well keep its own.
+    pub fn keeps_all_open(&self) -> bool {
+        self.keeps_all.load(Ordering::Relaxed)
+    }
+
+    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
+    pub fn evict(&self, number: FileNumber) {
+        self.readers.erase(&key_of(number));
+    }
+
+    /// The reader of this file if it is open: no I/O.
+    pub fn cached(&self, number: FileNumber) -> Option<Arc<TableReader>> {
+        self.readers.lookup(&key_of(number))
+    }
+
+    /// Changes how many readers are kept open. Those that files keep themselves stay.
+    pub fn set_capacity(&self, capacity: Option<usize>) {
+        self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
+        self.readers.set_capacity(capacity.unwrap_or(usize::MAX / 2));
+    }
+
+    /// Readers open now.
+    pub fn len(&self) -> usize {
+        self.readers.occupancy_count()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory that open readers hold apart from the block cache, in bytes (`estimate-table-readers-mem`).
+    pub fn approximate_memory_usage(&self) -> usize {
+        let mut bytes = 0;
+        self.readers.apply_to_all(|_, reader, _, _| bytes += reader.approximate_memory_usage());
+        bytes
+    }
+}
+
+fn key_of(number: FileNumber) -> CacheKey {
+    CacheKey::new((1, number.0), 0)
+}

@@ -1,0 +1,143 @@
+//! Checks a whole table: every block's checksum, the order of all keys, the index's separators, the filter, the counts.
+
+use crate::block_source::{BlockKind, CachedBlock};
+use crate::index_walker::IndexWalker;
+use crate::open::check_key;
+use crate::options::TableReadOptions;
+use crate::reader::TableReader;
+use esker_base::{Error, ErrorKind, Result};
+use esker_format::block::BlockCursor;
+use esker_format::key;
+use std::sync::Arc;
+
+/// Verification reads the file, not the cache, and leaves no trace in it.
+const OPTIONS: TableReadOptions = TableReadOptions {
+    verify_checksums: true,
+    fill_cache: false,
+    read_tier: crate::options::ReadTier::ReadAll,
+    readahead_size: 0,
+    prefix_filter_on_seek: false,
+};
+
+/// What was seen so far.
+#[derive(Default)]
+struct Seen {
+    entries: u64,
+    last_key: Vec<u8>,
+    /// The separator of the block before this one.
+    separator: Vec<u8>,
+}
+
+impl TableReader {
+    /// Reads every block, checks every checksum and the order of all keys. `progress` is told the bytes done so far
+    /// and may return false to stop (`Aborted`).
+    /// # Errors
+    /// The first `Corruption` or `IoError`.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        let mut walker = self.walker(&OPTIONS)?;
+        let mut seen = Seen::default();
+        let mut bytes = 0;
+        walker.seek_to_first(&self.source, &OPTIONS).map_err(|e| self.source.in_file(e))?;
+        while walker.valid() {
+            let handle = walker.handle();
+            let block = self.source.read(handle, BlockKind::Data, true)?;
+            self.verify_block(&block, &walker, &mut seen).map_err(|e| self.source.at(e, handle))?;
+            bytes += handle.size;
+            if !progress(bytes) {
+                return Err(Error::aborted("verification was stopped"));
+            }
+            walker.next(&self.source, &OPTIONS).map_err(|e| self.source.in_file(e))?;
+        }
+        self.verify_counts(&seen).map_err(|e| self.source.in_file(e))?;
+        self.verify_meta_blocks()
+    }
+
+    fn verify_block(
+        &self,
+        block: &CachedBlock,
+        walker: &IndexWalker<Arc<CachedBlock>>,
+        seen: &mut Seen,
+    ) -> Result<()> {
+        let icmp = &self.options.icmp;
+        let block = block.key_value()?;
+        let mut cursor = BlockCursor::new();
+        cursor.seek_to_first(block)?;
+        let mut is_first = true;
+        while cursor.valid() {
+            let here = cursor.key();
+            check_key(here)?;
+            if !seen.last_key.is_empty() && icmp.compare(&seen.last_key, here).is_ge() {
+                return Err(out_of_order(&seen.last_key, here, "the key before it"));
+            }
+            if is_first
+                && !seen.separator.is_empty()
+                && self.separator_is_before(&seen.separator, here).is_ge()
+            {
+                return Err(out_of_order(&seen.separator, here, "the index entry of the block before"));
+            }
+            if !self.may_contain(&OPTIONS, key::user_key(here)) {
+                return Err(Error::corruption(format!(
+                    "the filter denies the key '{}'",
+                    here.escape_ascii()
+                )));
+            }
+            seen.last_key.clear();
+            seen.last_key.extend_from_slice(here);
+            seen.entries += 1;
+            is_first = false;
+            cursor.next(block)?;
+        }
+        if !seen.last_key.is_empty() && self.separator_is_before(walker.separator(), &seen.last_key).is_lt() {
+            return Err(out_of_order(&seen.last_key, walker.separator(), "the last key of its block"));
+        }
+        seen.separator = walker.separator().to_vec();
+        Ok(())
+    }
+
+    /// How a separator compares with an internal key.
+    fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
+        let icmp = &self.options.icmp;
+        if self.index_shape.key_is_user_key {
+            icmp.compare_user_keys(separator, key::user_key(internal_key))
+        } else {
+            icmp.compare(separator, internal_key)
+        }
+    }
+
+    fn verify_counts(&self, seen: &Seen) -> Result<()> {
+        let p = &self.properties;
+        let points = p.num_entries.saturating_sub(p.num_range_deletions);
+        // Files that say nothing about their entries are as old as the property.
+        if p.num_entries != 0 && points != seen.entries {
+            return Err(Error::corruption(format!(
+                "the table has {} point entries, its properties say {points}",
+                seen.entries
+            )));
+        }
+        Ok(())
+    }
+
+    fn verify_meta_blocks(&self) -> Result<()> {
+        for (name, handle) in self.meta.iter() {
+            let stored = self.source.read_stored(handle)?;
+            let checked = self.source.guard.check(&stored, handle.offset);
+            // Ingestion may have patched the properties; opening the table has checked them with that in mind.
+            let is_patched = self.properties.external_sst_file_global_seqno.is_some_and(|s| s != 0)
+                && Some(handle) == self.meta.properties();
+            match checked {
+                Err(e) if e.kind() == ErrorKind::Corruption && is_patched => {}
+                checked => {
+                    checked.map_err(|e| {
+                        self.source.at(e.at(format_args!("block '{}'", name.escape_ascii())), handle)
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn out_of_order(before: &[u8], here: &[u8], what: &str) -> Error {
+    Error::corruption(format!("'{}' is not behind {what}, '{}'", here.escape_ascii(), before.escape_ascii()))
+}

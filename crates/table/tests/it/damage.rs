@@ -1,0 +1,159 @@
+//! Damaged tables: `Corruption`, or the right answer; never a panic, never another answer.
+
+use crate::util::*;
+use esker_base::iter::InternalIterator;
+use esker_base::{ErrorKind, SequenceNumber, ValueType};
+use esker_format::compression::CompressionType;
+use esker_format::key::{LookupKey, internal_key};
+use esker_format::trailer::ChecksumType;
+use esker_table::{BlockBasedTableOptions, TableReadOptions};
+
+fn small_table(version: u32, checksum: ChecksumType, compression: CompressionType) -> Vec<u8> {
+    let table =
+        BlockBasedTableOptions { block_size: 300, format_version: version, checksum, ..with_filters() };
+    let mut options = builder_options(table);
+    options.compression = compression;
+    let mut entries = sample_entries(&mut Rng::new(11), 40, 20);
+    entries.push((internal_key(b"a", SequenceNumber(9), ValueType::RangeDeletion), b"b".to_vec()));
+    write_table(options, entries).unwrap().0
+}
+
+/// What can be learned from a table, or the error that prevents it.
+fn learn(bytes: &[u8]) -> esker_base::Result<(Vec<Entry>, Vec<Entry>, usize)> {
+    let reader = open_bytes(bytes, with_filters())?;
+    let forwards = scan(&reader)?;
+    let backwards = scan_backwards(&reader)?;
+    let options = TableReadOptions::default();
+    for e in forwards.iter().step_by(7) {
+        let mut hit = false;
+        let lookup = LookupKey::new(&e.0, SequenceNumber::MAX);
+        reader.get(&options, &lookup, &mut |_, _| {
+            hit = true;
+            false
+        })?;
+        if !hit {
+            return Err(esker_base::Error::not_found("lost"));
+        }
+        let mut iter = reader.iter(options);
+        iter.seek(&ikey_of(e));
+        iter.status()?;
+        iter.seek_for_prev(&ikey_of(e));
+        iter.status()?;
+    }
+    let dels = reader.range_dels().map_or(0, |d| d.len());
+    Ok((forwards, backwards, dels))
+}
+
+#[test]
+fn a_changed_byte_gives_corruption_or_the_right_answer() {
+    for (version, checksum, compression) in [
+        (5, ChecksumType::Xxh3, CompressionType::None),
+        (5, ChecksumType::Crc32c, CompressionType::Lz4),
+        (6, ChecksumType::XxHash, CompressionType::Zstd),
+        (2, ChecksumType::XxHash64, CompressionType::Snappy),
+    ] {
+        let good = small_table(version, checksum, compression);
+        let want = learn(&good).unwrap();
+        let mut noticed = 0;
+        for i in 0..good.len() {
+            for change in [0x01, 0x80, 0xFF] {
+                let mut bad = good.clone();
+                bad[i] ^= change;
+                match learn(&bad) {
+                    Ok(answer) => assert_eq!(answer, want, "fv{version}: byte {i} of {} changed", good.len()),
+                    Err(e) => {
+                        noticed += 1;
+                        let expected = [ErrorKind::Corruption, ErrorKind::NotSupported];
+                        assert!(expected.contains(&e.kind()), "fv{version}: byte {i}: {e}");
+                        assert!(e.message().contains("/table.sst"), "names the file: {e}");
+                    }
+                }
+            }
+        }
+        assert!(noticed > good.len() * 2, "{noticed} changes noticed in {} bytes", good.len());
+    }
+}
+
+#[test]
+fn without_checksums_damage_is_at_least_survived() {
+    let good = small_table(5, ChecksumType::NoChecksum, CompressionType::None);
+    for i in 0..good.len() {
+        for change in [0x01, 0x7F, 0x80, 0xFF] {
+            let mut bad = good.clone();
+            bad[i] ^= change;
+            if let Ok(reader) = open_bytes(&bad, with_filters()) {
+                let mut iter = reader.iter(TableReadOptions::default());
+                let mut steps = 0;
+                iter.seek_to_first();
+                while iter.valid() && steps < 10_000 {
+                    steps += 1;
+                    iter.next();
+                }
+                iter.seek_to_last();
+                while iter.valid() && steps < 20_000 {
+                    steps += 1;
+                    iter.prev();
+                }
+                assert!(steps < 10_000, "byte {i}: a walk without end");
+                let lookup = LookupKey::new(b"key00000010", SequenceNumber::MAX);
+                let mut visits = 0;
+                let got = reader.get(&TableReadOptions::default(), &lookup, &mut |_, v| {
+                    visits += 1;
+                    v.bytes().len() < 1000 && visits < 1000
+                });
+                assert!(got.is_ok() || got.unwrap_err().is_corruption());
+                if let Err(e) = reader.verify(&mut |_| true) {
+                    assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported), "{e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_file_is_corruption() {
+    let good = small_table(6, ChecksumType::Xxh3, CompressionType::None);
+    for n in 0..good.len() {
+        let e = open_bytes(&good[..n], with_filters()).map(|_| ()).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported), "cut to {n}: {e}");
+    }
+}
+
+#[test]
+fn blocks_that_changed_places_do_not_pass() {
+    // With context checksums a block is bound to its offset.
+    let good = small_table(6, ChecksumType::Xxh3, CompressionType::None);
+    let reader = open_bytes(&good, BlockBasedTableOptions::default()).unwrap();
+    let mut handles = Vec::new();
+    reader
+        .for_each_data_block(&mut |b| {
+            handles.push(b.handle);
+            Ok(())
+        })
+        .unwrap();
+    let (mut moved, from) = (good.clone(), handles[0].offset as usize);
+    let length = handles[0].size as usize + 5;
+    let to = handles.iter().skip(1).find(|h| h.size >= handles[0].size).unwrap().offset as usize;
+    moved.copy_within(from..from + length, to);
+    assert!(
+        scan(&open_bytes(&moved, BlockBasedTableOptions::default()).unwrap()).unwrap_err().is_corruption()
+    );
+}
+
+#[test]
+fn a_mismatch_names_file_offset_and_both_checksums() {
+    let mut bad = small_table(5, ChecksumType::Xxh3, CompressionType::None);
+    bad[20] ^= 1;
+    let reader = open_bytes(&bad, BlockBasedTableOptions::default()).unwrap();
+    let e = scan(&reader).unwrap_err();
+    let message = e.message();
+    assert!(e.is_corruption());
+    for part in ["/table.sst", "offset 0", "stored = ", "computed = "] {
+        assert!(message.contains(part), "{message}");
+    }
+    let careless = TableReadOptions { verify_checksums: false, ..Default::default() };
+    let mut iter = reader.iter(careless);
+    iter.seek_to_first();
+    assert!(iter.valid() || iter.status().is_err());
+    assert!(reader.verify(&mut |_| true).unwrap_err().is_corruption());
+}

@@ -1,0 +1,557 @@
+//! Every option of the writer: what it writes, the reader reads.
+
+use crate::util::*;
+use esker_base::comparator::ReverseBytewiseComparator;
+use esker_base::iter::InternalIterator;
+use esker_base::{FileNumber, SequenceNumber, ValueType, prefix};
+use esker_cache::{Cache, CacheOptions};
+use esker_env::mem::MemFs;
+use esker_env::{FileSystem, RandomAccessFile};
+use esker_format::compression::CompressionType;
+use esker_format::filter::FilterPolicy;
+use esker_format::key::{InternalKeyComparator, LookupKey, RANGE_END_SENTINEL, internal_key};
+use esker_format::properties::IndexType;
+use esker_format::trailer::ChecksumType;
+use esker_format::version_edit::FileMetaData;
+use esker_table::{
+    BlockBasedTableOptions, IndexShorteningMode, ReadTier, TableBuilderOptions, TableCache,
+    TableCacheOptions, TableFile, TableReadOptions, TableReader, TableReaderOptions,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Builder options, each with a name.
+pub fn variants() -> Vec<(String, TableBuilderOptions)> {
+    let mut all = Vec::new();
+    let mut add = |name: String, change: &dyn Fn(&mut BlockBasedTableOptions, &mut CompressionType)| {
+        let mut table = BlockBasedTableOptions { block_size: 1024, ..Default::default() };
+        let mut compression = CompressionType::None;
+        change(&mut table, &mut compression);
+        let mut options = builder_options(table);
+        options.compression = compression;
+        all.push((name, options));
+    };
+    let checksums = [
+        ChecksumType::NoChecksum,
+        ChecksumType::Crc32c,
+        ChecksumType::XxHash,
+        ChecksumType::XxHash64,
+        ChecksumType::Xxh3,
+    ];
+    let codecs = [
+        CompressionType::None,
+        CompressionType::Snappy,
+        CompressionType::Zlib,
+        CompressionType::Lz4,
+        CompressionType::Lz4hc,
+        CompressionType::Zstd,
+    ];
+    for version in 2..=6 {
+        for checksum in checksums {
+            for codec in codecs {
+                add(format!("fv{version} {checksum:?} {codec:?}"), &|t, c| {
+                    (t.format_version, t.checksum, *c) = (version, checksum, codec);
+                });
+            }
+        }
+    }
+    for (interval, index_interval) in [(1, 1), (2, 3), (16, 16), (1000, 2)] {
+        for version in [3, 5, 6] {
+            add(format!("restarts {interval} {index_interval} fv{version}"), &|t, _| {
+                t.block_restart_interval = interval;
+                t.index_block_restart_interval = index_interval;
+                t.format_version = version;
+            });
+        }
+    }
+    for shortening in [IndexShorteningMode::NoShortening, IndexShorteningMode::ShortenSeparatorsAndSuccessor]
+    {
+        add(format!("{shortening:?}"), &|t, _| t.index_shortening = shortening);
+    }
+    for version in [4, 5, 6] {
+        add(format!("bloom fv{version}"), &|t, _| {
+            t.filter_policy = Some(FilterPolicy::bloom(10.0));
+            t.format_version = version;
+        });
+    }
+    add("ribbon".into(), &|t, _| t.filter_policy = Some(FilterPolicy::ribbon(10.0, -1)));
+    add("first keys".into(), &|t, _| t.index_type = IndexType::BinarySearchWithFirstKey);
+    add("first keys, sparse".into(), &|t, _| {
+        t.index_type = IndexType::BinarySearchWithFirstKey;
+        t.index_block_restart_interval = 8;
+    });
+    add("full keys".into(), &|t, _| t.use_delta_encoding = false);
+    add("aligned".into(), &|t, _| t.block_align = true);
+    add("index not compressed".into(), &|t, c| {
+        (t.enable_index_compression, *c) = (false, CompressionType::Lz4)
+    });
+    add("tiny blocks".into(), &|t, _| t.block_size = 1);
+    add("one block".into(), &|t, _| t.block_size = 1 << 20);
+    all
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut rng = Rng::new(1);
+    let entries = sample_entries(&mut rng, 300, 60);
+    for (name, mut options) in variants() {
+        for with_prefix in [false, true] {
+            if with_prefix && options.table_options.filter_policy.is_none() {
+                continue;
+            }
+            options.prefix_extractor = with_prefix.then(|| prefix::fixed(6));
+            let (bytes, info) = write_table(options.clone(), entries.iter().cloned()).unwrap();
+            assert_eq!(info.smallest, entries[0].0, "{name}");
+            assert_eq!(info.largest, entries.last().unwrap().0, "{name}");
+            assert_eq!(info.num_entries, 300);
+            assert_eq!(info.file_size, bytes.len() as u64);
+            let reader = open_bytes(&bytes, with_filters()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            reader.verify(&mut |_| true).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let read: Vec<_> = scan(&reader).unwrap().iter().map(|e| (ikey_of(e), e.3.clone())).collect();
+            assert_eq!(read, entries, "{name}");
+            assert_eq!(scan_backwards(&reader).unwrap(), scan(&reader).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_table_is_a_table() {
+    let (bytes, info) = write_table(builder_options(BlockBasedTableOptions::default()), []).unwrap();
+    assert!(info.smallest.is_empty() && info.largest.is_empty());
+    let reader = open_bytes(&bytes, with_filters()).unwrap();
+    reader.verify(&mut |_| true).unwrap();
+    assert!(scan(&reader).unwrap().is_empty() && scan_backwards(&reader).unwrap().is_empty());
+    let mut iter = reader.iter(TableReadOptions::default());
+    let key = internal_key(b"k", SequenceNumber(3), ValueType::Value);
+    iter.seek(&key);
+    assert!(!iter.valid());
+    iter.seek_for_prev(&key);
+    assert!(!iter.valid());
+    iter.status().unwrap();
+    let lookup = LookupKey::new(b"k", SequenceNumber::MAX);
+    reader.get(&TableReadOptions::default(), &lookup, &mut |_, _| panic!("nothing is there")).unwrap();
+}
+
+#[test]
+fn range_tombstones_are_kept_apart_and_widen_the_bounds() {
+    let mut builder = builder_options(BlockBasedTableOptions::default());
+    builder.icmp = InternalKeyComparator::default();
+    let entries = vec![
+        (internal_key(b"m", SequenceNumber(5), ValueType::Value), b"v".to_vec()),
+        (internal_key(b"x", SequenceNumber(9), ValueType::RangeDeletion), b"z".to_vec()),
+        (internal_key(b"a", SequenceNumber(2), ValueType::RangeDeletion), b"n".to_vec()),
+    ];
+    let (bytes, info) = write_table(builder, entries.clone()).unwrap();
+    assert_eq!((info.num_entries, info.num_deletions, info.num_range_deletions), (3, 2, 2));
+    assert_eq!((info.smallest_seqno.0, info.largest_seqno.0), (2, 9));
+    assert_eq!(info.smallest, entries[2].0);
+    assert_eq!(info.largest, [b"z".as_slice(), &RANGE_END_SENTINEL.to_le_bytes()].concat());
+    let reader = open_bytes(&bytes, BlockBasedTableOptions::default()).unwrap();
+    reader.verify(&mut |_| true).unwrap();
+    let dels = reader.range_dels().unwrap();
+    let icmp = reader.icmp();
+    assert_eq!(dels.max_covering_seq(b"b", icmp, SequenceNumber::MAX), SequenceNumber(2));
+    assert_eq!(dels.max_covering_seq(b"y", icmp, SequenceNumber::MAX), SequenceNumber(9));
+    assert_eq!(dels.max_covering_seq(b"z", icmp, SequenceNumber::MAX), SequenceNumber::ZERO);
+    assert_eq!(scan(&reader).unwrap().len(), 1);
+}
+
+#[test]
+fn keys_out_of_order_end_the_table() {
+    let fs = MemFs::new();
+    let file = || fs.new_writable_file(Path::new("/t.sst")).unwrap();
+    let key = |k: &str, s| internal_key(k.as_bytes(), SequenceNumber(s), ValueType::Value);
+    for (a, b) in [
+        (key("b", 1), key("a", 9)),
+        (key("a", 1), key("a", 1)),
+        (key("a", 1), key("a", 2)),
+        (key("ab", 1), key("a", 1)),
+    ] {
+        let mut t =
+            esker_table::TableBuilder::new(builder_options(BlockBasedTableOptions::default()), file())
+                .unwrap();
+        t.add(&a, b"").unwrap();
+        assert!(t.add(&b, b"").unwrap_err().is_corruption());
+        assert!(t.finish().unwrap_err().is_corruption(), "an error sticks");
+    }
+    let mut t =
+        esker_table::TableBuilder::new(builder_options(BlockBasedTableOptions::default()), file()).unwrap();
+    assert!(t.add(b"short", b"").unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_reverse_order_is_kept() {
+    let icmp = InternalKeyComparator::new(Arc::new(ReverseBytewiseComparator));
+    let table = BlockBasedTableOptions { block_size: 256, ..with_filters() };
+    let mut options = builder_options(table);
+    options.icmp = icmp.clone();
+    let mut keys: Vec<String> = (0..500).map(|i| format!("k{}", i * 7 % 500)).collect();
+    keys.sort_unstable_by(|a, b| b.cmp(a));
+    let entries: Vec<_> = keys
+        .iter()
+        .map(|k| (internal_key(k.as_bytes(), SequenceNumber(7), ValueType::Value), k.clone().into_bytes()))
+        .collect();
+    let (bytes, _) = write_table(options, entries.clone()).unwrap();
+    let reader = open_bytes(&bytes, with_filters()).unwrap();
+    reader.verify(&mut |_| true).unwrap();
+    assert_eq!(scan(&reader).unwrap().len(), 500);
+    let mut iter = reader.iter(TableReadOptions::default());
+    for (k, v) in &entries {
+        iter.seek(k);
+        assert_eq!(iter.value(), v);
+    }
+    let wrong = TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), bytes.len() as u64);
+    let e = TableReader::open(memory_file(&bytes), wrong).unwrap_err();
+    assert!(e.message().contains("ReverseBytewise"), "{e}");
+}
+
+#[test]
+fn versions_of_a_key_are_shown_newest_first_across_blocks() {
+    let mut entries = Vec::new();
+    for s in (1..=200).rev() {
+        entries.push((
+            internal_key(b"key", SequenceNumber(s), ValueType::Merge),
+            format!("{s:050}").into_bytes(),
+        ));
+    }
+    let after = internal_key(b"key2", SequenceNumber(1), ValueType::Value);
+    entries.push((after, b"other".to_vec()));
+    for version in [2, 5] {
+        let table = BlockBasedTableOptions { block_size: 512, format_version: version, ..Default::default() };
+        let (bytes, _) = write_table(builder_options(table), entries.clone()).unwrap();
+        let reader = open_bytes(&bytes, with_filters()).unwrap();
+        assert!(!reader.properties().index_key_is_user_key);
+        for snapshot in [200, 150, 3, 1, 0] {
+            let mut seen = Vec::new();
+            let lookup = LookupKey::new(b"key", SequenceNumber(snapshot));
+            reader
+                .get(&TableReadOptions::default(), &lookup, &mut |k, v| {
+                    assert_eq!(v.bytes(), format!("{:050}", k.sequence.0).as_bytes());
+                    seen.push(k.sequence.0);
+                    true
+                })
+                .unwrap();
+            assert_eq!(seen, (1..=snapshot).rev().collect::<Vec<_>>());
+        }
+    }
+}
+
+type Cached = (Arc<TableReader>, Arc<esker_table::BlockCache>, Vec<(Vec<u8>, Vec<u8>)>);
+
+fn cached_reader(cache_index: bool) -> Cached {
+    let entries = sample_entries(&mut Rng::new(3), 2000, 60);
+    let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
+    let cache = Arc::new(Cache::lru(&CacheOptions::with_capacity(8 << 20)).unwrap());
+    let table = BlockBasedTableOptions {
+        block_cache: Some(cache.clone()),
+        cache_index_and_filter_blocks: cache_index,
+        ..with_filters()
+    };
+    (open_bytes(&bytes, table).unwrap(), cache, entries)
+}
+
+#[test]
+fn blocks_are_cached_and_the_cache_alone_can_be_asked() {
+    for cache_index in [false, true] {
+        let (reader, cache, entries) = cached_reader(cache_index);
+        let at_open = cache.occupancy_count();
+        assert_eq!(at_open, if cache_index { 2 } else { 0 }, "index and filter");
+        let lookup = LookupKey::new(&entries[900].0[..entries[900].0.len() - 8], SequenceNumber::MAX);
+        let cached_only = TableReadOptions { read_tier: ReadTier::BlockCache, ..Default::default() };
+        let e = reader.get(&cached_only, &lookup, &mut |_, _| false).unwrap_err();
+        assert_eq!(e.kind(), esker_base::ErrorKind::Incomplete);
+        let mut iter = reader.iter(cached_only);
+        iter.seek_to_first();
+        assert_eq!(iter.status().unwrap_err().kind(), esker_base::ErrorKind::Incomplete);
+        let no_trace = TableReadOptions { fill_cache: false, ..Default::default() };
+        reader.get(&no_trace, &lookup, &mut |_, _| false).unwrap();
+        assert_eq!(cache.occupancy_count(), at_open);
+        reader.get(&TableReadOptions::default(), &lookup, &mut |_, _| false).unwrap();
+        assert_eq!(cache.occupancy_count(), at_open + 1);
+        let mut found = 0;
+        reader
+            .get(&cached_only, &lookup, &mut |_, _| {
+                found += 1;
+                false
+            })
+            .unwrap();
+        assert_eq!(found, 1);
+        let mut iter = reader.iter(TableReadOptions::default());
+        let pinned: Vec<_> = std::iter::from_fn(|| {
+            if iter.valid() {
+                iter.next()
+            } else {
+                iter.seek_to_first()
+            }
+            iter.valid().then(|| iter.pinned_value())
+        })
+        .take(entries.len())
+        .collect();
+        drop((iter, reader));
+        cache.set_capacity(0);
+        assert!(pinned.iter().zip(&entries).all(|(p, e)| p.as_slice() == e.1), "pinned values outlive all");
+    }
+}
+
+/// Counts reads.
+#[derive(Debug)]
+struct Counting(Arc<dyn RandomAccessFile>, std::sync::Mutex<Vec<(u64, usize)>>);
+
+impl RandomAccessFile for Counting {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> esker_base::Result<usize> {
+        self.1.lock().unwrap().push((offset, buf.len()));
+        self.0.read_at(offset, buf)
+    }
+    fn size(&self) -> esker_base::Result<u64> {
+        self.0.size()
+    }
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+#[test]
+fn opening_takes_one_read_and_scanning_reads_ahead() {
+    let entries = sample_entries(&mut Rng::new(4), 60_000, 60);
+    let (bytes, info) = write_table(builder_options(with_filters()), entries).unwrap();
+    let file = Arc::new(Counting(memory_file(&bytes), Default::default()));
+    let mut options = TableReaderOptions::new(
+        InternalKeyComparator::default(),
+        Arc::new(with_filters()),
+        bytes.len() as u64,
+    );
+    options.tail_size = info.tail_size;
+    options.expected_unique_id = info.unique_id;
+    let reader = TableReader::open(file.clone(), options.clone()).unwrap();
+    assert_eq!(file.1.lock().unwrap().len(), 1, "one read opens a table");
+    let reads_of = |readahead_size| {
+        file.1.lock().unwrap().clear();
+        let mut iter = reader.iter(TableReadOptions { readahead_size, ..Default::default() });
+        iter.seek_to_first();
+        while iter.valid() {
+            iter.next();
+        }
+        iter.status().unwrap();
+        std::mem::take(&mut *file.1.lock().unwrap())
+    };
+    let auto = reads_of(0);
+    let blocks = reader.properties().num_data_blocks as usize;
+    assert!(auto.len() < blocks / 20, "{} reads for {blocks} blocks", auto.len());
+    assert!(auto[0].1 < 8192 && auto.iter().any(|r| r.1 >= 256 * 1024), "it starts small and grows");
+    assert!(auto.iter().all(|r| r.1 < 300 * 1024));
+    let total: usize = auto.iter().map(|r| r.1).sum();
+    assert!(total < bytes.len() * 11 / 10, "{total} bytes read of {}", bytes.len());
+    let explicit = reads_of(1 << 20);
+    assert!(explicit.len() <= bytes.len() / (1 << 20) + 2, "{explicit:?}");
+
+    options.expected_unique_id = Some([1, 2]);
+    let e = TableReader::open(file, options).unwrap_err();
+    assert!(e.is_corruption() && e.message().contains("unique id"), "{e}");
+}
+
+#[test]
+fn an_upper_bound_stops_at_the_block() {
+    let entries = sample_entries(&mut Rng::new(5), 5000, 60);
+    let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
+    let file = Arc::new(Counting(memory_file(&bytes), Default::default()));
+    let options = TableReaderOptions::new(
+        InternalKeyComparator::default(),
+        Arc::new(with_filters()),
+        bytes.len() as u64,
+    );
+    let reader = TableReader::open(file.clone(), options).unwrap();
+    let bound = entries[100].0[..11].to_vec();
+    let mut iter = reader.iter(TableReadOptions::default());
+    iter.set_upper_bound(Some(&bound));
+    iter.seek_to_first();
+    let mut n = 0;
+    while iter.valid() {
+        n += 1;
+        iter.next();
+    }
+    iter.status().unwrap();
+    assert!((100..300).contains(&n), "{n} entries until the bound of entry 100");
+    let last = entries.last().unwrap();
+    iter.seek_for_prev(&last.0);
+    assert_eq!(iter.key(), last.0, "the bound is a hint for going forwards");
+}
+
+#[test]
+fn ingested_files_show_their_sequence() {
+    let mut options = builder_options(BlockBasedTableOptions { block_size: 200, ..Default::default() });
+    options.is_external_file = true;
+    let entries: Vec<_> = (0..200)
+        .map(|i| {
+            (internal_key(format!("k{i:04}").as_bytes(), SequenceNumber(0), ValueType::Value), vec![b'v'; 20])
+        })
+        .chain([(internal_key(b"a", SequenceNumber(0), ValueType::RangeDeletion), b"b".to_vec())])
+        .collect();
+    let (bytes, _) = write_table(options, entries).unwrap();
+    let mut open =
+        TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), bytes.len() as u64);
+    open.largest_seqno = Some(SequenceNumber(77));
+    let reader = TableReader::open(memory_file(&bytes), open.clone()).unwrap();
+    assert!(scan(&reader).unwrap().iter().all(|e| e.1 == 77));
+    assert_eq!(scan(&reader).unwrap(), scan_backwards(&reader).unwrap());
+    assert_eq!(
+        reader.range_dels().unwrap().max_covering_seq(b"aa", reader.icmp(), SequenceNumber(77)),
+        SequenceNumber(77)
+    );
+    let sees = |snapshot| {
+        let mut seen = None;
+        let lookup = LookupKey::new(b"k0100", SequenceNumber(snapshot));
+        reader
+            .get(&TableReadOptions::default(), &lookup, &mut |k, _| {
+                seen = Some(k.sequence.0);
+                true
+            })
+            .unwrap();
+        seen
+    };
+    assert_eq!((sees(76), sees(77), sees(1000)), (None, Some(77), Some(77)));
+    let mut iter = reader.iter(TableReadOptions::default());
+    iter.seek(&internal_key(b"k0100", SequenceNumber(50), ValueType::SEEK));
+    assert_eq!(entry(&iter).0, b"k0101", "at 50 the entry of k0100 is not there yet");
+    iter.seek_for_prev(&internal_key(b"k0100", SequenceNumber(50), ValueType::SEEK));
+    assert_eq!(entry(&iter).0, b"k0100");
+    open.largest_seqno = Some(SequenceNumber(0));
+    let reader = TableReader::open(memory_file(&bytes), open).unwrap();
+    assert_eq!(reader.global_seqno(), None);
+}
+
+#[test]
+fn a_prefix_filter_ends_a_seek() {
+    let mut options =
+        builder_options(BlockBasedTableOptions { whole_key_filtering: false, ..with_filters() });
+    options.prefix_extractor = Some(prefix::fixed(3));
+    let entries: Vec<_> = (0..100)
+        .map(|i| {
+            (internal_key(format!("{:03}-x", i * 10).as_bytes(), SequenceNumber(5), ValueType::Value), vec![])
+        })
+        .collect();
+    let (bytes, _) = write_table(options, entries).unwrap();
+    let mut open = TableReaderOptions::new(
+        InternalKeyComparator::default(),
+        Arc::new(with_filters()),
+        bytes.len() as u64,
+    );
+    open.prefix_extractor = Some(prefix::fixed(3));
+    let reader = TableReader::open(memory_file(&bytes), open.clone()).unwrap();
+    let target = |i: u32| internal_key(format!("{i:03}").as_bytes(), SequenceNumber::MAX, ValueType::SEEK);
+    let mut denied = 0;
+    for i in 0..1000 {
+        let user_key = format!("{i:03}").into_bytes();
+        let passes = reader.may_contain_prefix(&TableReadOptions::default(), &user_key);
+        assert!(passes || i % 10 != 0);
+        denied += u32::from(!passes);
+        let mut iter = reader.iter(TableReadOptions { prefix_filter_on_seek: true, ..Default::default() });
+        iter.seek(&target(i));
+        assert_eq!(iter.valid(), i <= 990, "no prefix was wanted");
+        iter.set_wanted_prefix_of(Some(&user_key));
+        iter.seek(&target(i));
+        assert_eq!(iter.valid(), passes && i <= 990);
+        iter.seek(&target(500));
+        assert_eq!(iter.valid(), passes, "the target's own prefix does not matter");
+    }
+    assert!(denied > 850, "{denied}");
+    open.prefix_extractor = Some(prefix::fixed(4));
+    let reader = TableReader::open(memory_file(&bytes), open).unwrap();
+    assert!(reader.may_contain_prefix(&TableReadOptions::default(), b"005"), "another extractor: no answer");
+}
+
+#[test]
+fn offsets_and_anchors_follow_the_keys() {
+    let entries = sample_entries(&mut Rng::new(6), 10_000, 60);
+    let (bytes, info) =
+        write_table(builder_options(BlockBasedTableOptions::default()), entries.clone()).unwrap();
+    let reader = open_bytes(&bytes, BlockBasedTableOptions::default()).unwrap();
+    let mut last = 0;
+    for e in entries.iter().step_by(100) {
+        let offset = reader.approximate_offset_of(&e.0);
+        assert!(offset >= last && offset <= info.properties.data_size);
+        last = offset;
+    }
+    let beyond = internal_key(b"z", SequenceNumber(1), ValueType::Value);
+    assert_eq!(reader.approximate_offset_of(&beyond), info.properties.data_size);
+    let half = reader.approximate_size(&entries[0].0, &entries[5000].0);
+    assert!(half.abs_diff(info.properties.data_size / 2) < info.properties.data_size / 20);
+    let anchors = reader.anchors(16).unwrap();
+    assert!((14..=16).contains(&anchors.len()), "{}", anchors.len());
+    assert!(anchors.windows(2).all(|w| w[0].0 < w[1].0));
+}
+
+#[test]
+fn readers_are_opened_once_and_can_be_forgotten() {
+    let fs = Arc::new(MemFs::new());
+    fs.create_dir_if_missing(Path::new("/db")).unwrap();
+    let mut metas = Vec::new();
+    for number in 1..=5u64 {
+        let mut file = fs.new_writable_file(&PathBuf::from(format!("/db/{number:06}.sst"))).unwrap();
+        let entries = sample_entries(&mut Rng::new(number), 50, 10);
+        let mut options = builder_options(BlockBasedTableOptions::default());
+        options.orig_file_number = FileNumber(number);
+        let (bytes, info) = write_table(options, entries).unwrap();
+        file.append(&bytes).unwrap();
+        file.close().unwrap();
+        metas.push(FileMetaData {
+            number: FileNumber(number),
+            file_size: info.file_size,
+            unique_id: info.unique_id,
+            tail_size: info.tail_size,
+            ..FileMetaData::default()
+        });
+    }
+    let cache = TableCache::new(
+        fs.clone(),
+        TableCacheOptions {
+            icmp: InternalKeyComparator::default(),
+            table_options: Arc::default(),
+            prefix_extractor: None,
+            paths: vec!["/db".into()],
+            capacity: Some(3),
+            verify_unique_ids: true,
+            statistics: None,
+        },
+    );
+    let file = |i: usize| TableFile { meta: &metas[i], level: Some(1) };
+    let first = cache.reader(&file(0)).unwrap();
+    assert!(Arc::ptr_eq(&first, &cache.reader(&file(0)).unwrap()));
+    cache.evict(FileNumber(1));
+    assert!(!Arc::ptr_eq(&first, &cache.reader(&file(0)).unwrap()));
+    assert_eq!(scan(&first).unwrap().len(), 50);
+    drop(first);
+    for i in 0..5 {
+        cache.reader(&file(i)).unwrap();
+    }
+    assert!(cache.len() <= 3, "{} of at most 3 are open", cache.len());
+    let swapped = FileMetaData { number: FileNumber(2), ..metas[3].clone() };
+    cache.evict(FileNumber(2));
+    let e = cache.reader(&TableFile { meta: &swapped, level: None }).unwrap_err();
+    assert!(e.is_corruption(), "{e}");
+    cache.reader(&file(1)).unwrap();
+}
+
+#[test]
+fn hits_misses_and_filters_are_counted() {
+    use esker_base::stats::{Statistics, Ticker};
+    let entries = sample_entries(&mut Rng::new(7), 2000, 60);
+    let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
+    let cache = Arc::new(Cache::lru(&CacheOptions::with_capacity(8 << 20)).unwrap());
+    let table = BlockBasedTableOptions { block_cache: Some(cache), ..with_filters() };
+    let statistics = Arc::new(Statistics::new());
+    let mut open =
+        TableReaderOptions::new(InternalKeyComparator::default(), Arc::new(table), bytes.len() as u64);
+    open.statistics = Some(statistics.clone());
+    let reader = TableReader::open(memory_file(&bytes), open).unwrap();
+    let user_key = &entries[50].0[..11];
+    let options = TableReadOptions::default();
+    for key in [user_key, user_key, b"absent"] {
+        let lookup = LookupKey::new(key, SequenceNumber::MAX);
+        reader.get(&options, &lookup, &mut |_, _| false).unwrap();
+    }
+    let count = |t| statistics.ticker_count(t);
+    assert_eq!((count(Ticker::BlockCacheDataMiss), count(Ticker::BlockCacheDataHit)), (1, 1));
+    assert_eq!((count(Ticker::BlockCacheMiss), count(Ticker::BlockCacheAdd)), (1, 1));
+    assert_eq!((count(Ticker::BloomFilterUseful), count(Ticker::BloomFilterFullPositive)), (1, 2));
+    assert_eq!(count(Ticker::BloomFilterFullTruePositive), 2);
+}

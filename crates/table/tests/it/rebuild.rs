@@ -1,0 +1,197 @@
+//! Tables of RocksDB 7.8.3, written again by us: the same bytes.
+
+use crate::util::*;
+use esker_base::{FileNumber, comparator, prefix};
+use esker_env::FileSystem;
+use esker_format::compression::CompressionType;
+use esker_format::filter::FilterPolicy;
+use esker_format::key::InternalKeyComparator;
+use esker_format::properties::{IndexType, TableProperties};
+use esker_format::range_del::RangeTombstone;
+use esker_format::trailer::ChecksumType;
+use esker_table::{BlockBasedTableOptions, IndexShorteningMode, TableBuilderOptions, TableReader};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The options a fixture's table was made with, as far as its name and properties tell.
+fn options_of(fixture: &str, bytes: &[u8], reader: &TableReader, block_size: usize) -> TableBuilderOptions {
+    let p = reader.properties();
+    let mut table = BlockBasedTableOptions {
+        block_size,
+        format_version: reader.format_version(),
+        checksum: ChecksumType::from_u8(bytes[bytes.len() - 53]).unwrap(),
+        whole_key_filtering: p.whole_key_filtering,
+        ..Default::default()
+    };
+    table.filter_policy = match p.filter_policy_name.as_str() {
+        "bloomfilter" | "rocksdb.BuiltinBloomFilter" => Some(FilterPolicy::bloom(10.0)),
+        "ribbonfilter" => Some(FilterPolicy::ribbon(10.0, -1)),
+        _ => None,
+    };
+    match fixture {
+        "v7_8_index_first_key" => table.index_type = IndexType::BinarySearchWithFirstKey,
+        "v7_8_index_noshort" => table.index_shortening = IndexShorteningMode::NoShortening,
+        "v7_8_index_shortsucc" => table.index_shortening = IndexShorteningMode::ShortenSeparatorsAndSuccessor,
+        "v7_8_restart1" => table.block_restart_interval = 1,
+        "v7_8_no_delta_keys" => table.use_delta_encoding = false,
+        "v7_8_block_align" => table.block_align = true,
+        _ => {}
+    }
+    let order = comparator::by_name(&p.comparator_name).unwrap();
+    let mut o = TableBuilderOptions::new(InternalKeyComparator::new(order), Arc::new(table));
+    o.compression =
+        CompressionType::ALL.into_iter().find(|t| t.property_name() == p.compression_name).unwrap();
+    o.prefix_extractor = prefix::by_name(&p.prefix_extractor_name);
+    o.merge_operator_name = (p.merge_operator_name != "nullptr").then(|| p.merge_operator_name.clone());
+    o.column_family_id = p.column_family_id as u32;
+    o.column_family_name = p.column_family_name.clone();
+    o.db_id = p.db_id.clone();
+    o.db_session_id = p.db_session_id.clone();
+    o.orig_file_number = FileNumber(p.orig_file_number);
+    o.db_host_id = p.db_host_id.clone();
+    o.creation_time = p.creation_time;
+    o.oldest_key_time = p.oldest_key_time;
+    o.file_creation_time = p.file_creation_time;
+    o
+}
+
+/// Entries that make `reader`'s table again.
+fn entries_of(reader: &Arc<TableReader>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries: Vec<(Vec<u8>, Vec<u8>)> =
+        scan(reader).unwrap().into_iter().map(|e| (ikey_of(&e), e.3)).collect();
+    for fragment in reader.range_dels().iter().flat_map(|d| d.iter()) {
+        for seq in fragment.seqs {
+            let tombstone = RangeTombstone::new(fragment.start, fragment.end, *seq);
+            entries.push((tombstone.internal_key(), fragment.end.to_vec()));
+        }
+    }
+    entries
+}
+
+/// Everything in a table but the codec's output and what follows from its length.
+#[derive(PartialEq, Debug)]
+struct Contents {
+    blocks: Vec<(Vec<u8>, Vec<u8>)>,
+    others: Vec<(String, Vec<u8>)>,
+    properties: TableProperties,
+}
+
+fn contents_of(reader: &TableReader) -> Contents {
+    let mut blocks = Vec::new();
+    reader
+        .for_each_data_block(&mut |b| {
+            blocks.push((b.separator.to_vec(), b.block.bytes().to_vec()));
+            Ok(())
+        })
+        .unwrap();
+    let others = reader
+        .meta_index()
+        .iter()
+        .map(|(name, handle)| (String::from_utf8_lossy(name).into_owned(), handle))
+        .filter(|(name, _)| name != "rocksdb.properties")
+        .map(|(name, handle)| (name, reader.block_contents(handle).unwrap()))
+        .collect();
+    // Sizes of handles depend on the codec, and are delta-encoded.
+    let properties = TableProperties {
+        data_size: 0,
+        index_size: 0,
+        global_seqno_offset: None,
+        ..reader.properties().clone()
+    };
+    Contents { blocks, others, properties }
+}
+
+/// What we do not write, or RocksDB wrote with options that its files do not tell.
+fn is_other(name: &str) -> bool {
+    let never = [
+        "v11_9",
+        "partitioned",
+        "dict_",
+        "prefix_hash",
+        "data_hash_index",
+        "ingest",
+        "bzip2",
+        "range_del_only",
+        "fv0",
+        "fv1",
+        "udt",
+        // The reverse order: RocksDB shortens its separators, we do not.
+        "column_families/000020",
+    ];
+    never.iter().any(|n| name.contains(n))
+}
+
+#[test]
+fn tables_come_out_as_rocksdb_wrote_them() {
+    let (mut same_bytes, mut same_blocks) = (0, 0);
+    let mut different = Vec::new();
+    for path in fixture_tables() {
+        let name = short_name(&path);
+        if is_other(&name) {
+            continue;
+        }
+        let fixture = name.split('/').next().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let reader = open_bytes(&bytes, with_filters()).unwrap();
+        let entries = entries_of(&reader);
+        let theirs = contents_of(&reader);
+        // The block size is written nowhere.
+        let ours: Vec<Vec<u8>> = [1024usize, 4096, 512, 256, 2048, 200]
+            .iter()
+            .filter(|size| fixture != "v7_8_block_align" || size.is_power_of_two())
+            .map(|size| write_table(options_of(fixture, &bytes, &reader, *size), entries.clone()).unwrap().0)
+            .collect();
+        if ours.contains(&bytes) {
+            same_bytes += 1;
+        } else if ours.iter().any(|o| contents_of(&open_bytes(o, with_filters()).unwrap()) == theirs) {
+            same_blocks += 1;
+        } else {
+            let d = first_difference(&bytes, &ours[0]).unwrap();
+            let best = contents_of(&open_bytes(&ours[0], with_filters()).unwrap());
+            let which = if best.blocks != theirs.blocks {
+                format!("blocks: {} and {}", theirs.blocks.len(), best.blocks.len())
+            } else if best.others != theirs.others {
+                "meta blocks".to_owned()
+            } else {
+                format!("{:#?}\n{:#?}", theirs.properties, best.properties)
+            };
+            different.push(format!("{name}: {which}: {d}"));
+        }
+    }
+    println!("{same_bytes} equal, {same_blocks} equal but for the codec, {} different", different.len());
+    different.iter().for_each(|d| println!("{d}"));
+    assert!(different.is_empty() && same_bytes >= 6 && same_blocks >= 40);
+}
+
+fn first_difference(theirs: &[u8], ours: &[u8]) -> Option<String> {
+    if theirs == ours {
+        return None;
+    }
+    let at = theirs.iter().zip(ours).position(|(a, b)| a != b).unwrap_or(theirs.len().min(ours.len()));
+    let around = |b: &[u8]| b[at.saturating_sub(24)..b.len().min(at + 40)].escape_ascii().to_string();
+    Some(format!(
+        "sizes {} and {}, first difference at {at}:\n  {}\n  {}",
+        theirs.len(),
+        ours.len(),
+        around(theirs),
+        around(ours)
+    ))
+}
+
+#[test]
+fn a_file_that_shrank_is_corruption() {
+    let path = fixtures().join("v7_8_default/db/000009.sst");
+    let bytes = std::fs::read(path).unwrap();
+    let fs = esker_env::mem::MemFs::new();
+    let mut file = fs.new_writable_file(Path::new("/t.sst")).unwrap();
+    file.append(&bytes[..bytes.len() - 100]).unwrap();
+    file.close().unwrap();
+    let file = fs.new_random_access_file(Path::new("/t.sst")).unwrap();
+    let options = esker_table::TableReaderOptions::new(
+        InternalKeyComparator::default(),
+        Arc::default(),
+        bytes.len() as u64,
+    );
+    let e = TableReader::open(file, options).unwrap_err();
+    assert!(e.is_corruption() && e.message().contains("/t.sst"), "{e}");
+}

@@ -1,0 +1,13 @@
+//! esker-testkit: what tests of every crate share. Depends on none of ours, so that the lowest crate can use it.
+//!
+//! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text files that can be
+//! rewritten), [`model`] (a database that is obviously right).
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod data_driven;
+pub mod model;
+pub mod seed;
+mod temp_dir;
+
+pub use temp_dir::TempDir;

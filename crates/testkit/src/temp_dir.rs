@@ -1,0 +1,66 @@
+//! A directory that goes with its owner.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A fresh directory below the system's temporary one. Deleted with all it holds when dropped, unless the test is
+/// failing or `KEEP_TEMP` is set: then its path is printed.
+#[derive(Debug)]
+pub struct TempDir {
+    path: PathBuf,
+}
+
+impl TempDir {
+    /// An empty directory; `name` is part of its path, for people.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the testkit depends on no crate of ours, so not on env either"
+    )]
+    pub fn new(name: &str) -> TempDir {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("esker-{}-{unique}-{name}", std::process::id()));
+        // One left over by an earlier process of the same number is not ours to trust.
+        if path.exists() {
+            std::fs::remove_dir_all(&path).expect("a left-over temporary directory can be removed");
+        }
+        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
+        TempDir { path }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path within it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl Drop for TempDir {
+    #[expect(clippy::print_stderr, reason = "a failing test says where its files are")]
+    fn drop(&mut self) {
+        if std::thread::panicking() || std::env::var_os("KEEP_TEMP").is_some() {
+            eprintln!("kept {}", self.path.display());
+        } else if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("could not remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_new_and_goes_away() {
+        let (a, b) = (TempDir::new("t"), TempDir::new("t"));
+        assert_ne!(a.path(), b.path());
+        assert!(a.path().is_dir());
+        let path = a.path().to_owned();
+        drop(a);
+        assert!(!path.exists());
+    }
+}

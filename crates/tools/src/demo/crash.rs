@@ -1,0 +1,154 @@
+//! `kill -9`: a process writes and is killed in the middle; what it had acknowledged must be there.
+//!
+//! What is checked after each kill, for each writer thread: every write that it told of is there with its value; what is
+//! there beyond those (written, killed before telling) follows without a hole; both keys of each batch are there or
+//! neither is.
+
+use super::victim::{WRITERS, Written};
+use super::{Stage, db_options};
+use crate::failure::{Failure, Outcome};
+use esker::{Db, ReadOptions};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Acknowledged writes per thread, as far as the victim could tell.
+type Acknowledged = [u64; WRITERS as usize];
+
+/// How long the victim writes at least.
+const LEAST_TIME: Duration = Duration::from_millis(400);
+const LEAST_ACKNOWLEDGED: u64 = 2_000;
+
+/// Kills `kills` victims one after the other. Returns how many keys they left in the database.
+pub(super) fn run(stage: &mut Stage, path: &Path, kills: u32) -> Outcome<u64> {
+    let mut rng = fastrand::Rng::with_seed(stage.seed);
+    let (mut told, mut left) = (0, 0);
+    let part = stage.progress.begin("Killing a writing process", u64::from(kills) * 2);
+    let mut recovery = Duration::ZERO;
+    for round in 0..kills {
+        let extra = Duration::from_millis(rng.u64(..400));
+        let acknowledged = kill_one(stage, path, round, LEAST_TIME + extra)?;
+        told += acknowledged.iter().sum::<u64>();
+        part.advance(1);
+        let opening = part.elapsed();
+        let db = Db::open(&db_options()?, path)?;
+        recovery += part.elapsed() - opening;
+        for (thread, acknowledged) in (0..).zip(acknowledged) {
+            left += 2 * check_thread(&db, round, thread, acknowledged)?;
+        }
+        db.close()?;
+        part.advance(1);
+    }
+    if kills > 0 {
+        let what = format!("writes by {WRITERS} threads of a process, killed {kills} times");
+        stage.report.rate(what, told, 0, part.end());
+        stage.report.rate("recoveries from it (within the line above)", u64::from(kills), 0, recovery);
+        stage.report.verified(format!("acknowledged writes there after {kills} kill -9"), told);
+        stage.report.verified("batches of killed processes whole, without holes", left / 2);
+    }
+    Ok(left)
+}
+
+/// Starts a victim, kills it after `time`, and returns what it had acknowledged until then.
+fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> Outcome<Acknowledged> {
+    let program = std::env::current_exe().map_err(|e| Failure::new(format_args!("own program: {e}")))?;
+    let mut victim = Command::new(program)
+        .arg("demo-victim")
+        .arg("--dir")
+        .arg(path)
+        .args(["--round", &round.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Failure::new(format_args!("cannot start the process to be killed: {e}")))?;
+    let told = listen(stage, &mut victim, time);
+    // It may have ended by itself, which `listen` has noticed.
+    victim.kill().ok();
+    victim.wait().map_err(|e| Failure::new(format_args!("waiting for the killed process: {e}")))?;
+    told
+}
+
+/// Reads acknowledgements, kills the victim when it has written for `time`, and reads what is still in the pipe.
+fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowledged> {
+    let mut told: Acknowledged = [0; WRITERS as usize];
+    let mut lines = BufReader::new(victim.stdout.take().expect("it was piped"));
+    let mut line = String::new();
+    let mut writing = None;
+    let mut killed = false;
+    loop {
+        line.clear();
+        lines
+            .read_line(&mut line)
+            .map_err(|e| Failure::new(format_args!("reading acknowledgements: {e}")))?;
+        // A line without its end was cut off by the kill: its write may have been told of or not.
+        let Some(whole) = line.strip_suffix('\n') else { break };
+        take(&mut told, whole)?;
+        let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));
+        if !killed && part.elapsed() >= time && told.iter().sum::<u64>() >= LEAST_ACKNOWLEDGED {
+            victim.kill().map_err(|e| Failure::new(format_args!("kill: {e}")))?;
+            killed = true;
+        }
+    }
+    if !killed {
+        return Err(Failure::new("VERIFICATION FAILED: the process that should be killed ended by itself"));
+    }
+    Ok(told)
+}
+
+/// Threads tell of their writes in order.
+fn take(told: &mut Acknowledged, line: &str) -> Outcome {
+    let parsed = line
+        .split_once(' ')
+        .and_then(|(thread, sequence)| Some((thread.parse::<usize>().ok()?, sequence.parse::<u64>().ok()?)));
+    match parsed {
+        Some((thread, sequence)) if told.get(thread) == Some(&sequence) => {
+            told[thread] += 1;
+            Ok(())
+        }
+        _ => Err(Failure::new(format_args!("VERIFICATION FAILED: unexpected acknowledgement '{line}'"))),
+    }
+}
+
+/// Returns how many batches of the thread are there: the acknowledged ones, and those it had no time to tell of.
+fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> Outcome<u64> {
+    let first = count_half(db, round, thread, 0)?;
+    let second = count_half(db, round, thread, 1)?;
+    let what = format!("killed process {round}, thread {thread}");
+    if first != second {
+        return Err(Failure::new(format_args!(
+            "VERIFICATION FAILED: {what}: a batch is there in part ({first} first keys, {second} second keys)"
+        )));
+    }
+    if first < acknowledged {
+        return Err(Failure::new(format_args!(
+            "VERIFICATION FAILED: {what}: {acknowledged} writes were acknowledged, {first} are there"
+        )));
+    }
+    Ok(first)
+}
+
+/// Counts the keys of one half: from sequence 0 on without a hole, each with its value.
+fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> Outcome<u64> {
+    let prefix = Written::prefix(round, thread, half);
+    let mut limit = prefix.clone();
+    *limit.last_mut().expect("prefixes are not empty") += 1;
+    let within = ReadOptions::new().lower_bound(prefix).upper_bound(limit);
+    let mut iter = db.iter_opt(within, &db.default_column_family())?;
+    let mut written = Written { round, thread, sequence: 0 };
+    let mut value = Vec::new();
+    iter.seek_to_first();
+    while let Some((key, found)) = iter.item() {
+        written.fill_value(&mut value);
+        if key != written.key(half) || found != value {
+            return Err(Failure::new(format_args!(
+                "VERIFICATION FAILED: killed process {round}, thread {thread}: write {} is missing or wrong",
+                written.sequence
+            )));
+        }
+        written.sequence += 1;
+        iter.next();
+    }
+    iter.status()?;
+    Ok(written.sequence)
+}

@@ -1,0 +1,34 @@
+//! Loading: every record once, in an order that is not the keys', in batches.
+
+use super::Stage;
+use crate::failure::Outcome;
+use esker::{Db, WriteBatch, WriteOptions};
+
+const BATCH: u64 = 1_000;
+
+pub(super) fn run(stage: &mut Stage, db: &Db) -> Outcome {
+    let records = stage.records.clone();
+    let part = stage.progress.begin("Loading records", records.count());
+    let family = db.default_column_family().id();
+    let mut batch = WriteBatch::new();
+    let mut value = Vec::new();
+    for start in (0..records.count()).step_by(BATCH as usize) {
+        let turns = start..(start + BATCH).min(records.count());
+        let loaded = turns.end - turns.start;
+        batch.clear();
+        for index in turns.map(|turn| records.shuffled(turn)) {
+            records.fill_value(index, &mut value);
+            batch.put(family, &records.key(index), &value)?;
+        }
+        db.write(&WriteOptions::default(), &mut batch)?;
+        part.advance(loaded);
+    }
+    let bytes = records.count() * records.record_bytes();
+    stage.report.rate("load, random order, batches of 1,000", records.count(), bytes, part.end());
+
+    let part = stage.progress.begin("Flushing and compacting", 1);
+    db.flush()?;
+    db.wait_for_background_work()?;
+    stage.report.rate("flush and compactions after it", 1, 0, part.end());
+    Ok(())
+}

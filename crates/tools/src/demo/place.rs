@@ -1,0 +1,49 @@
+//! Where the database lives, and when it goes.
+
+use crate::failure::{Failure, Outcome};
+use esker::options::DbOptions;
+use std::path::{Path, PathBuf};
+
+/// The demonstration's directory. A temporary one is removed by `leave`, and by nothing else.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    stays: bool,
+}
+
+impl Place {
+    /// The user's `dir`, or a fresh temporary directory.
+    pub(super) fn prepare(dir: Option<&Path>, keep: bool) -> Outcome<Place> {
+        let fs = DbOptions::default().env.fs;
+        let place = match dir {
+            Some(dir) => Place { path: dir.to_owned(), stays: true },
+            None => Place { path: fresh_path(), stays: keep },
+        };
+        fs.create_dir_if_missing(&place.path)?;
+        if !fs.children(&place.path)?.is_empty() {
+            return Err(Failure::new(format_args!(
+                "{} is not empty: name a directory that is empty or does not exist (--dir)",
+                place.path.display()
+            )));
+        }
+        Ok(place)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes a temporary directory.
+    pub(super) fn leave(self) -> Outcome {
+        if !self.stays {
+            esker::destroy_db(&DbOptions::default(), &self.path)?;
+        }
+        Ok(())
+    }
+}
+
+fn fresh_path() -> PathBuf {
+    let process = esker::internals::env::system::process_id();
+    let random = esker::internals::env::random::u64();
+    std::env::temp_dir().join(format!("esker-demo-{process}-{random:08x}", random = random as u32))
+}

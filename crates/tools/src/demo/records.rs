@@ -1,0 +1,106 @@
+//! The records: key and value of each are known from its index, so that every answer can be checked.
+//!
+//! Keys sort as their indexes do. Half of a value's bytes are random, the other half repeat it, so that compression has
+//! something to do.
+
+/// The data set of one demonstration.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    count: u64,
+    value_bytes: usize,
+    /// Has no factor in common with `count`: multiples of it visit every index once.
+    stride: u64,
+}
+
+pub(super) type Key = [u8; Records::KEY_BYTES];
+
+impl Records {
+    pub(super) const KEY_BYTES: usize = 16;
+
+    pub(super) fn new(count: u64, value_bytes: usize) -> Records {
+        // Near the golden ratio, neighbours in time end up far apart in key order.
+        let golden = (count as f64 * 0.618) as u64;
+        let stride = (golden.max(1)..).find(|s| gcd(*s, count) == 1).expect("some number shares no factor");
+        Records { count, value_bytes, stride }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of a key and its value.
+    pub(super) fn record_bytes(&self) -> u64 {
+        (Records::KEY_BYTES + self.value_bytes) as u64
+    }
+
+    /// The index that is loaded as the `turn`-th: all indexes, in an order that is not the keys'.
+    pub(super) fn shuffled(&self, turn: u64) -> u64 {
+        (u128::from(turn) * u128::from(self.stride) % u128::from(self.count)) as u64
+    }
+
+    pub(super) fn key(&self, index: u64) -> Key {
+        key(index, b' ')
+    }
+
+    /// A key next to `index`'s that no record has.
+    pub(super) fn absent_key(&self, index: u64) -> Key {
+        key(index, b'!')
+    }
+
+    /// Puts the value of `index` into `value`.
+    pub(super) fn fill_value(&self, index: u64, value: &mut Vec<u8>) {
+        fill_value(index, self.value_bytes, value);
+    }
+}
+
+fn key(index: u64, mark: u8) -> Key {
+    let mut key = *b"key00000000000  ";
+    let mut rest = index;
+    for digit in key[3..14].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key[15] = mark;
+    key
+}
+
+/// `bytes` bytes that only `seed` has.
+pub(super) fn fill_value(seed: u64, bytes: usize, value: &mut Vec<u8>) {
+    value.clear();
+    value.resize(bytes, 0);
+    let (random, repeated) = value.split_at_mut(bytes.div_ceil(2));
+    fastrand::Rng::with_seed(seed).fill(random);
+    repeated.copy_from_slice(&random[..repeated.len()]);
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_index_is_loaded_once() {
+        for count in [1_000, 1_024, 9_973, 100_000] {
+            let records = Records::new(count, 10);
+            let loaded: BTreeSet<u64> = (0..count).map(|turn| records.shuffled(turn)).collect();
+            assert_eq!(loaded.len() as u64, count);
+            assert_eq!(loaded.last(), Some(&(count - 1)));
+        }
+    }
+
+    #[test]
+    fn keys_sort_as_their_indexes_and_absent_ones_lie_between() {
+        let records = Records::new(1_000, 10);
+        for index in 0..999 {
+            assert!(records.key(index) < records.absent_key(index));
+            assert!(records.absent_key(index) < records.key(index + 1));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Commands on keys: get, put, batchput, delete, deleterange, scan.
+
+use super::Out;
+use super::session::Session;
+use crate::failure::{Failure, Outcome};
+use crate::text::append_prefixed;
+use clap::Args;
+use esker::{ReadOptions, WriteBatch, WriteOptions};
+use std::io::Write;
+
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub(super) struct ScanOptions {
+    /// First key
+    #[arg(long)]
+    from: Option<String>,
+    /// Key to stop before
+    #[arg(long)]
+    to: Option<String>,
+    /// Print at most this many
+    #[arg(long)]
+    max_keys: Option<u64>,
+    /// Print keys only
+    #[arg(long)]
+    no_value: bool,
+}
+
+pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> Outcome {
+    let key = session.parse_key(key)?;
+    let opened = session.open_for_read_only()?;
+    let found = opened.db.get_pinned_opt(&ReadOptions::default(), &opened.family, &key)?;
+    let value = found.ok_or_else(|| Failure::new("Get failed: NotFound: "))?;
+    let mut line = Vec::new();
+    append_prefixed(&value, session.value_hex(), &mut line);
+    line.push(b'\n');
+    Ok(out.write_all(&line)?)
+}
+
+pub(super) fn put(session: &Session, key: &str, value: &str, out: &mut Out) -> Outcome {
+    let (key, value) = (session.parse_key(key)?, session.parse_value(value)?);
+    write(session, out, |batch, family| batch.put(family, &key, &value))
+}
+
+pub(super) fn batchput(session: &Session, pairs: &[String], out: &mut Out) -> Outcome {
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Failure::new("Equal number of <key>s and <value>s must be specified for batchput."));
+    }
+    let pairs = pairs
+        .chunks(2)
+        .map(|pair| Ok((session.parse_key(&pair[0])?, session.parse_value(&pair[1])?)))
+        .collect::<Outcome<Vec<_>>>()?;
+    write(session, out, |batch, family| {
+        pairs.iter().try_for_each(|(key, value)| batch.put(family, key, value))
+    })
+}
+
+pub(super) fn delete(session: &Session, key: &str, out: &mut Out) -> Outcome {
+    let key = session.parse_key(key)?;
+    write(session, out, |batch, family| batch.delete(family, &key))
+}
+
+pub(super) fn deleterange(session: &Session, begin: &str, end: &str, out: &mut Out) -> Outcome {
+    let (begin, end) = (session.parse_key(begin)?, session.parse_key(end)?);
+    write(session, out, |batch, family| batch.delete_range(family, &begin, &end))
+}
+
+fn write(
+    session: &Session,
+    out: &mut Out,
+    fill: impl FnOnce(&mut WriteBatch, esker::ColumnFamilyId) -> esker::Result<()>,
+) -> Outcome {
+    let opened = session.open()?;
+    let mut batch = WriteBatch::new();
+    fill(&mut batch, opened.family.id())?;
+    opened.db.write(&WriteOptions::default(), &mut batch)?;
+    opened.db.close()?;
+    Ok(writeln!(out, "OK")?)
+}
+
+pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> Outcome {
+    let (from, to) = (session.parse_bound(options.from.as_ref())?, session.parse_bound(options.to.as_ref())?);
+    let opened = session.open_for_read_only()?;
+    let read = ReadOptions { iterate_upper_bound: to, total_order_seek: true, ..ReadOptions::default() };
+    let mut iter = opened.db.iter_opt(read, &opened.family)?;
+    match from {
+        Some(key) => iter.seek(key),
+        None => iter.seek_to_first(),
+    }
+    let mut left = options.max_keys.unwrap_or(u64::MAX);
+    let mut line = Vec::new();
+    while let Some((key, value)) = iter.item() {
+        if left == 0 {
+            break;
+        }
+        left -= 1;
+        line.clear();
+        append_prefixed(key, session.key_hex(), &mut line);
+        if !options.no_value {
+            line.extend_from_slice(b" : ");
+            append_prefixed(value, session.value_hex(), &mut line);
+        }
+        line.push(b'\n');
+        out.write_all(&line)?;
+        iter.next();
+    }
+    Ok(iter.status()?)
+}

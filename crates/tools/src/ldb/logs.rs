@@ -1,0 +1,161 @@
+//! Commands on single log files: dump_wal, manifest_dump. They open no database.
+
+use super::session::db_path;
+use super::{Common, Out};
+use crate::failure::{Failure, Outcome};
+use crate::manifest::{FileSource, ManifestState, edit_text};
+use crate::text::hex;
+use clap::Args;
+use esker::internals::env::FileSystem;
+use esker::internals::format::file_name::{FileType, descriptor_file_name, parse_file_name};
+use esker::internals::format::log::{LogEvent, LogReader};
+use esker::internals::format::write_batch::WriteBatchView;
+use esker::options::DbOptions;
+use esker::{BatchOp, Error};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub(super) struct DumpWalOptions {
+    /// The WAL file
+    #[arg(long)]
+    walfile: PathBuf,
+    /// Print a line of column names first
+    #[arg(long)]
+    header: bool,
+    /// Print values too
+    #[arg(long)]
+    print_value: bool,
+    /// Accepted, for scripts: how transactions were written does not change what is printed
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    write_committed: Option<bool>,
+}
+
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub(super) struct ManifestDumpOptions {
+    /// The MANIFEST; default: the one in --db
+    #[arg(long)]
+    path: Option<PathBuf>,
+    /// Print each version edit too
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub(super) fn dump_wal(options: &DumpWalOptions, out: &mut Out) -> Outcome {
+    let path = &options.walfile;
+    let fs = DbOptions::default().env.fs;
+    let file = fs
+        .new_sequential_file(path)
+        .map_err(|e| Failure::new(format_args!("Failed to open WAL file {e}")))?;
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let number = parse_file_name(name).map_or(0, |(_, number)| number.0);
+    if options.header {
+        let values = if options.print_value { " : value " } else { "" };
+        writeln!(out, "Sequence,Count,ByteSize,Physical Offset,Key(s){values}")?;
+    }
+    let mut log = LogReader::new(FileSource(file), number);
+    let (mut record, mut row) = (Vec::new(), String::new());
+    let mut damage = None;
+    loop {
+        match log.next_record(&mut record)? {
+            LogEvent::Record { offset } => {
+                let batch = WriteBatchView::parse(&record).map_err(|e| e.at(format_args!("offset {offset}")));
+                let batch = batch.map_err(|e| e.at(path.display()))?;
+                row.clear();
+                append_row(&batch, offset, options.print_value, &mut row)?;
+                writeln!(out, "{row}")?;
+            }
+            LogEvent::End => break,
+            // A torn end is how a process that was killed leaves its WAL.
+            LogEvent::Truncated { .. } => {}
+            event => damage = damage.or_else(|| event.to_error(&path.display())),
+        }
+    }
+    damage.map_or(Ok(()), |error: Error| {
+        Err(Failure::new(format_args!("Corruption detected in log file {error}")))
+    })
+}
+
+fn append_row(batch: &WriteBatchView<'_>, offset: u64, values: bool, row: &mut String) -> Outcome {
+    let head =
+        format_args!("{},{},{},{offset},", batch.sequence(), batch.count(), batch.data().len()).to_string();
+    row.push_str(&head);
+    for op in batch.iter() {
+        append_op(&op, values, row).map_err(|_| Failure::new("out of memory"))?;
+    }
+    Ok(())
+}
+
+fn append_op(op: &BatchOp<'_>, values: bool, row: &mut String) -> std::fmt::Result {
+    let mut entry = |what: &str, family: esker::ColumnFamilyId, key: &[u8], value: Option<&[u8]>| {
+        write!(row, "{what}({family}) : 0x{} ", hex(key))?;
+        match value {
+            Some(value) if values => write!(row, ": 0x{} ", hex(value)),
+            _ => Ok(()),
+        }
+    };
+    match *op {
+        BatchOp::Put { family, key, value } => entry("PUT", family, key, Some(value)),
+        BatchOp::Merge { family, key, operand } => entry("MERGE", family, key, Some(operand)),
+        BatchOp::PutEntity { family, key, entity } => entry("PUT_ENTITY", family, key, Some(entity)),
+        BatchOp::TimedPut { family, key, value, .. } => entry("TIMED_PUT", family, key, Some(value)),
+        BatchOp::BlobIndex { family, key, index } => entry("PUT_BLOB_INDEX", family, key, Some(index)),
+        BatchOp::Delete { family, key } => entry("DELETE", family, key, None),
+        BatchOp::SingleDelete { family, key } => entry("SINGLE_DELETE", family, key, None),
+        BatchOp::DeleteRange { family, begin, end } => {
+            write!(row, "DELETE_RANGE({family}) : 0x{} 0x{} ", hex(begin), hex(end))
+        }
+        BatchOp::LogData(bytes) => write!(row, "LOG_DATA : 0x{} ", hex(bytes)),
+        BatchOp::BeginPrepare(_) => row.write_str("BEGIN_PREPARE "),
+        BatchOp::EndPrepare { xid } => write!(row, "END_PREPARE(0x{}) ", hex(xid)),
+        BatchOp::Commit { xid } | BatchOp::CommitWithTimestamp { xid, .. } => {
+            write!(row, "COMMIT(0x{}) ", hex(xid))
+        }
+        BatchOp::Rollback { xid } => write!(row, "ROLLBACK(0x{}) ", hex(xid)),
+        BatchOp::Noop => row.write_str("NOOP "),
+    }
+}
+
+pub(super) fn manifest_dump(common: &Common, options: &ManifestDumpOptions, out: &mut Out) -> Outcome {
+    let fs = DbOptions::default().env.fs;
+    let path = match &options.path {
+        Some(path) => path.clone(),
+        None => the_manifest(fs.as_ref(), db_path(common)?)?,
+    };
+    if options.verbose {
+        writeln!(out, "Processing Manifest file {}", path.display())?;
+    }
+    let mut edits = Vec::new();
+    let state = ManifestState::read(fs.as_ref(), &path, &mut |edit| {
+        if options.verbose {
+            edits.extend_from_slice(&edit_text(edit, common.hex));
+        }
+        Ok(())
+    });
+    out.write_all(&edits)?;
+    let state =
+        state.map_err(|e| Failure::new(format_args!("Error in processing file {} {e}", path.display())))?;
+    out.write_all(&state.to_text(common.hex))?;
+    if options.verbose {
+        writeln!(out, "Processing Manifest file {} done", path.display())?;
+    }
+    Ok(())
+}
+
+/// The only MANIFEST in a directory.
+fn the_manifest(fs: &dyn FileSystem, dir: &Path) -> Outcome<PathBuf> {
+    let names = fs.children(dir)?;
+    let mut found = names
+        .iter()
+        .filter_map(|name| parse_file_name(name))
+        .filter(|(kind, _)| *kind == FileType::Descriptor)
+        .map(|(_, number)| descriptor_file_name(dir, number));
+    match (found.next(), found.next()) {
+        (Some(path), None) => Ok(path),
+        (None, _) => Err(Failure::new(format_args!("No MANIFEST found in {}", dir.display()))),
+        (Some(_), Some(_)) => Err(Failure::new("Multiple MANIFEST files found; use --path to select one")),
+    }
+}

@@ -1,0 +1,161 @@
+//! `esker ldb`: RocksDB's `ldb` for the commands people script, with its flags and its output.
+//!
+//! In: a database directory and a command. Out: what `ldb` of RocksDB 7.8.3 prints, on standard output; errors as
+//! `Failed: …` on standard error, exit code 1. Commands that only read open the database read-only and leave nothing in
+//! its directory.
+//!
+//! Difference on purpose: bytes are printed as they are, where `ldb` stops at the first zero byte.
+//!
+//! Reading order: `session` (how the database is opened), then a file for each family of commands.
+
+mod admin;
+mod data;
+mod dump;
+mod logs;
+mod session;
+
+use crate::failure::{Failure, Outcome};
+use clap::{Args, Subcommand};
+use session::Session;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct LdbOptions {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Flags of all commands.
+#[derive(Args, Clone, Debug)]
+#[command(rename_all = "snake_case")]
+struct Common {
+    /// Directory of the database
+    #[arg(long, global = true)]
+    db: Option<PathBuf>,
+    /// Keys and values are read and written as 0x…
+    #[arg(long, global = true)]
+    hex: bool,
+    /// Keys are read and written as 0x…
+    #[arg(long, global = true)]
+    key_hex: bool,
+    /// Values are read and written as 0x…
+    #[arg(long, global = true)]
+    value_hex: bool,
+    /// Column family to work on
+    #[arg(long, global = true, default_value = "default")]
+    column_family: String,
+    /// Load the newest OPTIONS file; the default
+    #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    try_load_options: Option<bool>,
+    /// Go on if the OPTIONS file names objects that are not known here
+    #[arg(long, global = true)]
+    ignore_unknown_options: bool,
+    /// Create the database if there is none
+    #[arg(long, global = true)]
+    create_if_missing: bool,
+    /// Bloom filters with this many bits per key in new tables
+    #[arg(long, global = true)]
+    bloom_bits: Option<u32>,
+    /// Compression of new tables: no, snappy, zlib, bzip2, lz4, lz4hc, zstd
+    #[arg(long, global = true)]
+    compression_type: Option<String>,
+    /// Bytes in a block of new tables
+    #[arg(long, global = true)]
+    block_size: Option<usize>,
+    /// Bytes in a memtable
+    #[arg(long, global = true)]
+    write_buffer_size: Option<usize>,
+    /// Bytes in a table file
+    #[arg(long, global = true)]
+    file_size: Option<u64>,
+}
+
+#[derive(Subcommand)]
+#[command(rename_all = "snake_case")]
+enum Command {
+    /// Prints the value of a key
+    Get { key: String },
+    /// Stores a value under a key
+    Put { key: String, value: String },
+    /// Stores several values as one batch
+    Batchput {
+        #[arg(required = true, value_names = ["KEY", "VALUE"])]
+        pairs: Vec<String>,
+    },
+    /// Removes a key
+    Delete { key: String },
+    /// Removes the keys from BEGIN up to, not including, END
+    Deleterange { begin: String, end: String },
+    /// Prints keys and values in order
+    Scan(data::ScanOptions),
+    /// Prints keys and values in order, and how many there are
+    Dump(dump::DumpOptions),
+    /// Prints all internal entries: every version of every key
+    Idump(dump::IdumpOptions),
+    /// Prints the batches in a WAL file
+    DumpWal(logs::DumpWalOptions),
+    /// Prints what a MANIFEST says
+    ManifestDump(logs::ManifestDumpOptions),
+    /// Prints the names of the column families
+    ListColumnFamilies,
+    /// Creates a column family
+    CreateColumnFamily { name: String },
+    /// Drops a column family and its data
+    DropColumnFamily { name: String },
+    /// Checks that the files of the MANIFEST are there with their sizes, and that levels are in order
+    Checkconsistency,
+    /// Compacts a range of keys
+    Compact(admin::Range),
+    /// Estimates the bytes that a range of keys takes in files
+    Approxsize(admin::Range),
+    /// Prints a property of the column family
+    GetProperty { name: String },
+    /// Prints the table files by column family and level
+    ListLiveFilesMetadata,
+}
+
+/// Where the output goes. Buffered: a scan prints millions of lines.
+type Out = BufWriter<std::io::Stdout>;
+
+pub(crate) fn run(options: &LdbOptions) -> Outcome {
+    let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout());
+    let done = dispatch(&options.common, &options.command, &mut out);
+    // What was printed before the failure stays, as with RocksDB's tool.
+    let flushed = out.flush().map_err(Failure::from);
+    match done {
+        Err(Failure::Told(why)) => Err(Failure::Told(format!("Failed: {why}"))),
+        other => other.and(flushed),
+    }
+}
+
+fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
+    match command {
+        Command::DumpWal(options) => return logs::dump_wal(options, out),
+        Command::ManifestDump(options) => return logs::manifest_dump(common, options, out),
+        Command::ListColumnFamilies => return admin::list_column_families(common, out),
+        _ => {}
+    }
+    let mut session = Session::new(common)?;
+    match command {
+        Command::Get { key } => data::get(&session, key, out),
+        Command::Put { key, value } => data::put(&session, key, value, out),
+        Command::Batchput { pairs } => data::batchput(&session, pairs, out),
+        Command::Delete { key } => data::delete(&session, key, out),
+        Command::Deleterange { begin, end } => data::deleterange(&session, begin, end, out),
+        Command::Scan(options) => data::scan(&session, options, out),
+        Command::Dump(options) => dump::dump(&session, options, out),
+        Command::Idump(options) => dump::idump(&session, options, out),
+        Command::CreateColumnFamily { name } => admin::create_column_family(&session, name, out),
+        Command::DropColumnFamily { name } => admin::drop_column_family(&session, name, out),
+        Command::Checkconsistency => admin::checkconsistency(&mut session, out),
+        Command::Compact(range) => admin::compact(&session, range),
+        Command::Approxsize(range) => admin::approxsize(&session, range, out),
+        Command::GetProperty { name } => admin::get_property(&session, name, out),
+        Command::ListLiveFilesMetadata => admin::list_live_files_metadata(&session, out),
+        Command::DumpWal(_) | Command::ManifestDump(_) | Command::ListColumnFamilies => Ok(()),
+    }
+}

@@ -1,0 +1,191 @@
+//! How `ldb` opens a database: with all families it has, the options it was last used with, and what the flags override.
+
+use super::Common;
+use crate::failure::{Failure, Outcome};
+use crate::text::parse_hex;
+use esker::internals::format::file_name::current_file_name;
+use esker::internals::table::FilterPolicy;
+use esker::options::{LoadedOptions, load_latest_options};
+use esker::version::{ListedFamily, VersionSet};
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, ErrorKind, OpenMode,
+    builtin, comparator,
+};
+use std::path::{Path, PathBuf};
+
+/// What a command needs to know before it opens the database.
+#[derive(Debug)]
+pub(super) struct Session {
+    common: Common,
+    path: PathBuf,
+    pub(super) options: DbOptions,
+    families: Vec<ColumnFamilyDescriptor>,
+}
+
+/// An open database, and the family that was asked for.
+pub(super) struct Opened {
+    pub(super) db: Db,
+    pub(super) family: ColumnFamilyHandle,
+}
+
+/// `--db`, which all commands but those on single files need.
+pub(super) fn db_path(common: &Common) -> Outcome<&Path> {
+    common.db.as_deref().ok_or_else(|| Failure::new("--db=<path> must be given: the database's directory"))
+}
+
+impl Session {
+    pub(super) fn new(common: &Common) -> Outcome<Session> {
+        let path = db_path(common)?.to_owned();
+        let mut options = DbOptions::default();
+        let fs = options.env.fs.clone();
+        let exists = fs.file_exists(&current_file_name(&path))?;
+        let mut listed = vec![ListedFamily {
+            id: esker::ColumnFamilyId::DEFAULT,
+            name: "default".to_owned(),
+            comparator: None,
+        }];
+        let mut loaded = None;
+        if exists {
+            listed = VersionSet::list_families(fs.as_ref(), &path)?;
+            loaded = load(common, fs.as_ref(), &path)?;
+        }
+        if let Some(loaded) = &loaded {
+            options = loaded.db.clone();
+        }
+        options.create_if_missing = common.create_if_missing;
+        let families = listed
+            .iter()
+            .map(|f| {
+                Ok(ColumnFamilyDescriptor::new(f.name.clone(), family_options(common, loaded.as_ref(), f)?))
+            })
+            .collect::<Outcome<Vec<_>>>()?;
+        Ok(Session { common: common.clone(), path, options, families })
+    }
+
+    /// For commands that write.
+    pub(super) fn open(&self) -> Outcome<Opened> {
+        self.open_as(OpenMode::ReadWrite)
+    }
+
+    /// For commands that only look.
+    pub(super) fn open_for_read_only(&self) -> Outcome<Opened> {
+        self.open_as(OpenMode::ReadOnly)
+    }
+
+    fn open_as(&self, mode: OpenMode) -> Outcome<Opened> {
+        let db = Db::open_with(&self.options, &self.path, self.families.clone(), mode)?;
+        let name = &self.common.column_family;
+        let family = db
+            .column_family(name)
+            .ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
+        Ok(Opened { db, family })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The options for a family that is to be created.
+    pub(super) fn new_family_options(&self) -> ColumnFamilyOptions {
+        self.families.first().map(|f| f.options.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn key_hex(&self) -> bool {
+        self.common.hex || self.common.key_hex
+    }
+
+    pub(super) fn value_hex(&self) -> bool {
+        self.common.hex || self.common.value_hex
+    }
+
+    pub(super) fn parse_key(&self, text: &str) -> Outcome<Vec<u8>> {
+        if self.key_hex() { parse_hex(text, "key") } else { Ok(text.as_bytes().to_vec()) }
+    }
+
+    pub(super) fn parse_value(&self, text: &str) -> Outcome<Vec<u8>> {
+        if self.value_hex() { parse_hex(text, "value") } else { Ok(text.as_bytes().to_vec()) }
+    }
+
+    /// A key that may be missing.
+    pub(super) fn parse_bound(&self, text: Option<&String>) -> Outcome<Option<Vec<u8>>> {
+        text.map(|text| self.parse_key(text)).transpose()
+    }
+}
+
+/// The newest OPTIONS file, if there is one and nobody said not to.
+fn load(
+    common: &Common,
+    fs: &dyn esker::internals::env::FileSystem,
+    path: &Path,
+) -> Outcome<Option<LoadedOptions>> {
+    if common.try_load_options == Some(false) {
+        return Ok(None);
+    }
+    match load_latest_options(fs, path) {
+        Ok(loaded) => Ok(Some(loaded)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn family_options(
+    common: &Common,
+    loaded: Option<&LoadedOptions>,
+    listed: &ListedFamily,
+) -> Outcome<ColumnFamilyOptions> {
+    let from_file = loaded.and_then(|l| l.family(&listed.name)).cloned();
+    let is_from_file = from_file.is_some();
+    let mut options = from_file.unwrap_or_default();
+    if common.ignore_unknown_options {
+        options.unresolved.clear();
+    }
+    if let (false, Some(name)) = (is_from_file, &listed.comparator) {
+        options.comparator = comparator::by_name(name).ok_or_else(|| {
+            Failure::new(format_args!("column family '{}': comparator {name} is not known here", listed.name))
+        })?;
+    }
+    if options.merge_operator.is_none() && options.unresolved.is_empty() {
+        // As RocksDB's tool: merges can be looked at whatever operator made them.
+        options.merge_operator = Some(builtin::string_append(":"));
+    }
+    override_with(common, &mut options)?;
+    Ok(options)
+}
+
+fn override_with(common: &Common, options: &mut ColumnFamilyOptions) -> Outcome {
+    use esker::options::CompressionType;
+    if let Some(bits) = common.bloom_bits {
+        options.table.filter_policy = Some(FilterPolicy::bloom(f64::from(bits)));
+    }
+    if let Some(name) = &common.compression_type {
+        options.compression =
+            CompressionType::ALL.into_iter().find(|c| ldb_name(*c) == name).ok_or_else(|| {
+                Failure::new(format_args!("Unknown compression type: {name} (--compression_type)"))
+            })?;
+    }
+    if let Some(bytes) = common.block_size {
+        options.table.block_size = bytes;
+    }
+    if let Some(bytes) = common.write_buffer_size {
+        options.write_buffer_size = bytes;
+    }
+    if let Some(bytes) = common.file_size {
+        options.target_file_size_base = bytes;
+    }
+    Ok(())
+}
+
+/// What `--compression_type` calls it.
+fn ldb_name(compression: esker::options::CompressionType) -> &'static str {
+    match compression.property_name() {
+        "NoCompression" => "no",
+        "Snappy" => "snappy",
+        "Zlib" => "zlib",
+        "BZip2" => "bzip2",
+        "LZ4" => "lz4",
+        "LZ4HC" => "lz4hc",
+        "Xpress" => "xpress",
+        "ZSTD" => "zstd",
+        _ => "",
+    }
+}

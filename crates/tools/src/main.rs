@@ -1,0 +1,64 @@
+//! `esker`: one binary for people: a demonstration, RocksDB's tools, a verifier.
+//!
+//! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit code: 0 if all went
+//! well, 1 if not, 2 for a command line that cannot be understood.
+//!
+//! Each subcommand is a module that starts with its options; what they share is in
+//! `failure`, `text`, `table_text` and `manifest`.
+#![forbid(unsafe_code)]
+
+mod demo;
+mod failure;
+mod ldb;
+mod manifest;
+mod sst_dump;
+mod table_text;
+mod text;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// An embedded LSM key-value engine that opens RocksDB's databases in place.
+#[derive(Parser)]
+#[command(name = "esker", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and checks every answer
+    Demo(demo::DemoOptions),
+    /// Administration and data access, as RocksDB's ldb
+    Ldb(ldb::LdbOptions),
+    /// Looks into table files, as RocksDB's sst_dump
+    #[command(name = "sst_dump")]
+    SstDump(sst_dump::SstDumpOptions),
+    /// Checks a database: every file, every checksum, every key order, the MANIFEST against the directory
+    Verify(verify::VerifyOptions),
+    /// Writes until it is killed; `demo` starts it
+    #[command(hide = true)]
+    DemoVictim(demo::VictimOptions),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Ldb(options) => ldb::run(&options),
+        Command::SstDump(options) => sst_dump::run(&options),
+        Command::Verify(options) => verify::run(&options),
+        Command::DemoVictim(options) => demo::run_victim(&options),
+    };
+    match outcome {
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::Told(why)) => {
+            // Standard error may be closed as well; then there is nobody left to tell.
+            writeln!(std::io::stderr(), "{why}").ok();
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! `esker sst_dump`: RocksDB's `sst_dump` for what people script, with its flags and its output.
+//!
+//! In: a table file, or a directory of them. Out: what `sst_dump` of RocksDB 7.8.3 prints (but for the line with the
+//! address of its environment); the first damaged file is told on standard error, and the exit code is then 1.
+//!
+//! Differences on purpose: files of a directory come in the order of their names; bytes are printed as they are, zeros
+//! included; damage found by `check`, `scan` and `verify` sets the exit code; `verify` reads data blocks,
+//! where 7.8.3 only compares checksums.
+
+use crate::failure::{Failure, Outcome};
+use crate::table_text::{append_raw_dump, properties_text};
+use crate::text::{append_entry, hex, parse_hex};
+use clap::{Args, ValueEnum};
+use esker::comparator;
+use esker::internals::base::iter::InternalIterator;
+use esker::internals::env::FileSystem;
+use esker::internals::format::key::{InternalKeyComparator, seek_key, user_key};
+use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
+use esker::options::DbOptions;
+use esker::{Error, Result, SequenceNumber};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct SstDumpOptions {
+    /// A table file, or a directory with table files
+    #[arg(long)]
+    file: PathBuf,
+    /// What to do
+    #[arg(long, value_enum, default_value = "check")]
+    command: Command,
+    /// Print keys and values in hexadecimal digits
+    #[arg(long)]
+    output_hex: bool,
+    /// Key to start at
+    #[arg(long)]
+    from: Option<String>,
+    /// Key to stop before
+    #[arg(long)]
+    to: Option<String>,
+    /// Only keys that begin with this
+    #[arg(long, conflicts_with = "from")]
+    prefix: Option<String>,
+    /// --from and --to are 0x…
+    #[arg(long)]
+    input_key_hex: bool,
+    /// Read at most this many entries
+    #[arg(long)]
+    read_num: Option<u64>,
+    /// Accepted, for scripts: checksums are always checked
+    #[arg(long)]
+    verify_checksum: bool,
+    /// Print the table's properties
+    #[arg(long)]
+    show_properties: bool,
+    /// Print sums over all files at the end
+    #[arg(long)]
+    show_summary: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Command {
+    /// Read all entries and print none
+    Check,
+    /// Print all entries
+    Scan,
+    /// Write everything, block by block, to FILE_dump.txt
+    Raw,
+    /// Check all blocks, their checksums, the order of keys, the filter
+    Verify,
+    /// Say whether it is a table file
+    Identify,
+    /// Only what other flags ask for
+    None,
+}
+
+type Out = BufWriter<std::io::Stdout>;
+
+#[derive(Default)]
+struct Summary {
+    files: u64,
+    data_blocks: u64,
+    data_size: u64,
+    index_size: u64,
+    filter_size: u64,
+}
+
+pub(crate) fn run(options: &SstDumpOptions) -> Outcome {
+    let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout());
+    let done = dump_all(options, &mut out);
+    done.and(out.flush().map_err(Failure::from))
+}
+
+fn dump_all(options: &SstDumpOptions, out: &mut Out) -> Outcome {
+    let fs = DbOptions::default().env.fs;
+    let paths = table_files(fs.as_ref(), &options.file)?;
+    let is_directory = paths.first().is_some_and(|p| *p != options.file);
+    let range = Range::new(options)?;
+    let mut left = options.read_num.unwrap_or(u64::MAX);
+    let (mut valid, mut damage, mut summary) = (Vec::new(), None, Summary::default());
+    let mut announced = false;
+    for path in &paths {
+        writeln!(out, "Process {}", path.display())?;
+        let reader = match open(fs.as_ref(), path) {
+            Ok(reader) => reader,
+            Err(error) => {
+                damage = Some(not_a_table(path, &error));
+                continue;
+            }
+        };
+        writeln!(out, "Sst file format: block-based")?;
+        valid.push(path);
+        summary.add(&reader);
+        if matches!(options.command, Command::Check | Command::Scan)
+            && !std::mem::replace(&mut announced, true)
+        {
+            writeln!(
+                out,
+                "from [{}] to [{}]",
+                hex(&range.from),
+                hex(range.to.as_deref().unwrap_or_default())
+            )?;
+        }
+        let done = process(options, &range, &reader, path, &mut left, out)?;
+        if let Err(error) = done {
+            damage = Some(Failure::new(format_args!("{}: {error}", path.display())));
+        }
+        if options.show_properties && options.command != Command::Raw {
+            out.write_all(properties_text(&reader, "------------------------------").as_bytes())?;
+        }
+    }
+    if options.command == Command::Identify {
+        identify(&options.file, is_directory, &valid, out)?;
+    }
+    if options.show_summary {
+        summary.print(out)?;
+    }
+    damage.map_or(Ok(()), Err)
+}
+
+/// Says what `command` asks for. The outer failure ends everything, the inner error is about this table.
+fn process(
+    options: &SstDumpOptions,
+    range: &Range,
+    reader: &Arc<TableReader>,
+    path: &Path,
+    left: &mut u64,
+    out: &mut Out,
+) -> Outcome<Result<()>> {
+    match options.command {
+        Command::Check | Command::Scan => scan(options, range, reader, left, out),
+        Command::Verify => {
+            let verified = reader.verify(&mut |_| true);
+            if verified.is_ok() {
+                writeln!(out, "The file is ok")?;
+            }
+            Ok(verified)
+        }
+        Command::Raw => raw(reader, path, out),
+        Command::Identify | Command::None => Ok(Ok(())),
+    }
+}
+
+fn not_a_table(path: &Path, error: &Error) -> Failure {
+    let path = path.display();
+    Failure::new(format_args!("{path}: {error}\n{path} is not a valid SST file"))
+}
+
+/// The file itself, or the table files in a directory, by name.
+fn table_files(fs: &dyn FileSystem, path: &Path) -> Outcome<Vec<PathBuf>> {
+    let Ok(names) = fs.children(path) else {
+        return match fs.file_exists(path)? {
+            true => Ok(vec![path.to_owned()]),
+            false => {
+                Err(Failure::new(format_args!("NotFound: {}: No such file or directory", path.display())))
+            }
+        };
+    };
+    let mut names: Vec<String> = names.into_iter().filter(|n| n.ends_with(".sst")).collect();
+    names.sort();
+    Ok(names.into_iter().map(|name| path.join(name)).collect())
+}
+
+/// Opens a table with the comparator that its properties name.
+pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Arc<TableReader>> {
+    let size = fs.file_size(path)?;
+    let properties = TableReader::properties_of(fs.new_random_access_file(path)?, size)?;
+    let name = &properties.comparator_name;
+    let order = comparator::by_name(name).ok_or_else(|| {
+        Error::not_supported(format!("{}: comparator {name} is not known here", path.display()))
+    })?;
+    let options = TableReaderOptions::new(InternalKeyComparator::new(order), Arc::default(), size);
+    TableReader::open(fs.new_random_access_file(path)?, options)
+}
+
+/// User keys that are wanted.
+struct Range {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+}
+
+impl Range {
+    fn new(options: &SstDumpOptions) -> Outcome<Range> {
+        let key = |text: &Option<String>| match text {
+            Some(text) if options.input_key_hex => parse_hex(text, "key").map(Some),
+            Some(text) => Ok(Some(text.as_bytes().to_vec())),
+            None => Ok(None),
+        };
+        let prefix = key(&options.prefix)?;
+        let from = key(&options.from)?.or_else(|| prefix.clone()).unwrap_or_default();
+        Ok(Range { from, to: key(&options.to)?, prefix })
+    }
+
+    fn ends_before(&self, key: &[u8], reader: &TableReader) -> bool {
+        let beyond = |to: &Vec<u8>| reader.icmp().compare_user_keys(key, to).is_ge();
+        self.to.as_ref().is_some_and(beyond) || self.prefix.as_ref().is_some_and(|p| !key.starts_with(p))
+    }
+}
+
+fn scan(
+    options: &SstDumpOptions,
+    range: &Range,
+    reader: &Arc<TableReader>,
+    left: &mut u64,
+    out: &mut Out,
+) -> Outcome<Result<()>> {
+    let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+    if range.from.is_empty() {
+        iter.seek_to_first();
+    } else {
+        iter.seek(&seek_key(&range.from, SequenceNumber::MAX));
+    }
+    let mut line = Vec::new();
+    while iter.valid() && *left > 0 && !range.ends_before(user_key(iter.key()), reader) {
+        *left -= 1;
+        if options.command == Command::Scan {
+            line.clear();
+            append_entry(iter.key(), iter.value(), options.output_hex, options.output_hex, &mut line);
+            out.write_all(&line)?;
+        }
+        iter.next();
+    }
+    Ok(iter.status())
+}
+
+/// `FILE.sst` is dumped to `FILE_dump.txt` beside it.
+fn raw(reader: &Arc<TableReader>, path: &Path, out: &mut Out) -> Outcome<Result<()>> {
+    let mut contents = Vec::new();
+    let dumped = append_raw_dump(reader, &mut contents);
+    let text_path = match path.extension() {
+        Some(extension) if extension == "sst" => path.with_extension(""),
+        _ => path.to_owned(),
+    };
+    let mut name = text_path.into_os_string();
+    name.push("_dump.txt");
+    let text_path = PathBuf::from(name);
+    let fs = DbOptions::default().env.fs;
+    let mut file = fs.new_writable_file(&text_path)?;
+    file.append(&contents)?;
+    file.close()?;
+    writeln!(out, "raw dump written to file {}", text_path.display())?;
+    Ok(dumped)
+}
+
+fn identify(path: &Path, is_directory: bool, valid: &[&PathBuf], out: &mut Out) -> Outcome {
+    if !is_directory {
+        for path in valid {
+            writeln!(out, "{} is a valid SST file", path.display())?;
+        }
+        return Ok(());
+    }
+    writeln!(out, "------------------------------")?;
+    if valid.is_empty() {
+        return Ok(writeln!(out, "No valid SST files found in {}", path.display())?);
+    }
+    writeln!(out, "List of valid SST files found in {}:", path.display())?;
+    for path in valid {
+        writeln!(out, "{}", path.display())?;
+    }
+    Ok(writeln!(out, "Number of valid SST files: {}", valid.len())?)
+}
+
+impl Summary {
+    fn add(&mut self, reader: &TableReader) {
+        let p = reader.properties();
+        self.files += 1;
+        self.data_blocks += p.num_data_blocks;
+        self.data_size += p.data_size;
+        self.index_size += p.index_size;
+        self.filter_size += p.filter_size;
+    }
+
+    fn print(&self, out: &mut Out) -> Outcome {
+        writeln!(out, "total number of files: {}", self.files)?;
+        writeln!(out, "total number of data blocks: {}", self.data_blocks)?;
+        writeln!(out, "total data block size: {}", self.data_size)?;
+        writeln!(out, "total index block size: {}", self.index_size)?;
+        Ok(writeln!(out, "total filter block size: {}", self.filter_size)?)
+    }
+}

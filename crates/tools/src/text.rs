@@ -1,0 +1,87 @@
+//! Keys and values as RocksDB's tools write them, and back.
+
+use crate::failure::{Failure, Outcome};
+use esker::internals::format::key::{TRAILER_BYTES, trailer, user_key};
+use esker::internals::format::unique_id::public_unique_id;
+use std::fmt::Write;
+
+/// Upper-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(text, "{byte:02X}").expect("strings take everything");
+    }
+    text
+}
+
+/// The bytes of `0x…`; `what` names them for the message.
+pub(crate) fn parse_hex(text: &str, what: &str) -> Outcome<Vec<u8>> {
+    let wrong = |why: &str| Failure::new(format_args!("Invalid hex input {what} '{text}': {why}"));
+    let digits = text.strip_prefix("0x").ok_or_else(|| wrong("must start with 0x"))?;
+    let nibbles: Option<Vec<u32>> = digits.chars().map(|c| c.to_digit(16)).collect();
+    let nibbles = nibbles.ok_or_else(|| wrong("not hexadecimal digits"))?;
+    if !nibbles.len().is_multiple_of(2) {
+        return Err(wrong("an odd number of digits"));
+    }
+    Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+}
+
+/// `'user key' seq:N, type:T`: the key as it is, or in hexadecimal digits.
+pub(crate) fn append_internal_key(key: &[u8], is_hex: bool, out: &mut Vec<u8>) {
+    if key.len() < TRAILER_BYTES {
+        out.extend_from_slice(format!("(bad){}", key.escape_ascii()).as_bytes());
+        return;
+    }
+    out.push(b'\'');
+    append_bytes(user_key(key), is_hex, out);
+    let trailer = trailer(key);
+    out.extend_from_slice(format!("' seq:{}, type:{}", trailer >> 8, trailer & 0xFF).as_bytes());
+}
+
+/// An entry as `ldb idump` and `sst_dump --command=scan` print it.
+pub(crate) fn append_entry(key: &[u8], value: &[u8], key_hex: bool, value_hex: bool, out: &mut Vec<u8>) {
+    append_internal_key(key, key_hex, out);
+    out.extend_from_slice(b" => ");
+    append_bytes(value, value_hex, out);
+    out.push(b'\n');
+}
+
+/// As it is, or in hexadecimal digits without prefix.
+pub(crate) fn append_bytes(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
+    if is_hex { out.extend_from_slice(hex(bytes).as_bytes()) } else { out.extend_from_slice(bytes) }
+}
+
+/// As it is, or as `0x…`.
+pub(crate) fn append_prefixed(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
+    if is_hex {
+        out.extend_from_slice(b"0x");
+    }
+    append_bytes(bytes, is_hex, out);
+}
+
+/// A table's unique id as RocksDB shows it.
+pub(crate) fn public_unique_id_text(internal: [u64; 2]) -> String {
+    let halves = public_unique_id(internal).map(|word| hex(&word.to_le_bytes()));
+    halves.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_goes_both_ways() {
+        assert_eq!(hex(&[0, 0xFF, 0x0A]), "00FF0A");
+        assert_eq!(parse_hex("0x00ff0A", "key").unwrap(), [0, 0xFF, 0x0A]);
+        for bad in ["00ff", "0x0", "0xzz"] {
+            parse_hex(bad, "key").unwrap_err();
+        }
+    }
+
+    #[test]
+    fn short_internal_keys_are_marked() {
+        let mut out = Vec::new();
+        append_internal_key(b"abc", false, &mut out);
+        assert_eq!(out, b"(bad)abc");
+    }
+}

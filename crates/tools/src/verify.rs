@@ -1,0 +1,391 @@
+//! `esker verify DIR`: is everything there, and is everything what it should be?
+//!
+//! In: a database directory, of Esker or RocksDB. Out: a line for each thing looked at, each problem, and a sum; exit code
+//! 1 if there is a problem. Opens files for reading only: takes no lock, writes nothing, works on damaged databases. Files
+//! that a running database deletes meanwhile are reported as missing.
+//!
+//! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size, every checksum, the order
+//! of all keys, its counts, its unique id, its keys and sequence numbers within what the MANIFEST says; levels without
+//! overlaps; blob files: there; WALs: every record that is still needed can be read, sequence numbers rise; the newest
+//! OPTIONS file can be parsed. What nobody needs (left over by a crash) is a note, not a problem.
+
+use crate::failure::{Failure, Outcome};
+use crate::manifest::{FamilyState, FileSource, ManifestState};
+use crate::text::append_internal_key;
+use clap::Args;
+use esker::internals::base::iter::InternalIterator;
+use esker::internals::env::FileSystem;
+use esker::internals::format::file_name::{self, FileType, parse_file_name};
+use esker::internals::format::footer::FOOTER_BYTES;
+use esker::internals::format::key::InternalKeyComparator;
+use esker::internals::format::log::{LogEvent, LogReader};
+use esker::internals::format::version_edit::FileMetaData;
+use esker::internals::format::write_batch::WriteBatchView;
+use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
+use esker::options::{DbOptions, latest_options_file, load_latest_options};
+use esker::version::manifest::read_current;
+use esker::{Error, FileNumber, Result};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Args)]
+pub(crate) struct VerifyOptions {
+    /// The database's directory
+    dir: PathBuf,
+    /// Where its WALs are, if not there
+    #[arg(long)]
+    wal_dir: Option<PathBuf>,
+    /// Say nothing of what is in order
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn run(options: &VerifyOptions) -> Outcome {
+    let fs = DbOptions::default().env.fs;
+    let mut out = std::io::stdout().lock();
+    let wal_dir = options.wal_dir.as_deref().unwrap_or(&options.dir);
+    let mut verifier = Verifier::new(fs.as_ref(), &options.dir, wal_dir);
+    let outcome = verifier.verify();
+    let findings = verifier.findings;
+    if !options.quiet {
+        for line in &findings.in_order {
+            writeln!(out, "{line}")?;
+        }
+    }
+    for note in &findings.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for problem in &findings.problems {
+        writeln!(out, "PROBLEM: {problem}")?;
+    }
+    outcome?;
+    match findings.problems.len() {
+        0 => Ok(writeln!(out, "OK: {}", findings.sum())?),
+        problems => Err(Failure::new(format_args!(
+            "{}: {problems} problem(s); looked at {}",
+            options.dir.display(),
+            findings.sum()
+        ))),
+    }
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Findings {
+    in_order: Vec<String>,
+    notes: Vec<String>,
+    problems: Vec<String>,
+    tables: u64,
+    entries: u64,
+    table_bytes: u64,
+    wals: u64,
+    wal_batches: u64,
+}
+
+impl Findings {
+    fn sum(&self) -> String {
+        format!(
+            "{} table files ({} entries, {} bytes), {} WALs ({} batches)",
+            self.tables, self.entries, self.table_bytes, self.wals, self.wal_batches
+        )
+    }
+
+    fn problem(&mut self, what: impl Display) {
+        self.problems.push(what.to_string());
+    }
+}
+
+struct Verifier<'a> {
+    fs: &'a dyn FileSystem,
+    dir: &'a Path,
+    wal_dir: &'a Path,
+    findings: Findings,
+}
+
+impl<'a> Verifier<'a> {
+    fn new(fs: &'a dyn FileSystem, dir: &'a Path, wal_dir: &'a Path) -> Verifier<'a> {
+        Verifier { fs, dir, wal_dir, findings: Findings::default() }
+    }
+
+    /// # Errors
+    /// What makes it impossible to look at the rest: no CURRENT, no readable MANIFEST.
+    fn verify(&mut self) -> Outcome {
+        let number = read_current(self.fs, self.dir)?;
+        let path = file_name::descriptor_file_name(self.dir, number);
+        let state = ManifestState::read(self.fs, &path, &mut |_| Ok(()))?;
+        self.findings.in_order.push(format!(
+            "MANIFEST-{number}: {} column families, last sequence {}",
+            state.families.len(),
+            state.last_sequence
+        ));
+        for family in state.families.values() {
+            self.verify_family(family);
+        }
+        self.verify_wals(&state)?;
+        self.verify_directory(&state, number)?;
+        self.verify_options();
+        self.verify_identity(&state);
+        Ok(())
+    }
+
+    fn verify_family(&mut self, family: &FamilyState) {
+        let Some(order) = family.comparator() else {
+            self.findings.notes.push(format!(
+                "column family '{}': its comparator {} is not known here; the order of its keys is not checked",
+                family.name,
+                family.comparator.as_deref().unwrap_or_default()
+            ));
+            return;
+        };
+        let icmp = InternalKeyComparator::new(order);
+        for (level, files) in &family.levels {
+            let mut bytes = 0;
+            for file in files {
+                bytes += file.file_size;
+                if let Err(error) = self.verify_table(&icmp, *level, file) {
+                    self.findings.problem(format_args!("column family '{}', L{level}: {error}", family.name));
+                }
+            }
+            if *level > 0 {
+                self.verify_disjoint(&icmp, family, *level, files);
+            }
+            if !files.is_empty() {
+                self.findings.in_order.push(format!(
+                    "column family '{}', L{level}: {} files, {bytes} bytes",
+                    family.name,
+                    files.len()
+                ));
+            }
+        }
+    }
+
+    fn verify_disjoint(
+        &mut self,
+        icmp: &InternalKeyComparator,
+        family: &FamilyState,
+        level: usize,
+        files: &[FileMetaData],
+    ) {
+        for pair in files.windows(2) {
+            if icmp.compare(&pair[0].largest, &pair[1].smallest).is_ge() {
+                self.findings.problem(format_args!(
+                    "column family '{}', L{level}: files #{} and #{} overlap: {} is not before {}",
+                    family.name,
+                    pair[0].number,
+                    pair[1].number,
+                    key_text(&pair[0].largest),
+                    key_text(&pair[1].smallest)
+                ));
+            }
+        }
+    }
+
+    fn verify_table(
+        &mut self,
+        icmp: &InternalKeyComparator,
+        level: usize,
+        file: &FileMetaData,
+    ) -> Result<()> {
+        let path = self.table_path(file)?;
+        let size = self.fs.file_size(&path)?;
+        if size != file.file_size {
+            return Err(Error::corruption(format!(
+                "{}: {size} bytes, the MANIFEST says {}",
+                path.display(),
+                file.file_size
+            )));
+        }
+        let mut options = TableReaderOptions::new(icmp.clone(), Arc::default(), size);
+        options.level = Some(level);
+        options.file_number = file.number;
+        options.largest_seqno = Some(file.largest_seqno);
+        options.expected_unique_id = file.unique_id;
+        let reader = TableReader::open(self.fs.new_random_access_file(&path)?, options)?;
+        reader.verify(&mut |_| true)?;
+        verify_bounds(&reader, icmp, file).map_err(|e| e.at(path.display()))?;
+        verify_footer(&reader, size).map_err(|e| e.at(path.display()))?;
+        self.findings.tables += 1;
+        self.findings.entries += reader.properties().num_entries;
+        self.findings.table_bytes += size;
+        Ok(())
+    }
+
+    /// Where a table is: `.sst`, or `.ldb` as LevelDB called it.
+    fn table_path(&self, file: &FileMetaData) -> Result<PathBuf> {
+        let path = file_name::table_file_name(self.dir, file.number);
+        let old = file_name::leveldb_table_file_name(self.dir, file.number);
+        if self.fs.file_exists(&path)? {
+            Ok(path)
+        } else if self.fs.file_exists(&old)? {
+            Ok(old)
+        } else {
+            Err(Error::corruption(format!("{} is missing", path.display())))
+        }
+    }
+
+    /// WALs that some family still needs must be readable to their end; a torn end is how a killed process leaves one.
+    fn verify_wals(&mut self, state: &ManifestState) -> Outcome {
+        let needed = state
+            .families
+            .values()
+            .map(|f| f.log_number)
+            .min()
+            .unwrap_or(0)
+            .max(state.min_log_number_to_keep);
+        let mut last_sequence = 0;
+        for number in self.numbers(self.wal_dir, FileType::Wal)? {
+            if number.0 < needed {
+                self.findings.notes.push(format!("{number:06}.log is not needed any more"));
+            } else if let Err(error) = self.verify_wal(number, &mut last_sequence) {
+                self.findings.problem(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_wal(&mut self, number: FileNumber, last_sequence: &mut u64) -> Result<()> {
+        let path = file_name::wal_file_name(self.wal_dir, number);
+        let mut log = LogReader::new(FileSource(self.fs.new_sequential_file(&path)?), number.0);
+        let mut record = Vec::new();
+        let mut batches = 0;
+        loop {
+            match log.next_record(&mut record)? {
+                LogEvent::Record { offset } => {
+                    let at = |e: Error| e.at(format_args!("{}: offset {offset}", path.display()));
+                    let batch = WriteBatchView::parse(&record).map_err(at)?;
+                    if batch.sequence().0 < *last_sequence {
+                        return Err(at(Error::corruption(format!(
+                            "sequence number {} follows {last_sequence}",
+                            batch.sequence()
+                        ))));
+                    }
+                    *last_sequence = batch.sequence().0;
+                    batches += 1;
+                }
+                LogEvent::End => break,
+                event @ LogEvent::Truncated { .. } => {
+                    self.findings.notes.push(format!("{}: {event}", path.display()));
+                }
+                event if log.is_recycled() => {
+                    self.findings.notes.push(format!("{}: {event}", path.display()));
+                    break;
+                }
+                event => {
+                    if let Some(error) = event.to_error(&path.display()) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        self.findings.wals += 1;
+        self.findings.wal_batches += batches;
+        self.findings.in_order.push(format!("{number:06}.log: {batches} batches"));
+        Ok(())
+    }
+
+    /// What is there and in no MANIFEST, and what is in the MANIFEST and not there.
+    fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> Outcome {
+        let live: BTreeSet<FileNumber> =
+            state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
+        for number in self.numbers(self.dir, FileType::Table)? {
+            if !live.contains(&number) {
+                self.findings.notes.push(format!("table file #{number} is not in the MANIFEST"));
+            }
+        }
+        for number in self.numbers(self.dir, FileType::Descriptor)? {
+            if number != manifest {
+                self.findings.notes.push(format!("MANIFEST-{number:06} is not the current one"));
+            }
+        }
+        let blobs: BTreeSet<FileNumber> =
+            state.families.values().flat_map(|f| f.blob_files.keys().copied()).collect();
+        let found = self.numbers(self.dir, FileType::Blob)?;
+        for number in blobs.difference(&found) {
+            self.findings.problem(format_args!("blob file #{number} is missing"));
+        }
+        for number in found.difference(&blobs) {
+            self.findings.notes.push(format!("blob file #{number} is not in the MANIFEST"));
+        }
+        Ok(())
+    }
+
+    fn verify_options(&mut self) {
+        match latest_options_file(self.fs, self.dir) {
+            Ok(None) => self.findings.notes.push("there is no OPTIONS file".to_owned()),
+            Ok(Some(number)) => match load_latest_options(self.fs, self.dir) {
+                Ok(_) => self.findings.in_order.push(format!("OPTIONS-{number:06}")),
+                Err(error) => self.findings.problem(error),
+            },
+            Err(error) => self.findings.problem(error),
+        }
+    }
+
+    /// IDENTITY says the same as the MANIFEST.
+    fn verify_identity(&mut self, state: &ManifestState) {
+        let Some(db_id) = &state.db_id else { return };
+        match self.read_identity() {
+            Ok(identity) if identity == *db_id => {}
+            Ok(identity) => {
+                self.findings.notes.push(format!("IDENTITY says {identity}, the MANIFEST says {db_id}"));
+            }
+            Err(error) => self.findings.notes.push(error.to_string()),
+        }
+    }
+
+    fn read_identity(&self) -> Result<String> {
+        let mut file = self.fs.new_sequential_file(&file_name::identity_file_name(self.dir))?;
+        let mut contents = [0; 256];
+        let filled = file.read(&mut contents)?;
+        Ok(String::from_utf8_lossy(&contents[..filled]).trim_end().to_owned())
+    }
+
+    /// Numbers of the files of a kind in a directory.
+    fn numbers(&self, dir: &Path, kind: FileType) -> Outcome<BTreeSet<FileNumber>> {
+        let names = self.fs.children(dir)?;
+        let of_kind = names.iter().filter_map(|name| parse_file_name(name)).filter(|(k, _)| *k == kind);
+        Ok(of_kind.map(|(_, number)| number).collect())
+    }
+}
+
+/// The table's keys and tombstones lie within the bounds of its MANIFEST entry.
+fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: &FileMetaData) -> Result<()> {
+    let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+    iter.seek_to_first();
+    if iter.valid() && icmp.compare(iter.key(), &file.smallest).is_lt() {
+        return Err(out_of_bounds(iter.key(), "before the smallest key", &file.smallest));
+    }
+    iter.seek_to_last();
+    if iter.valid() && icmp.compare(iter.key(), &file.largest).is_gt() {
+        return Err(out_of_bounds(iter.key(), "behind the largest key", &file.largest));
+    }
+    iter.status()
+}
+
+/// Footers up to format version 5 have no checksum, and readers skip their padding: they must be what a writer makes of
+/// what was read from them.
+fn verify_footer(reader: &TableReader, file_size: u64) -> Result<()> {
+    let footer = reader.footer();
+    let Some(offset) = file_size.checked_sub(FOOTER_BYTES as u64).filter(|_| footer.format_version > 0)
+    else {
+        return Ok(());
+    };
+    let mut stored = [0; FOOTER_BYTES];
+    let filled = reader.file().read_at(offset, &mut stored)?;
+    if filled == FOOTER_BYTES && footer.encode(offset) == stored {
+        return Ok(());
+    }
+    Err(Error::corruption(format!("the footer at offset {offset} has bytes that no writer puts there")))
+}
+
+fn out_of_bounds(key: &[u8], how: &str, bound: &[u8]) -> Error {
+    Error::corruption(format!("{} is {how} in the MANIFEST, {}", key_text(key), key_text(bound)))
+}
+
+fn key_text(key: &[u8]) -> String {
+    let mut text = Vec::new();
+    append_internal_key(key, false, &mut text);
+    text.escape_ascii().to_string()
+}

@@ -1,0 +1,89 @@
+//! `esker ldb` alone: what it prints is written out here, as RocksDB's tool prints it.
+
+use crate::run::{esker, files, ldb, sample};
+use esker_testkit::TempDir;
+
+#[test]
+fn reads_and_scans_print_as_rocksdbs() {
+    let temp = TempDir::new("ldb-reads");
+    let db = sample(&temp);
+    assert_eq!(ldb(&db, &["get", "a1"]).ok(), "one\n");
+    assert_eq!(ldb(&db, &["get", "0x6331", "--hex"]).ok(), "0x00FF10\n");
+    assert_eq!(ldb(&db, &["get", "a2"]).failed(), "Failed: Get failed: NotFound: \n");
+    assert_eq!(ldb(&db, &["scan", "--to=c"]).ok(), "a1 : one\na3 : three\nb2 : y\n");
+    assert_eq!(ldb(&db, &["scan", "--from=a2", "--max_keys=1"]).ok(), "a3 : three\n");
+    assert_eq!(ldb(&db, &["scan", "--no_value", "--key_hex"]).ok(), "0x6131\n0x6133\n0x6232\n0x6331\n");
+    assert_eq!(ldb(&db, &["--column_family=cf1", "scan"]).ok(), "k : v\nk2 : v2\n");
+    assert!(
+        ldb(&db, &["dump", "--count_only"])
+            .ok()
+            .starts_with("Keys in range: 4\nValue size distribution: \nCount: 4 ")
+    );
+    assert_eq!(ldb(&db, &["idump", "--from=c"]).ok().lines().last(), Some("Internal keys in range: 1"));
+}
+
+#[test]
+fn a_read_only_command_leaves_the_directory_as_it_was() {
+    let temp = TempDir::new("ldb-read-only");
+    let db = sample(&temp);
+    let before = files(&db, "");
+    for command in [&["scan"][..], &["idump"], &["checkconsistency"], &["get_property", "rocksdb.stats"]] {
+        ldb(&db, command).ok();
+    }
+    assert_eq!(files(&db, ""), before);
+}
+
+#[test]
+fn families_come_and_go() {
+    let temp = TempDir::new("ldb-families");
+    let db = sample(&temp);
+    let names = |list: &str| format!("Column families in {}: \n{{{list}}}\n", db.display());
+    assert_eq!(ldb(&db, &["list_column_families"]).ok(), names("default, cf1"));
+    assert_eq!(ldb(&db, &["drop_column_family", "cf1"]).ok(), "OK\n");
+    assert_eq!(ldb(&db, &["list_column_families"]).ok(), names("default"));
+    assert_eq!(
+        ldb(&db, &["--column_family=cf1", "scan"]).failed(),
+        "Failed: Non-existing column family cf1\n"
+    );
+}
+
+#[test]
+fn a_wal_is_dumped_batch_by_batch() {
+    let temp = TempDir::new("ldb-wal");
+    let db = sample(&temp);
+    let wal = files(&db, ".log").pop().unwrap();
+    let dumped =
+        esker(&["ldb", "dump_wal", &format!("--walfile={}", wal.display()), "--header", "--print_value"])
+            .ok();
+    let lines: Vec<&str> = dumped.lines().collect();
+    assert_eq!(lines[0], "Sequence,Count,ByteSize,Physical Offset,Key(s) : value ");
+    assert!(lines.last().unwrap().ends_with("PUT(0) : 0x6331 : 0x00FF10 "), "{dumped}");
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let temp = TempDir::new("ldb-errors");
+    let db = sample(&temp);
+    assert!(ldb(&temp.join("none"), &["scan"]).failed().contains("none"));
+    assert!(ldb(&temp.join("none"), &["put", "a", "b"]).failed().contains("create_if_missing"));
+    assert!(esker(&["ldb", "scan"]).failed().contains("--db"));
+    assert!(ldb(&db, &["get", "zz", "--hex"]).failed().contains("zz"));
+    assert!(ldb(&db, &["batchput", "a"]).failed().contains("batchput"));
+    assert!(ldb(&db, &["get_property", "nope"]).failed().contains("nope"));
+    assert!(ldb(&db, &["--compression_type=best", "put", "a", "b"]).failed().contains("compression_type"));
+    assert_eq!(ldb(&db, &["nosuch"]).code, Some(2));
+    assert!(!temp.join("none").exists(), "a command that failed made the directory");
+}
+
+#[test]
+fn a_damaged_table_is_told_with_file_and_offset() {
+    let temp = TempDir::new("ldb-damaged");
+    let db = sample(&temp);
+    let table = files(&db, ".sst").remove(0);
+    crate::run::flip(&table, 5);
+    let name = table.file_name().unwrap().to_str().unwrap();
+    let told = [ldb(&db, &["scan"]), ldb(&db, &["--column_family=cf1", "scan"])];
+    let failed: Vec<_> = told.iter().filter(|done| done.code == Some(1)).collect();
+    assert_eq!(failed.len(), 1, "{told:?}");
+    assert!(failed[0].err.contains(name) && failed[0].err.contains("offset"), "{failed:?}");
+}

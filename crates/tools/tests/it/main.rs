@@ -1,0 +1,15 @@
+//! The binary `esker`, run as its users run it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests stop where they fail, and copy and damage files"
+)]
+
+mod demo;
+mod ldb;
+mod peers;
+mod run;
+mod sst_dump;
+mod verify;

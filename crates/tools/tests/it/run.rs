@@ -1,0 +1,102 @@
+//! Running the binary and RocksDB's tools.
+
+use esker_testkit::TempDir;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a program did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Done {
+    fn from(output: Output) -> Done {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Its output, if it went well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    /// Its complaint, if it failed.
+    #[track_caller]
+    pub(crate) fn failed(self) -> String {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        self.err
+    }
+}
+
+pub(crate) fn esker(arguments: &[&str]) -> Done {
+    let output = Command::new(env!("CARGO_BIN_EXE_esker")).args(arguments).stdin(Stdio::null()).output();
+    Done::from(output.expect("the binary runs"))
+}
+
+/// `esker ldb --db=DB …`
+pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> Done {
+    let db = format!("--db={}", db.display());
+    esker(&[&["ldb", &db], arguments].concat())
+}
+
+/// One of RocksDB's tools; `None` if it is not installed and nobody insists.
+pub(crate) fn peer(tool: &str, arguments: &[&str]) -> Option<Done> {
+    match Command::new(tool).args(arguments).stdin(Stdio::null()).output() {
+        Ok(output) => Some(Done::from(output)),
+        Err(e) => {
+            let insisted = std::env::var_os("ESKER_REQUIRE_PEERS").is_some_and(|v| v == "1");
+            assert!(!insisted, "{tool} is not installed: {e}");
+            eprintln!("skipped: {tool} is not installed");
+            None
+        }
+    }
+}
+
+/// A database in two families with deletions, a range delete, several tables and an unflushed WAL.
+pub(crate) fn sample(temp: &TempDir) -> PathBuf {
+    let db = temp.join("db");
+    ldb(
+        &db,
+        &["--create_if_missing", "batchput", "a1", "one", "a2", "two", "a3", "three", "b1", "x", "b2", "y"],
+    )
+    .ok();
+    ldb(&db, &["delete", "a2"]).ok();
+    ldb(&db, &["deleterange", "b1", "b2"]).ok();
+    ldb(&db, &["create_column_family", "cf1"]).ok();
+    ldb(&db, &["--column_family=cf1", "batchput", "k", "v", "k2", "v2"]).ok();
+    ldb(&db, &["compact"]).ok();
+    ldb(&db, &["--hex", "put", "0x6331", "0x00ff10"]).ok();
+    db
+}
+
+/// A copy of a database's directory.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Files of a directory that end in `suffix`, by name.
+pub(crate) fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_str().unwrap().ends_with(suffix))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Changes a byte of a file.
+pub(crate) fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[offset] ^= 0x40;
+    std::fs::write(path, bytes).unwrap();
+}

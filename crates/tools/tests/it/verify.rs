@@ -1,0 +1,85 @@
+//! `esker verify`: sound databases pass, and each kind of damage is found and named.
+
+use crate::run::{Done, copy, esker, files, flip, ldb, sample};
+use esker_testkit::TempDir;
+use std::path::Path;
+
+fn verify(db: &Path) -> Done {
+    esker(&["verify", db.to_str().unwrap()])
+}
+
+#[test]
+fn a_sound_database_passes_and_stays_as_it_was() {
+    let temp = TempDir::new("verify-sound");
+    let db = sample(&temp);
+    let contents =
+        |db: &Path| files(db, "").into_iter().map(|f| (std::fs::read(&f).unwrap(), f)).collect::<Vec<_>>();
+    let before = contents(&db);
+    let out = verify(&db).ok();
+    assert!(out.contains("2 column families") && out.lines().last().unwrap().starts_with("OK: "), "{out}");
+    assert!(contents(&db) == before, "verify changed the directory");
+}
+
+#[test]
+fn any_flipped_bit_of_a_table_is_found() {
+    let temp = TempDir::new("verify-flips");
+    let db = sample(&temp);
+    for table in files(&db, ".sst") {
+        let bytes = std::fs::read(&table).unwrap();
+        for offset in (0..bytes.len()).step_by(37) {
+            flip(&table, offset);
+            let out = verify(&db);
+            assert_eq!(out.code, Some(1), "offset {offset} of {}: {out:?}", table.display());
+            assert!(out.out.contains("PROBLEM: "), "{out:?}");
+            std::fs::write(&table, &bytes).unwrap();
+        }
+    }
+    verify(&db).ok();
+}
+
+#[test]
+fn missing_short_and_extra_files_are_told_apart() {
+    let temp = TempDir::new("verify-files");
+    let db = sample(&temp);
+    let table = files(&db, ".sst").remove(0);
+    let name = table.file_name().unwrap().to_str().unwrap();
+
+    let missing = temp.join("missing");
+    copy(&db, &missing);
+    std::fs::remove_file(missing.join(name)).unwrap();
+    let out = verify(&missing);
+    assert!(out.code == Some(1) && out.out.contains(&format!("{name} is missing")), "{out:?}");
+
+    let longer = temp.join("longer");
+    copy(&db, &longer);
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes.push(0);
+    std::fs::write(longer.join(name), &bytes).unwrap();
+    let out = verify(&longer);
+    assert!(out.code == Some(1) && out.out.contains("the MANIFEST says"), "{out:?}");
+
+    let extra = temp.join("extra");
+    copy(&db, &extra);
+    std::fs::copy(&table, extra.join("999999.sst")).unwrap();
+    assert!(verify(&extra).ok().contains("note: table file #999999 is not in the MANIFEST"));
+}
+
+#[test]
+fn logs_are_read_to_their_ends() {
+    let temp = TempDir::new("verify-logs");
+    let db = sample(&temp);
+    ldb(&db, &["put", "z1", "v"]).ok();
+    let wal = files(&db, ".log").pop().unwrap();
+    let bytes = std::fs::read(&wal).unwrap();
+    flip(&wal, 8);
+    assert!(verify(&db).out.contains("checksum mismatch"), "{:?}", verify(&db));
+    std::fs::write(&wal, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(verify(&db).ok().contains("note: "), "a torn end is how a killed process leaves a WAL");
+
+    let manifest = files(&db, "").into_iter().find(|f| f.to_str().unwrap().contains("MANIFEST")).unwrap();
+    flip(&manifest, 10);
+    let told = verify(&db).failed();
+    assert!(told.contains("MANIFEST") && told.contains("offset"), "{told}");
+    std::fs::remove_file(db.join("CURRENT")).unwrap();
+    assert!(verify(&db).failed().contains("CURRENT"));
+}

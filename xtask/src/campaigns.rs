@@ -1,0 +1,67 @@
+//! The long campaigns of `esker-stress`, and its threads under sanitizers.
+//!
+//! The sanitizers need unstable flags, which a stable compiler takes when it is told so (`RUSTC_BOOTSTRAP`), and
+//! `--target`, so that build scripts and procedural macros are left alone.
+
+use crate::commands::{Outcome, run};
+use std::path::Path;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Ten million random operations against the model.
+pub(crate) fn model(root: &Path) -> Outcome {
+    stress(root, &["model", "--rounds", "40", "--operations", "250000"])
+}
+
+/// Many threads, without a sanitizer.
+pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
+    stress(root, &["threads", "--seconds", &seconds(minutes)])
+}
+
+/// Crashes on a simulated disk, every file operation failing, and killed processes on the real disk.
+pub(crate) fn durability(root: &Path) -> Outcome {
+    stress(root, &["crash", "--points", "10000"])?;
+    stress(root, &["faults"])?;
+    let directory = std::env::temp_dir().join(format!("esker-kill9-{}", std::process::id()));
+    let path = directory.to_string_lossy();
+    stress(root, &["kill9", &path, "--rounds", "200"])?;
+    // Kept after a failure: it shows what was wrong.
+    std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
+}
+
+/// The threads campaign under AddressSanitizer (with LeakSanitizer) and under ThreadSanitizer.
+pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
+    address(root, minutes)?;
+    thread(root, minutes)
+}
+
+fn address(root: &Path, minutes: u32) -> Outcome {
+    sanitized(root, "address", "-Zsanitizer=address", &[], minutes)
+}
+
+/// `esker_tsan`: fences, which this sanitizer does not see, may be written otherwise. The ABI flag: the standard
+/// library is not instrumented.
+fn thread(root: &Path, minutes: u32) -> Outcome {
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg esker_tsan";
+    let suppressions = root.join("crates/stress/tsan-suppressions.txt");
+    let options = format!("suppressions={} halt_on_error=0 exitcode=66", suppressions.display());
+    sanitized(root, "thread", flags, &[("TSAN_OPTIONS", &options)], minutes)
+}
+
+fn sanitized(root: &Path, name: &str, flags: &str, options: &[(&str, &str)], minutes: u32) -> Outcome {
+    let directory = format!("target/{name}-sanitizer");
+    let build = [("RUSTC_BOOTSTRAP", "1"), ("RUSTFLAGS", flags), ("CARGO_TARGET_DIR", &directory)];
+    let args = ["build", "--profile", "stress", "--target", TARGET, "-p", "esker-stress"];
+    run(root, &build, "cargo", &args)?;
+    let program = format!("{directory}/{TARGET}/stress/esker-stress");
+    run(root, options, &program, &["threads", "--seconds", &seconds(minutes)])
+}
+
+fn stress(root: &Path, args: &[&str]) -> Outcome {
+    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--"];
+    run(root, &[], "cargo", &[&cargo, args].concat())
+}
+
+fn seconds(minutes: u32) -> String {
+    (u64::from(minutes) * 60).to_string()
+}

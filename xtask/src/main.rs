@@ -1,0 +1,61 @@
+//! `cargo xtask check|test|long|tidy`: the daily commands.
+//!
+//! In: a command and its flags. Out: the output of the tools it runs; exit code 1 if one of them failed.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool: it reads the tree itself and talks to a terminal"
+)]
+
+mod campaigns;
+mod commands;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask check [--all]      format, tidy, clippy and tests of the crates touched since the branch left main
+cargo xtask test               every fast test of every crate
+cargo xtask long [MINUTES]     model checks, many seeds, campaigns, fuzzing (MINUTES for each target, 10 if not said)
+cargo xtask long model         ten million random operations against a model
+cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
+cargo xtask long threads       writers and readers at once, five minutes
+cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
+cargo xtask tidy               rules that no compiler knows";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let result = match args.as_slice() {
+        ["check"] => commands::check(&root, false),
+        ["check", "--all"] => commands::check(&root, true),
+        ["test"] => commands::test(&root),
+        ["long"] => commands::long(&root, 10),
+        ["long", "model"] => campaigns::model(&root),
+        ["long", "durability"] => campaigns::durability(&root),
+        ["long", "threads"] => campaigns::threads(&root, 5),
+        ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
+        ["long", minutes] => match minutes.parse() {
+            Ok(minutes) => commands::long(&root, minutes),
+            Err(_) => Err(format!("'{minutes}' is not a number of minutes")),
+        },
+        ["tidy"] => tidy::run(&root),
+        _ => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace: this package lies directly below it.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}

@@ -1,0 +1,93 @@
+//! Rules of this repository that no compiler knows.
+//!
+//! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
+//! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself.
+
+mod decoders;
+mod exceptions;
+mod order;
+mod text;
+
+use std::path::Path;
+
+/// A file that was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// From the root, with slashes.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// One rule broken at one place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Violation {
+    /// The rule's name, as exceptions call it.
+    pub(crate) rule: &'static str,
+    /// The file; exceptions name it too.
+    pub(crate) path: String,
+    /// What is wrong, and what to do.
+    pub(crate) message: String,
+}
+
+/// Checks the tree.
+/// # Errors
+/// All violations as text, or what could not be read.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    let files = sources(root)?;
+    let mut violations = order::check(&files);
+    violations.extend(text::check(&files));
+    violations.extend(decoders::check(&files));
+    let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
+    let violations = exceptions::apply(violations, exceptions);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> =
+        violations.iter().map(|v| format!("{}: {} [{}]", v.path, v.message, v.rule)).collect();
+    Err(format!("{}\ntidy: {} violations", lines.join("\n"), lines.len()))
+}
+
+/// Every text file that people wrote, sorted by path.
+pub(crate) fn sources(root: &Path) -> Result<Vec<Source>, String> {
+    const EXTENSIONS: &[&str] = &["rs", "toml", "md", "txt", "sh", "yml", "yaml"];
+    const SKIPPED: &[&str] = &["target", "fixtures", ".git", "corpus", "artifacts"];
+    let mut files = Vec::new();
+    let mut pending = vec![root.to_owned()];
+    while let Some(dir) = pending.pop() {
+        let entries = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        for entry in entries {
+            let path = entry.map_err(|e| format!("{}: {e}", dir.display()))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !SKIPPED.contains(&name.as_str()) {
+                    pending.push(path);
+                }
+            } else if EXTENSIONS.iter().any(|e| path.extension().is_some_and(|x| x == *e))
+                || dir.ends_with(".ci")
+            {
+                let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+                let relative = path.strip_prefix(root).expect("every path was found below the root");
+                files.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Names of the fuzz targets.
+pub(crate) fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
+    let files = sources(root)?;
+    Ok(files.iter().filter_map(|f| decoders::fuzz_target(&f.path)).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    /// The tree itself: what `cargo xtask tidy` says is part of every test run.
+    #[test]
+    fn the_tree_is_tidy() {
+        if let Err(violations) = super::run(&crate::root()) {
+            panic!("{violations}");
+        }
+    }
+}
