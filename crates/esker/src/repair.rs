@@ -10,7 +10,8 @@
 //!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
 //!
 //! What was deleted but not yet compacted away may come back, as may families that were dropped: tables that nobody
-//! needed any more cannot be told from those that were live. Source: RocksDB `db/repair.cc`.
+//! needed any more cannot be told from those that were live. A merge operand may count twice if a WAL still has it and a
+//! compaction into the last level took its sequence number away. Source: RocksDB `db/repair.cc`.
 
 mod scan;
 mod wals;

@@ -10,6 +10,7 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::key::{InternalKeyComparator, LookupKey};
+use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::FileMetaData;
 use esker_format::wal_recovery::{ReplayStep, WalRecoveryMode, WalReplay};
 use esker_format::write_batch::WriteBatchView;
@@ -24,6 +25,8 @@ struct Replayed {
     tables: Arc<TableCache>,
     /// The tables that were there before.
     old: Vec<FileMetaData>,
+    /// Whether all tables that were found could be read.
+    no_table_lost: bool,
 }
 
 impl Repair {
@@ -57,6 +60,7 @@ impl Repair {
             icmp,
             tables: db::family_tables(&self.options, &self.path, &family.descriptor),
             old: family.tables.clone(),
+            no_table_lost: self.summary.tables_lost.is_empty(),
         }
     }
 
@@ -161,31 +165,50 @@ impl Repair {
 }
 
 impl Replayed {
-    /// Whether a table has this very entry: the WAL outlived the flush because another family needed it. A merge operand
+    /// Whether a table has taken this entry in: the WAL outlived the flush because another family needed it. A merge operand
     /// must not be there twice, and RocksDB refuses level-0 files whose sequence numbers begin alike.
+    ///
+    /// The entry itself need not be there any more: a flush drops what is overwritten and joins operands. But entries of
+    /// one key are flushed in their order, so a table that has the key with this sequence number or a newer one, or hides
+    /// it, took this one in. Or another table did that is lost: then an operand that is older than all of this one is
+    /// taken from the WAL.
     fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
-        let lookup = LookupKey::new(entry.key, sequence);
+        let lookup = LookupKey::new(entry.key, SequenceNumber::MAX);
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
-        for file in self.old.iter().filter(|f| f.smallest_seqno <= sequence && sequence <= f.largest_seqno) {
-            let mut found = false;
+        for file in self.old.iter().filter(|file| sequence <= file.largest_seqno) {
             let reader = self.tables.reader(&TableFile { meta: file, level: None })?;
-            if entry.value_type == ValueType::RangeDeletion {
-                found = reader.range_dels().is_some_and(|dels| {
-                    let at = dels.seek(entry.key, &self.icmp);
-                    at < dels.len()
-                        && self.icmp.compare_user_keys(dels.fragment(at).start, entry.key).is_le()
-                        && dels.fragment(at).seqs.contains(&sequence)
-                });
+            let tombstones = reader.range_dels();
+            let has = if entry.value_type == ValueType::RangeDeletion {
+                tombstones.is_some_and(|dels| has_tombstone(dels, sequence, entry.key, &self.icmp))
             } else {
+                let reaches_back = self.no_table_lost || file.smallest_seqno <= sequence;
+                let mut has = tombstones.is_some_and(|dels| {
+                    let newest = dels.max_covering_seq(entry.key, &self.icmp, SequenceNumber::MAX);
+                    newest > SequenceNumber::ZERO && newest >= sequence
+                });
                 reader.get(&options, &lookup, &mut |key, _| {
-                    found = key.sequence == sequence;
+                    has |= key.sequence >= sequence && (reaches_back || key.value_type != ValueType::Merge);
                     false
                 })?;
-            }
-            if found {
+                has
+            };
+            if has {
                 return Ok(true);
             }
         }
         Ok(false)
     }
+}
+
+/// Whether a range deletion from `start` with this sequence number is among `tombstones`.
+fn has_tombstone(
+    tombstones: &FragmentedRangeTombstones,
+    sequence: SequenceNumber,
+    start: &[u8],
+    icmp: &InternalKeyComparator,
+) -> bool {
+    let at = tombstones.seek(start, icmp);
+    at < tombstones.len()
+        && icmp.compare_user_keys(tombstones.fragment(at).start, start).is_le()
+        && tombstones.fragment(at).seqs.contains(&sequence)
 }

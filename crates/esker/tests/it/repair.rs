@@ -111,6 +111,40 @@ fn everything_comes_back_without_manifest_and_current() {
     assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
 }
 
+/// A WAL that another family still needs has operands that a flush joined into one.
+#[test]
+fn operands_joined_by_a_flush_are_not_taken_from_the_wal_again() {
+    let options = options();
+    let path = Path::new("/db");
+    let mut db_options = options.db.clone();
+    db_options.create_missing_column_families = true;
+    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    let merging = db.column_family("merging").unwrap();
+    db.put("keeps the WAL", "alive").unwrap();
+    let mut batch = WriteBatch::new();
+    for operand in [b"1", b"2", b"3"] {
+        batch.merge(merging.id(), b"joined", operand).unwrap();
+    }
+    batch.put(merging.id(), b"overwritten", b"old").unwrap();
+    batch.put(merging.id(), b"overwritten", b"new").unwrap();
+    batch.merge(merging.id(), b"hidden", b"1").unwrap();
+    batch.delete_range(merging.id(), b"hidden", b"hidden0").unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.flush_opt(&Default::default(), &[&merging]).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.merge(merging.id(), b"joined", b"4").unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    let expected = all_contents(&db);
+    drop(merging);
+    drop(db);
+    lose(options.db.env.fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
+
+    let summary = repair_db(&options, &families(&options), path).unwrap();
+    assert_eq!(summary.wal_records, 2, "the put of the default family and the last operand: {summary:?}");
+    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    assert_eq!(all_contents(&db), expected);
+}
+
 #[test]
 fn a_damaged_table_goes_to_lost_and_the_rest_comes_back() {
     let options = options();
