@@ -4,6 +4,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::fs::FileSystem;
 use crate::posix::PosixFileSystem;
 use crate::thread_pool::ThreadPool;
+use crate::timer::Timer;
 use esker_base::sync::{Arc, OnceLock};
 
 /// What an engine needs of the outside world. Cloning shares it.
@@ -15,12 +16,15 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Background threads.
     pub pool: Arc<ThreadPool>,
+    /// What is to be done now and then.
+    pub timer: Arc<Timer>,
 }
 
 impl Env {
     /// These files and this clock, with threads of its own.
     pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Env {
-        Env { fs, clock, pool: Arc::new(ThreadPool::new()) }
+        let timer = Arc::new(Timer::new(clock.clone()));
+        Env { fs, clock, pool: Arc::new(ThreadPool::new()), timer }
     }
 
     /// These files, the machine's clock, and threads of its own.

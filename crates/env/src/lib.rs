@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle); [`posix`] (the real
 //! one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk, what a power loss leaves, what goes
-//! wrong); [`thread_pool`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
+//! wrong); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
@@ -47,6 +47,7 @@ pub mod random;
 pub mod rate_limiter;
 pub mod system;
 pub mod thread_pool;
+pub mod timer;
 
 pub use clock::{Clock, MockClock, SystemClock};
 pub use crash::{CrashChoices, CrashFs};

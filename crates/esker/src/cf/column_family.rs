@@ -1,7 +1,7 @@
 //! One column family: what stays the same while the database is open, and what the db mutex guards.
 
 use crate::cf::{MemTables, SuperVersion, WriteStall};
-use crate::observe::LevelCompactionStats;
+use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::Version;
@@ -78,6 +78,8 @@ pub(crate) struct FamilyState {
     /// Only an oldest snapshot beyond this makes files of the last level worth rewriting.
     pub(crate) bottommost_threshold: SequenceNumber,
     pub(crate) compaction_stats: LevelCompactionStats,
+    pub(crate) bytes_flushed: u64,
+    pub(crate) stall_counts: StallCounts,
     pub(crate) next_memtable_id: u64,
 }
 

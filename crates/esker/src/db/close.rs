@@ -62,6 +62,8 @@ impl DbInner {
         engine.shutting_down.store(true, Ordering::Release);
         drop(state);
         engine.state_changed.notify_all();
+        let dump = engine.stats_dump_timer.lock().take();
+        drop(dump);
         flushed
     }
 

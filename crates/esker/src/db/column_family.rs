@@ -4,7 +4,7 @@ use super::Db;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::engine::{Engine, publish_super_version};
-use crate::observe::LevelCompactionStats;
+use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::{Family, FamilyDescriptor};
@@ -194,6 +194,8 @@ pub(super) fn family_with(
         cf: Arc::new(cf),
         compaction_options: CompactionOptions::from(options.as_ref()),
         compaction_stats: LevelCompactionStats::new(version.num_levels()),
+        bytes_flushed: 0,
+        stall_counts: StallCounts::default(),
         options,
         next_memtable_id: mem.id() + 1,
         memtables: MemTables::new(mem, log_number),

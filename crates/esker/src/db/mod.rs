@@ -20,6 +20,7 @@ mod reads;
 mod recover;
 mod resume;
 mod set_options;
+mod stats_dump;
 mod writes;
 
 pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};

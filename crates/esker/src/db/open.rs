@@ -8,6 +8,7 @@
 use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::recover::{Recovered, RecoveredFamily, Recovery};
+use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
@@ -362,6 +363,7 @@ impl Db {
         self.write_options_file()?;
         jobs::purge_directory(engine)?;
         jobs::start(engine);
+        schedule_stats_dump(engine);
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
 //! `get_property`: what the engine knows of itself, under RocksDB's names.
 
+use super::stats_dump::{self, cf_stats};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::{ColumnFamily, FamilyState};
 use crate::engine::{DbState, Engine};
-use crate::observe::{CfStats, DbStats, LevelStats, Property, WriteStallCondition, parse_property};
+use crate::observe::{LevelStats, Property, StallCounts, WriteStallCondition, parse_property};
 use crate::picker::score::scores;
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
-use esker_base::sync::atomic::Ordering;
 use esker_format::key;
 use std::collections::BTreeMap;
 
@@ -67,8 +67,19 @@ impl Db {
 
     fn text_of(&self, family: &ColumnFamilyHandle, property: Property) -> Option<String> {
         let engine = self.engine();
-        if property == Property::DbStats {
-            return Some(self.db_stats().to_text(&DbStats::default()));
+        match property {
+            Property::DbStats => return Some(stats_dump::db_stats(engine)),
+            Property::DbWriteStallStats => {
+                return Some(engine.counters.db_stats(engine.env.clock.as_ref()).write_stall_text());
+            }
+            Property::Stats => {
+                let of_family = stats_dump::family_stats(engine, family.id())?;
+                return Some(of_family + &stats_dump::db_stats(engine));
+            }
+            Property::CfStats | Property::CfStatsNoFileHistogram => {
+                return stats_dump::family_stats(engine, family.id());
+            }
+            _ => {}
         }
         if property == Property::OptionsStatistics {
             return engine.options.statistics.as_ref().map(|s| s.to_string());
@@ -79,14 +90,9 @@ impl Db {
             Property::NumFilesAtLevel(level) if level < f.version.num_levels() => {
                 f.version.num_files(level).to_string()
             }
-            Property::LevelStats => cf_stats(f).level_stats_text(),
+            Property::LevelStats => cf_stats(engine, f).level_stats_text(),
+            Property::CfWriteStallStats => f.stall_counts.to_text(&StallCounts::default()),
             Property::SsTables => f.version.to_string(),
-            Property::CfStats | Property::CfStatsNoFileHistogram => cf_stats(f).to_text(None),
-            Property::Stats => {
-                let of_family = cf_stats(f).to_text(None);
-                drop(state);
-                of_family + &self.db_stats().to_text(&DbStats::default())
-            }
             _ => return None,
         })
     }
@@ -104,16 +110,19 @@ impl Db {
         name: &str,
     ) -> Option<BTreeMap<String, String>> {
         let property = parse_property(name)?;
+        let engine = self.engine();
         match property {
-            Property::DbStats => return Some(self.db_stats().to_map()),
+            Property::DbStats | Property::DbWriteStallStats => {
+                return Some(engine.counters.db_stats(engine.env.clock.as_ref()).to_map());
+            }
             Property::AggregatedTableProperties => return Some(aggregated_properties(&family.cf, None)),
             Property::AggregatedTablePropertiesAtLevel(level) => {
                 return Some(aggregated_properties(&family.cf, Some(level)));
             }
             _ => {}
         }
-        let state = self.engine().state.lock();
-        let stats = cf_stats(state.families.get(&family.id())?);
+        let state = engine.state.lock();
+        let stats = cf_stats(engine, state.families.get(&family.id())?);
         match property {
             Property::CfStats => Some(stats.to_map()),
             Property::CfWriteStallStats => Some(stats.stalls.to_map()),
@@ -129,11 +138,6 @@ impl Db {
             }
             _ => None,
         }
-    }
-
-    fn db_stats(&self) -> DbStats {
-        let engine = self.engine();
-        DbStats { user_write_stall_micros: engine.stall_micros.load(Ordering::Relaxed), ..DbStats::default() }
     }
 }
 
@@ -283,25 +287,4 @@ fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> BTreeM
         sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value));
     }
     NAMES.iter().zip(sums).map(|(name, sum)| ((*name).to_owned(), sum.to_string())).collect()
-}
-
-fn cf_stats(f: &FamilyState) -> CfStats {
-    let mut stats = CfStats::new(f.cf.name.clone(), f.version.num_levels());
-    let urgency = scores(&f.version, &f.compaction_options, &f.running).by_urgency;
-    stats.levels = (0..f.version.num_levels())
-        .map(|level| LevelStats {
-            num_files: f.version.num_files(level),
-            being_compacted: f
-                .version
-                .files(level)
-                .iter()
-                .filter(|file| f.running.is_busy(file.number))
-                .count(),
-            bytes: f.version.size(level),
-            score: urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score),
-        })
-        .collect();
-    stats.compactions = f.compaction_stats.clone();
-    stats.estimated_pending_compaction_bytes = f.pending_compaction_bytes;
-    stats
 }

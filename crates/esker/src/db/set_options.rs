@@ -4,6 +4,7 @@
 //! and in a new OPTIONS file. What a running job or an open iterator holds stays as it is.
 
 use super::open_tables::table_capacity;
+use super::stats_dump::schedule_stats_dump;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{maybe_schedule, publish_super_version};
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
@@ -63,6 +64,9 @@ impl Db {
             let limits = engine.job_limits();
             engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
             maybe_schedule(engine, &mut state);
+        }
+        if changes.iter().any(|(name, _)| *name == "stats_dump_period_sec") {
+            schedule_stats_dump(engine);
         }
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "SetDBOptions: {name}={value}");

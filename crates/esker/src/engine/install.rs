@@ -28,6 +28,10 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
     family_state.pending_compaction_bytes = scores.estimated_pending_compaction_bytes;
     let stall = stall_of(family_state);
     let before = std::mem::replace(&mut family_state.stall, stall);
+    if let Some(cause) = stall.cause {
+        let level0_is_compacting = family_state.running.reads_level0();
+        family_state.stall_counts.count(cause, stall.condition, level0_is_compacting);
+    }
     if before.condition != family_state.stall.condition && !engine.options.listeners.is_empty() {
         state.stall_changes.push(WriteStallInfo {
             cf_name: family_state.cf.name.clone(),

@@ -12,6 +12,7 @@
 //!  3. Only the write leader changes active memtables, `wals` and the allocated sequence number.
 
 mod background_error;
+mod counters;
 mod install;
 mod jobs;
 mod parts;
@@ -20,6 +21,7 @@ mod stall;
 mod state;
 
 pub(crate) use background_error::{BackgroundError, ErrorReason};
+pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use install::{publish_super_version, update_stall};
 pub(crate) use jobs::{maybe_schedule, queue_flushes, schedule_purge};
 pub(crate) use parts::EngineParts;
@@ -40,6 +42,7 @@ use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
+use esker_env::timer::Repeating;
 use esker_env::{Env, FileLock, FileSystem};
 use std::fmt;
 use std::path::PathBuf;
@@ -94,8 +97,7 @@ pub(crate) struct Engine {
     /// Bytes of the WALs still needed, and how many there may be before families are flushed to let some go.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
-    /// Microseconds that writers have waited because of stalls.
-    pub(crate) stall_micros: AtomicU64,
+    pub(crate) counters: Counters,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
     /// The newest sequence number handed to a batch; only the write leader changes it. At least the published one.
@@ -110,6 +112,9 @@ pub(crate) struct Engine {
     pub(crate) state_changed: RankedCondvar,
     pub(crate) wals: RankedMutex<Wals>,
     pub(crate) snapshots: Mutex<SnapshotList>,
+    /// What the last periodic dump of statistics said, for the intervals of the next.
+    pub(crate) last_stats_dump: Mutex<StatsDump>,
+    pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
     /// See [`Engine::oldest_snapshot_at_release`].
     pub(crate) oldest_snapshot_at_release: AtomicU64,
     /// Given back last.
@@ -224,7 +229,7 @@ impl Engine {
     }
 
     pub(crate) fn record_stall_micros(&self, micros: u64) {
-        self.stall_micros.fetch_add(micros, Ordering::Relaxed);
+        self.counters.count_stall(micros);
         record_tick(&self.options.statistics, Ticker::StallMicros, micros);
     }
 

@@ -1,6 +1,6 @@
 //! How an [`Engine`] is put together from what recovery found.
 
-use super::{DbState, Engine, StallState, rank};
+use super::{Counters, DbState, Engine, StallState, StatsDump, rank};
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
@@ -43,6 +43,7 @@ impl Engine {
         };
         let last_sequence = parts.numbers.last_sequence();
         Engine {
+            counters: Counters::new(parts.options.env.clock.as_ref()),
             stall: StallState::new(rate),
             allocated_sequence: AtomicU64::new(last_sequence.0),
             wal_bytes: AtomicU64::new(parts.wals.total_bytes()),
@@ -64,7 +65,6 @@ impl Engine {
             closed: AtomicBool::new(false),
             writes_stopped: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
-            stall_micros: AtomicU64::new(0),
             switch_wanted: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),
             last_job_id: AtomicU64::new(0),
@@ -73,6 +73,8 @@ impl Engine {
             state_changed: RankedCondvar::new(),
             wals: RankedMutex::new(rank::WALS, parts.wals),
             snapshots: Mutex::new(SnapshotList::new()),
+            last_stats_dump: Mutex::new(StatsDump::default()),
+            stats_dump_timer: Mutex::new(None),
             oldest_snapshot_at_release: AtomicU64::new(0),
             lock: Mutex::new(parts.lock),
         }

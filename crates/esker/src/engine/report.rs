@@ -7,8 +7,8 @@ use super::{Engine, ErrorReason};
 use crate::cf::ColumnFamily;
 use crate::iter::CompactionIteratorStats;
 use crate::observe::{
-    BackgroundErrorReason, CompactionFileInfo, CompactionJobInfo, CompactionJobStats, CompactionStats, Event,
-    EventListener, FlushJobInfo, FlushReason, MemTableInfo, WorkPriority,
+    BackgroundErrorReason, CompactionFileInfo, CompactionJobInfo, CompactionJobStats, CompactionReason,
+    CompactionStats, Event, EventListener, FlushJobInfo, FlushReason, MemTableInfo, WorkPriority,
 };
 use crate::picker::CompactionPlan;
 use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
@@ -102,6 +102,7 @@ impl Engine {
         let bytes = file.map_or(0, |f| f.file_size);
         record_tick(&self.options.statistics, Ticker::FlushWriteBytes, bytes);
         report_time_to_histogram(&self.options.statistics, Histogram::FlushTime, micros);
+        self.count_flush(cf, bytes, u64::from(file.is_some()), micros);
         let state = self.lsm_state(cf);
         let (compression, immutable_memtables) = {
             let view = cf.super_version.load_full();
@@ -116,6 +117,21 @@ impl Engine {
         if !self.listeners().is_empty() {
             let info = self.flush_info(job, cf, file, reason);
             self.listeners().iter().for_each(|l| l.on_flush_completed(&info));
+        }
+    }
+
+    fn count_flush(&self, cf: &ColumnFamily, bytes: u64, files: u64, micros: u64) {
+        let stats = CompactionStats {
+            micros,
+            bytes_written: bytes,
+            num_output_files: files,
+            count: 1,
+            ..CompactionStats::default()
+        };
+        let mut state = self.state.lock();
+        if let Some(family) = state.family_mut(cf.id) {
+            family.bytes_flushed += bytes;
+            family.compaction_stats.add(0, WorkPriority::High, CompactionReason::Flush, &stats);
         }
     }
 

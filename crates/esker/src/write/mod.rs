@@ -21,7 +21,7 @@ mod switch;
 pub(crate) use apply::{Entry, entry_of};
 pub(crate) use switch::new_memtable;
 
-use crate::engine::{Engine, ErrorReason};
+use crate::engine::{CommittedGroup, Engine, ErrorReason};
 use crate::options::{DbOptions, WriteOptions};
 use apply::{ApplyTask, Countdown, apply};
 use esker_base::stats::{Histogram, Ticker};
@@ -111,18 +111,21 @@ impl WritePath {
     }
 
     fn count_group(&self, own: &Request, group: &[Follower], keys: u64) {
-        let Some(statistics) = &self.engine.options.statistics else { return };
         let bytes = own.batch.data_size() + group.iter().map(|f| f.request.batch.data_size()).sum::<usize>();
+        let (bytes, followers) = (bytes as u64, group.len() as u64);
+        let (to_wal, synced) = (!own.disable_wal, own.sync);
+        self.engine.counters.count_group(CommittedGroup { followers, keys, bytes, to_wal, synced });
+        let Some(statistics) = &self.engine.options.statistics else { return };
         statistics.record_tick(Ticker::NumberKeysWritten, keys);
-        statistics.record_tick(Ticker::BytesWritten, bytes as u64);
-        statistics.record_in_histogram(Histogram::BytesPerWrite, bytes as u64);
+        statistics.record_tick(Ticker::BytesWritten, bytes);
+        statistics.record_in_histogram(Histogram::BytesPerWrite, bytes);
         statistics.record_tick(Ticker::WriteDoneBySelf, 1);
-        statistics.record_tick(Ticker::WriteDoneByOther, group.len() as u64);
-        if !own.disable_wal {
-            statistics.record_tick(Ticker::WriteWithWal, 1 + group.len() as u64);
-            statistics.record_tick(Ticker::WalFileBytes, bytes as u64);
+        statistics.record_tick(Ticker::WriteDoneByOther, followers);
+        if to_wal {
+            statistics.record_tick(Ticker::WriteWithWal, 1 + followers);
+            statistics.record_tick(Ticker::WalFileBytes, bytes);
         }
-        if own.sync {
+        if synced {
             statistics.record_tick(Ticker::WalFileSynced, 1);
         }
     }

@@ -1,6 +1,8 @@
 //! What listeners hear, what tickers count and what properties say agrees with what was done.
 
+use esker::internals::base::logger::{InfoLog, InfoLogLevel};
 use esker::internals::base::stats::Ticker;
+use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::observe::{
     CompactionJobInfo, EventListener, FlushJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
@@ -10,7 +12,9 @@ use esker::options::Statistics;
 use esker::{Db, Env, Options};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 #[derive(Default)]
 struct Heard {
@@ -110,4 +114,65 @@ fn events_pair_up_and_tickers_add_up() {
     assert_eq!(heard.tables_made, made, "every table belongs to a job");
     assert!(heard.tables_deleted.is_subset(&made));
     assert!(alive.is_subset(&made) && alive.is_disjoint(&heard.tables_deleted));
+}
+
+/// Sends every line to the test.
+struct Lines(Mutex<Sender<String>>);
+
+impl InfoLog for Lines {
+    fn log(&self, _level: InfoLogLevel, args: std::fmt::Arguments<'_>) {
+        // A test that has seen enough listens no more.
+        self.0.lock().unwrap().send(args.to_string()).unwrap_or_default();
+    }
+    fn level(&self) -> InfoLogLevel {
+        InfoLogLevel::Warn
+    }
+}
+
+fn next_dump(clock: &MockClock, env: &Env, lines: &Receiver<String>) -> String {
+    clock.advance(Duration::from_secs(30));
+    env.timer.look();
+    loop {
+        let line = lines.recv_timeout(Duration::from_secs(60)).expect("a dump comes");
+        if line.contains("** DB Stats **") {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn statistics_are_dumped_into_the_log_at_intervals() {
+    let (tell, lines) = channel();
+    let clock = Arc::new(MockClock::new(0));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::new(Arc::new(MemFs::new()), clock.clone());
+    options.db.info_log = Some(Arc::new(Lines(Mutex::new(tell))));
+    options.db.stats_dump_period_sec = 0;
+    let env = options.db.env.clone();
+    let db = Db::open(&options, "/db").unwrap();
+    db.set_db_options(&[("stats_dump_period_sec", "30")]).unwrap();
+    for i in 0..1000 {
+        db.put(format!("key{i:04}"), "value").unwrap();
+    }
+    db.flush().unwrap();
+
+    let dump = next_dump(&clock, &env, &lines);
+    assert!(dump.contains("Cumulative writes: 1000 writes, 1000 keys, 1000 commit groups"), "{dump}");
+    assert!(dump.contains("Cumulative WAL: 1000 writes, 0 syncs"), "{dump}");
+    assert!(dump.contains("Interval writes: 1000 writes"), "{dump}");
+    assert!(dump.contains("** Compaction Stats [default] **") && dump.contains("\n  L0      1/0"), "{dump}");
+    assert!(dump.contains("Uptime(secs): 30.0 total, 30.0 interval"), "{dump}");
+
+    db.put("one", "more").unwrap();
+    let asked = db.property("rocksdb.stats").unwrap();
+    assert!(asked.contains("Interval writes: 1 writes"), "since the dump: {asked}");
+    let map = db.map_property("rocksdb.dbstats").unwrap();
+    assert_eq!((&map["db.user_keys_written"][..], &map["db.user_writes_with_wal"][..]), ("1001", "1001"));
+
+    db.close().unwrap();
+    clock.advance(Duration::from_secs(30));
+    env.timer.look();
+    drop((db, options));
+    assert!(!lines.iter().any(|line| line.contains("DB Stats")), "a closed database says nothing more");
 }

@@ -1,0 +1,191 @@
+//! Work repeated at intervals, on one thread.
+//!
+//! In: boxed work and a period. Out: the work is called once in each period until its [`Repeating`] is dropped. The
+//! thread starts with the first work and ends with the timer.
+//!
+//! Invariants
+//!  1. No work runs, and none is dropped, while the timer's lock is held: work may call the timer.
+//!  2. Once [`Repeating`] is dropped its work does not run any more, and is dropped; a drop from within the work itself
+//!     does not wait.
+//!  3. Late work is not made up for: the next call is one period after the end of the last.
+//!
+//! The idea is RocksDB's `util/timer.h`.
+
+use crate::clock::Clock;
+use crate::thread_pool::spawn;
+use esker_base::Result;
+use esker_base::sync::{Arc, Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::Duration;
+
+type Work = Box<dyn FnMut() + Send>;
+
+/// The thread and its list.
+pub struct Timer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// The list changed, a call ended, or the end.
+    changed: Condvar,
+}
+
+struct State {
+    tasks: BTreeMap<u64, Task>,
+    next_id: u64,
+    /// Whose work is being called.
+    running: Option<u64>,
+    thread: Option<JoinHandle<()>>,
+    closing: bool,
+}
+
+struct Task {
+    period: Duration,
+    /// Monotonic nanoseconds.
+    due: u64,
+    /// Out while it runs.
+    work: Option<Work>,
+}
+
+/// Work that is repeated until this is dropped.
+pub struct Repeating {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Timer {
+    /// Nothing to do yet, and no thread.
+    pub fn new(clock: Arc<dyn Clock>) -> Timer {
+        let state = State { tasks: BTreeMap::new(), next_id: 0, running: None, thread: None, closing: false };
+        Timer { shared: Arc::new(Shared { clock, state: Mutex::new(state), changed: Condvar::new() }) }
+    }
+
+    /// Calls `work` every `period`, first when one has passed. Work should be short: all work shares one thread. Work that
+    /// panics is not called again.
+    /// # Errors
+    /// `IoError` if the operating system has no thread to give.
+    pub fn repeat(&self, period: Duration, work: impl FnMut() + Send + 'static) -> Result<Repeating> {
+        let mut state = self.shared.state.lock();
+        if state.thread.is_none() {
+            let shared = self.shared.clone();
+            state.thread = Some(spawn("esker:timer", move || shared.run())?);
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        let due = self.shared.after(period);
+        state.tasks.insert(id, Task { period, due, work: Some(Box::new(work)) });
+        drop(state);
+        self.shared.changed.notify_all();
+        Ok(Repeating { shared: self.shared.clone(), id })
+    }
+
+    /// Looks at the clock again: for clocks that a test moves.
+    pub fn look(&self) {
+        // Not between the thread's look at the clock and its wait.
+        let state = self.shared.state.lock();
+        self.shared.changed.notify_all();
+        drop(state);
+    }
+
+    fn thread_id(&self) -> Option<ThreadId> {
+        self.shared.state.lock().thread.as_ref().map(|t| t.thread().id())
+    }
+}
+
+impl Shared {
+    fn after(&self, period: Duration) -> u64 {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        self.clock.monotonic_nanos().saturating_add(period)
+    }
+
+    /// The life of the thread.
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while !state.closing {
+            let next = state.tasks.iter().filter(|(_, t)| t.work.is_some()).min_by_key(|(_, t)| t.due);
+            let Some((&id, task)) = next else {
+                self.changed.wait(&mut state);
+                continue;
+            };
+            let wait = task.due.saturating_sub(self.clock.monotonic_nanos());
+            if wait > 0 {
+                let _timed_out = self.changed.wait_for(&mut state, Duration::from_nanos(wait));
+                continue;
+            }
+            let work = state.tasks.get_mut(&id).and_then(|task| task.work.take());
+            state.running = Some(id);
+            drop(state);
+            let work = call(work);
+            state = self.state.lock();
+            state.running = None;
+            let left = match state.tasks.get_mut(&id) {
+                Some(task) => {
+                    task.due = self.after(task.period);
+                    task.work = work;
+                    None
+                }
+                None => work,
+            };
+            self.changed.notify_all();
+            drop(state);
+            drop(left);
+            state = self.state.lock();
+        }
+    }
+}
+
+/// The work after it was called; `None` if it panicked, as it has told on its way.
+fn call(work: Option<Work>) -> Option<Work> {
+    let mut work = work?;
+    catch_unwind(AssertUnwindSafe(&mut work)).ok().map(|()| work)
+}
+
+impl Drop for Repeating {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        let task = state.tasks.remove(&self.id);
+        let own = state.thread.as_ref().is_some_and(|t| t.thread().id() == std::thread::current().id());
+        while !own && state.running == Some(self.id) {
+            self.shared.changed.wait(&mut state);
+        }
+        drop(state);
+        drop(task);
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let own = self.thread_id() == Some(std::thread::current().id());
+        let mut state = self.shared.state.lock();
+        state.closing = true;
+        let thread = state.thread.take();
+        drop(state);
+        self.shared.changed.notify_all();
+        // Work that held the last reference drops the timer on its own thread.
+        if let Some(thread) = thread.filter(|_| !own) {
+            thread.join().expect("the thread catches the panics of its work");
+        }
+        let tasks = std::mem::take(&mut self.shared.state.lock().tasks);
+        drop(tasks);
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Timer({} tasks)", self.shared.state.lock().tasks.len())
+    }
+}
+
+impl fmt::Debug for Repeating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Repeating({})", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use super::Timer;
+use crate::clock::MockClock;
+use esker_base::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+const PERIOD: Duration = Duration::from_secs(600);
+
+fn timer() -> (Arc<MockClock>, Timer) {
+    let clock = Arc::new(MockClock::new(0));
+    (clock.clone(), Timer::new(clock))
+}
+
+/// A call that never comes fails the test after a minute instead of hanging it.
+fn wait<T>(calls: &Receiver<T>) -> T {
+    calls.recv_timeout(Duration::from_secs(60)).expect("the work is called")
+}
+
+#[test]
+fn work_is_called_once_in_each_period() {
+    let (clock, timer) = timer();
+    let (tell, calls) = channel();
+    let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap()).unwrap();
+    for _ in 0..3 {
+        timer.look();
+        assert!(calls.try_recv().is_err(), "not before its time");
+        clock.advance(PERIOD);
+        // The thread reads the clock after the call, so time may only move on when it is done.
+        timer.look();
+        wait(&calls);
+        while timer.shared.state.lock().running.is_some() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn work_does_not_run_any_more_when_its_handle_is_dropped() {
+    let (clock, timer) = timer();
+    let (tell, calls) = channel();
+    let (told, others) = channel();
+    let repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap()).unwrap();
+    let _other = timer.repeat(PERIOD, move || told.send(()).unwrap()).unwrap();
+    drop(repeating);
+    assert!(calls.recv().is_err(), "its channel is gone with it");
+    clock.advance(PERIOD);
+    timer.look();
+    wait(&others);
+}
+
+#[test]
+fn work_may_drop_its_own_handle_and_the_timer() {
+    let (clock, timer) = timer();
+    let (tell, calls) = channel();
+    let (give, take) = channel();
+    let timer = Arc::new(timer);
+    let weak = Arc::downgrade(&timer);
+    let repeating = timer
+        .repeat(PERIOD, move || {
+            let owned: (Arc<Timer>, super::Repeating) = take.recv().unwrap();
+            drop(owned.1);
+            drop(owned.0);
+            tell.send(()).unwrap();
+        })
+        .unwrap();
+    give.send((timer.clone(), repeating)).unwrap();
+    clock.advance(PERIOD);
+    timer.look();
+    drop(timer);
+    wait(&calls);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn work_that_panics_is_not_called_again_and_others_go_on() {
+    let (clock, timer) = timer();
+    let (tell, calls) = channel();
+    let (told, others) = channel();
+    let _panics = timer
+        .repeat(PERIOD, move || {
+            tell.send(()).unwrap();
+            panic!("planned");
+        })
+        .unwrap();
+    let _other = timer.repeat(PERIOD, move || told.send(()).unwrap()).unwrap();
+    clock.advance(PERIOD);
+    timer.look();
+    wait(&calls);
+    wait(&others);
+    assert!(calls.recv().is_err(), "dropped");
+}

@@ -1,0 +1,93 @@
+//! The statistics as text, for properties and for the periodic dump into LOG.
+//!
+//! In: what the engine has counted. Out: the text of `rocksdb.stats` and its parts; every `stats_dump_period_sec` seconds
+//! the same text in LOG. Intervals are those since the last periodic dump, whoever asks.
+//! Source: RocksDB `DBImpl::DumpStats`.
+
+use crate::cf::FamilyState;
+use crate::engine::Engine;
+use crate::observe::{CfStats, LevelStats};
+use crate::picker::score::scores;
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use std::time::Duration;
+
+/// Begins, changes or ends the periodic dump as the options in force say.
+pub(super) fn schedule_stats_dump(engine: &Arc<Engine>) {
+    let seconds = engine.db_options().stats_dump_period_sec;
+    // The old one's work may run now and take this lock: it is dropped after the lock is released.
+    let old = engine.stats_dump_timer.lock().take();
+    drop(old);
+    if seconds == 0 || engine.is_shutting_down() {
+        return;
+    }
+    let weak = Arc::downgrade(engine);
+    let dump = move || {
+        if let Some(engine) = weak.upgrade() {
+            dump_stats(&engine);
+        }
+    };
+    match engine.env.timer.repeat(Duration::from_secs(u64::from(seconds)), dump) {
+        Ok(repeating) => *engine.stats_dump_timer.lock() = Some(repeating),
+        Err(e) => esker_base::info_log!(engine.info_log, Warn, "No periodic dump of statistics: {e}"),
+    }
+}
+
+/// `rocksdb.dbstats`.
+pub(super) fn db_stats(engine: &Engine) -> String {
+    let since = engine.last_stats_dump.lock().db;
+    engine.counters.db_stats(engine.env.clock.as_ref()).to_text(&since)
+}
+
+/// `rocksdb.cfstats` of a family; `None` if it was dropped.
+pub(super) fn family_stats(engine: &Engine, family: ColumnFamilyId) -> Option<String> {
+    let now = cf_stats(engine, engine.state.lock().families.get(&family)?);
+    let last = engine.last_stats_dump.lock();
+    Some(now.to_text(last.families.get(&family)))
+}
+
+/// What was counted for one family, and its levels as they are.
+pub(super) fn cf_stats(engine: &Engine, f: &FamilyState) -> CfStats {
+    let mut stats = CfStats::new(f.cf.name.clone(), f.version.num_levels());
+    let urgency = scores(&f.version, &f.compaction_options, &f.running).by_urgency;
+    stats.levels = (0..f.version.num_levels())
+        .map(|level| LevelStats {
+            num_files: f.version.num_files(level),
+            being_compacted: f
+                .version
+                .files(level)
+                .iter()
+                .filter(|file| f.running.is_busy(file.number))
+                .count(),
+            bytes: f.version.size(level),
+            score: urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score),
+        })
+        .collect();
+    stats.compactions = f.compaction_stats.clone();
+    stats.bytes_flushed = f.bytes_flushed;
+    stats.stalls = f.stall_counts;
+    stats.estimated_pending_compaction_bytes = f.pending_compaction_bytes;
+    stats.seconds_up = engine.counters.seconds_up(engine.env.clock.as_ref());
+    stats
+}
+
+fn dump_stats(engine: &Engine) {
+    let db = engine.counters.db_stats(engine.env.clock.as_ref());
+    let families: Vec<_> = {
+        let state = engine.state.lock();
+        state.families.iter().map(|(id, f)| (*id, cf_stats(engine, f))).collect()
+    };
+    let mut last = engine.last_stats_dump.lock();
+    let mut text = db.to_text(&last.db);
+    for (id, now) in &families {
+        text.push_str(&now.to_text(last.families.get(id)));
+    }
+    last.db = db;
+    last.families = families.into_iter().collect();
+    drop(last);
+    esker_base::info_log!(engine.info_log, Warn, "------- DUMPING STATS -------");
+    esker_base::info_log!(engine.info_log, Warn, "{text}");
+    if let Some(statistics) = &engine.options.statistics {
+        esker_base::info_log!(engine.info_log, Warn, "STATISTICS:\n{statistics}");
+    }
+}

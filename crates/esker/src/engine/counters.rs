@@ -1,0 +1,99 @@
+//! What the statistics dump says of the whole database, counted since open.
+//!
+//! In: the write leader's numbers. Out: [`DbStats`]. Only the write leader counts writes, so that plain loads and stores do.
+//! What RocksDB keeps in `db/internal_stats.h` whether or not `Statistics` are asked for.
+
+use crate::observe::{CfStats, DbStats};
+use esker_base::ColumnFamilyId;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_env::Clock;
+use std::collections::BTreeMap;
+
+/// What a periodic dump of statistics said.
+#[derive(Debug, Default)]
+pub(crate) struct StatsDump {
+    pub(crate) db: DbStats,
+    pub(crate) families: BTreeMap<ColumnFamilyId, CfStats>,
+}
+
+/// One group of writes that was committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommittedGroup {
+    /// Writers other than the leader.
+    pub(crate) followers: u64,
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) to_wal: bool,
+    pub(crate) synced: bool,
+}
+
+/// The sums.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    opened_at_nanos: u64,
+    groups: AtomicU64,
+    followers: AtomicU64,
+    keys: AtomicU64,
+    bytes: AtomicU64,
+    writes_with_wal: AtomicU64,
+    wal_bytes: AtomicU64,
+    wal_syncs: AtomicU64,
+    /// Microseconds that writers have waited because of stalls. Any of them counts.
+    stall_micros: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn new(clock: &dyn Clock) -> Counters {
+        Counters {
+            opened_at_nanos: clock.monotonic_nanos(),
+            groups: AtomicU64::new(0),
+            followers: AtomicU64::new(0),
+            keys: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            writes_with_wal: AtomicU64::new(0),
+            wal_bytes: AtomicU64::new(0),
+            wal_syncs: AtomicU64::new(0),
+            stall_micros: AtomicU64::new(0),
+        }
+    }
+
+    /// For the write leader only.
+    #[inline]
+    pub(crate) fn count_group(&self, group: CommittedGroup) {
+        let add =
+            |counter: &AtomicU64, n| counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        add(&self.groups, 1);
+        add(&self.followers, group.followers);
+        add(&self.keys, group.keys);
+        add(&self.bytes, group.bytes);
+        if group.to_wal {
+            add(&self.writes_with_wal, 1 + group.followers);
+            add(&self.wal_bytes, group.bytes);
+            add(&self.wal_syncs, u64::from(group.synced));
+        }
+    }
+
+    pub(crate) fn count_stall(&self, micros: u64) {
+        self.stall_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn seconds_up(&self, clock: &dyn Clock) -> f64 {
+        clock.monotonic_nanos().saturating_sub(self.opened_at_nanos) as f64 / 1e9
+    }
+
+    pub(crate) fn db_stats(&self, clock: &dyn Clock) -> DbStats {
+        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DbStats {
+            wal_bytes_written: now(&self.wal_bytes),
+            wal_syncs: now(&self.wal_syncs),
+            user_bytes_written: now(&self.bytes),
+            user_keys_written: now(&self.keys),
+            user_writes_by_other: now(&self.followers),
+            user_writes_by_self: now(&self.groups),
+            user_writes_with_wal: now(&self.writes_with_wal),
+            user_write_stall_micros: now(&self.stall_micros),
+            write_buffer_manager_limit_stops: 0,
+            seconds_up: self.seconds_up(clock),
+        }
+    }
+}
