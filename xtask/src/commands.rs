@@ -85,11 +85,11 @@ pub(crate) fn test(root: &Path) -> Outcome {
     cargo(root, &["test", "--workspace"])
 }
 
-/// What takes a night: model checks of lock-free code, many seeds, the campaigns, every fuzz target.
-pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
+/// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where it uses shuttle.
+pub(crate) fn models(root: &Path) -> Outcome {
     for dir in packages_that_mention(root, "cfg(loom)")? {
         let package = package_name(&dir);
-        let args = ["test", "--profile", "stress", "--lib", "-p", &package, "--", "loom"];
+        let args = ["test", "--profile", "stress", "--lib", "-p", &package, "--", "--nocapture", "loom"];
         run(root, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")], "cargo", &args)?;
     }
     for dir in packages_that_mention(root, "cfg(shuttle)")? {
@@ -97,6 +97,12 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
         let args = ["test", "--profile", "stress", "-p", &package, "--", "shuttle"];
         run(root, &[("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")], "cargo", &args)?;
     }
+    Ok(())
+}
+
+/// What takes a night: model checks of lock-free code, many seeds, the campaigns, every fuzz target.
+pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
+    models(root)?;
     let many = [("ROUNDS", LONG_ROUNDS)];
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])?;
     campaigns::model(root)?;

@@ -20,6 +20,7 @@ const USAGE: &str = "\
 cargo xtask check [--all]      format, tidy, clippy and tests of the crates touched since the branch left main
 cargo xtask test               every fast test of every crate
 cargo xtask long [MINUTES]     model checks, many seeds, campaigns, fuzzing (MINUTES for each target, 10 if not said)
+cargo xtask long loom          the memtable, the write queue and the super version's swap in all interleavings
 cargo xtask long model         ten million random operations against a model
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ["check", "--all"] => commands::check(&root, true),
         ["test"] => commands::test(&root),
         ["long"] => commands::long(&root, 10),
+        ["long", "loom"] => commands::models(&root),
         ["long", "model"] => campaigns::model(&root),
         ["long", "durability"] => campaigns::durability(&root),
         ["long", "threads"] => campaigns::threads(&root, 5),

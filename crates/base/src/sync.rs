@@ -17,7 +17,10 @@ mod model;
 #[cfg(loom)]
 pub use loom::sync::atomic;
 #[cfg(loom)]
-pub use model::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use model::{
+    Condvar, LockRank, Mutex, MutexGuard, RankedCondvar, RankedMutex, RankedMutexGuard, RwLock,
+    RwLockReadGuard, RwLockWriteGuard,
+};
 
 #[cfg(esker_tsan)]
 mod once;

@@ -99,3 +99,39 @@ impl<T> RwLock<T> {
         self.0.write().expect(POISON)
     }
 }
+
+/// A rank; models do not check the order of locks: tests of the whole engine do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockRank;
+
+impl LockRank {
+    /// As without a model checker.
+    pub const fn new(_rank: u16, _name: &'static str) -> LockRank {
+        LockRank
+    }
+}
+
+/// A mutex with a rank.
+#[derive(Debug)]
+pub struct RankedMutex<T>(Mutex<T>);
+
+/// Proof that it is held.
+pub type RankedMutexGuard<'a, T> = MutexGuard<'a, T>;
+
+impl<T> RankedMutex<T> {
+    /// Unlocked.
+    pub fn new(_rank: LockRank, value: T) -> RankedMutex<T> {
+        RankedMutex(Mutex::new(value))
+    }
+    /// Waits for it.
+    pub fn lock(&self) -> RankedMutexGuard<'_, T> {
+        self.0.lock()
+    }
+    /// Takes it if nobody has it.
+    pub fn try_lock(&self) -> Option<RankedMutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+}
+
+/// A condition variable of ranked mutexes.
+pub type RankedCondvar = Condvar;

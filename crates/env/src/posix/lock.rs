@@ -8,7 +8,7 @@ use super::{failed, open};
 use crate::clock::{Clock, SystemClock};
 use crate::fs::FileLock;
 use crate::system::thread_id;
-use esker_base::sync::Mutex;
+use esker_base::sync::process::Mutex;
 use esker_base::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, OFlags};

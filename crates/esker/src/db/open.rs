@@ -19,7 +19,7 @@ use crate::wal::{WalOptions, Wals};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::{FileLock, FileSystem, random};

@@ -14,11 +14,23 @@ use esker_base::sync::{Arc, Condvar, Mutex};
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use esker_memtable::MemTable;
+use std::fmt;
 
-/// Inserts every op of `batch`, the first one at `first`.
-/// # Errors
-/// `TryAgain` for a (key, sequence) that is there already; `NotSupported` for ops this engine does not have.
-pub(crate) fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
+/// Where batches are inserted.
+pub(crate) trait Memtables: fmt::Debug + Send + Sync {
+    /// Inserts every op of `batch`, the first one at `first`.
+    /// # Errors
+    /// `TryAgain` for a (key, sequence) that is there already; `NotSupported` for ops this engine does not have.
+    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()>;
+}
+
+impl Memtables for Engine {
+    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
+        apply(self, batch, first)
+    }
+}
+
+fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
     let guard = epoch::pin();
     let mut target = Target::new(&engine.families, &guard);
     let mut sequence = first;
@@ -140,7 +152,7 @@ impl Countdown {
 /// A follower's own part of a group.
 #[derive(Debug)]
 pub(crate) struct ApplyTask {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) memtables: Arc<dyn Memtables>,
     pub(crate) batch: WriteBatch,
     pub(crate) first: SequenceNumber,
     pub(crate) countdown: Arc<Countdown>,
@@ -149,7 +161,7 @@ pub(crate) struct ApplyTask {
 impl ApplyTask {
     /// Inserts the batch, counts down and gives the batch back.
     pub(crate) fn run(self) -> WriteBatch {
-        let result = apply(&self.engine, &self.batch, self.first);
+        let result = self.memtables.apply(&self.batch, self.first);
         self.countdown.done(result);
         self.batch
     }

@@ -14,6 +14,7 @@
 
 pub(crate) mod apply;
 mod flush;
+mod group;
 mod queue;
 mod room;
 mod switch;
@@ -23,16 +24,14 @@ pub(crate) use switch::new_memtable;
 
 use crate::engine::{CommittedGroup, Engine, ErrorReason};
 use crate::options::{DbOptions, WriteOptions};
-use apply::{ApplyTask, Countdown, apply};
 use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
+use group::{Sink, write_group};
 use queue::{Follower, Joined, Leader, Request, WriteQueue};
-
-/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer.
-const PARALLEL_APPLY_BYTES: usize = 16 << 10;
+use std::ops::Range;
 
 /// The way into an open database.
 #[derive(Debug)]
@@ -75,39 +74,13 @@ impl WritePath {
         self.queue.lead_alone()
     }
 
-    fn lead(&self, leader: &Leader<'_>, mut own: Request) -> (WriteBatch, Result<()>) {
+    fn lead(&self, leader: &Leader<'_>, own: Request) -> (WriteBatch, Result<()>) {
         if let Err(e) = self.make_room(leader, &own) {
             return (own.batch, Err(e));
         }
         let limit =
             usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX);
-        let mut group = leader.take_group(&own, limit);
-        let result = self.write_group(&mut own, &mut group);
-        for follower in group {
-            follower.finish(result.clone());
-        }
-        (own.batch, result)
-    }
-
-    fn write_group(&self, own: &mut Request, group: &mut [Follower]) -> Result<()> {
-        let engine = &self.engine;
-        let first = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
-        let mut next = first;
-        for request in std::iter::once(&mut *own).chain(group.iter_mut().map(|f| &mut f.request)) {
-            request.batch.set_sequence(next);
-            next.0 += u64::from(request.batch.count());
-        }
-        let last = SequenceNumber(next.0 - 1);
-        engine.allocated_sequence.store(last.0, Ordering::Relaxed);
-        if own.disable_wal {
-            engine.has_unlogged_data.store(true, Ordering::Release);
-        } else {
-            self.append_to_wal(own, group, first, next)?;
-        }
-        self.insert(own, group).map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
-        engine.numbers.set_last_sequence(last);
-        self.count_group(own, group, next.0 - first.0);
-        Ok(())
+        write_group(self, leader, own, limit)
     }
 
     fn count_group(&self, own: &Request, group: &[Follower], keys: u64) {
@@ -158,31 +131,46 @@ impl WritePath {
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    fn insert(&self, own: &Request, group: &mut [Follower]) -> Result<()> {
-        let engine = &self.engine;
-        let bytes: usize = group.iter().map(|f| f.request.batch.data_size()).sum();
-        if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !engine.options.allow_concurrent_memtable_write
-        {
-            apply(engine, &own.batch, own.batch.sequence())?;
-            return group
-                .iter()
-                .try_for_each(|f| apply(engine, &f.request.batch, f.request.batch.sequence()));
-        }
-        let countdown = Countdown::new(group.len());
-        for follower in group.iter_mut() {
-            let (engine, countdown) = (engine.clone(), countdown.clone());
-            follower.apply_itself(|batch| ApplyTask { engine, first: batch.sequence(), batch, countdown });
-        }
-        let own_part = apply(engine, &own.batch, own.batch.sequence());
-        let others = countdown.wait();
-        own_part.and(others)
-    }
-
     /// Records an error after which the database must not go on writing, and gives back what to tell the writers.
     fn stop_writes(&self, error: &Error, reason: ErrorReason) -> Error {
         let in_force = self.engine.set_background_error(error, reason);
         esker_base::info_log!(self.engine.info_log, Error, "Write failed ({reason:?}): {in_force}");
         error.clone().with_severity(in_force.severity())
+    }
+}
+
+impl Sink for WritePath {
+    type Memtables = Engine;
+
+    fn allocate(&self, count: u64) -> SequenceNumber {
+        let last = self.engine.allocated_sequence.load(Ordering::Relaxed);
+        self.engine.allocated_sequence.store(last + count, Ordering::Relaxed);
+        SequenceNumber(last + 1)
+    }
+
+    fn log(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
+        if own.disable_wal {
+            self.engine.has_unlogged_data.store(true, Ordering::Release);
+            return Ok(());
+        }
+        self.append_to_wal(own, group, numbers.start, numbers.end)
+    }
+
+    fn memtables(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn applies_concurrently(&self) -> bool {
+        self.engine.options.allow_concurrent_memtable_write
+    }
+
+    fn refused(&self, error: &Error) -> Error {
+        self.stop_writes(error, ErrorReason::MemTable)
+    }
+
+    fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) {
+        self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
+        self.count_group(own, group, numbers.end.0 - numbers.start.0);
     }
 }
 

@@ -1,0 +1,90 @@
+//! One group of writes: numbered, logged, inserted, published, acknowledged, in this order.
+//!
+//! In: the lead, the leader's own request, and a [`Sink`]: the engine, or what stands for it in a model check. Out: every
+//! batch of the group where the sink puts it, the followers woken, the leader's batch back with the result of all.
+//!
+//! Invariants
+//!  1. `publish` comes after every batch of the group is in the memtables, those that followers insert included.
+//!  2. What fails for one of a group fails for all of it, and for nobody else: they share a record and are published by
+//!     one step.
+
+use super::apply::{ApplyTask, Countdown, Memtables};
+use super::queue::{Follower, Leader, Request};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result, SequenceNumber};
+use esker_format::write_batch::WriteBatch;
+use std::ops::Range;
+
+/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer.
+const PARALLEL_APPLY_BYTES: usize = 16 << 10;
+
+/// Where a group goes.
+pub(super) trait Sink {
+    type Memtables: Memtables + 'static;
+
+    /// Hands out `count` sequence numbers: the first of them.
+    fn allocate(&self, count: u64) -> SequenceNumber;
+
+    /// Makes the group durable, as far as it asks for that.
+    fn log(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()>;
+
+    fn memtables(&self) -> &Arc<Self::Memtables>;
+
+    /// Whether followers may insert their own batches.
+    fn applies_concurrently(&self) -> bool;
+
+    /// What to tell the writers when the memtables would not take a batch.
+    fn refused(&self, error: &Error) -> Error;
+
+    /// Lets reads see everything up to the end of `numbers`, all of which `group` and its leader wrote.
+    fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>);
+}
+
+/// Writes for the leader and for those behind it who may share its record, in a group of `max_bytes` at most.
+pub(super) fn write_group(
+    sink: &impl Sink,
+    leader: &Leader<'_>,
+    mut own: Request,
+    max_bytes: usize,
+) -> (WriteBatch, Result<()>) {
+    let mut group = leader.take_group(&own, max_bytes);
+    let result = commit(sink, &mut own, &mut group);
+    for follower in group {
+        follower.finish(result.clone());
+    }
+    (own.batch, result)
+}
+
+fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result<()> {
+    let count = std::iter::once(&*own).chain(group.iter().map(|f| &f.request));
+    let first = sink.allocate(count.map(|request| u64::from(request.batch.count())).sum());
+    let mut next = first;
+    for request in std::iter::once(&mut *own).chain(group.iter_mut().map(|f| &mut f.request)) {
+        request.batch.set_sequence(next);
+        next.0 += u64::from(request.batch.count());
+    }
+    sink.log(own, group, first..next)?;
+    insert(sink, own, group).map_err(|e| sink.refused(&e))?;
+    sink.publish(own, group, first..next);
+    Ok(())
+}
+
+fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()> {
+    let memtables = sink.memtables();
+    let bytes: usize = group.iter().map(|f| f.request.batch.data_size()).sum();
+    if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !sink.applies_concurrently() {
+        memtables.apply(&own.batch, own.batch.sequence())?;
+        return group.iter().try_for_each(|f| memtables.apply(&f.request.batch, f.request.batch.sequence()));
+    }
+    let countdown = Countdown::new(group.len());
+    for follower in group.iter_mut() {
+        let (memtables, countdown) = (Arc::clone(memtables) as Arc<dyn Memtables>, countdown.clone());
+        follower.apply_itself(|batch| ApplyTask { memtables, first: batch.sequence(), batch, countdown });
+    }
+    let own_part = memtables.apply(&own.batch, own.batch.sequence());
+    let others = countdown.wait();
+    own_part.and(others)
+}
+
+#[cfg(all(test, loom))]
+mod tests;

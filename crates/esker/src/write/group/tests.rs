@@ -1,0 +1,482 @@
+//! The write queue and the story of a group in all interleavings that loom tells apart (`cargo xtask long loom`).
+//!
+//! What is modelled is the code itself: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`, `Countdown`. Only the engine is
+//! replaced, by a WAL and a memtable that remember what they were given and by whom they may be touched.
+//!
+//! Shown for every interleaving
+//!  * Nobody waits for ever (loom reports a deadlock), and there is one leader at a time.
+//!  * What is acknowledged is in the WAL once, synced if that was asked for, and in the memtables once, under its number.
+//!  * Numbers are in the WAL's order, without gaps, and are published in this order; what is published is in the memtables.
+//!  * An error reaches those who shared the record, and nobody else; the others are written.
+
+use super::*;
+use crate::write::queue::{Joined, WriteQueue};
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::process::atomic::AtomicUsize;
+use esker_base::sync::{Condvar, Mutex};
+use esker_base::{ColumnFamilyId, ErrorKind};
+use esker_format::write_batch::BatchOp;
+use loom::thread;
+
+/// The name of a write: the key of its batch.
+type Name = u8;
+
+fn name_of(batch: &WriteBatch) -> Name {
+    let Some(BatchOp::Put { key, .. }) = batch.iter().next() else {
+        panic!("every batch of a model is a put")
+    };
+    key[0]
+}
+
+fn put(name: Name) -> Request {
+    let mut batch = WriteBatch::default();
+    batch.put(ColumnFamilyId::DEFAULT, &[name], b"value").expect("a small batch");
+    Request { batch, ..Request::default() }
+}
+
+/// Large enough that a follower inserts it itself.
+fn large_put(name: Name) -> Request {
+    let mut batch = WriteBatch::default();
+    batch.put(ColumnFamilyId::DEFAULT, &[name], &[0; PARALLEL_APPLY_BYTES]).expect("a small batch");
+    Request { batch, ..Request::default() }
+}
+
+fn synced(request: Request) -> Request {
+    Request { sync: true, ..request }
+}
+
+/// What stands for the memtables: numbers and names, in the order in which they came.
+#[derive(Debug, Default)]
+struct Inserted {
+    entries: Mutex<Vec<(u64, Name)>>,
+    refuses: Option<Name>,
+}
+
+impl Memtables for Inserted {
+    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
+        let name = name_of(batch);
+        if self.refuses == Some(name) {
+            return Err(Error::try_again("refused by the model"));
+        }
+        self.entries.lock().push((first.0, name));
+        Ok(())
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Record {
+    first: u64,
+    names: Vec<Name>,
+    sync: bool,
+}
+
+/// What stands for the engine, around the real queue.
+#[derive(Debug, Default)]
+struct Model {
+    queue: WriteQueue,
+    wal: Mutex<Vec<Record>>,
+    memtables: Arc<Inserted>,
+    allocated: AtomicU64,
+    published: AtomicU64,
+    /// The write whose record cannot be written.
+    wal_refuses: Option<Name>,
+    /// The write that finds no room when it leads.
+    no_room_for: Option<Name>,
+}
+
+impl Sink for Model {
+    type Memtables = Inserted;
+
+    fn allocate(&self, count: u64) -> SequenceNumber {
+        let last = self.allocated.load(Ordering::Relaxed);
+        self.allocated.store(last + count, Ordering::Relaxed);
+        SequenceNumber(last + 1)
+    }
+
+    fn log(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
+        let names: Vec<Name> =
+            std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch)).map(name_of).collect();
+        let failed = self.wal_refuses.is_some_and(|name| names.contains(&name));
+        self.wal.try_lock().expect("one leader at a time").push(Record {
+            first: numbers.start.0,
+            names,
+            sync: own.sync,
+        });
+        if failed { Err(Error::io("refused by the model")) } else { Ok(()) }
+    }
+
+    fn memtables(&self) -> &Arc<Inserted> {
+        &self.memtables
+    }
+
+    fn applies_concurrently(&self) -> bool {
+        true
+    }
+
+    fn refused(&self, error: &Error) -> Error {
+        error.clone()
+    }
+
+    fn publish(&self, _own: &Request, _group: &[Follower], numbers: Range<SequenceNumber>) {
+        let before = self.published.load(Ordering::Relaxed);
+        assert!(before < numbers.start.0, "{numbers:?} published after {before}");
+        self.published.store(numbers.end.0 - 1, Ordering::Release);
+    }
+}
+
+/// How a write ended, for its writer.
+type Outcome = (Name, Result<()>);
+
+impl Model {
+    /// As `WritePath::write`.
+    fn write(&self, request: Request) -> Outcome {
+        let name = name_of(&request.batch);
+        let (batch, result) = match self.queue.join(request) {
+            Joined::Done(batch, result) => (batch, result),
+            Joined::Lead(_leader, own) if self.no_room_for == Some(name) => {
+                (own.batch, Err(Error::io("no room in the model")))
+            }
+            Joined::Lead(leader, own) => write_group(self, &leader, own, 1 << 20),
+        };
+        assert_eq!(name_of(&batch), name, "everybody gets their own batch back");
+        if result.is_ok() {
+            assert!(self.memtables.entries.lock().contains(&(batch.sequence().0, name)));
+            assert!(self.published.load(Ordering::Acquire) >= batch.sequence().0);
+        }
+        (name, result)
+    }
+
+    /// What was published when somebody looked was in the memtables.
+    fn read(&self) {
+        let last = self.published.load(Ordering::Acquire);
+        let entries = self.memtables.entries.lock();
+        for number in 1..=last {
+            assert!(entries.iter().any(|&(n, _)| n == number), "{number} of {last} in {entries:?}");
+        }
+    }
+
+    /// The record of a write, if it came to one.
+    fn record_of(wal: &[Record], name: Name) -> Option<&Record> {
+        let mut records = wal.iter().filter(|r| r.names.contains(&name));
+        let record = records.next();
+        assert!(records.next().is_none(), "{name} is in two records of {wal:?}");
+        record.inspect(|r| assert_eq!(r.names.iter().filter(|&&n| n == name).count(), 1, "{r:?}"))
+    }
+
+    /// What must be true when everybody has returned.
+    fn check(&self, outcomes: &[Outcome], must_be_synced: &[Name]) {
+        let wal = self.wal.lock();
+        let mut next = 1;
+        for record in wal.iter() {
+            assert_eq!(record.first, next, "{wal:?}");
+            next += record.names.len() as u64;
+        }
+        let mut entries = self.memtables.entries.lock().clone();
+        entries.sort_unstable();
+        assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "{entries:?}");
+        for (name, result) in outcomes {
+            let record = Model::record_of(&wal, *name);
+            let shared =
+                |with: Option<Name>| record.is_some_and(|r| with.is_some_and(|n| r.names.contains(&n)));
+            match result {
+                Ok(()) => {
+                    let record = record.expect("an acknowledged write is in the WAL");
+                    let at = record.names.iter().position(|n| n == name).expect("its record");
+                    assert!(entries.contains(&(record.first + at as u64, *name)), "{record:?}, {entries:?}");
+                    assert!(record.sync || !must_be_synced.contains(name), "{name} is not synced: {wal:?}");
+                    assert!(!shared(self.wal_refuses) && !shared(self.memtables.refuses));
+                }
+                Err(e) => match e.kind() {
+                    ErrorKind::IoError if record.is_none() => assert_eq!(self.no_room_for, Some(*name)),
+                    ErrorKind::IoError => assert!(shared(self.wal_refuses), "{name}: {e}, {wal:?}"),
+                    ErrorKind::TryAgain => assert!(shared(self.memtables.refuses), "{name}: {e}, {wal:?}"),
+                    ErrorKind::Incomplete => assert!(record.is_none(), "{name} was turned away: {wal:?}"),
+                    _ => panic!("{name}: {e}"),
+                },
+            }
+        }
+    }
+}
+
+/// How often something was seen over all runs of a model.
+#[derive(Clone, Default)]
+struct Seen(std::sync::Arc<AtomicUsize>);
+
+impl Seen {
+    fn count(&self, yes: bool) {
+        self.0.fetch_add(usize::from(yes), Ordering::Relaxed);
+    }
+    fn times(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a failure: a search that is
+/// over at once has searched nothing.
+#[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
+fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    let runs = Seen::default();
+    let counter = runs.clone();
+    builder.check(move || {
+        counter.count(true);
+        once();
+    });
+    println!("{name}: {} runs", runs.times());
+    assert!(runs.times() >= 100, "{} runs cannot have been all interleavings", runs.times());
+}
+
+/// Lets each thread make its writes one after the other, the first thread's in this one; then checks. `look` sees the
+/// model and the outcomes of every run.
+fn writers(
+    name: &str,
+    preemptions: usize,
+    make: fn() -> Model,
+    threads: &'static [fn() -> Vec<Request>],
+    look: impl Fn(&Model, &[Outcome]) + Send + Sync + 'static,
+) {
+    explore(name, preemptions, move || {
+        let model = Arc::new(make());
+        let must_be_synced: Vec<Name> = threads
+            .iter()
+            .flat_map(|requests| requests())
+            .filter(|r| r.sync)
+            .map(|r| name_of(&r.batch))
+            .collect();
+        let (own, others) = threads.split_first().expect("a writer");
+        let spawned: Vec<_> = others
+            .iter()
+            .map(|requests| {
+                let model = Arc::clone(&model);
+                thread::spawn(move || requests().into_iter().map(|r| model.write(r)).collect::<Vec<_>>())
+            })
+            .collect();
+        let mut outcomes: Vec<Outcome> = own().into_iter().map(|r| model.write(r)).collect();
+        outcomes.extend(spawned.into_iter().flat_map(|t| t.join().expect("no assertion failed")));
+        model.check(&outcomes, &must_be_synced);
+        look(&model, &outcomes);
+    });
+}
+
+fn largest_group(model: &Model) -> usize {
+    model.wal.lock().iter().map(|r| r.names.len()).max().unwrap_or(0)
+}
+
+#[test]
+fn loom_three_writers_are_written_once_each_alone_or_in_groups() {
+    let (alone, grouped) = (Seen::default(), Seen::default());
+    let (count_alone, count_grouped) = (alone.clone(), grouped.clone());
+    writers(
+        "three writers",
+        4,
+        Model::default,
+        &[|| vec![put(1), put(2)], || vec![put(3)], || vec![put(4)]],
+        move |model, outcomes| {
+            assert!(outcomes.iter().all(|(_, result)| result.is_ok()));
+            let wal = model.wal.lock();
+            let first_of = |name| Model::record_of(&wal, name).map(|r| r.first);
+            assert!(first_of(1) < first_of(2), "a writer's own order");
+            drop(wal);
+            count_alone.count(largest_group(model) == 1);
+            count_grouped.count(largest_group(model) == 2);
+        },
+    );
+    assert!(alone.times() > 0 && grouped.times() > 0, "{} and {}", alone.times(), grouped.times());
+}
+
+#[test]
+fn loom_a_synced_write_never_rides_on_one_that_is_not() {
+    let mixed = Seen::default();
+    let count = mixed.clone();
+    writers(
+        "sync and not",
+        4,
+        Model::default,
+        &[|| vec![synced(put(1))], || vec![put(2)], || vec![synced(put(3)), put(4)]],
+        move |model, outcomes| {
+            assert!(outcomes.iter().all(|(_, result)| result.is_ok()));
+            count.count(model.wal.lock().iter().any(|r| r.sync && r.names.contains(&2)));
+        },
+    );
+    assert!(mixed.times() > 0, "a write without sync may ride on one with");
+}
+
+#[test]
+fn loom_what_followers_insert_is_there_before_it_is_published() {
+    let parallel = Seen::default();
+    explore("followers insert, somebody reads", 2, {
+        let parallel = parallel.clone();
+        move || {
+            let model = Arc::new(Model::default());
+            let spawned: Vec<_> = [1, 2]
+                .map(|name| {
+                    let model = Arc::clone(&model);
+                    thread::spawn(move || vec![model.write(large_put(name))])
+                })
+                .into_iter()
+                .chain([{
+                    let model = Arc::clone(&model);
+                    thread::spawn(move || {
+                        model.read();
+                        model.read();
+                        Vec::new()
+                    })
+                }])
+                .collect();
+            let mut outcomes = vec![model.write(put(3))];
+            outcomes.extend(spawned.into_iter().flat_map(|t| t.join().expect("no assertion failed")));
+            assert!(outcomes.iter().all(|(_, result)| result.is_ok()));
+            model.check(&outcomes, &[]);
+            parallel.count(largest_group(&model) > 1);
+        }
+    });
+    assert!(parallel.times() > 0);
+}
+
+#[test]
+fn loom_three_writers_insert_a_group_together() {
+    let all_three = Seen::default();
+    let count = all_three.clone();
+    writers(
+        "one leads, two insert their own",
+        3,
+        Model::default,
+        &[|| vec![put(1), large_put(2)], || vec![large_put(3)], || vec![large_put(4)]],
+        move |model, outcomes| {
+            assert!(outcomes.iter().all(|(_, result)| result.is_ok()));
+            count.count(largest_group(model) == 3);
+        },
+    );
+    assert!(all_three.times() > 0);
+}
+
+#[test]
+fn loom_a_wal_error_reaches_its_group_and_nobody_else() {
+    let (shared, spared) = (Seen::default(), Seen::default());
+    let (count_shared, count_spared) = (shared.clone(), spared.clone());
+    writers(
+        "the WAL fails",
+        4,
+        || Model { wal_refuses: Some(2), ..Model::default() },
+        &[|| vec![put(1), put(4)], || vec![put(2)], || vec![put(3)]],
+        move |model, outcomes| {
+            let failed = outcomes.iter().filter(|(_, result)| result.is_err()).count();
+            let wal = model.wal.lock();
+            let record = Model::record_of(&wal, 2).expect("it was tried");
+            assert_eq!(failed, record.names.len());
+            count_shared.count(failed > 1);
+            count_spared.count(failed == 1);
+        },
+    );
+    assert!(shared.times() > 0 && spared.times() > 0);
+}
+
+#[test]
+fn loom_what_a_follower_cannot_insert_fails_its_group_and_nobody_else() {
+    let (as_follower, as_leader) = (Seen::default(), Seen::default());
+    let (count_follower, count_leader) = (as_follower.clone(), as_leader.clone());
+    writers(
+        "the memtables fail",
+        4,
+        || Model {
+            memtables: Arc::new(Inserted { refuses: Some(3), ..Inserted::default() }),
+            ..Model::default()
+        },
+        &[|| vec![put(1), large_put(2)], || vec![large_put(3)], || vec![large_put(4)]],
+        move |model, outcomes| {
+            let failed = outcomes.iter().filter(|(_, result)| result.is_err()).count();
+            let wal = model.wal.lock();
+            let record = Model::record_of(&wal, 3).expect("it was tried");
+            assert_eq!(failed, record.names.len());
+            count_leader.count(record.names[0] == 3);
+            count_follower.count(record.names[0] != 3);
+        },
+    );
+    assert!(as_follower.times() > 0 && as_leader.times() > 0);
+}
+
+#[test]
+fn loom_a_leader_without_room_fails_alone_and_the_next_one_leads() {
+    let (failed, carried) = (Seen::default(), Seen::default());
+    let (count_failed, count_carried) = (failed.clone(), carried.clone());
+    writers(
+        "no room",
+        4,
+        || Model { no_room_for: Some(2), ..Model::default() },
+        &[|| vec![put(1)], || vec![put(2)], || vec![put(3)]],
+        move |_, outcomes| {
+            let errors: Vec<Name> =
+                outcomes.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
+            assert!(errors.is_empty() || errors == [2], "{errors:?}");
+            count_failed.count(errors == [2]);
+            count_carried.count(errors.is_empty());
+        },
+    );
+    assert!(failed.times() > 0 && carried.times() > 0);
+}
+
+/// A leader that is stalled until the writer who may not wait has returned: who waited for it would wait for ever.
+#[test]
+fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
+    let (turned_away, written) = (Seen::default(), Seen::default());
+    let (count_turned_away, count_written) = (turned_away.clone(), written.clone());
+    explore("a stall", 3, move || {
+        let model = Arc::new(Model::default());
+        let is_over = Arc::new((Mutex::new(false), Condvar::new()));
+        let impatient = {
+            let (model, is_over) = (Arc::clone(&model), Arc::clone(&is_over));
+            thread::spawn(move || {
+                let outcome = model.write(Request { no_slowdown: true, ..put(2) });
+                *is_over.0.lock() = true;
+                is_over.1.notify_one();
+                outcome
+            })
+        };
+        let patient = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.write(put(3)))
+        };
+        let stalled = match model.queue.join(put(1)) {
+            Joined::Done(_, result) => (1, result),
+            Joined::Lead(leader, own) => {
+                leader.begin_stall();
+                let mut over = is_over.0.lock();
+                while !*over {
+                    is_over.1.wait(&mut over);
+                }
+                drop(over);
+                leader.end_stall();
+                (1, write_group(&*model, &leader, own, 1 << 20).1)
+            }
+        };
+        let impatient = impatient.join().expect("no assertion failed");
+        let patient = patient.join().expect("no assertion failed");
+        assert!(stalled.1.is_ok() && patient.1.is_ok());
+        count_written.count(impatient.1.is_ok());
+        count_turned_away.count(impatient.1.is_err());
+        model.check(&[stalled, impatient, patient], &[]);
+    });
+    assert!(turned_away.times() > 0 && written.times() > 0);
+}
+
+#[test]
+fn loom_nothing_is_written_while_somebody_leads_alone() {
+    explore("alone", 3, || {
+        let model = Arc::new(Model::default());
+        let spawned = [1, 2].map(|name| {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.write(put(name)))
+        });
+        let leader = model.queue.lead_alone();
+        let records = |model: &Model| model.wal.try_lock().expect("nobody else leads").len();
+        let before = records(&model);
+        thread::yield_now();
+        assert_eq!(records(&model), before);
+        drop(leader);
+        let outcomes = spawned.map(|t| t.join().expect("no assertion failed"));
+        assert!(outcomes.iter().all(|(_, result)| result.is_ok()));
+        model.check(&outcomes, &[]);
+    });
+}
