@@ -77,6 +77,9 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         let cancelled = engine.shutting_down.clone();
         return Some(Task { plan, cf, options, running, manual: Some(id), cancelled });
     }
+    if state.exclusive_manual {
+        return None;
+    }
     while let Some(id) = state.compaction_queue.pop_front() {
         let Some(family) = state.family_mut(id) else { continue };
         family.compaction_queued = false;

@@ -2,6 +2,7 @@
 //!
 //! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`.
 
+use super::refit::refit_level;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, ManualCompaction, maybe_schedule};
 use crate::options::CompactRangeOptions;
@@ -22,15 +23,57 @@ pub(crate) struct ManualRange<'a> {
 /// Brings every key of the range down to the deepest level that holds any of them, and waits. The picker says what comes
 /// next, given the version after the step before: levels can change while one waits.
 /// # Errors
-/// The first step's error; steps before it stay done.
+/// The first step's error; steps before it stay done. With `change_level` also `NotSupported` and `InvalidArgument`: the
+/// range was compacted, its level stays.
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
+    let alone =
+        if range.options.exclusive_manual_compaction { Some(Alone::become_it(engine)?) } else { None };
     let bottommost = range.options.bottommost_level_compaction;
     let next_file = engine.numbers.next_file_number();
     let mut steps = Steps::new(range.begin, range.end, bottommost, next_file);
     while let Some(id) = start_next(engine, range, &mut steps)? {
         wait(engine, id)?;
     }
-    Ok(())
+    drop(alone);
+    match steps.arrived_at() {
+        Some(level) if range.options.change_level => {
+            refit_level(engine, range.family, level, range.options.target_level)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// No other compaction of the database runs while this lives.
+struct Alone<'a>(&'a Arc<Engine>);
+
+impl<'a> Alone<'a> {
+    /// Waits for those that run.
+    fn become_it(engine: &'a Arc<Engine>) -> Result<Alone<'a>> {
+        let mut state = engine.state.lock();
+        while state.exclusive_manual {
+            engine.check_open()?;
+            engine.state_changed.wait(&mut state);
+        }
+        state.exclusive_manual = true;
+        drop(state);
+        let alone = Alone(engine);
+        let mut state = engine.state.lock();
+        while state.compactions_scheduled > 0 {
+            engine.check_open()?;
+            engine.state_changed.wait(&mut state);
+        }
+        drop(state);
+        Ok(alone)
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.exclusive_manual = false;
+        maybe_schedule(self.0, &mut state);
+        self.0.state_changed.notify_all();
+    }
 }
 
 /// Queues the next plan as soon as nothing that runs is in its way; `None` if there is nothing left to do.
@@ -40,6 +83,10 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
         engine.check_open()?;
         if let Some(error) = state.background_error.current() {
             return Err(error.clone());
+        }
+        if state.exclusive_manual && !range.options.exclusive_manual_compaction {
+            engine.state_changed.wait(&mut state);
+            continue;
         }
         let Some(family) = state.family_mut(range.family.id) else {
             return Err(Error::column_family_dropped("compact_range: the family was dropped"));

@@ -59,7 +59,8 @@ impl Db {
 
     /// Compacts the keys from `begin` to `end` of `family`. Flushes first what is in memory.
     /// # Errors
-    /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done so far stays.
+    /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done so far stays · with
+    /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there is no such level.
     pub fn compact_range_opt(
         &self,
         options: &CompactRangeOptions,

@@ -22,7 +22,8 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
         engine.scheduler.schedule(Job::Flush, run(engine, jobs.flush));
     }
     let manual = state.manual_compactions.iter().filter(|m| m.plan.is_some()).count();
-    let waiting = state.compaction_queue.len() + manual;
+    let automatic = if state.exclusive_manual { 0 } else { state.compaction_queue.len() };
+    let waiting = automatic + manual;
     while state.compactions_scheduled < limits.compactions && state.compactions_scheduled < waiting {
         state.compactions_scheduled += 1;
         engine.scheduler.schedule(Job::Compaction, run(engine, jobs.compact));

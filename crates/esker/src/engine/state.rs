@@ -34,6 +34,8 @@ pub(crate) struct DbState {
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<ManualCompaction>,
     pub(crate) next_manual_id: u64,
+    /// A manual compaction wants to be the only one: no other is begun.
+    pub(crate) exclusive_manual: bool,
     /// Jobs handed to the pool and not ended.
     pub(crate) flushes_scheduled: usize,
     pub(crate) compactions_scheduled: usize,

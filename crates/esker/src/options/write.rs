@@ -91,11 +91,12 @@ option_enum! {
 /// Options of `compact_range`.
 #[derive(Clone, Debug)]
 pub struct CompactRangeOptions {
-    /// No automatic compaction runs meanwhile. Default false.
+    /// No other compaction of the database runs meanwhile. Default false.
     pub exclusive_manual_compaction: bool,
-    /// Move the result up to the smallest level that holds it. Default false.
+    /// Afterwards move all files of the level that the range ended in to another one. Default false.
     pub change_level: bool,
-    /// With `change_level`: the level to move to; -1: the smallest possible. Default -1.
+    /// With `change_level`: the level to move to, all levels on the way being empty; -1: the smallest that is large enough.
+    /// Default -1.
     pub target_level: i32,
     /// What to do with the last level. Default `IfHaveCompactionFilter`.
     pub bottommost_level_compaction: BottommostLevelCompaction,

@@ -40,6 +40,7 @@ pub struct ManualCompaction {
     /// Files from this number on were made after the start.
     first_new_file: FileNumber,
     stage: Stage,
+    arrived_at: Option<usize>,
     /// Where the current stage goes on, inclusive; `None` = at `begin`.
     cursor: Option<Vec<u8>>,
 }
@@ -78,8 +79,14 @@ impl ManualCompaction {
             bottommost,
             first_new_file: next_file,
             stage: Stage::Start,
+            arrived_at: None,
             cursor: None,
         }
+    }
+
+    /// The level in which the range is when there is nothing left to do; `None` if no file held any of it.
+    pub fn arrived_at(&self) -> Option<usize> {
+        self.arrived_at
     }
 
     /// The next thing to do, given the current version and what runs. The plan is not registered yet.
@@ -92,10 +99,15 @@ impl ManualCompaction {
         loop {
             let (from, to, files_below) = match self.stage {
                 Stage::Start => {
-                    self.stage = self.first_stage(version, options);
+                    self.arrived_at = self.first_level(version);
+                    self.stage = match self.arrived_at {
+                        None => Stage::Done,
+                        Some(level) => self.stage_from(level, version, options),
+                    };
                     continue;
                 }
                 Stage::Arrived { level } => {
+                    self.arrived_at = Some(level);
                     self.stage = self.stage_from(level, version, options);
                     continue;
                 }
@@ -142,19 +154,16 @@ impl ManualCompaction {
         (self.bottommost != BottommostLevelCompaction::Force).then_some(self.first_new_file)
     }
 
-    fn first_stage(&self, version: &Version, options: &CompactionOptions) -> Stage {
+    fn first_level(&self, version: &Version) -> Option<usize> {
         let (begin, end) = (self.begin.as_deref(), self.end.as_deref());
-        if version.num_levels() < 2 {
-            return Stage::Done;
-        }
-        match (0..version.num_levels()).find(|&level| version.overlaps(level, begin, end)) {
-            None => Stage::Done,
-            Some(level) => self.stage_from(level, version, options),
-        }
+        (0..version.num_levels()).find(|&level| version.overlaps(level, begin, end))
     }
 
     /// What follows when everything is in `level` or below.
     fn stage_from(&self, level: usize, version: &Version, options: &CompactionOptions) -> Stage {
+        if version.num_levels() < 2 {
+            return Stage::Done;
+        }
         if level == 0 {
             return Stage::Down { from: 0 };
         }

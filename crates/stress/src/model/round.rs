@@ -699,6 +699,7 @@ impl Round {
         ];
         let options = CompactRangeOptions {
             exclusive_manual_compaction: rng.bool(),
+            change_level: rng.u32(..4) == 0,
             bottommost_level_compaction: bottommost[rng.usize(..4)],
             max_subcompactions: rng.u32(..3),
             ..CompactRangeOptions::default()

@@ -1,0 +1,129 @@
+//! `change_level` of `compact_range`: the files of a level move to another one as they are.
+//!
+//! In: a level, and the one to move to or a request for the smallest that holds them. Out: an edit, logged and in force.
+//! Levels on the way must be empty, so that what is newer stays above what is older.
+//! Source: RocksDB `DBImpl::ReFitLevel`.
+
+use crate::cf::ColumnFamily;
+use crate::engine::{Engine, maybe_schedule, publish_super_version};
+use crate::picker::score::LevelSizes;
+use crate::version::{LogOptions, Version};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+use esker_format::version_edit::VersionEdit;
+
+/// Moves all files of `level` to `target`, or with a negative `target` to the smallest level that they fit into. No flush
+/// and no compaction runs meanwhile.
+/// # Errors
+/// `InvalidArgument`: there is no such level, or level 0 cannot hold them · `NotSupported`: a level on the way has files ·
+/// the background error in force or the MANIFEST's.
+pub(super) fn refit_level(
+    engine: &Arc<Engine>,
+    family: &Arc<ColumnFamily>,
+    level: usize,
+    target: i32,
+) -> Result<()> {
+    let quiet = Quiet::begin(engine)?;
+    let moved = move_files(engine, family, level, target);
+    drop(quiet);
+    engine.tell_stall_changes();
+    moved
+}
+
+fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, target: i32) -> Result<()> {
+    let mut manifest = engine.manifest.lock();
+    let (version, options) = {
+        let state = engine.state.lock();
+        if let Some(error) = state.background_error.current() {
+            return Err(error.clone());
+        }
+        let Some(of_family) = state.families.get(&family.id) else {
+            return Err(Error::column_family_dropped("compact_range: the family was dropped"));
+        };
+        (of_family.version.clone(), of_family.compaction_options.clone())
+    };
+    let target = match usize::try_from(target) {
+        Ok(target) => target,
+        Err(_) => smallest_level_for(&version, level, &LevelSizes::new(&version, &options)),
+    };
+    if target == level {
+        return Ok(());
+    }
+    check_target(&version, level, target)?;
+    let files = version.files(level);
+    let edit = VersionEdit {
+        column_family: family.id,
+        deleted_files: files.iter().map(|f| (level, f.number)).collect(),
+        new_files: files.iter().map(|f| (target, f.data().clone())).collect(),
+        ..VersionEdit::default()
+    };
+    let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
+    let mut state = engine.state.lock();
+    for (id, version) in versions {
+        if let Some(of_family) = state.family_mut(id) {
+            of_family.version = version;
+        }
+        publish_super_version(engine, &mut state, id);
+    }
+    Ok(())
+}
+
+/// The smallest level below 0 that is empty like all between it and `level`, and large enough for what is in `level`.
+fn smallest_level_for(version: &Version, level: usize, sizes: &LevelSizes) -> usize {
+    let fits = |candidate: &usize| {
+        version.num_files(*candidate) == 0 && sizes.max_bytes[*candidate] >= version.size(level)
+    };
+    (1..level).rev().take_while(fits).last().unwrap_or(level)
+}
+
+fn check_target(version: &Version, level: usize, target: usize) -> Result<()> {
+    if target >= version.num_levels() {
+        return Err(Error::invalid_argument(format!(
+            "compact_range: target_level {target} is not below num_levels ({})",
+            version.num_levels()
+        )));
+    }
+    if (target == 0 || level == 0) && version.num_files(level) > 1 {
+        // Files of level 0 overlap and are ordered by age; those of other levels neither.
+        return Err(Error::invalid_argument("compact_range: only a single file can move to or from level 0"));
+    }
+    let on_the_way = if target > level { level + 1..target + 1 } else { target..level };
+    match on_the_way.clone().find(|&l| version.num_files(l) > 0) {
+        Some(l) => Err(Error::not_supported(format!(
+            "compact_range: files cannot move from level {level} to level {target}: level {l} is not empty"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The only job of the database while it lives: no flush and no compaction is begun, and closing waits.
+struct Quiet<'a>(&'a Arc<Engine>);
+
+impl<'a> Quiet<'a> {
+    /// Waits for those that run.
+    /// # Errors
+    /// `ShutdownInProgress`.
+    fn begin(engine: &'a Arc<Engine>) -> Result<Quiet<'a>> {
+        let mut state = engine.state.lock();
+        state.paused += 1;
+        while state.flushes_scheduled + state.compactions_scheduled > 0 {
+            engine.state_changed.wait(&mut state);
+        }
+        state.compactions_scheduled += 1;
+        drop(state);
+        let quiet = Quiet(engine);
+        engine.check_open()?;
+        Ok(quiet)
+    }
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.compactions_scheduled -= 1;
+        // Closing has taken all pauses back.
+        state.paused = state.paused.saturating_sub(1);
+        maybe_schedule(self.0, &mut state);
+        self.0.state_changed.notify_all();
+    }
+}

@@ -1,0 +1,136 @@
+//! What `compact_range` does beside compacting: alone if asked to be, and to the level that was asked for.
+
+use esker::internals::env::mem::MemFs;
+use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::{Db, Env, Options};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// Nothing is compacted that nobody asked for: levels that are larger than the data needs would be drained.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+fn fill(db: &Db, round: usize) {
+    for i in 0..500 {
+        db.put(format!("key{i:04}"), format!("value{round}")).unwrap();
+    }
+}
+
+fn files(db: &Db) -> Vec<u64> {
+    let levels = db.map_property("rocksdb.levelstats").unwrap();
+    (0..7).map(|l| levels[&format!("L{l}.num_files")].parse().unwrap()).collect()
+}
+
+fn to_level(target_level: i32) -> CompactRangeOptions {
+    CompactRangeOptions { change_level: true, target_level, ..CompactRangeOptions::default() }
+}
+
+#[test]
+fn change_level_moves_the_files_to_the_level_asked_for() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 0);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(files(&db), [0, 0, 0, 0, 0, 0, 1]);
+    let default = db.default_column_family();
+    let compact = |target| db.compact_range_opt(&to_level(target), &default, None, None);
+    compact(3).unwrap();
+    assert_eq!(files(&db), [0, 0, 0, 1, 0, 0, 0]);
+
+    // Newer keys above it: the way up is barred, and what is there is compacted down.
+    fill(&db, 1);
+    db.flush().unwrap();
+    let e = db.compact_range_opt(&to_level(9), &default, None, None).unwrap_err();
+    assert!(e.to_string().contains("target_level 9"), "{e}");
+    compact(0).unwrap();
+    assert_eq!(files(&db), [1, 0, 0, 0, 0, 0, 0]);
+    compact(5).unwrap();
+    assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value1"[..]));
+    db.close().unwrap();
+    drop((default, db));
+
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("key0499").unwrap().as_deref(), Some(&b"value1"[..]));
+}
+
+#[test]
+fn files_do_not_move_past_others() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let default = db.default_column_family();
+    fill(&db, 0);
+    db.compact_range_opt(&to_level(4), &default, None, None).unwrap();
+    db.put("zebra", "alone").unwrap();
+    db.compact_range(Some(b"zebra"), None).unwrap();
+    let before = files(&db);
+    assert_eq!(before, [0, 0, 0, 0, 1, 0, 1]);
+    let e = db.compact_range_opt(&to_level(2), &default, Some(b"zebra"), None).unwrap_err();
+    assert_eq!(e.kind(), esker::ErrorKind::NotSupported, "{e}");
+    assert!(e.to_string().contains("level 4 is not empty"), "{e}");
+    assert_eq!(files(&db), before);
+    assert_eq!(db.get("zebra").unwrap().as_deref(), Some(&b"alone"[..]));
+    assert_eq!(db.get("key0001").unwrap().as_deref(), Some(&b"value0"[..]));
+}
+
+/// Which jobs run, and whether a manual one ever ran beside another.
+#[derive(Default)]
+struct Overlaps(Mutex<Jobs>);
+
+#[derive(Default)]
+struct Jobs {
+    /// Job and whether it is a manual one.
+    running: BTreeSet<(u64, bool)>,
+    overlaps: Vec<String>,
+}
+
+impl EventListener for Overlaps {
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        let mut jobs = self.0.lock().unwrap();
+        let manual = info.compaction_reason == CompactionReason::ManualCompaction;
+        if jobs.running.iter().any(|(_, other)| manual || *other) {
+            let overlap = format!("job {} beside {:?}", info.job_id, jobs.running);
+            jobs.overlaps.push(overlap);
+        }
+        jobs.running.insert((info.job_id, manual));
+    }
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        self.0.lock().unwrap().running.retain(|(job, _)| *job != info.job_id);
+    }
+}
+
+#[test]
+fn an_exclusive_compaction_runs_alone() {
+    let overlaps = Arc::new(Overlaps::default());
+    let mut options = options();
+    options.db.listeners = vec![overlaps.clone()];
+    options.db.max_background_jobs = 8;
+    options.cf.disable_auto_compactions = false;
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.target_file_size_base = 16 << 10;
+    options.cf.max_bytes_for_level_base = 64 << 10;
+    let db = Db::open(&options, "/db").unwrap();
+    let exclusive = CompactRangeOptions {
+        exclusive_manual_compaction: true,
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..60).for_each(|round| fill(&db, round)));
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    db.compact_range_opt(&exclusive, &db.default_column_family(), None, None).unwrap();
+                }
+            });
+        }
+    });
+    db.wait_for_background_work().unwrap();
+    let found = &overlaps.0.lock().unwrap().overlaps;
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"value59"[..]));
+}
