@@ -7,6 +7,7 @@
 //! `failure`, `text`, `table_text` and `manifest`.
 #![forbid(unsafe_code)]
 
+mod db_bench;
 mod demo;
 mod failure;
 mod ldb;
@@ -33,6 +34,9 @@ struct Arguments {
 enum Command {
     /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and checks every answer
     Demo(demo::DemoOptions),
+    /// Benchmarks, as RocksDB's db_bench
+    #[command(name = "db_bench")]
+    DbBench(db_bench::DbBenchOptions),
     /// Administration and data access, as RocksDB's ldb
     Ldb(ldb::LdbOptions),
     /// Looks into table files, as RocksDB's sst_dump
@@ -48,6 +52,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Demo(options) => demo::run(&options),
+        Command::DbBench(options) => db_bench::run(&options),
         Command::Ldb(options) => ldb::run(&options),
         Command::SstDump(options) => sst_dump::run(&options),
         Command::Verify(options) => verify::run(&options),

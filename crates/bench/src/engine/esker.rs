@@ -1,0 +1,210 @@
+//! Esker as a benchmark sees it.
+
+use super::{Batch, Cursor, Engine, Store};
+use esker::internals::format::file_name::parse_file_name;
+use esker::{
+    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, Options, ReadOptions, Result, SubCode,
+    WriteBatch, WriteOptions, destroy_db, options::BottommostLevelCompaction,
+};
+use std::path::PathBuf;
+
+/// A directory, and how Esker opens it.
+#[derive(Debug)]
+pub struct EskerStore {
+    /// The database's directory.
+    pub path: PathBuf,
+    /// How to open it.
+    pub options: Options,
+    /// For reading only.
+    pub read_only: bool,
+}
+
+impl EskerStore {
+    /// A directory with files in it, none of which is a database's, is somebody else's.
+    fn check_directory(&self) -> Result<()> {
+        let names = match self.options.db.env.fs.children(&self.path) {
+            Ok(names) => names,
+            Err(e) if e.subcode() == SubCode::PathNotFound => return Ok(()),
+            Err(e) => return Err(e.at(self.path.display())),
+        };
+        if names.is_empty() || names.iter().any(|name| parse_file_name(name).is_some()) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "{}: holds files but no database; choose another directory with --db",
+            self.path.display()
+        )))
+    }
+}
+
+impl Store for EskerStore {
+    type Engine = EskerEngine;
+
+    fn open(&self) -> Result<EskerEngine> {
+        if !self.read_only {
+            self.check_directory()?;
+            if let Some(parent) = self.path.parent() {
+                self.options.db.env.fs.create_dir_if_missing(parent)?;
+            }
+        }
+        let open = if self.read_only { Db::open_for_read_only } else { Db::open };
+        let db = open(&self.options, self.path.clone())?;
+        Ok(EskerEngine { family: db.default_column_family(), db })
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.check_directory()?;
+        destroy_db(&self.options.db, &self.path)
+    }
+
+    fn path(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn memtable_name(&self) -> &'static str {
+        "BPlusTree"
+    }
+
+    fn statistics(&self) -> Option<String> {
+        self.options.db.statistics.as_ref().map(|s| s.to_string())
+    }
+}
+
+/// An open database of Esker.
+#[derive(Debug)]
+pub struct EskerEngine {
+    db: Db,
+    family: ColumnFamilyHandle,
+}
+
+impl Engine for EskerEngine {
+    type Batch = EskerBatch;
+    type Cursor = DbIterator;
+
+    fn new_batch(&self) -> EskerBatch {
+        EskerBatch { batch: WriteBatch::new(), family: self.family.id() }
+    }
+    #[inline]
+    fn write(&self, options: &WriteOptions, batch: &mut EskerBatch) -> Result<()> {
+        self.db.write(options, &mut batch.batch)
+    }
+    #[inline]
+    fn put(&self, options: &WriteOptions, key: &[u8], value: &[u8]) -> Result<()> {
+        self.db.put_opt(options, &self.family, key, value)
+    }
+    #[inline]
+    fn merge(&self, options: &WriteOptions, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.db.merge_opt(options, &self.family, key, operand)
+    }
+    #[inline]
+    fn delete(&self, options: &WriteOptions, key: &[u8]) -> Result<()> {
+        self.db.delete_opt(options, &self.family, key)
+    }
+    fn delete_range(&self, options: &WriteOptions, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.db.delete_range_opt(options, &self.family, begin, end)
+    }
+    #[inline]
+    fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<usize>> {
+        Ok(self.db.get_pinned_opt(options, &self.family, key)?.map(|value| value.len()))
+    }
+    fn multi_get(
+        &self,
+        options: &ReadOptions,
+        keys: &[Vec<u8>],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let mut first_error = Ok(());
+        for (i, value) in self.db.multi_get_opt(options, &self.family, keys).into_iter().enumerate() {
+            match value {
+                Ok(value) => each(i, value.as_deref()),
+                Err(e) => first_error = first_error.and(Err(e)),
+            }
+        }
+        first_error
+    }
+    fn under_snapshot(&self, options: &ReadOptions) -> ReadOptions {
+        options.clone().snapshot(&self.db.snapshot())
+    }
+    fn cursor(&self, options: ReadOptions) -> Result<DbIterator> {
+        self.db.iter_opt(options, &self.family)
+    }
+    fn flush(&self) -> Result<()> {
+        self.db.flush()
+    }
+    fn compact(&self, rewrite_last_level: bool, max_subcompactions: u32) -> Result<()> {
+        let mut options = CompactRangeOptions { max_subcompactions, ..CompactRangeOptions::default() };
+        if rewrite_last_level {
+            options.bottommost_level_compaction = BottommostLevelCompaction::ForceOptimized;
+        }
+        self.db.compact_range_opt(&options, &self.family, None, None)
+    }
+    fn wait_for_background_work(&self) -> Result<()> {
+        self.db.wait_for_background_work()
+    }
+    fn property(&self, name: &str) -> Option<String> {
+        self.db.property(name)
+    }
+    fn close(self) -> Result<()> {
+        self.db.close()
+    }
+}
+
+/// A batch for the default family.
+#[derive(Debug)]
+pub struct EskerBatch {
+    batch: WriteBatch,
+    family: esker::ColumnFamilyId,
+}
+
+impl Batch for EskerBatch {
+    #[inline]
+    fn clear(&mut self) {
+        self.batch.clear();
+    }
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.put(self.family, key, value)
+    }
+    #[inline]
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.batch.delete(self.family, key)
+    }
+    fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.batch.delete_range(self.family, begin, end)
+    }
+}
+
+impl Cursor for DbIterator {
+    #[inline]
+    fn valid(&self) -> bool {
+        DbIterator::valid(self)
+    }
+    fn seek_to_first(&mut self) {
+        DbIterator::seek_to_first(self);
+    }
+    fn seek_to_last(&mut self) {
+        DbIterator::seek_to_last(self);
+    }
+    fn seek(&mut self, target: &[u8]) {
+        DbIterator::seek(self, target);
+    }
+    #[inline]
+    fn next(&mut self) {
+        DbIterator::next(self);
+    }
+    #[inline]
+    fn prev(&mut self) {
+        DbIterator::prev(self);
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        DbIterator::key(self)
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        DbIterator::value(self)
+    }
+    fn status(&self) -> Result<()> {
+        DbIterator::status(self)
+    }
+}

@@ -1,0 +1,155 @@
+//! `db_bench`'s command line.
+//!
+//! In: arguments, as gflags takes them: `-flag` or `--flag` for truths, `-noflag` for the contrary, `-flag=value` and
+//! `-flag value` for all others. Out: [`Flags`], or what is wrong with the first argument that cannot be honoured.
+//!
+//! Invariants
+//!  1. No argument is ignored: what is unknown, unsupported or out of place is an error. gflags drops words that belong to
+//!     no flag; here they are errors.
+//!  2. A flag stands once, in `supported` or in `known`.
+
+mod known;
+mod supported;
+mod value;
+
+pub use supported::Flags;
+
+use known::KNOWN;
+use std::fmt::Write;
+use supported::{Flag, TABLE};
+use value::Kind;
+
+/// What a command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandLine {
+    /// Benchmarks.
+    Run(Box<Flags>),
+    /// `--help`: the text.
+    Help(String),
+    /// `--version`.
+    Version,
+}
+
+/// A flag's place in one of the tables.
+#[derive(Clone, Copy)]
+enum Found {
+    Supported(&'static Flag),
+    /// Name, type, default.
+    Known(&'static str, Kind, &'static str),
+}
+
+impl Found {
+    fn by_name(name: &str) -> Option<Found> {
+        if let Some(flag) = TABLE.iter().find(|flag| flag.name == name) {
+            return Some(Found::Supported(flag));
+        }
+        KNOWN
+            .iter()
+            .find(|(n, ..)| *n == name)
+            .map(|&(name, kind, default)| Found::Known(name, kind, default))
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Found::Supported(flag) => flag.kind,
+            Found::Known(_, kind, _) => kind,
+        }
+    }
+
+    fn set(self, flags: &mut Flags, value: &str) -> Result<(), String> {
+        match self {
+            Found::Supported(flag) => {
+                (flag.set)(flags, value).map_err(|why| format!("--{}: {why}", flag.name))
+            }
+            Found::Known(name, kind, default) => match kind.same(value, default) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(format!(
+                    "--{name}: RocksDB's db_bench has this flag, but it is not supported yet; only its default, {}, is",
+                    if default.is_empty() { "the empty text" } else { default }
+                )),
+                Err(why) => Err(format!("--{name}: {why}")),
+            },
+        }
+    }
+}
+
+/// Reads the arguments behind the program's name.
+/// # Errors
+/// One sentence for the first argument that is unknown (with the nearest flag there is), unsupported, malformed or out
+/// of place.
+pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
+    let mut flags = Flags::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let Some(text) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
+            return Err(stray(argument));
+        };
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        // gflags takes dashes for underscores.
+        let name = name.replace('-', "_");
+        match name.as_str() {
+            "help" | "helpfull" | "h" => return Ok(CommandLine::Help(help())),
+            "version" => return Ok(CommandLine::Version),
+            "" => return Err(stray(argument)),
+            _ => {}
+        }
+        if let Some(found) = Found::by_name(&name) {
+            match value {
+                Some(value) => found.set(&mut flags, value)?,
+                None if found.kind() == Kind::Bool => found.set(&mut flags, "true")?,
+                None => {
+                    let value = arguments.next().ok_or_else(|| format!("--{name}: its value is missing"))?;
+                    found.set(&mut flags, value)?;
+                }
+            }
+            continue;
+        }
+        match name.strip_prefix("no").and_then(Found::by_name).filter(|f| f.kind() == Kind::Bool) {
+            Some(found) if value.is_none() => found.set(&mut flags, "false")?,
+            Some(_) => return Err(format!("--{name}: takes no value")),
+            None => return Err(unknown(&name)),
+        }
+    }
+    Ok(CommandLine::Run(Box::new(flags)))
+}
+
+fn stray(argument: &str) -> String {
+    format!(
+        "'{argument}' belongs to no flag; flags begin with a dash, and those that are true or false take their value \
+         after '=' only (-sync=false or -nosync)"
+    )
+}
+
+fn unknown(name: &str) -> String {
+    let all = TABLE.iter().map(|f| f.name).chain(KNOWN.iter().map(|(n, ..)| *n));
+    let likeness = |candidate: &str| strsim::jaro_winkler(name, candidate);
+    let nearest = all.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("there are flags");
+    format!("--{name}: there is no such flag; did you mean --{nearest}? `esker db_bench --help` lists all")
+}
+
+/// All flags, as gflags lists them.
+fn help() -> String {
+    let mut text = String::from(
+        "esker db_bench: RocksDB's benchmark tool for Esker\n\nUSAGE:\nesker db_bench [OPTIONS]...\n\nFlags:\n",
+    );
+    let defaults = Flags::default();
+    let mut add = |name: &str, kind: Kind, default: &str, help: &str| {
+        let quote = if kind == Kind::String { "\"" } else { "" };
+        let kind = kind.as_str();
+        writeln!(text, "    -{name} ({help}) type: {kind} default: {quote}{default}{quote}")
+            .expect("a String takes all that is written");
+    };
+    for flag in TABLE {
+        add(flag.name, flag.kind, &(flag.text)(&defaults), flag.help.trim());
+    }
+    for &(name, kind, default) in KNOWN {
+        add(name, kind, default, "RocksDB's; not supported yet, only the default is");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! The flags that `db_bench` acts on: one line each makes the field, its default, its parser and its line in `--help`.
+//!
+//! Source of names and defaults: RocksDB 11.9 `tools/db_bench_tool.cc` and the option headers it refers to.
+//! `ribbon_starting_level` is from older versions. `format_version` is the engine's default, 5, where RocksDB 11 has 7.
+
+use super::value::{FlagValue, Kind};
+
+/// What `--benchmarks` is without being given.
+const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrandom,newiterator,seekrandom,\
+    seekrandomwhilewriting,readseq,readreverse,compact,flush,waitforcompaction,multireadrandom,readseq,readreverse,\
+    readwhilewriting,readwhilescanning,readrandomwriterandom,updaterandom,fill100K,crc32c,xxhash,xxhash64,xxh3,compress,\
+    uncompress";
+
+/// A flag as the parser and `--help` see it.
+#[derive(Debug)]
+pub(super) struct Flag {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: Kind,
+    /// Sets the field from text; says what would be right if it cannot.
+    pub(super) set: fn(&mut Flags, &str) -> Result<(), String>,
+    /// The field as text.
+    pub(super) text: fn(&Flags) -> String,
+}
+
+macro_rules! flags {
+    ($( #[doc = $help:literal] $field:ident $(as $alias:literal)? : $ty:ty = $default:expr; )*) => {
+        /// The flags of one run.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Flags {
+            $( #[doc = $help] pub $field: $ty, )*
+        }
+
+        impl Default for Flags {
+            fn default() -> Flags {
+                Flags { $( $field: $default, )* }
+            }
+        }
+
+        pub(super) static TABLE: &[Flag] = &[ $( Flag {
+            name: flags!(@name $field $($alias)?),
+            help: $help,
+            kind: <$ty as FlagValue>::KIND,
+            set: |flags, text| {
+                flags.$field = <$ty as FlagValue>::parse(text)?;
+                Ok(())
+            },
+            text: |flags| flags.$field.to_string(),
+        }, )* ];
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $alias:literal) => { $alias };
+}
+
+flags! {
+    // What runs.
+    /// Comma-separated benchmarks, run in this order; `name[-X3]` repeats one, `name[-W1]` warms it up.
+    benchmarks: String = DEFAULT_BENCHMARKS.to_owned();
+    /// Directory of the database; empty: $TEST_TMPDIR/dbbench, else /tmp/rocksdbtest-UID/dbbench.
+    db: String = String::new();
+    /// Keep the database that is there; benchmarks that want a fresh one are skipped.
+    use_existing_db: bool = false;
+    /// Open for reading only; implies use_existing_db.
+    readonly: bool = false;
+    /// Keys in the database.
+    num: i64 = 1_000_000;
+    /// Reads for each thread; negative: as many as `num`.
+    reads: i64 = -1;
+    /// Writes for each thread; negative: as many as `num`.
+    writes: i64 = -1;
+    /// Deletions for each thread; negative: as many as `num`.
+    deletes: i64 = -1;
+    /// Distinct keys of mergerandom; negative: as many as `num`.
+    merge_keys: i64 = -1;
+    /// If positive, the writer behind readers draws from this many keys.
+    bgwriter_num: i64 = 0;
+    /// Threads that run a benchmark at once.
+    threads: i32 = 1;
+    /// Seconds that a benchmark runs; 0: as many operations as asked for.
+    duration: i32 = 0;
+    /// Operations between looks at the clock when `duration` is set.
+    ops_between_duration_checks: i32 = 1000;
+    /// Seed of the keys; 0: taken from the clock.
+    seed: i64 = 0;
+    /// The writer behind readers goes on until all its writes are done.
+    finish_after_writes: bool = false;
+
+    // Keys and values.
+    /// Bytes of a key.
+    key_size: i32 = 16;
+    /// Bytes of a value of fixed size.
+    value_size: i32 = 100;
+    /// How value sizes are drawn: fixed, uniform or normal.
+    value_size_distribution_type: String = String::from("fixed");
+    /// Smallest value, bytes.
+    value_size_min: i32 = 100;
+    /// Largest value, bytes.
+    value_size_max: i32 = 102_400;
+    /// What compression is to leave of the values.
+    compression_ratio: f64 = 0.5;
+    /// Percentage of writes that write the same value.
+    same_value_percentage: i32 = 0;
+    /// If positive, random reads are skewed: keys are drawn as num * e^-r with r up to this.
+    read_random_exp_range: f64 = 0.0;
+    /// Bytes of a key that are its prefix; 0: no prefixes.
+    prefix_size: i32 = 0;
+    /// Keys that share a prefix; 0: keys are not made of prefixes.
+    keys_per_prefix: i64 = 0;
+
+    // How the benchmarks work.
+    /// Writes in a batch, or keys in a multi-get.
+    batch_size: i64 = 1;
+    /// Distance of the keys of one multi-get; 0: all are random.
+    multiread_stride: i64 = 0;
+    /// Multi-get hands values out pinned; else copied.
+    multiread_batched: bool = false;
+    /// Steps after each seek.
+    seek_nexts: i32 = 0;
+    /// Keys to delete behind those stepped over.
+    seek_nexts_to_delete: i32 = 0;
+    /// Step backwards after a seek.
+    reverse_iterator: bool = false;
+    /// Distance from the seek key to the iterator's bound; 0: no bound.
+    max_scan_distance: i64 = 0;
+    /// Seek prefixes that no key has.
+    seek_missing_prefix: bool = false;
+    /// Set ReadOptions::auto_prefix_mode in seekrandom.
+    auto_prefix_mode: bool = false;
+    /// Set ReadOptions::total_order_seek.
+    total_order_seek: bool = false;
+    /// Set ReadOptions::prefix_same_as_start.
+    prefix_same_as_start: bool = false;
+    /// Check block checksums on reads.
+    verify_checksum: bool = true;
+    /// Bytes an iterator reads ahead; 0: it adapts.
+    readahead_size: i32 = 0;
+    /// Set ReadOptions::adaptive_readahead.
+    adaptive_readahead: bool = false;
+    /// Set ReadOptions::async_io.
+    async_io: bool = false;
+    /// Iterators read under a snapshot.
+    explicit_snapshot: bool = false;
+    /// Set ReadOptions::auto_refresh_iterator_with_snapshot.
+    auto_refresh_iterator_with_snapshot: bool = false;
+    /// Percentage of reads in readrandomwriterandom.
+    readwritepercent: i32 = 90;
+    /// Each write waits for the medium.
+    sync: bool = false;
+    /// Write no WAL.
+    disable_wal: bool = false;
+    /// Writes before the first range deletion.
+    writes_before_delete_range: i64 = 0;
+    /// Writes between range deletions; 0: no range deletions.
+    writes_per_range_tombstone: i64 = 0;
+    /// Keys that a range deletion covers.
+    range_tombstone_width: i64 = 100;
+    /// Most range deletions of a benchmark.
+    max_num_range_tombstones: i64 = 0;
+    /// Delete each key of the range by itself.
+    expand_range_tombstones: bool = false;
+    /// Bytes per second that benchmarks write at most; 0: no limit.
+    benchmark_write_rate_limit: u64 = 0;
+    /// Operations per second that benchmarks read at most; 0: no limit.
+    benchmark_read_rate_limit: u64 = 0;
+
+    // What is told.
+    /// Print the distribution of latencies.
+    histogram: bool = false;
+    /// Count in the engine and print the statistics at the end.
+    statistics: bool = false;
+    /// How much `statistics` counts, 0 to 5.
+    stats_level: i32 = 3;
+    /// Tell on standard error how far a benchmark is.
+    progress_reports: bool = true;
+    /// After each repeat print the confidence interval only.
+    confidence_interval_only: bool = false;
+    /// Operations between reports on standard error; 0: ever more.
+    stats_interval: i64 = 0;
+    /// Seconds between reports on standard error.
+    stats_interval_seconds: i64 = 0;
+    /// With each report, also print the database's statistics.
+    stats_per_interval: i32 = 0;
+    /// An operation this slow is told at once, microseconds.
+    slow_usecs: u64 = 1_000_000;
+    /// Seconds between lines of `report_file`; 0: no such file.
+    report_interval_seconds: i64 = 0;
+    /// Where the operations per interval go.
+    report_file: String = String::from("report.csv");
+
+    // The database.
+    /// The engine's option of this name.
+    write_buffer_size: i64 = 67_108_864;
+    /// The engine's option of this name.
+    max_write_buffer_number: i32 = 2;
+    /// The engine's option of this name.
+    min_write_buffer_number_to_merge: i32 = 1;
+    /// The engine's option of this name.
+    max_write_buffer_size_to_maintain: i64 = 0;
+    /// Bytes of all memtables at which the largest is flushed; 0: no common limit.
+    db_write_buffer_size: i64 = 0;
+    /// The engine's option of this name.
+    arena_block_size: i64 = 0;
+    /// The engine's option `memtable_prefix_bloom_size_ratio`.
+    memtable_bloom_size_ratio: f64 = 0.0;
+    /// The engine's option of this name.
+    memtable_whole_key_filtering: bool = false;
+    /// The engine's option of this name.
+    max_background_jobs: i32 = 2;
+    /// The engine's option of this name.
+    max_background_compactions: i32 = -1;
+    /// The engine's option of this name.
+    max_background_flushes: i32 = -1;
+    /// The engine's option `max_subcompactions`.
+    subcompactions: u64 = 1;
+    /// 0: leveled.
+    compaction_style: i32 = 0;
+    /// The engine's option of this name.
+    compaction_pri: i32 = 3;
+    /// The engine's option of this name.
+    num_levels: i32 = 7;
+    /// The engine's option of this name.
+    target_file_size_base: i64 = 67_108_864;
+    /// The engine's option of this name.
+    target_file_size_multiplier: i32 = 1;
+    /// The engine's option of this name.
+    max_bytes_for_level_base: u64 = 268_435_456;
+    /// The engine's option of this name.
+    max_bytes_for_level_multiplier: f64 = 10.0;
+    /// Comma-separated.
+    max_bytes_for_level_multiplier_additional: String = String::new();
+    /// The engine's option of this name.
+    level_compaction_dynamic_level_bytes: bool = false;
+    /// The engine's option of this name.
+    level0_file_num_compaction_trigger: i32 = 4;
+    /// The engine's option of this name.
+    level0_slowdown_writes_trigger: i32 = 20;
+    /// The engine's option of this name.
+    level0_stop_writes_trigger: i32 = 36;
+    /// The engine's option of this name.
+    max_compaction_bytes: u64 = 0;
+    /// The engine's option of this name.
+    soft_pending_compaction_bytes_limit: u64 = 68_719_476_736;
+    /// The engine's option of this name.
+    hard_pending_compaction_bytes_limit: u64 = 137_438_953_472;
+    /// The engine's option of this name.
+    delayed_write_rate: u64 = 8_388_608;
+    /// The engine's option of this name.
+    disable_auto_compactions: bool = false;
+    /// The engine's option `ttl`.
+    ttl_seconds: u64 = 18_446_744_073_709_551_614;
+    /// The engine's option of this name.
+    periodic_compaction_seconds: u64 = 18_446_744_073_709_551_614;
+    /// The engine's option of this name.
+    preserve_internal_time_seconds: i64 = 0;
+    /// The engine's option of this name.
+    compaction_readahead_size: u64 = 2_097_152;
+    /// The engine's option of this name.
+    writable_file_max_buffer_size: i32 = 1_048_576;
+    /// The engine's option `max_open_files`.
+    open_files: i32 = -1;
+    /// The engine's option `max_file_opening_threads`.
+    file_opening_threads: i32 = 16;
+    /// The engine's option of this name.
+    max_manifest_file_size: i64 = 1_073_741_824;
+    /// The engine's option of this name.
+    max_total_wal_size: u64 = 0;
+    /// The engine's option of this name.
+    wal_dir: String = String::new();
+    /// The engine's option of this name.
+    wal_ttl_seconds: u64 = 0;
+    /// The engine's option of this name.
+    wal_size_limit_mb as "wal_size_limit_MB": u64 = 0;
+    /// The engine's option of this name.
+    wal_bytes_per_sync: u64 = 0;
+    /// The engine's option of this name.
+    bytes_per_sync: u64 = 0;
+    /// The engine's option of this name.
+    use_fsync: bool = false;
+    /// The engine's option of this name.
+    manual_wal_flush: bool = false;
+    /// The engine's option of this name.
+    enable_pipelined_write: bool = true;
+    /// The engine's option of this name.
+    allow_concurrent_memtable_write: bool = true;
+    /// The engine's option of this name.
+    use_direct_reads: bool = false;
+    /// The engine's option of this name.
+    use_direct_io_for_flush_and_compaction: bool = false;
+    /// The engine's option of this name.
+    avoid_flush_during_recovery: bool = false;
+    /// The engine's option of this name.
+    avoid_flush_during_shutdown: bool = false;
+    /// The engine's option of this name.
+    paranoid_checks: bool = true;
+    /// The engine's option of this name.
+    force_consistency_checks: bool = true;
+    /// The engine's option of this name.
+    report_bg_io_stats: bool = false;
+    /// The engine's option of this name.
+    dump_malloc_stats: bool = true;
+    /// The engine's option of this name.
+    stats_dump_period_sec: u64 = 600;
+    /// Bytes per second of flushes and compactions; 0: no limit.
+    rate_limiter_bytes_per_sec: u64 = 0;
+    /// The engine's option of this name.
+    rate_limiter_refill_period_us: i64 = 100_000;
+    /// Name of the merge operator.
+    merge_operator: String = String::new();
+    /// The engine's option of this name.
+    max_successive_merges: i32 = 0;
+    /// none, snappy, zlib, lz4, lz4hc or zstd.
+    compression_type: String = String::from("snappy");
+    /// The engine's option of this name.
+    compression_level: i32 = 32_767;
+    /// The engine's option of this name.
+    compression_max_dict_bytes: i32 = 0;
+    /// The engine's option of this name.
+    compression_zstd_max_train_bytes: i32 = 0;
+    /// The engine's option of this name.
+    compression_parallel_threads: i32 = 1;
+    /// The first level that is compressed; negative: all are.
+    min_level_to_compress: i32 = -1;
+
+    // Its tables.
+    /// The engine's option of this name.
+    block_size: i32 = 4096;
+    /// The engine's option of this name.
+    block_restart_interval: i32 = 16;
+    /// The engine's option of this name.
+    index_block_restart_interval: i32 = 1;
+    /// The engine's option of this name.
+    format_version: i32 = 5;
+    /// 0 none, 1 CRC32C, 2 XXH32, 3 XXH64, 4 XXH3.
+    checksum_type: i32 = 4;
+    /// Bits per key of the filter; negative: the default, which is no filter; 0: no filter.
+    bloom_bits: i32 = -1;
+    /// Ribbon in place of Bloom.
+    use_ribbon_filter: bool = false;
+    /// Ribbon in place of Bloom from this level on.
+    ribbon_starting_level: i32 = 999;
+    /// The engine's option of this name.
+    whole_key_filtering: bool = true;
+    /// The engine's option of this name.
+    optimize_filters_for_hits: bool = false;
+    /// Bytes of the block cache; 0 or less: no cache.
+    cache_size: i64 = 33_554_432;
+    /// lru_cache; the clock caches' names are taken too, see docs/compat.md.
+    cache_type: String = String::from("hyper_clock_cache");
+    /// The block cache has 2 to the power of this many shards; negative: by its size.
+    cache_numshardbits: i32 = -1;
+    /// The engine's option of this name.
+    cache_high_pri_pool_ratio: f64 = 0.0;
+    /// The engine's option of this name.
+    cache_low_pri_pool_ratio: f64 = 0.0;
+    /// The engine's option of this name.
+    cache_index_and_filter_blocks: bool = false;
+    /// The engine's option of this name.
+    pin_l0_filter_and_index_blocks_in_cache: bool = false;
+    /// The engine's option of this name.
+    index_with_first_key: bool = false;
+    /// 0 none, 1 between blocks, 2 everywhere.
+    index_shortening_mode: i64 = 2;
+    /// The engine's option of this name.
+    enable_index_compression: bool = true;
+    /// The engine's option of this name.
+    block_align: bool = false;
+    /// The engine's option of this name.
+    initial_auto_readahead_size: u64 = 8192;
+    /// The engine's option of this name.
+    max_auto_readahead_size: u64 = 262_144;
+    /// The engine's option of this name.
+    num_file_reads_for_auto_readahead: u64 = 2;
+}

@@ -1,0 +1,105 @@
+//! Text forms of flag values, as gflags reads them.
+
+/// What a flag holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Bool,
+    Int32,
+    UInt32,
+    Int64,
+    UInt64,
+    Double,
+    String,
+}
+
+impl Kind {
+    /// gflags' word for it.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Bool => "bool",
+            Kind::Int32 => "int32",
+            Kind::UInt32 => "uint32",
+            Kind::Int64 => "int64",
+            Kind::UInt64 => "uint64",
+            Kind::Double => "double",
+            Kind::String => "string",
+        }
+    }
+
+    /// Whether `a` and `b` are the same value of this kind.
+    /// # Errors
+    /// What would be right, if `a` is no value of this kind.
+    pub(super) fn same(self, a: &str, b: &str) -> Result<bool, String> {
+        fn same<T: FlagValue + PartialEq>(a: &str, b: &str) -> Result<bool, String> {
+            Ok(T::parse(a)? == T::parse(b)?)
+        }
+        match self {
+            Kind::Bool => same::<bool>(a, b),
+            Kind::Int32 => same::<i32>(a, b),
+            Kind::UInt32 => same::<u32>(a, b),
+            Kind::Int64 => same::<i64>(a, b),
+            Kind::UInt64 => same::<u64>(a, b),
+            Kind::Double => same::<f64>(a, b),
+            Kind::String => same::<String>(a, b),
+        }
+    }
+}
+
+/// A type that flags can have.
+pub(super) trait FlagValue: Sized {
+    const KIND: Kind;
+    /// # Errors
+    /// What would be right.
+    fn parse(text: &str) -> Result<Self, String>;
+}
+
+impl FlagValue for bool {
+    const KIND: Kind = Kind::Bool;
+    fn parse(text: &str) -> Result<bool, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "1" | "t" | "true" | "y" | "yes" => Ok(true),
+            "0" | "f" | "false" | "n" | "no" => Ok(false),
+            _ => Err(format!("'{text}' is neither true nor false")),
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($ty:ty => $kind:ident),*) => {$(
+        impl FlagValue for $ty {
+            const KIND: Kind = Kind::$kind;
+            fn parse(text: &str) -> Result<$ty, String> {
+                let (negative, digits) = match text.strip_prefix('-') {
+                    Some(rest) => (true, rest),
+                    None => (false, text),
+                };
+                let number = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+                    Some(hex) => i128::from_str_radix(hex, 16),
+                    None => digits.parse::<i128>(),
+                };
+                let number = number.map_err(|_| format!("'{text}' is not a whole number"))?;
+                let number = if negative { -number } else { number };
+                <$ty>::try_from(number)
+                    .map_err(|_| format!("{number} is not in {}..={}", <$ty>::MIN, <$ty>::MAX))
+            }
+        }
+    )*};
+}
+integers!(i32 => Int32, u32 => UInt32, i64 => Int64, u64 => UInt64);
+
+impl FlagValue for f64 {
+    const KIND: Kind = Kind::Double;
+    fn parse(text: &str) -> Result<f64, String> {
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(format!("'{text}' is not a number")),
+        }
+    }
+}
+
+impl FlagValue for String {
+    const KIND: Kind = Kind::String;
+    fn parse(text: &str) -> Result<String, String> {
+        Ok(text.to_owned())
+    }
+}

@@ -1,0 +1,284 @@
+//! What one thread, and then all of them, did in a benchmark.
+
+use super::{IntervalReport, MB, log_time};
+use crate::flags::Flags;
+use crate::output::Output;
+use esker::internals::base::stats::HistogramSnapshot;
+use esker::internals::env::Clock;
+use std::fmt::Write;
+
+/// What an operation was, for the histograms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpKind {
+    Read,
+    Write,
+    Delete,
+    Seek,
+    Merge,
+    Update,
+    Compress,
+    Uncompress,
+    Crc,
+    Hash,
+    Other,
+}
+
+impl OpKind {
+    const ALL: [OpKind; 11] = [
+        OpKind::Read,
+        OpKind::Write,
+        OpKind::Delete,
+        OpKind::Seek,
+        OpKind::Merge,
+        OpKind::Update,
+        OpKind::Compress,
+        OpKind::Uncompress,
+        OpKind::Crc,
+        OpKind::Hash,
+        OpKind::Other,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            OpKind::Read => "read",
+            OpKind::Write => "write",
+            OpKind::Delete => "delete",
+            OpKind::Seek => "seek",
+            OpKind::Merge => "merge",
+            OpKind::Update => "update",
+            OpKind::Compress => "compress",
+            OpKind::Uncompress => "uncompress",
+            OpKind::Crc => "crc",
+            OpKind::Hash => "hash",
+            OpKind::Other => "op",
+        }
+    }
+}
+
+/// What the threads of a benchmark share for telling.
+pub(crate) struct Sink<'a> {
+    pub(crate) flags: &'a Flags,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) output: &'a Output,
+    pub(crate) interval: Option<&'a IntervalReport>,
+    /// A property of the database, for `stats_per_interval`.
+    pub(crate) property: &'a (dyn Fn(&str) -> Option<String> + Sync),
+}
+
+/// Counts of one thread.
+pub(crate) struct Stats<'a> {
+    sink: &'a Sink<'a>,
+    thread: usize,
+    next_report: u64,
+    last_report_done: u64,
+    last_report_micros: u64,
+    last_op_micros: u64,
+    done: Done,
+}
+
+/// What was done, and in which time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    /// Microseconds of the monotonic clock.
+    pub(crate) start: u64,
+    pub(crate) finish: u64,
+    /// Of all threads together.
+    pub(crate) micros: u64,
+    pub(crate) operations: u64,
+    pub(crate) bytes: u64,
+    pub(crate) message: String,
+    pub(super) histograms: Vec<(OpKind, HistogramSnapshot)>,
+    pub(super) excluded: bool,
+}
+
+impl<'a> Stats<'a> {
+    /// Starts the clock.
+    pub(crate) fn start(sink: &'a Sink<'a>, thread: usize) -> Stats<'a> {
+        let now = micros(sink.clock);
+        let flags = sink.flags;
+        let next_report = match u64::try_from(flags.stats_interval) {
+            _ if !flags.progress_reports => u64::MAX,
+            Ok(interval) if interval > 0 => interval,
+            _ => 100,
+        };
+        Stats {
+            sink,
+            thread,
+            next_report,
+            last_report_done: 0,
+            last_report_micros: now,
+            last_op_micros: now,
+            done: Done { start: now, finish: now, ..Done::default() },
+        }
+    }
+
+    /// Counts `count` operations of one kind, which took the time since the last call.
+    #[inline]
+    pub(crate) fn finished(&mut self, count: u64, kind: OpKind) {
+        if let Some(interval) = self.sink.interval {
+            interval.add(count);
+        }
+        if self.sink.flags.histogram {
+            self.time(kind);
+        }
+        self.done.operations += count;
+        if self.done.operations >= self.next_report {
+            self.report_progress();
+        }
+    }
+
+    pub(crate) fn add_bytes(&mut self, bytes: u64) {
+        self.done.bytes += bytes;
+    }
+
+    /// Adds words to the result line.
+    pub(crate) fn add_message(&mut self, message: &str) {
+        if !self.done.message.is_empty() {
+            self.done.message.push(' ');
+        }
+        self.done.message.push_str(message);
+    }
+
+    /// Leaves this thread out of the result.
+    pub(crate) fn exclude(&mut self) {
+        self.done.excluded = true;
+    }
+
+    /// The next operation starts now: what was waited for was not its time.
+    pub(crate) fn reset_last_op_time(&mut self) {
+        self.last_op_micros = micros(self.sink.clock);
+    }
+
+    /// Stops the clock.
+    pub(crate) fn stop(mut self) -> Done {
+        self.done.finish = micros(self.sink.clock);
+        self.done.micros = self.done.finish - self.done.start;
+        self.done
+    }
+
+    fn time(&mut self, kind: OpKind) {
+        let now = micros(self.sink.clock);
+        let took = now - self.last_op_micros;
+        self.done.histogram(kind).add(took);
+        if took >= self.sink.flags.slow_usecs && self.sink.flags.stats_interval == 0 {
+            self.sink.output.tell(format_args!("long op: {took} micros{:30}\r", ""));
+        }
+        self.last_op_micros = now;
+    }
+
+    #[cold]
+    fn report_progress(&mut self) {
+        let Ok(interval @ 1..) = u64::try_from(self.sink.flags.stats_interval) else {
+            self.next_report += match self.next_report {
+                ..1_000 => 100,
+                1_000..5_000 => 500,
+                5_000..10_000 => 1_000,
+                10_000..50_000 => 5_000,
+                50_000..100_000 => 10_000,
+                100_000..500_000 => 50_000,
+                _ => 100_000,
+            };
+            self.sink.output.tell(format_args!("... finished {} ops{:30}\r", self.done.operations, ""));
+            return;
+        };
+        self.next_report += interval;
+        let now = micros(self.sink.clock);
+        let seconds = u64::try_from(self.sink.flags.stats_interval_seconds).unwrap_or(0);
+        if now - self.last_report_micros < seconds * 1_000_000 {
+            return;
+        }
+        self.report_interval(now);
+        self.last_report_micros = now;
+        self.last_report_done = self.done.operations;
+    }
+
+    fn report_interval(&self, now: u64) {
+        let since_last = (now - self.last_report_micros) as f64 / 1e6;
+        let since_start = (now - self.done.start) as f64 / 1e6;
+        let (new, all) = (self.done.operations - self.last_report_done, self.done.operations);
+        let mut text = format!(
+            "{} ... thread {}: ({new},{all}) ops and ({:.1},{:.1}) ops/second in ({since_last:.6},{since_start:.6}) seconds\n",
+            log_time(self.sink.clock.now_seconds()),
+            self.thread,
+            new as f64 / since_last,
+            all as f64 / since_start,
+        );
+        if self.thread == 0 && self.sink.flags.stats_per_interval > 0 {
+            text.extend((self.sink.property)("rocksdb.stats"));
+            for what in ["num-running-compactions", "num-running-flushes"] {
+                if let Some(number) = (self.sink.property)(&format!("rocksdb.{what}")) {
+                    writeln!(text, "{what}: {number}").expect("a String takes all that is written");
+                }
+            }
+        }
+        self.sink.output.tell(format_args!("{text}"));
+    }
+}
+
+impl Done {
+    /// Adds what another thread did; its message only if there is none yet.
+    pub(crate) fn merge(&mut self, other: &Done) {
+        if other.excluded {
+            return;
+        }
+        let is_first = self.finish == 0;
+        self.start = if is_first { other.start } else { self.start.min(other.start) };
+        self.finish = self.finish.max(other.finish);
+        self.micros += other.micros;
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        if self.message.is_empty() {
+            self.message.clone_from(&other.message);
+        }
+        for (kind, histogram) in &other.histograms {
+            self.histogram(*kind).merge(histogram);
+        }
+    }
+
+    /// Seconds from the first start to the last finish.
+    pub(crate) fn elapsed(&self) -> f64 {
+        (self.finish - self.start) as f64 * 1e-6
+    }
+
+    /// The result line, and the histograms if there are any.
+    pub(crate) fn text(&self, name: &str) -> String {
+        // A benchmark that counts nothing is one operation.
+        let operations = self.operations.max(1);
+        let elapsed = self.elapsed();
+        let mut extra = String::new();
+        if self.bytes > 0 {
+            extra = format!("{:6.1} MB/s", self.bytes as f64 / MB / elapsed);
+        }
+        if !self.message.is_empty() {
+            if !extra.is_empty() {
+                extra.push(' ');
+            }
+            extra.push_str(&self.message);
+        }
+        let mut text = format!(
+            "{name:<12} : {:11.3} micros/op {} ops/sec {elapsed:.3} seconds {operations} operations;{}{extra}\n",
+            self.micros as f64 / operations as f64,
+            (operations as f64 / elapsed) as i64,
+            if extra.is_empty() { "" } else { " " },
+        );
+        for kind in OpKind::ALL {
+            if let Some((_, histogram)) = self.histograms.iter().find(|(k, _)| *k == kind) {
+                writeln!(text, "Microseconds per {}:\n{histogram}", kind.as_str())
+                    .expect("a String takes all that is written");
+            }
+        }
+        text
+    }
+
+    fn histogram(&mut self, kind: OpKind) -> &mut HistogramSnapshot {
+        let i = self.histograms.iter().position(|(k, _)| *k == kind).unwrap_or_else(|| {
+            self.histograms.push((kind, HistogramSnapshot::new()));
+            self.histograms.len() - 1
+        });
+        &mut self.histograms[i].1
+    }
+}
+
+fn micros(clock: &dyn Clock) -> u64 {
+    clock.monotonic_nanos() / 1_000
+}

@@ -1,0 +1,449 @@
+//! A run: the database, the header, and one benchmark after the other.
+//!
+//! In: flags and a store. Out: result lines; after an error, those of what was done, marked partial.
+
+mod header;
+mod name;
+
+use crate::engine::{Engine, Store};
+use crate::flags::Flags;
+use crate::keys::{KeyMaker, WriteOrder};
+use crate::output::{Output, Stop};
+use crate::random::Random64;
+use crate::report::{Combined, Done, IntervalReport, Sink, Stats};
+use crate::workload::{
+    Background, Broken, Checksum, Foreground, Plan, Shared, Worker, Workload, non_negative,
+};
+use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode};
+use esker::{ReadOptions, WriteOptions};
+use name::Named;
+use std::path::Path;
+use std::sync::{Barrier, mpsc};
+use std::time::Duration;
+
+/// What stands behind the result line of a benchmark that an error ended.
+const PARTIAL: &str = "(partial: ended by an error)";
+
+/// Runs the benchmarks of `flags` on `store`.
+/// # Errors
+/// As [`crate::db_bench`].
+pub fn run_on<S: Store>(store: &S, flags: &Flags, clock: &dyn Clock, output: &Output) -> Result<(), Stop> {
+    check(flags)?;
+    // All names are looked at before the first database is made or removed.
+    let benchmarks: Vec<Benchmark> = name::parse_list(&flags.benchmarks)?
+        .into_iter()
+        .map(|n| Benchmark::new(flags, n))
+        .collect::<Result<_, _>>()?;
+    let keep = flags.use_existing_db || flags.readonly;
+    let seed = if flags.seed == 0 { clock.now_micros() } else { flags.seed as u64 };
+    if flags.seed == 0 {
+        output.print(format_args!("Set seed to {seed} because --seed was 0\n"))?;
+    }
+    output.print(format_args!("Initializing RocksDB Options from command-line flags\n"))?;
+    if !keep {
+        store.destroy()?;
+    }
+    let engine = store.open()?;
+    header::print(flags, store, clock, output)?;
+    let mut run = Run { store, flags, clock, output, keep, seed, threads_so_far: 0, engine: Some(engine) };
+    let outcome = benchmarks.iter().try_for_each(|benchmark| run.benchmark(benchmark));
+    let closed = run.close();
+    if flags.statistics
+        && let Some(statistics) = store.statistics()
+    {
+        output.print(format_args!("STATISTICS:\n{statistics}\n"))?;
+    }
+    outcome.and(closed)
+}
+
+/// What no benchmark can make sense of.
+fn check(flags: &Flags) -> Result<(), Stop> {
+    let wrong = |why: &str| Err(Stop::Failed(why.to_owned()));
+    if !(0.0..=1.0).contains(&flags.compression_ratio) {
+        return wrong("--compression_ratio: must be between 0 and 1");
+    }
+    let counts = [
+        ("num", flags.num),
+        ("threads", flags.threads.into()),
+        ("batch_size", flags.batch_size),
+        ("key_size", flags.key_size.into()),
+        ("block_size", flags.block_size.into()),
+        ("ops_between_duration_checks", flags.ops_between_duration_checks.into()),
+    ];
+    if let Some((flag, value)) = counts.into_iter().find(|(_, value)| *value < 1) {
+        return wrong(&format!("--{flag}: {value} is less than 1"));
+    }
+    let sizes = [flags.value_size, flags.value_size_min, flags.prefix_size, flags.readahead_size];
+    if sizes.into_iter().any(|size| size < 0) || flags.duration < 0 || flags.keys_per_prefix < 0 {
+        return wrong("sizes and durations cannot be negative");
+    }
+    if flags.value_size_max < flags.value_size_min {
+        return wrong("--value_size_max: is less than --value_size_min");
+    }
+    if flags.prefix_size > flags.key_size {
+        return wrong("--prefix_size: is larger than --key_size");
+    }
+    if flags.preserve_internal_time_seconds != 0 || flags.auto_refresh_iterator_with_snapshot {
+        return wrong(
+            "--preserve_internal_time_seconds and --auto_refresh_iterator_with_snapshot: not supported yet",
+        );
+    }
+    if flags.seek_missing_prefix && flags.prefix_size <= 8 {
+        return wrong("--seek_missing_prefix: needs a --prefix_size above 8");
+    }
+    match flags.value_size_distribution_type.to_ascii_lowercase().as_str() {
+        "fixed" | "uniform" | "normal" => Ok(()),
+        other => {
+            wrong(&format!("--value_size_distribution_type: '{other}' is none of fixed, uniform, normal"))
+        }
+    }
+}
+
+/// A run under way.
+struct Run<'a, S: Store> {
+    store: &'a S,
+    flags: &'a Flags,
+    clock: &'a dyn Clock,
+    output: &'a Output,
+    /// The database that is there must stay.
+    keep: bool,
+    seed: u64,
+    /// Each thread of a run has a seed of its own.
+    threads_so_far: u64,
+    /// `None` only after an error of opening it anew.
+    engine: Option<S::Engine>,
+}
+
+impl<S: Store> Run<'_, S> {
+    fn benchmark(&mut self, benchmark: &Benchmark) -> Result<(), Stop> {
+        if benchmark.fresh {
+            if self.keep {
+                let name = &benchmark.named.name;
+                return self.output.print(format_args!("{name:<12} : skipped (--use_existing_db is true)\n"));
+            }
+            self.start_afresh()?;
+        }
+        match benchmark.what {
+            What::Threads(workload, extra) => {
+                self.threads(&benchmark.named, &benchmark.plan, workload, extra)
+            }
+            What::Meta(meta) => self.meta(meta),
+        }
+    }
+
+    fn engine(&self) -> Result<&S::Engine, Stop> {
+        self.engine.as_ref().ok_or_else(|| Stop::Failed("the database is not open".to_owned()))
+    }
+
+    fn start_afresh(&mut self) -> Result<(), Stop> {
+        self.close()?;
+        self.store.destroy()?;
+        self.output.print(format_args!("Initializing RocksDB Options from command-line flags\n"))?;
+        self.engine = Some(self.store.open()?);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Stop> {
+        match self.engine.take() {
+            Some(engine) => Ok(engine.close()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a benchmark as often as its name says.
+    fn threads(&mut self, named: &Named, plan: &Plan, workload: Workload, extra: usize) -> Result<(), Stop> {
+        let (output, name) = (self.output, named.name.as_str());
+        output.print(format_args!("DB path: [{}]\n", self.store.path()))?;
+        if matches!(workload, Workload::MultiReadRandom | Workload::Behind(_, Foreground::MultiRead)) {
+            output.tell(format_args!("entries_per_batch = {}\n", plan.batch_size));
+        }
+        if named.warm_ups > 0 {
+            output.print(format_args!("Warming up benchmark by running {} times\n", named.warm_ups))?;
+        }
+        for _ in 0..named.warm_ups {
+            self.once(name, plan, workload, extra)?;
+        }
+        if named.repeats > 1 {
+            output.print(format_args!("Running benchmark for {} times\n", named.repeats))?;
+        }
+        let mut combined = Combined::default();
+        for _ in 0..named.repeats {
+            combined.add(&self.once(name, plan, workload, extra)?);
+            let text = if self.flags.confidence_interval_only {
+                combined.interval_text(name)
+            } else {
+                combined.text(name)
+            };
+            output.print(format_args!("{text}"))?;
+        }
+        output.print(format_args!("{}", combined.final_text(name)))
+    }
+
+    /// Runs a benchmark once and prints its result line.
+    fn once(&mut self, name: &str, plan: &Plan, workload: Workload, extra: usize) -> Result<Done, Stop> {
+        let threads = usize::try_from(self.flags.threads).unwrap_or(1) + extra;
+        let first_seed = self.seed.wrapping_add(self.threads_so_far + 1);
+        self.threads_so_far += threads as u64;
+        let engine = self.engine()?;
+        let limiter =
+            |per_second, mode| (per_second > 0).then(|| RateLimiter::new(per_second, 100_000, 10, mode));
+        let shared = Shared::new(
+            threads,
+            limiter(self.flags.benchmark_write_rate_limit, RateLimiterMode::WritesOnly),
+            limiter(self.flags.benchmark_read_rate_limit, RateLimiterMode::ReadsOnly),
+        );
+        let done = self.run_threads(engine, plan, workload, &shared, first_seed)?;
+        let Some(Broken { doing, error }) = shared.into_error() else {
+            self.output.print(format_args!("{}", done.text(name)))?;
+            return Ok(done);
+        };
+        let mut done = done;
+        let message = std::mem::take(&mut done.message);
+        let message = message.trim_end();
+        done.message = if message.is_empty() { PARTIAL.to_owned() } else { format!("{message} {PARTIAL}") };
+        self.output.print(format_args!("{}", done.text(name)))?;
+        Err(Stop::Failed(format!("{name}: {doing} error: {error}")))
+    }
+
+    /// Starts the threads, and the one that writes `report_file` if there is to be one; what they did.
+    fn run_threads(
+        &self,
+        engine: &S::Engine,
+        plan: &Plan,
+        workload: Workload,
+        shared: &Shared,
+        first_seed: u64,
+    ) -> Result<Done, Stop> {
+        let interval = IntervalReport::default();
+        let seconds = non_negative(self.flags.report_interval_seconds);
+        let property = |name: &str| engine.property(name);
+        let sink = Sink {
+            flags: self.flags,
+            clock: self.clock,
+            output: self.output,
+            interval: (seconds > 0).then_some(&interval),
+            property: &property,
+        };
+        let file = match seconds {
+            0 => None,
+            _ => Some(IntervalReport::create(&PosixFileSystem, Path::new(&self.flags.report_file))?),
+        };
+        let (stop_report, stopped) = mpsc::channel::<()>();
+        let start = Barrier::new(shared.threads);
+        let work = |index: usize| {
+            let random = Random64::new(first_seed.wrapping_add(index as u64));
+            let keys = KeyMaker::new(self.flags, plan.key_size);
+            start.wait();
+            let mut worker = Worker {
+                engine,
+                flags: self.flags,
+                plan,
+                shared,
+                clock: self.clock,
+                output: self.output,
+                index,
+                seed: self.seed,
+                random,
+                keys,
+                stats: Stats::start(&sink, index),
+            };
+            worker.run(workload);
+            worker.stats.stop()
+        };
+        let work = &work;
+        std::thread::scope(|scope| {
+            let reporter = file.map(|file| {
+                let (interval, clock, output) = (&interval, self.clock, self.output);
+                scope.spawn(move || {
+                    interval.run(file, Duration::from_secs(seconds), clock, &stopped, output);
+                })
+            });
+            let threads: Vec<_> = (0..shared.threads).map(|i| scope.spawn(move || work(i))).collect();
+            let mut all = Done::default();
+            for thread in threads {
+                all.merge(&thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            drop(stop_report);
+            if let Some(reporter) = reporter {
+                reporter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
+            Ok(all)
+        })
+    }
+
+    /// Runs what prints no result line.
+    fn meta(&self, meta: Meta) -> Result<(), Stop> {
+        let (engine, path) = (self.engine()?, self.store.path());
+        match meta {
+            Meta::CompactAll => {
+                engine.compact(false, u32::try_from(self.flags.subcompactions).unwrap_or(0))?
+            }
+            Meta::WaitForCompaction => {
+                self.output.print(format_args!("waitforcompaction({path}): started\n"))?;
+                let waited = engine.wait_for_background_work();
+                let status = waited.as_ref().map_or_else(ToString::to_string, |()| "OK".to_owned());
+                self.output
+                    .print(format_args!("waitforcompaction({path}): finished with status ({status})\n"))?;
+                waited?;
+            }
+            Meta::Flush => {
+                engine.flush()?;
+                self.output.print(format_args!("flush memtable\n"))?;
+            }
+            Meta::Property(name) => {
+                let text = engine.property(name);
+                let text = text.as_deref().unwrap_or("(failed)");
+                self.output.print(format_args!("\n{text}\n"))?;
+            }
+            Meta::MemStats => {
+                for name in MEMTABLE_PROPERTIES {
+                    let text = engine.property(name);
+                    let text = text.as_deref().unwrap_or("(failed)");
+                    self.output.print(format_args!("{name}: {text}\n"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const MEMTABLE_PROPERTIES: [&str; 6] = [
+    "rocksdb.num-immutable-mem-table",
+    "rocksdb.cur-size-active-mem-table",
+    "rocksdb.cur-size-all-mem-tables",
+    "rocksdb.size-all-mem-tables",
+    "rocksdb.num-entries-active-mem-table",
+    "rocksdb.num-entries-imm-mem-tables",
+];
+
+/// What is done once, by the main thread, and not measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Meta {
+    CompactAll,
+    WaitForCompaction,
+    Flush,
+    Property(&'static str),
+    MemStats,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// Threads beyond `--threads` come second.
+    Threads(Workload, usize),
+    Meta(Meta),
+}
+
+/// A benchmark by its name, with what the flags say for it.
+struct Benchmark {
+    named: Named,
+    /// It wants an empty database.
+    fresh: bool,
+    plan: Plan,
+    what: What,
+}
+
+impl Benchmark {
+    fn new(flags: &Flags, named: Named) -> Result<Benchmark, Stop> {
+        let mut plan = plan(flags);
+        let fresh = named.name.starts_with("fill");
+        let behind = |background, foreground| What::Threads(Workload::Behind(background, foreground), 1);
+        let threads = |workload| What::Threads(workload, 0);
+        let what = match named.name.as_str() {
+            "fillseq" => threads(Workload::Write(WriteOrder::Sequential)),
+            "fillbatch" => {
+                plan.batch_size = 1000;
+                threads(Workload::Write(WriteOrder::Sequential))
+            }
+            "fillrandom" | "overwrite" => threads(Workload::Write(WriteOrder::Random)),
+            "filluniquerandom" if flags.threads > 1 => {
+                return Err(Stop::Failed("filluniquerandom: runs with --threads=1 only".to_owned()));
+            }
+            "filluniquerandom" => threads(Workload::Write(WriteOrder::UniqueRandom)),
+            "fillsync" => {
+                plan.num /= 1000;
+                plan.write_options.sync = true;
+                threads(Workload::Write(WriteOrder::Random))
+            }
+            "fill100K" => {
+                plan.num /= 1000;
+                plan.value_size = 100_000;
+                threads(Workload::Write(WriteOrder::Random))
+            }
+            "readseq" => threads(Workload::ReadSequential),
+            "readreverse" => threads(Workload::ReadReverse),
+            "readrandom" => threads(Workload::ReadRandom),
+            "readhot" => threads(Workload::ReadHot),
+            "readmissing" => {
+                plan.key_size += 1;
+                threads(Workload::ReadRandom)
+            }
+            "multireadrandom" => threads(Workload::MultiReadRandom),
+            "newiterator" => threads(Workload::NewIterator),
+            "seekrandom" => threads(Workload::SeekRandom),
+            "newiteratorwhilewriting" => behind(Background::Write, Foreground::NewIterator),
+            "seekrandomwhilewriting" => behind(Background::Write, Foreground::Seek),
+            "seekrandomwhilemerging" => behind(Background::Merge, Foreground::Seek),
+            "readwhilewriting" => behind(Background::Write, Foreground::Read),
+            "multireadwhilewriting" => behind(Background::Write, Foreground::MultiRead),
+            "readwhilemerging" => behind(Background::Merge, Foreground::Read),
+            "readwhilescanning" => behind(Background::Scan, Foreground::Read),
+            "readrandomwriterandom" => threads(Workload::ReadRandomWriteRandom),
+            "updaterandom" => threads(Workload::UpdateRandom),
+            "mergerandom" => threads(Workload::MergeRandom),
+            "deleteseq" => threads(Workload::DeleteSequential),
+            "deleterandom" => threads(Workload::DeleteRandom),
+            "compact" => threads(Workload::Compact),
+            "crc32c" => threads(Workload::Checksum(Checksum::Crc32c)),
+            "xxhash" => threads(Workload::Checksum(Checksum::XxHash)),
+            "xxhash64" => threads(Workload::Checksum(Checksum::XxHash64)),
+            "xxh3" => threads(Workload::Checksum(Checksum::Xxh3)),
+            "compress" => threads(Workload::Compress),
+            "uncompress" => threads(Workload::Uncompress),
+            "compactall" => What::Meta(Meta::CompactAll),
+            "waitforcompaction" => What::Meta(Meta::WaitForCompaction),
+            "flush" => What::Meta(Meta::Flush),
+            "stats" => What::Meta(Meta::Property("rocksdb.stats")),
+            "levelstats" => What::Meta(Meta::Property("rocksdb.levelstats")),
+            "sstables" => What::Meta(Meta::Property("rocksdb.sstables")),
+            "memstats" => What::Meta(Meta::MemStats),
+            other => return Err(Stop::Failed(format!("unknown benchmark '{other}'"))),
+        };
+        Ok(Benchmark { named, fresh, plan, what })
+    }
+}
+
+/// What the flags say for any benchmark.
+fn plan(flags: &Flags) -> Plan {
+    let num = non_negative(flags.num);
+    let or_num = |count: i64| u64::try_from(count).unwrap_or(num);
+    let readwrites =
+        if flags.reads < 0 && flags.writes < 0 { num } else { non_negative(flags.reads.max(flags.writes)) };
+    Plan {
+        num,
+        reads: or_num(flags.reads),
+        writes: or_num(flags.writes),
+        deletes: or_num(flags.deletes),
+        readwrites,
+        merge_keys: or_num(flags.merge_keys).max(1),
+        batch_size: non_negative(flags.batch_size).max(1),
+        key_size: usize::try_from(flags.key_size).unwrap_or(0),
+        value_size: usize::try_from(flags.value_size).unwrap_or(0),
+        read_options: ReadOptions {
+            verify_checksums: flags.verify_checksum,
+            total_order_seek: flags.total_order_seek,
+            prefix_same_as_start: flags.prefix_same_as_start,
+            readahead_size: usize::try_from(flags.readahead_size).unwrap_or(0),
+            adaptive_readahead: flags.adaptive_readahead,
+            async_io: flags.async_io,
+            ..ReadOptions::default()
+        },
+        write_options: WriteOptions {
+            sync: flags.sync,
+            disable_wal: flags.disable_wal,
+            ..WriteOptions::default()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! The benchmarks: what each thread does.
+//!
+//! In: a [`Worker`], which has an open database, its own random numbers and counts. Out: counts, or the first error.
+//! Source of what each benchmark does: RocksDB's `db_bench` and its documentation.
+
+mod background;
+mod compute;
+mod delete;
+mod mixed;
+mod read;
+mod scan;
+mod write;
+
+use crate::engine::Engine;
+use crate::flags::Flags;
+use crate::keys::{KeyMaker, WriteOrder};
+use crate::random::Random64;
+use crate::report::Stats;
+use crate::values::Values;
+use esker::internals::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use esker::internals::env::{Clock, IoKind, IoPriority, RateLimiter};
+use esker::{Error, ReadOptions, WriteOptions};
+use std::sync::OnceLock;
+
+/// An error, and what was being done.
+pub(crate) struct Broken {
+    pub(crate) doing: &'static str,
+    pub(crate) error: Error,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Broken>;
+
+/// Says what was being done when an error came.
+pub(crate) trait While<T> {
+    fn doing(self, doing: &'static str) -> Outcome<T>;
+}
+
+impl<T> While<T> for esker::Result<T> {
+    #[inline]
+    fn doing(self, doing: &'static str) -> Outcome<T> {
+        self.map_err(|error| Broken { doing, error })
+    }
+}
+
+/// What the flags say for one benchmark, made consistent.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Keys that are written.
+    pub(crate) num: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) deletes: u64,
+    /// Of benchmarks that do both.
+    pub(crate) readwrites: u64,
+    pub(crate) merge_keys: u64,
+    pub(crate) batch_size: u64,
+    pub(crate) key_size: usize,
+    pub(crate) value_size: usize,
+    pub(crate) read_options: ReadOptions,
+    pub(crate) write_options: WriteOptions,
+}
+
+/// A benchmark that threads run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Workload {
+    Write(WriteOrder),
+    ReadSequential,
+    ReadReverse,
+    ReadRandom,
+    /// As `ReadRandom`, among the first hundredth of the keys.
+    ReadHot,
+    MultiReadRandom,
+    NewIterator,
+    SeekRandom,
+    /// The first thread does something else behind the others.
+    Behind(Background, Foreground),
+    ReadRandomWriteRandom,
+    UpdateRandom,
+    MergeRandom,
+    DeleteSequential,
+    DeleteRandom,
+    Compact,
+    Checksum(compute::Checksum),
+    Compress,
+    Uncompress,
+}
+
+/// What the first thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Background {
+    Write,
+    Merge,
+    Scan,
+}
+
+/// What the other threads do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Foreground {
+    Read,
+    MultiRead,
+    Seek,
+    NewIterator,
+}
+
+pub(crate) use compute::Checksum;
+
+/// What the threads of one benchmark share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Threads that run.
+    pub(crate) threads: usize,
+    /// Threads that have finished.
+    finished: AtomicUsize,
+    /// A thread has failed: the others stop.
+    failed: AtomicBool,
+    first_error: OnceLock<Broken>,
+    write_limiter: Option<RateLimiter>,
+    read_limiter: Option<RateLimiter>,
+}
+
+impl Shared {
+    /// For so many threads, which wait for these limiters.
+    pub(crate) fn new(threads: usize, write: Option<RateLimiter>, read: Option<RateLimiter>) -> Shared {
+        Shared { threads, write_limiter: write, read_limiter: read, ..Shared::default() }
+    }
+
+    /// The error that came first.
+    pub(crate) fn into_error(self) -> Option<Broken> {
+        self.first_error.into_inner()
+    }
+
+    /// Whether the background thread is alone.
+    fn others_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire) + 1 >= self.threads
+    }
+}
+
+/// One thread of a benchmark.
+pub(crate) struct Worker<'a, E> {
+    pub(crate) engine: &'a E,
+    pub(crate) flags: &'a Flags,
+    pub(crate) plan: &'a Plan,
+    pub(crate) shared: &'a Shared,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) output: &'a crate::output::Output,
+    /// 0 to the number of threads.
+    pub(crate) index: usize,
+    /// Seed of the run.
+    pub(crate) seed: u64,
+    pub(crate) random: Random64,
+    pub(crate) keys: KeyMaker,
+    pub(crate) stats: Stats<'a>,
+}
+
+impl<'a, E: Engine> Worker<'a, E> {
+    /// Does this thread's part. An error stops the other threads too.
+    pub(crate) fn run(&mut self, workload: Workload) {
+        let outcome = match workload {
+            Workload::Write(order) => self.write(order),
+            Workload::ReadSequential => self.read_in_order(false),
+            Workload::ReadReverse => self.read_in_order(true),
+            Workload::ReadRandom => self.read_random(self.key_count()),
+            Workload::ReadHot => self.read_random(self.key_count().div_ceil(100)),
+            Workload::MultiReadRandom => self.multi_read_random(),
+            Workload::NewIterator => self.new_iterator(),
+            Workload::SeekRandom => self.seek_random(),
+            Workload::Behind(background, _) if self.index == 0 => self.run_behind(background),
+            Workload::Behind(_, Foreground::Read) => self.read_random(self.key_count()),
+            Workload::Behind(_, Foreground::MultiRead) => self.multi_read_random(),
+            Workload::Behind(_, Foreground::Seek) => self.seek_random(),
+            Workload::Behind(_, Foreground::NewIterator) => self.new_iterator(),
+            Workload::ReadRandomWriteRandom => self.read_random_write_random(),
+            Workload::UpdateRandom => self.update_random(),
+            Workload::MergeRandom => self.merge_random(),
+            Workload::DeleteSequential => self.delete(true),
+            Workload::DeleteRandom => self.delete(false),
+            Workload::Compact => self.compact(),
+            Workload::Checksum(kind) => self.checksum(kind),
+            Workload::Compress => self.compress(),
+            Workload::Uncompress => self.uncompress(),
+        };
+        if let Err(broken) = outcome {
+            // An error that comes later is dropped: the first says why the run ends.
+            self.shared.first_error.set(broken).ok();
+            self.shared.failed.store(true, Ordering::Release);
+        }
+        self.shared.finished.fetch_add(1, Ordering::Release);
+    }
+
+    fn compact(&mut self) -> Outcome {
+        let threads = u32::try_from(self.flags.subcompactions).unwrap_or(u32::MAX);
+        self.engine.compact(true, threads).doing("compact")
+    }
+
+    /// How many keys `--num` says there are.
+    fn key_count(&self) -> u64 {
+        non_negative(self.flags.num).max(1)
+    }
+
+    fn values(&self) -> Values {
+        Values::new(self.flags, self.plan.value_size, self.seed.wrapping_add(self.index as u64))
+    }
+
+    /// Draws the number with which RocksDB chooses among several databases, so that keys come in the same order as there.
+    #[inline]
+    fn skip_choice_of_database(&mut self) {
+        self.random.next();
+    }
+
+    /// A loop of so many operations, or of `--duration` seconds.
+    fn budget(&self, operations: u64) -> Budget<'a> {
+        self.budget_within(operations, non_negative(self.flags.duration))
+    }
+
+    /// A loop of so many operations; or of so many seconds, unless they are 0.
+    fn budget_within(&self, operations: u64, seconds: u64) -> Budget<'a> {
+        let check_every = non_negative(self.flags.ops_between_duration_checks).max(1);
+        Budget {
+            done: 0,
+            limit: if seconds > 0 { u64::MAX } else { operations },
+            check_every,
+            next_check: check_every,
+            end_nanos: (seconds > 0).then(|| self.clock.monotonic_nanos() + seconds * 1_000_000_000),
+            clock: self.clock,
+            failed: &self.shared.failed,
+        }
+    }
+
+    /// Waits until `operations` more may be read.
+    fn limit_reads(&mut self, operations: u64) {
+        if let Some(limiter) = &self.shared.read_limiter {
+            limiter.request(operations, IoPriority::High, IoKind::Read, self.clock);
+        }
+    }
+
+    /// Waits until `bytes` more may be written.
+    #[inline]
+    fn limit_writes(&mut self, bytes: u64) {
+        if let Some(limiter) = &self.shared.write_limiter {
+            limiter.request(bytes, IoPriority::High, IoKind::Write, self.clock);
+            self.stats.reset_last_op_time();
+        }
+    }
+}
+
+/// A count given as a signed number; negative is none.
+pub(crate) fn non_negative(n: impl TryInto<u64>) -> u64 {
+    n.try_into().unwrap_or(0)
+}
+
+/// When a loop ends.
+pub(crate) struct Budget<'a> {
+    done: u64,
+    limit: u64,
+    check_every: u64,
+    next_check: u64,
+    end_nanos: Option<u64>,
+    clock: &'a dyn Clock,
+    failed: &'a AtomicBool,
+}
+
+impl Budget<'_> {
+    /// Counts `operations` and says whether they may still be done. The clock is looked at once in a while only.
+    #[inline]
+    pub(crate) fn take(&mut self, operations: u64) -> bool {
+        self.done += operations.max(1);
+        if self.done >= self.next_check && self.is_over() {
+            return false;
+        }
+        self.done <= self.limit
+    }
+
+    #[cold]
+    fn is_over(&mut self) -> bool {
+        self.next_check = (self.done / self.check_every + 1) * self.check_every;
+        self.failed.load(Ordering::Acquire)
+            || self.end_nanos.is_some_and(|end| self.clock.monotonic_nanos() >= end)
+    }
+}

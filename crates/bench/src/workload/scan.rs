@@ -1,0 +1,146 @@
+//! Scans and seeks: readseq, readreverse, seekrandom, newiterator.
+
+use super::{Outcome, While, Worker, non_negative};
+use crate::engine::{Cursor, Engine};
+use crate::report::OpKind;
+use esker::ReadOptions;
+
+/// Keys of a scan between questions to the rate limiter.
+const KEYS_PER_REQUEST: u64 = 1024;
+/// Seeks between questions to the rate limiter.
+const SEEKS_PER_REQUEST: u64 = 256;
+/// How much of each value a scan behind a seek copies.
+const COPIED_VALUE_BYTES: usize = 256;
+
+impl<E: Engine> Worker<'_, E> {
+    /// Reads keys in order, from the first or backwards from the last, until they end or are as many as asked for.
+    pub(super) fn read_in_order(&mut self, reverse: bool) -> Outcome {
+        // RocksDB takes the snapshot in readseq only.
+        let options = self.scan_options(!reverse && self.flags.explicit_snapshot);
+        let mut cursor = self.engine.cursor(options).doing("iterator")?;
+        if reverse {
+            cursor.seek_to_last()
+        } else {
+            cursor.seek_to_first()
+        }
+        let mut left = self.plan.reads;
+        let mut budget = self.budget(u64::MAX);
+        while left > 0 && cursor.valid() && budget.take(1) {
+            let bytes = cursor.key().len() + cursor.value().len();
+            self.stats.add_bytes(bytes as u64);
+            self.stats.finished(1, OpKind::Read);
+            left -= 1;
+            if left.is_multiple_of(KEYS_PER_REQUEST) {
+                self.limit_reads(KEYS_PER_REQUEST);
+            }
+            if reverse { cursor.prev() } else { cursor.next() }
+        }
+        cursor.status().doing("iterator")
+    }
+
+    /// Makes iterators and drops them.
+    pub(super) fn new_iterator(&mut self) -> Outcome {
+        let mut budget = self.budget(self.plan.reads);
+        while budget.take(1) {
+            self.skip_choice_of_database();
+            drop(self.engine.cursor(self.plan.read_options.clone()).doing("iterator")?);
+            self.stats.finished(1, OpKind::Other);
+        }
+        Ok(())
+    }
+
+    /// Seeks random keys with an iterator for each, and steps on `seek_nexts` times.
+    pub(super) fn seek_random(&mut self) -> Outcome {
+        let (mut read, mut found) = (0, 0);
+        let outcome = self.seek_counting(&mut read, &mut found);
+        self.stats.add_message(&format!("({found} of {read} found)\n"));
+        outcome
+    }
+
+    fn seek_counting(&mut self, read: &mut u64, found: &mut u64) -> Outcome {
+        let mut options = self.scan_options(self.flags.explicit_snapshot);
+        options.auto_prefix_mode = self.flags.auto_prefix_mode;
+        let count = self.key_count();
+        let mut key = self.keys.buffer();
+        let mut budget = self.budget(self.plan.reads);
+        while budget.take(1) {
+            let position = self.random.below(count);
+            self.keys.fill_for_seek(position, count, &mut key);
+            self.set_bounds(&mut options, position, &key);
+            let mut cursor = self.engine.cursor(options.clone()).doing("iterator")?;
+            cursor.seek(&key);
+            *read += 1;
+            *found += u64::from(cursor.valid() && cursor.key() == key);
+            self.step(&mut cursor);
+            self.delete_ahead(&mut cursor)?;
+            cursor.status().doing("iterator")?;
+            if *read % SEEKS_PER_REQUEST == SEEKS_PER_REQUEST - 1 {
+                self.limit_reads(SEEKS_PER_REQUEST);
+            }
+            self.stats.finished(1, OpKind::Seek);
+        }
+        Ok(())
+    }
+
+    /// Steps on `seek_nexts` times, looking at each key and value.
+    #[inline]
+    fn step(&mut self, cursor: &mut E::Cursor) {
+        let mut copy = [0; COPIED_VALUE_BYTES];
+        let reverse = self.flags.reverse_iterator;
+        for _ in 0..self.flags.seek_nexts {
+            if !cursor.valid() {
+                return;
+            }
+            let value = cursor.value();
+            let copied = value.len().min(copy.len());
+            copy[..copied].copy_from_slice(&value[..copied]);
+            std::hint::black_box(&copy);
+            let bytes = cursor.key().len() + value.len();
+            self.stats.add_bytes(bytes as u64);
+            if reverse { cursor.prev() } else { cursor.next() }
+        }
+    }
+
+    /// Deletes the `seek_nexts_to_delete` keys where the scan has ended.
+    fn delete_ahead(&mut self, cursor: &mut E::Cursor) -> Outcome {
+        for _ in 0..self.flags.seek_nexts_to_delete {
+            if !cursor.valid() {
+                break;
+            }
+            self.engine.delete(&self.plan.write_options, cursor.key()).doing("delete")?;
+            if self.flags.reverse_iterator { cursor.prev() } else { cursor.next() }
+        }
+        Ok(())
+    }
+
+    /// The iterator's bounds for a scan that begins at key `position`.
+    fn set_bounds(&self, options: &mut ReadOptions, position: u64, key: &[u8]) {
+        let (flags, count) = (self.flags, self.key_count());
+        let distance = non_negative(flags.max_scan_distance);
+        let prefix_size = usize::try_from(flags.prefix_size).unwrap_or(0);
+        if distance != 0 {
+            let bound = if flags.reverse_iterator {
+                position.saturating_sub(distance)
+            } else {
+                count.min(position + distance)
+            };
+            let mut bytes = self.keys.buffer();
+            self.keys.fill(bound, count, &mut bytes);
+            if flags.reverse_iterator {
+                options.iterate_lower_bound = Some(bytes);
+            } else {
+                options.iterate_upper_bound = Some(bytes);
+            }
+        } else if flags.auto_prefix_mode && prefix_size > 0 && !flags.reverse_iterator {
+            let mut next_prefix = key[..prefix_size].to_vec();
+            next_prefix[prefix_size - 1] = next_prefix[prefix_size - 1].wrapping_add(1);
+            options.iterate_upper_bound = Some(next_prefix);
+        }
+    }
+
+    /// Options of a scan, under a snapshot of now if wanted.
+    pub(super) fn scan_options(&self, under_snapshot: bool) -> ReadOptions {
+        let options = &self.plan.read_options;
+        if under_snapshot { self.engine.under_snapshot(options) } else { options.clone() }
+    }
+}

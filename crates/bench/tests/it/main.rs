@@ -1,0 +1,11 @@
+//! `db_bench`, run in this process.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests stop where they fail, and look into directories"
+)]
+
+mod benchmarks;
+mod refusals;
+mod run;

@@ -1,0 +1,104 @@
+//! Running `db_bench` in this process.
+
+use esker::internals::env::Clock;
+use esker_bench::engine::NoStore;
+use esker_bench::flags::{CommandLine, parse};
+use esker_bench::{Output, Stop, db_bench, run_on};
+use esker_testkit::TempDir;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A stream that keeps what is written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+/// What a run printed, and how it ended.
+pub(crate) struct Ran {
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) failure: Option<String>,
+}
+
+/// Runs with these flags on `DIR/db`.
+pub(crate) fn run(dir: &TempDir, flags: &[&str]) -> Ran {
+    let db = format!("--db={}", dir.join("db").display());
+    let arguments: Vec<String> = [db.as_str()].iter().chain(flags).map(|flag| flag.to_string()).collect();
+    kept(|output| db_bench(&arguments, output))
+}
+
+/// Runs with these flags on the engine that does nothing, under a clock that only looking at it moves.
+pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
+    let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+    let Ok(CommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
+    kept(|output| run_on(&NoStore, &flags, &LookedAt::default(), output))
+}
+
+fn kept(run: impl FnOnce(&Output) -> Result<(), Stop>) -> Ran {
+    let (out, err) = (Kept::default(), Kept::default());
+    let failure = match run(&Output::new(out.clone(), err.clone())) {
+        Ok(()) => None,
+        Err(Stop::Failed(why)) => Some(why),
+        Err(Stop::OutputClosed) => panic!("nobody has closed the output"),
+    };
+    Ran { out: out.text(), err: err.text(), failure }
+}
+
+/// A clock that moves a millisecond whenever it is looked at.
+#[derive(Debug, Default)]
+struct LookedAt(AtomicU64);
+
+impl Clock for LookedAt {
+    fn now_micros(&self) -> u64 {
+        self.monotonic_nanos() / 1000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.fetch_add(1_000_000, Ordering::Relaxed)
+    }
+    fn sleep(&self, _: Duration) {}
+}
+
+impl Ran {
+    /// What it printed, if it went well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.failure, None, "{}\n{}", self.out, self.err);
+        self.out
+    }
+
+    /// Why it failed.
+    #[track_caller]
+    pub(crate) fn failed(self) -> String {
+        self.failure.unwrap_or_else(|| panic!("it went well:\n{}", self.out))
+    }
+}
+
+/// The result line of a benchmark, without its times: `N operations; message`.
+#[track_caller]
+pub(crate) fn result(out: &str, name: &str) -> String {
+    let line = out
+        .lines()
+        .find(|line| line.split(" : ").next().is_some_and(|n| n.trim_end() == name))
+        .unwrap_or_else(|| panic!("no result of {name} in\n{out}"));
+    let (_, rest) = line.split_once(" seconds ").unwrap_or_else(|| panic!("{line}"));
+    let (operations, extra) = rest.split_once(';').unwrap_or_else(|| panic!("{line}"));
+    let extra = extra.split_once(" MB/s").map_or(extra, |(_, message)| message);
+    format!("{operations};{extra}")
+}
