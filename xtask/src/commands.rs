@@ -85,6 +85,12 @@ pub(crate) fn test(root: &Path) -> Outcome {
     cargo(root, &["test", "--workspace"])
 }
 
+/// Esker beside other engines, in a release build.
+pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
+    let cargo_args = ["run", "--release", "--package", "esker-bench-compare", "--features", "peers", "--"];
+    cargo(root, &[&cargo_args, flags].concat())
+}
+
 /// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where it uses shuttle.
 pub(crate) fn models(root: &Path) -> Outcome {
     for dir in packages_that_mention(root, "cfg(loom)")? {

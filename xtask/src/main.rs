@@ -1,4 +1,4 @@
-//! `cargo xtask check|test|long|tidy`: the daily commands.
+//! `cargo xtask check|test|long|compare|tidy`: the daily commands.
 //!
 //! In: a command and its flags. Out: the output of the tools it runs; exit code 1 if one of them failed.
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ cargo xtask long model         ten million random operations against a model
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
+cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask tidy               rules that no compiler knows";
 
 fn main() -> ExitCode {
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
             Ok(minutes) => commands::long(&root, minutes),
             Err(_) => Err(format!("'{minutes}' is not a number of minutes")),
         },
+        ["compare", flags @ ..] => commands::compare(&root, flags),
         ["tidy"] => tidy::run(&root),
         _ => Err(USAGE.to_owned()),
     };

@@ -27,8 +27,20 @@ opaque!(
     FlushOptions,
     Batch,
     Iter,
-    SnapshotPtr
+    SnapshotPtr,
+    TableOptions,
+    FilterPolicy,
+    PinnedValue,
+    WaitOptions
 );
+
+/// `rocksdb_slice_t`: bytes that somebody else holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub(crate) data: *const c_char,
+    pub(crate) size: usize,
+}
 
 /// Where a function puts its error: a string to be freed, or left null.
 pub(crate) type ErrorPtr = *mut *mut c_char;
@@ -156,6 +168,51 @@ c_functions! {
     );
     fn property_value_cf(db: *mut Database, family: *mut Family, name: *const c_char) -> *mut c_char;
     fn verify_checksum(db: *mut Database, error: ErrorPtr);
+
+    // What benchmarks call: the shortest way to each operation that 11.x has.
+    fn open(options: *const Options, path: *const c_char, error: ErrorPtr) -> *mut Database;
+    fn block_based_options_create() -> *mut TableOptions;
+    fn block_based_options_destroy(options: *mut TableOptions);
+    fn block_based_options_set_filter_policy(options: *mut TableOptions, policy: *mut FilterPolicy);
+    fn block_based_options_set_block_cache(options: *mut TableOptions, cache: *mut Cache);
+    fn filterpolicy_create_bloom(bits_per_key: f64) -> *mut FilterPolicy;
+    fn cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
+    fn options_set_block_based_table_factory(options: *mut Options, table: *mut TableOptions);
+    fn put(
+        db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize, value: *const c_char,
+        value_len: usize, error: ErrorPtr,
+    );
+    fn delete(
+        db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize, error: ErrorPtr,
+    );
+    fn writebatch_put(
+        batch: *mut Batch, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
+    );
+    fn writebatch_delete_range(
+        batch: *mut Batch, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
+    );
+    fn get_into_buffer(
+        db: *mut Database, options: *const ReadOptions, key: *const c_char, key_len: usize, buffer: *mut c_char,
+        buffer_len: usize, value_len: *mut usize, found: *mut c_uchar, error: ErrorPtr,
+    ) -> c_uchar;
+    fn get_default_column_family_handle(db: *mut Database) -> *mut Family;
+    fn batched_multi_get_cf_slice(
+        db: *mut Database, options: *const ReadOptions, family: *mut Family, count: usize, keys: *const Slice,
+        values: *mut *mut PinnedValue, errors: *mut *mut c_char, sorted_input: bool,
+    );
+    fn pinnableslice_value(value: *const PinnedValue, len: *mut usize) -> *const c_char;
+    fn pinnableslice_destroy(value: *mut PinnedValue);
+    fn create_iterator(db: *mut Database, options: *const ReadOptions) -> *mut Iter;
+    fn iter_seek(iter: *mut Iter, key: *const c_char, key_len: usize);
+    fn iter_key_slice(iter: *const Iter) -> Slice;
+    fn iter_value_slice(iter: *const Iter) -> Slice;
+    fn flush(db: *mut Database, options: *const FlushOptions, error: ErrorPtr);
+    fn compact_range(
+        db: *mut Database, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
+    );
+    fn wait_for_compact_options_create() -> *mut WaitOptions;
+    fn wait_for_compact_options_destroy(options: *mut WaitOptions);
+    fn wait_for_compact(db: *mut Database, options: *mut WaitOptions, error: ErrorPtr);
 }
 
 /// The library's file name in the directory of peers.
@@ -169,17 +226,40 @@ fn peers_dir() -> PathBuf {
     }
 }
 
-/// The library's functions, loaded once.
+static API: OnceLock<Result<Api, String>> = OnceLock::new();
+
+fn load(path: &Path) -> Result<Api, String> {
+    if !path.exists() {
+        return Err(format!("{} is not there", path.display()));
+    }
+    Api::load(path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))
+}
+
+/// Where the library of the tests is, whether it is there or not.
+pub fn default_library() -> PathBuf {
+    peers_dir().join(LIBRARY)
+}
+
+/// The functions of the library of the tests, or of the one that [`load_library`] has chosen; loaded once.
 /// # Errors
 /// Why there are none.
 pub(crate) fn api() -> Result<&'static Api, String> {
-    static API: OnceLock<Result<Api, String>> = OnceLock::new();
+    API.get_or_init(|| load(&default_library())).as_ref().map_err(Clone::clone)
+}
+
+/// Makes the library at `path` the one that this process uses: another build of RocksDB 11, such as one compiled for
+/// this machine.
+/// # Errors
+/// It is not there or lacks a function · this process has loaded one already (invariant 2 of the crate).
+pub fn load_library(path: &Path) -> Result<(), String> {
+    let mut is_new = false;
     let loaded = API.get_or_init(|| {
-        let path = peers_dir().join(LIBRARY);
-        if !path.exists() {
-            return Err(format!("{} is not there", path.display()));
-        }
-        Api::load(&path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))
+        is_new = true;
+        load(path)
     });
-    loaded.as_ref().map_err(Clone::clone)
+    match loaded {
+        Ok(_) if !is_new => Err("a RocksDB library is loaded already: one for each process".to_owned()),
+        Ok(_) => Ok(()),
+        Err(why) => Err(why.clone()),
+    }
 }

@@ -1,4 +1,4 @@
-//! esker-peer: real RocksDB beside Esker, as an oracle. Only tests use this crate.
+//! esker-peer: real RocksDB beside Esker, as an oracle for tests and as a rival for benchmarks ([`timed`]).
 //!
 //! Two peers, the oldest and the newest that are to be had (docs/testing.md, "RocksDB as oracle"):
 //!
@@ -24,9 +24,11 @@ pub mod contents;
 pub mod fixture;
 mod library;
 mod option_set;
+pub mod timed;
 mod tools;
 pub mod world;
 
+pub use api::{default_library, load_library};
 pub use contents::Contents;
 pub use library::{FamilySpec, RocksDb, Snapshot, WriteFlags};
 pub use tools::{InternalEntry, Tools};

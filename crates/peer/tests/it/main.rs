@@ -11,4 +11,5 @@ mod killed;
 mod locked;
 mod party;
 mod ping_pong;
+mod timed;
 mod walrec;

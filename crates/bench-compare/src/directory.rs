@@ -1,0 +1,79 @@
+//! Where the databases go: a directory of our own, on a disk with room.
+//!
+//! Invariants
+//!  1. Nothing is deleted but what stands in a directory that bears our mark.
+//!  2. The directory is gone behind a run, the mark and all.
+
+use crate::engine::Result;
+use std::path::{Path, PathBuf};
+
+/// A file that says that a directory is ours.
+const MARK: &str = "ESKER-COMPARE";
+
+/// A directory for one run. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct WorkDirectory {
+    path: PathBuf,
+}
+
+impl WorkDirectory {
+    /// Takes the one that was asked for, or makes one.
+    /// # Errors
+    /// It holds what is not ours · it cannot be made · the disk lacks `needed_bytes`.
+    pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> Result<WorkDirectory> {
+        let path = match wanted {
+            Some(path) => path.to_owned(),
+            None => default_parent().join(format!("esker-compare-{}", std::process::id())),
+        };
+        let text = |e: std::io::Error| format!("--directory {}: {e}", path.display());
+        std::fs::create_dir_all(&path).map_err(text)?;
+        let is_ours = path.join(MARK).exists();
+        let is_empty = std::fs::read_dir(&path).map_err(text)?.next().is_none();
+        if !is_ours && !is_empty {
+            return Err(format!(
+                "--directory {}: it holds something else; name an empty directory or a new one",
+                path.display()
+            ));
+        }
+        std::fs::remove_dir_all(&path).map_err(text)?;
+        std::fs::create_dir_all(&path).map_err(text)?;
+        std::fs::write(path.join(MARK), "databases of esker-compare; may be deleted\n").map_err(text)?;
+        let directory = WorkDirectory { path };
+        directory.check_room(needed_bytes)?;
+        Ok(directory)
+    }
+
+    fn check_room(&self, needed: u64) -> Result<()> {
+        let disk = rustix::fs::statvfs(&self.path).map_err(|e| format!("{}: {e}", self.path.display()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < needed {
+            return Err(format!(
+                "{}: {} MB are free, and the run needs up to {} MB: name another --directory, or a smaller --num",
+                self.path.display(),
+                free >> 20,
+                needed >> 20
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for WorkDirectory {
+    #[expect(clippy::print_stderr, reason = "a command-line tool says what it leaves")]
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("{} is left over: {error}", self.path.display());
+        }
+    }
+}
+
+/// Shared memory if there is such a directory, or else the temporary one.
+fn default_parent() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
+}

@@ -1,0 +1,140 @@
+//! Esker.
+
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use esker::internals::cache::{Cache, CacheOptions};
+use esker::internals::format::compression::CompressionType;
+use esker::internals::format::filter::FilterPolicy;
+use esker::{ColumnFamilyHandle, Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The adapter.
+pub(crate) struct Esker {
+    db: Db,
+    family: ColumnFamilyHandle,
+    read: ReadOptions,
+    /// In the order of [`Durability`].
+    write: [WriteOptions; 3],
+}
+
+fn text(error: esker::Error) -> String {
+    error.to_string()
+}
+
+fn options(settings: &Settings) -> Result<Options> {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let family = &mut options.cf;
+    family.write_buffer_size = settings.write_buffer_bytes;
+    family.target_file_size_base = settings.write_buffer_bytes as u64;
+    family.max_bytes_for_level_base = 4 * settings.write_buffer_bytes as u64;
+    family.compression = CompressionType::None;
+    family.table.filter_policy = Some(FilterPolicy::bloom(settings.bloom_bits));
+    let cache = Cache::lru(&CacheOptions::with_capacity(settings.cache_bytes)).map_err(text)?;
+    family.table.block_cache = Some(Arc::new(cache));
+    Ok(options)
+}
+
+impl Engine for Esker {
+    const ABILITIES: Abilities = Abilities {
+        no_wal: true,
+        multi_get: true,
+        delete_range: true,
+        cache: true,
+        parallel_writes: true,
+        disk: true,
+    };
+
+    type Cursor<'a> = EskerCursor;
+
+    fn open(dir: &Path, settings: &Settings) -> Result<Esker> {
+        let db = Db::open(&options(settings)?, dir).map_err(text)?;
+        let family = db.default_column_family();
+        let write =
+            [WriteOptions::new().disable_wal(true), WriteOptions::new(), WriteOptions::new().sync(true)];
+        Ok(Esker { db, family, read: ReadOptions::new(), write })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.db.put_opt(&self.write[durability as usize], &self.family, key, value).map_err(text)
+    }
+
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in pairs {
+            batch.put(self.family.id(), key, value).map_err(text)?;
+        }
+        self.db.write(&self.write[durability as usize], &mut batch).map_err(text)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.db.delete(key).map_err(text)
+    }
+
+    fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.db.delete_range(begin, end).map_err(text)
+    }
+
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.get_pinned_opt(&self.read, &self.family, key).map_err(text)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+        let mut found = 0;
+        for value in self.db.multi_get_opt(&self.read, &self.family, keys) {
+            if let Some(value) = value.map_err(text)? {
+                visit(&value);
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    fn cursor(&self, under_snapshot: bool) -> Result<EskerCursor> {
+        let mut options = ReadOptions::new();
+        if under_snapshot {
+            options = options.snapshot(&self.db.snapshot());
+        }
+        Ok(EskerCursor { iter: self.db.iter_opt(options, &self.family).map_err(text)? })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(text)
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.db.compact_range(None, None).map_err(text)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.wait_for_background_work().map_err(text)
+    }
+}
+
+/// An iterator.
+pub(crate) struct EskerCursor {
+    iter: DbIterator,
+}
+
+impl Cursor for EskerCursor {
+    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+        let iter = &mut self.iter;
+        match from {
+            From::First => iter.seek_to_first(),
+            From::Key(key) => iter.seek(key),
+            From::Last => iter.seek_to_last(),
+        }
+        let mut count = 0;
+        while count < limit && iter.valid() {
+            visit(iter.key(), iter.value());
+            count += 1;
+            if matches!(from, From::Last) { iter.prev() } else { iter.next() }
+        }
+        iter.status().map_err(text)?;
+        Ok(count)
+    }
+}

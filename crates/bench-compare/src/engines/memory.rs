@@ -1,0 +1,101 @@
+//! The limit: a `BTreeMap` behind a lock. Nothing is logged, flushed or recovered, and every write copies its bytes once.
+
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use esker::internals::base::sync::{RwLock, RwLockReadGuard};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+
+type Map = BTreeMap<Box<[u8]>, Box<[u8]>>;
+
+/// The adapter.
+pub(crate) struct Memory {
+    map: RwLock<Map>,
+}
+
+impl Engine for Memory {
+    const ABILITIES: Abilities = Abilities {
+        no_wal: true,
+        multi_get: false,
+        delete_range: false,
+        cache: false,
+        parallel_writes: false,
+        disk: false,
+    };
+
+    type Cursor<'a> = MemoryCursor<'a>;
+
+    fn open(_dir: &Path, _settings: &Settings) -> Result<Memory> {
+        Ok(Memory { map: RwLock::new(Map::new()) })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], _durability: Durability) -> Result<()> {
+        self.map.write().insert(key.into(), value.into());
+        Ok(())
+    }
+
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], _durability: Durability) -> Result<()> {
+        let mut map = self.map.write();
+        for &(key, value) in pairs {
+            map.insert(key.into(), value.into());
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.map.write().remove(key);
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+        let map = self.map.read();
+        let value = map.get(key);
+        if let Some(value) = value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn cursor(&self, _under_snapshot: bool) -> Result<MemoryCursor<'_>> {
+        Ok(MemoryCursor { map: self.map.read() })
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A scan keeps writers out: a map has no versions.
+pub(crate) struct MemoryCursor<'a> {
+    map: RwLockReadGuard<'a, Map>,
+}
+
+impl Cursor for MemoryCursor<'_> {
+    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+        let map = &*self.map;
+        Ok(match from {
+            From::First => show(map.iter().map(|(k, v)| (&**k, &**v)), limit, visit),
+            From::Key(key) => {
+                let behind = (Bound::Included(key), Bound::Unbounded);
+                show(map.range::<[u8], _>(behind).map(|(k, v)| (&**k, &**v)), limit, visit)
+            }
+            From::Last => show(map.iter().rev().map(|(k, v)| (&**k, &**v)), limit, visit),
+        })
+    }
+}
+
+fn show<'m>(
+    pairs: impl Iterator<Item = (&'m [u8], &'m [u8])>,
+    limit: usize,
+    visit: &mut impl FnMut(&[u8], &[u8]),
+) -> usize {
+    pairs.take(limit).map(|(key, value)| visit(key, value)).count()
+}

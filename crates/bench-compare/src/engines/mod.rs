@@ -1,0 +1,136 @@
+//! The engines by name.
+
+pub(crate) mod esker;
+pub(crate) mod memory;
+pub(crate) mod rocksdb;
+
+use crate::engine::{Abilities, Engine, Result};
+use crate::report::EngineInfo;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+
+/// An engine that can be asked for.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// This project.
+    Esker,
+    /// RocksDB 11, loaded at run time.
+    Rocksdb,
+    /// fjall 3.
+    Fjall,
+    /// redb 4.
+    Redb,
+    /// LMDB, by heed.
+    Lmdb,
+    /// A BTreeMap: what memory allows.
+    Memory,
+}
+
+impl Kind {
+    /// All, in the order of the table.
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Esker, Kind::Rocksdb, Kind::Fjall, Kind::Redb, Kind::Lmdb, Kind::Memory];
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Kind::Esker => "Esker",
+            Kind::Rocksdb => "RocksDB",
+            Kind::Fjall => "fjall",
+            Kind::Redb => "redb",
+            Kind::Lmdb => "LMDB",
+            Kind::Memory => "BTreeMap",
+        }
+    }
+
+    /// The word for it on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Esker => "esker",
+            Kind::Rocksdb => "rocksdb",
+            Kind::Fjall => "fjall",
+            Kind::Redb => "redb",
+            Kind::Lmdb => "lmdb",
+            Kind::Memory => "memory",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.title())
+    }
+}
+
+/// What is done with an engine whose type is known only when it runs.
+pub(crate) trait WithEngine {
+    /// What comes out.
+    type Output;
+    /// Does it.
+    fn run<E: Engine>(self) -> Result<Self::Output>;
+}
+
+impl Kind {
+    /// Does `work` with this engine.
+    /// # Errors
+    /// The work's · the engine is not built in.
+    pub(crate) fn with<W: WithEngine>(self, work: W) -> Result<W::Output> {
+        match self {
+            Kind::Esker => work.run::<esker::Esker>(),
+            Kind::Rocksdb => work.run::<rocksdb::RocksDb>(),
+            Kind::Memory => work.run::<memory::Memory>(),
+            Kind::Fjall | Kind::Redb | Kind::Lmdb => {
+                Err(format!("{self} is not built in: add --features peers"))
+            }
+        }
+    }
+
+    /// What it has.
+    /// # Errors
+    /// It is not built in.
+    pub(crate) fn abilities(self) -> Result<Abilities> {
+        struct Ask;
+        impl WithEngine for Ask {
+            type Output = Abilities;
+            fn run<E: Engine>(self) -> Result<Abilities> {
+                Ok(E::ABILITIES)
+            }
+        }
+        self.with(Ask)
+    }
+}
+
+/// What an engine that can run is called, and how it differs.
+/// # Errors
+/// Why it cannot run, and how to get it.
+pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result<EngineInfo> {
+    let info = |version: String, notes: &[&str]| EngineInfo {
+        kind,
+        title: kind.title().to_owned(),
+        version,
+        notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+    };
+    match kind {
+        Kind::Esker => Ok(info(env!("CARGO_PKG_VERSION").to_owned(), &[])),
+        Kind::Memory => Ok(info("std".to_owned(), &["no log, no files, no versions: what memory allows"])),
+        Kind::Rocksdb => match rocksdb_library {
+            Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
+            Some(path) => Ok(info(format!("11, {}", path.display()), &[])),
+            None if esker_peer::default_library().exists() => Ok(info(
+                "11.8.1, library of rocksdbjni".to_owned(),
+                &[
+                    "built for any x86-64: its CRC32C is software, which costs it 5–10% wherever it writes a log",
+                ],
+            )),
+            None => Err("its library is not installed; .ci/fetch-peers gets it".to_owned()),
+        },
+        Kind::Fjall | Kind::Redb | Kind::Lmdb => {
+            kind.abilities()?;
+            Ok(info(String::new(), &[]))
+        }
+    }
+}

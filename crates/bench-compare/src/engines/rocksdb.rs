@@ -1,0 +1,122 @@
+//! RocksDB 11, loaded at run time and called by its C functions (`esker_peer::timed`).
+
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use esker_peer::timed::{self, MultiGetScratch, ScanFrom, TimedCursor, TimedDb, TimedOptions};
+use std::cell::RefCell;
+use std::path::Path;
+
+/// Room for a value that is read. No workload has longer ones.
+const BUFFER: usize = 4096;
+
+/// The adapter.
+pub(crate) struct RocksDb {
+    db: TimedDb,
+}
+
+thread_local! {
+    static VALUE: RefCell<[u8; BUFFER]> = const { RefCell::new([0; BUFFER]) };
+    static SCRATCH: RefCell<MultiGetScratch> = RefCell::default();
+}
+
+impl From<'_> {
+    fn for_rocksdb(&self) -> ScanFrom<'_> {
+        match self {
+            From::First => ScanFrom::First,
+            From::Key(key) => ScanFrom::Key(key),
+            From::Last => ScanFrom::Last,
+        }
+    }
+}
+
+fn durability(durability: Durability) -> timed::Durability {
+    match durability {
+        Durability::NoWal => timed::Durability::NoWal,
+        Durability::Wal => timed::Durability::Wal,
+        Durability::Sync => timed::Durability::Sync,
+    }
+}
+
+impl Engine for RocksDb {
+    const ABILITIES: Abilities = Abilities {
+        no_wal: true,
+        multi_get: true,
+        delete_range: true,
+        cache: true,
+        parallel_writes: true,
+        disk: true,
+    };
+
+    type Cursor<'a> = TimedCursor<'a>;
+
+    fn open(dir: &Path, settings: &Settings) -> Result<RocksDb> {
+        let buffer = settings.write_buffer_bytes;
+        let text = format!(
+            "create_if_missing=true;compression=kNoCompression;write_buffer_size={buffer};\
+             target_file_size_base={buffer};max_bytes_for_level_base={}",
+            4 * buffer
+        );
+        let options =
+            TimedOptions { text, cache_bytes: settings.cache_bytes, bloom_bits: settings.bloom_bits };
+        Ok(RocksDb { db: TimedDb::open(dir, &options)? })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], how: Durability) -> Result<()> {
+        self.db.put(key, value, durability(how))
+    }
+
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], how: Durability) -> Result<()> {
+        self.db.put_all(pairs.iter().copied(), durability(how))
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.db.delete(key, timed::Durability::Wal)
+    }
+
+    fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.db.delete_range(begin, end, timed::Durability::Wal)
+    }
+
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+        VALUE.with_borrow_mut(|buffer| {
+            let len = self.db.get(key, buffer)?;
+            if let Some(len) = len {
+                visit(&buffer[..len]);
+            }
+            Ok(len.is_some())
+        })
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+        let mut found = 0;
+        SCRATCH.with_borrow_mut(|scratch| {
+            self.db.multi_get(keys, scratch, |value| {
+                visit(value);
+                found += 1;
+            })
+        })?;
+        Ok(found)
+    }
+
+    fn cursor(&self, under_snapshot: bool) -> Result<TimedCursor<'_>> {
+        Ok(self.db.cursor(under_snapshot))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush()
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.db.compact();
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.settle()
+    }
+}
+
+impl Cursor for TimedCursor<'_> {
+    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+        TimedCursor::scan(self, from.for_rocksdb(), limit, visit)
+    }
+}

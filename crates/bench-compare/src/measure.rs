@@ -1,0 +1,141 @@
+//! What one step costs this process: time, CPU, memory, bytes written.
+//!
+//! Source: `clock_gettime(CLOCK_PROCESS_CPUTIME_ID)`, `/proc/self/{status,io,clear_refs}` (proc(5)).
+//!
+//! Invariant: one engine and one step at a time in this process, so what the process used is what the step used.
+
+use crate::engine::Result;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// One measurement of one step on one engine.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// Operations done; what one is, the step says.
+    pub(crate) operations: u64,
+    /// How long they took, seconds.
+    pub(crate) seconds: f64,
+    /// How long the background work they left took after them, seconds.
+    pub(crate) settle_seconds: f64,
+    /// CPU time of all threads, the background work included, seconds.
+    pub(crate) cpu_seconds: f64,
+    /// The most memory that was resident during the step, bytes.
+    pub(crate) peak_memory_bytes: u64,
+    /// Bytes written to files, background work included.
+    pub(crate) written_bytes: u64,
+    /// Bytes of keys and values that the step stored.
+    pub(crate) user_bytes: u64,
+    /// Bytes of the database's files afterwards.
+    pub(crate) disk_bytes: u64,
+    /// Of the values read ([`crate::keys::Digest`]); 0 if none were.
+    pub(crate) digest: u64,
+    /// The time for a step was over before its operations were.
+    pub(crate) cut: bool,
+}
+
+impl Sample {
+    /// Operations a second. A step that is about what it leaves behind counts the background work.
+    pub(crate) fn rate(&self, counts_settling: bool) -> f64 {
+        let settle = if counts_settling { self.settle_seconds } else { 0.0 };
+        self.operations as f64 / (self.seconds + settle).max(1e-9)
+    }
+}
+
+/// The state of the process at the start of a step.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    cpu: Duration,
+    written: u64,
+}
+
+impl Meter {
+    /// Starts measuring.
+    pub(crate) fn start() -> Meter {
+        // The high-water mark of resident memory starts again from what is resident now. Where that is forbidden the
+        // figure covers the whole life of the process.
+        drop(std::fs::write("/proc/self/clear_refs", "5"));
+        Meter { cpu: cpu_time(), written: written_bytes() }
+    }
+
+    /// Fills in what has been used since the start.
+    pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path) -> Result<()> {
+        sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
+        sample.written_bytes = written_bytes().saturating_sub(self.written);
+        sample.peak_memory_bytes = status_bytes("VmHWM:");
+        sample.disk_bytes = directory_bytes(dir)?;
+        Ok(())
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Bytes given to write calls, or dirtied in mapped files, whichever is more: memory file systems count no dirt, and
+/// mapped files see no calls.
+fn written_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    number_after(&io, "wchar:").max(number_after(&io, "write_bytes:"))
+}
+
+fn status_bytes(field: &str) -> u64 {
+    number_after(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), field) * 1024
+}
+
+fn number_after(text: &str, field: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Space that the files below `dir` take, bytes.
+pub(crate) fn directory_bytes(dir: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut total = 0;
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(format!("{}: {error}", dir.display())),
+    };
+    for entry in entries {
+        // A file may go while we look: background work deletes what it has replaced.
+        let Ok(entry) = entry else { continue };
+        let Ok(data) = entry.metadata() else { continue };
+        total += if data.is_dir() { directory_bytes(&entry.path())? } else { data.blocks() * 512 };
+    }
+    Ok(total)
+}
+
+/// How long a step may take. Looking at the clock costs as much as a fast read, so it happens every so many operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    end: Instant,
+}
+
+/// Operations between looks at the clock.
+const LOOK_EVERY: u64 = 64;
+
+impl Deadline {
+    /// `limit` from now.
+    pub(crate) fn after(limit: Duration) -> Deadline {
+        Deadline { end: Instant::now() + limit }
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_over(self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// Does `operation` for 0, 1, … up to `count`, or until the time is over. Gives how often it was done.
+    pub(crate) fn repeat(self, count: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<u64> {
+        for i in 0..count {
+            if i % LOOK_EVERY == 0 && i > 0 && self.is_over() {
+                return Ok(i);
+            }
+            operation(i)?;
+        }
+        Ok(count)
+    }
+}

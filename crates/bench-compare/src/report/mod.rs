@@ -1,0 +1,93 @@
+//! What a run has found, and its forms: JSON, a table, a page.
+
+pub(crate) mod stats;
+pub(crate) mod table;
+
+use crate::bench::{Plan, StepInfo};
+use crate::engines::Kind;
+use crate::measure::Sample;
+use crate::suites::SuiteId;
+use serde::{Deserialize, Serialize};
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// When it began, local time.
+    pub(crate) date: String,
+    /// The command line.
+    pub(crate) command: String,
+    /// What it ran on.
+    pub(crate) machine: Machine,
+    /// Its sizes.
+    pub(crate) plan: Plan,
+    /// Rounds that count; each engine ran once in each.
+    pub(crate) pairs: usize,
+    /// It did not come to its end, or an engine did not.
+    pub(crate) partial: bool,
+    /// What went wrong, and what was left out.
+    pub(crate) problems: Vec<String>,
+    /// Who took part.
+    pub(crate) engines: Vec<EngineInfo>,
+    /// The figures.
+    pub(crate) suites: Vec<SuiteReport>,
+    /// How long it took, seconds.
+    pub(crate) seconds: f64,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cpus: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) kernel: String,
+    /// Of the directory the databases were in.
+    pub(crate) file_system: String,
+    /// Load averages of a minute when it began and when it ended: above the number of threads at work, somebody else
+    /// was working too.
+    pub(crate) load_before: String,
+    pub(crate) load_after: String,
+}
+
+/// An engine that took part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EngineInfo {
+    pub(crate) kind: Kind,
+    pub(crate) title: String,
+    /// Version and build.
+    pub(crate) version: String,
+    /// How it differs from what the others were asked for.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The figures of one set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SuiteReport {
+    pub(crate) id: SuiteId,
+    pub(crate) title: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// The figures of one step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) info: StepInfo,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// The figures of one step on one engine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) kind: Kind,
+    /// In the order of the rounds.
+    pub(crate) samples: Vec<Sample>,
+    /// Why there are none.
+    pub(crate) missing: Option<String>,
+}
+
+impl Row {
+    /// The cell of an engine.
+    pub(crate) fn cell(&self, kind: Kind) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.kind == kind)
+    }
+}

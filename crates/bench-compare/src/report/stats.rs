@@ -1,0 +1,61 @@
+//! Medians, ratios and their spread.
+
+use super::{Cell, Row};
+use crate::engines::Kind;
+use crate::measure::Sample;
+
+/// A median and the extremes around it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of these numbers; `None` if there are none.
+    pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut numbers: Vec<f64> = numbers.into_iter().collect();
+        numbers.sort_by(f64::total_cmp);
+        let (&min, &max) = (numbers.first()?, numbers.last()?);
+        let middle = numbers.len() / 2;
+        let median = if numbers.len() % 2 == 1 {
+            numbers[middle]
+        } else {
+            f64::midpoint(numbers[middle - 1], numbers[middle])
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+impl Cell {
+    /// A figure over its samples.
+    pub(crate) fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(figure))
+    }
+}
+
+impl Row {
+    /// Operations a second of an engine.
+    pub(crate) fn rate(&self, kind: Kind) -> Option<Spread> {
+        self.cell(kind)?.spread(|sample| sample.rate(self.info.counts_settling))
+    }
+
+    /// How many times as fast as `rival` `kind` is: the median over the rounds of each round's own ratio.
+    pub(crate) fn ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
+        let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
+        let rate = |sample: &Sample| sample.rate(self.info.counts_settling);
+        Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| rate(a) / rate(b)))
+    }
+
+    /// How many times as much CPU time an operation costs `rival`: what is left to compare when other work disturbs the
+    /// machine.
+    pub(crate) fn cpu_ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
+        let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
+        let cost = |sample: &Sample| sample.cpu_seconds.max(1e-9) / sample.operations.max(1) as f64;
+        Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| cost(b) / cost(a)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! The core set of RocksDB's benchmark, under its names.
+//!
+//! Source: RocksDB `tools/db_bench_tool.cc` for what each one does: keys of 16 bytes, values of 100, keys drawn with
+//! repetition, one iterator for all seeks of a thread.
+
+use super::Suite;
+use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, puts, reads, unhurried};
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
+use crate::keys::{Digest, Key, VALUE_BYTES, Values, key};
+use crate::measure::{Deadline, Sample};
+use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
+
+/// The set.
+pub(crate) struct Core;
+
+/// Its steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    FillSeq,
+    FillRandomNoWal,
+    ReadMemtable,
+    FillRandomThreads,
+    FillRandom,
+    Overwrite,
+    ReadRandom,
+    MultiReadRandom,
+    ReadSeq,
+    ReadReverse,
+    SeekRandom,
+    SeekNexts,
+    ReadWhileWriting,
+    Compact,
+}
+
+/// Keys of one batch in `multireadrandom`.
+const BATCH: usize = 32;
+/// Writing threads of the parallel fill.
+const THREADS: u64 = 8;
+/// Pairs behind each seek.
+const NEXTS: usize = 100;
+
+/// Seeds: one for each stream, so that no step repeats another's choices.
+const FILL_SEED: u64 = 301;
+const OVERWRITE_SEED: u64 = 302;
+const READ_SEED: u64 = 303;
+const SEEK_SEED: u64 = 304;
+const WRITER_SEED: u64 = 305;
+const VALUE_SEED: u64 = 306;
+
+const WRITE_LIMIT: &str = "116 bytes into the log: one write(2) of about 0.7 µs, or 60–90 ns into a mapped log; one \
+                           insertion: 2–3 dependent cache misses; every byte written at least once more by the flush";
+const READ_LIMIT: &str = "filter, index and block of one table: 4–6 dependent cache misses of about 90 ns";
+
+impl Suite for Core {
+    type Step = Step;
+
+    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+        let step = |step, name: &str, title: &str, unit: &str, limit: &str| {
+            (StepInfo::new(format!("core/{name}"), title, unit, limit), step)
+        };
+        let mut steps = vec![
+            step(Step::FillSeq, "fillseq", "fillseq", "put", WRITE_LIMIT),
+            step(
+                Step::FillRandomNoWal,
+                "fillrandom-nowal",
+                "fillrandom, no WAL",
+                "put",
+                "one insertion: 2–3 dependent cache misses",
+            ),
+            step(
+                Step::ReadMemtable,
+                "readmemtable",
+                "readrandom, all in the memtable",
+                "get",
+                "one search: 3–4 dependent cache misses of about 90 ns",
+            ),
+            step(Step::FillRandomThreads, "fillrandom-8", "fillrandom, 8 threads", "put", WRITE_LIMIT),
+            step(Step::FillRandom, "fillrandom", "fillrandom", "put", WRITE_LIMIT),
+            step(Step::Overwrite, "overwrite", "overwrite, with its compactions", "put", WRITE_LIMIT),
+            step(Step::ReadRandom, "readrandom", "readrandom", "get", READ_LIMIT),
+            step(
+                Step::MultiReadRandom,
+                "multireadrandom",
+                "multireadrandom, batch 32",
+                "key",
+                "as readrandom, but the misses of 32 keys can overlap",
+            ),
+            step(Step::ReadSeq, "readseq", "readseq", "row", "116 bytes in order: about 10 ns at 12 GB/s"),
+            step(Step::ReadReverse, "readreverse", "readreverse", "row", "116 bytes in order, backwards"),
+            step(Step::SeekRandom, "seekrandom", "seekrandom", "seek", READ_LIMIT),
+            step(
+                Step::SeekNexts,
+                "seekrandom-100",
+                "seekrandom + 100 nexts",
+                "seek",
+                "one seek and 11.6 KB in order: about 1.5 µs",
+            ),
+            step(
+                Step::ReadWhileWriting,
+                "readwhilewriting",
+                "readwhilewriting, 1 + 1 threads",
+                "get",
+                READ_LIMIT,
+            ),
+            step(
+                Step::Compact,
+                "compact",
+                "compact the whole tree",
+                "key",
+                "every byte read, checked, merged and written once: about 0.1 s for 100 MB in memory",
+            ),
+        ];
+        for (info, step) in &mut steps {
+            if *step == Step::Overwrite {
+                *info = info.clone().counting_settling();
+            }
+        }
+        steps
+    }
+
+    fn missing(step: &Step, abilities: &Abilities) -> Option<&'static str> {
+        match step {
+            Step::FillRandomNoWal if !abilities.no_wal => Some("it has no writes without its log"),
+            Step::MultiReadRandom if !abilities.multi_get => Some("it reads keys one by one"),
+            Step::Compact if !abilities.disk => Some("there is nothing to compact"),
+            _ => None,
+        }
+    }
+
+    fn prepares(step: &Step) -> bool {
+        matches!(step, Step::FillRandom | Step::Overwrite | Step::ReadRandom)
+    }
+
+    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+        let num = bench.plan.num;
+        match step {
+            Step::FillSeq => fill_fresh(bench, Durability::Wal, |i| i),
+            Step::FillRandomNoWal => fill_fresh(bench, Durability::NoWal, random_below(num, FILL_SEED)),
+            Step::ReadMemtable => read_memtable(bench),
+            Step::FillRandomThreads => fill_in_threads(bench),
+            Step::FillRandom => fill_fresh(bench, Durability::Wal, random_below(num, FILL_SEED)),
+            Step::Overwrite => bench.measure(|db, deadline| {
+                let number = random_below(num, OVERWRITE_SEED);
+                let done = fill(db, deadline, num, VALUE_SEED, Durability::Wal, number)?;
+                Ok(puts(done, num))
+            }),
+            Step::ReadRandom => {
+                bench.db().flush()?;
+                bench.db().settle()?;
+                read_random(bench, num)
+            }
+            Step::MultiReadRandom => multi_read_random(bench, num),
+            Step::ReadSeq => read_all(bench, From::First),
+            Step::ReadReverse => read_all(bench, From::Last),
+            Step::SeekRandom => seek_random(bench, num / 2, 1),
+            Step::SeekNexts => seek_random(bench, num / 20, NEXTS),
+            Step::ReadWhileWriting => read_while_writing(bench, num),
+            Step::Compact => bench.measure(|db, _| {
+                db.compact()?;
+                Ok(reads(num, num, 0))
+            }),
+        }
+    }
+}
+
+fn random_below(num: u64, seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    move |_| random.u64(..num)
+}
+
+fn fill_fresh<E: Engine>(
+    bench: &mut Bench<E>,
+    durability: Durability,
+    number: impl FnMut(u64) -> u64,
+) -> Result<Sample> {
+    bench.fresh_as_planned()?;
+    let num = bench.plan.num;
+    bench.measure(|db, deadline| {
+        let done = fill(db, deadline, num, VALUE_SEED, durability, number)?;
+        Ok(puts(done, num))
+    })
+}
+
+/// Reads from a memtable that is large enough for everything.
+fn read_memtable<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
+    let num = bench.plan.num;
+    let mut settings = bench.plan.settings.clone();
+    settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
+    bench.fresh(&settings)?;
+    let number = random_below(num, FILL_SEED);
+    fill(bench.db(), unhurried(), num, VALUE_SEED, Durability::Wal, number)?;
+    read_random(bench, num)
+}
+
+fn fill_in_threads<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
+    bench.fresh_as_planned()?;
+    let num = bench.plan.num;
+    let share = num / THREADS;
+    bench.measure(|db, deadline| {
+        let (seconds, done) = in_threads(THREADS, |thread| {
+            let number = random_below(num, FILL_SEED * 1000 + thread);
+            fill(db, deadline, share, VALUE_SEED + thread, Durability::Wal, number)
+        })?;
+        Ok(Sample { seconds, ..puts(done.iter().sum(), share * THREADS) })
+    })
+}
+
+/// One pass over a tenth, so that caches are as warm as they will be.
+fn warm<E: Engine>(db: &E, num: u64) -> Result<()> {
+    let mut number = random_below(num, READ_SEED + 1);
+    for i in 0..num / 10 {
+        db.get(&key(number(i)), &mut |_| ())?;
+    }
+    Ok(())
+}
+
+fn read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+    warm(bench.db(), num)?;
+    bench.measure(|db, deadline| {
+        let (mut number, mut digest) = (random_below(num, READ_SEED), Digest::default());
+        let done =
+            deadline.repeat(num, |i| db.get(&key(number(i)), &mut |value| digest.add(value)).map(drop))?;
+        Ok(reads(done, num, digest.0))
+    })
+}
+
+fn multi_read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+    let batches = num / BATCH as u64;
+    bench.measure(|db, deadline| {
+        let (mut number, mut digest) = (random_below(num, READ_SEED), Digest::default());
+        let mut keys = [Key::default(); BATCH];
+        let done = deadline.repeat(batches, |_| {
+            keys.fill_with(|| key(number(0)));
+            let slices: [&[u8]; BATCH] = std::array::from_fn(|i| &keys[i][..]);
+            db.multi_get(&slices, &mut |value| digest.add(value)).map(drop)
+        })?;
+        Ok(reads(done * BATCH as u64, batches * BATCH as u64, digest.0))
+    })
+}
+
+/// One scan over everything, once to warm up and once to measure.
+fn read_all<E: Engine>(bench: &mut Bench<E>, from: From<'_>) -> Result<Sample> {
+    // The first pass brings everything into the caches.
+    bench.db().cursor(false)?.scan(from, usize::MAX, &mut |_, _| ())?;
+    bench.measure(|db, _| {
+        let mut digest = Digest::default();
+        let count = db.cursor(false)?.scan(from, usize::MAX, &mut |_, value| digest.add(value))?;
+        Ok(reads(count as u64, count as u64, digest.0))
+    })
+}
+
+fn seek_random<E: Engine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> Result<Sample> {
+    let num = bench.plan.num;
+    bench.measure(|db, deadline| {
+        let (mut number, mut digest) = (random_below(num, SEEK_SEED), Digest::default());
+        let mut cursor = db.cursor(false)?;
+        let done = deadline.repeat(count, |i| {
+            let target = key(number(i));
+            cursor.scan(From::Key(&target), nexts, &mut |_, value| digest.add(value)).map(drop)
+        })?;
+        Ok(reads(done, count, digest.0))
+    })
+}
+
+/// One thread reads; one overwrites as fast as it can until the reads are done.
+fn read_while_writing<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+    bench.measure(|db, deadline| {
+        let is_done = AtomicBool::new(false);
+        let (seconds, done) = in_threads(2, |thread| {
+            if thread == 1 {
+                return write_until(db, &is_done, num).map(|()| 0);
+            }
+            let result = read_for_a_while(db, deadline, num);
+            is_done.store(true, Ordering::Relaxed);
+            result
+        })?;
+        Ok(Sample { seconds, ..reads(done[0], num, 0) })
+    })
+}
+
+fn read_for_a_while<E: Engine>(db: &E, deadline: Deadline, num: u64) -> Result<u64> {
+    let mut number = random_below(num, READ_SEED);
+    deadline.repeat(num, |i| db.get(&key(number(i)), &mut |_| ()).map(drop))
+}
+
+fn write_until<E: Engine>(db: &E, is_done: &AtomicBool, num: u64) -> Result<()> {
+    let (mut number, mut values) = (random_below(num, WRITER_SEED), Values::new(WRITER_SEED));
+    while !is_done.load(Ordering::Relaxed) {
+        db.put(&key(number(0)), values.next(VALUE_BYTES), Durability::Wal)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The sets of workloads.
+//!
+//! A set is a list of steps that run in order in one process for one engine; a step may use the database that the one
+//! before has left.
+
+pub(crate) mod core;
+
+use crate::bench::{Bench, Plan, StepInfo};
+use crate::engine::{Abilities, Engine, Result};
+use crate::measure::Sample;
+use serde::{Deserialize, Serialize};
+
+/// One set of workloads.
+pub(crate) trait Suite {
+    /// What distinguishes its steps.
+    type Step: Clone;
+    /// Its steps under this plan, in order.
+    fn steps(plan: &Plan) -> Vec<(StepInfo, Self::Step)>;
+    /// Why an engine with these abilities leaves the step out, if it does.
+    fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
+    /// Whether steps behind this one work on what it leaves.
+    fn prepares(step: &Self::Step) -> bool;
+    /// Makes what the step needs, and measures it.
+    fn run<E: Engine>(bench: &mut Bench<E>, step: &Self::Step) -> Result<Sample>;
+}
+
+/// A set by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SuiteId {
+    /// The core of RocksDB's own benchmark.
+    Core,
+}
+
+/// Runs `$body` with `$S` as the suite's type.
+macro_rules! with_suite {
+    ($id:expr, $S:ident => $body:expr) => {
+        match $id {
+            SuiteId::Core => {
+                type $S = core::Core;
+                $body
+            }
+        }
+    };
+}
+
+impl SuiteId {
+    /// All, in the order of the table.
+    pub(crate) const ALL: [SuiteId; 1] = [SuiteId::Core];
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            SuiteId::Core => "Core set: RocksDB's own benchmark",
+        }
+    }
+
+    /// Its steps under this plan.
+    pub(crate) fn steps(self, plan: &Plan) -> Vec<StepInfo> {
+        with_suite!(self, S => S::steps(plan).into_iter().map(|(info, _)| info).collect())
+    }
+
+    /// Why an engine leaves out step `index`, if it does.
+    pub(crate) fn missing(self, plan: &Plan, index: usize, abilities: &Abilities) -> Option<&'static str> {
+        with_suite!(self, S => S::missing(&S::steps(plan)[index].1, abilities))
+    }
+
+    /// Whether steps behind step `index` work on what it leaves.
+    pub(crate) fn prepares(self, plan: &Plan, index: usize) -> bool {
+        with_suite!(self, S => S::prepares(&S::steps(plan)[index].1))
+    }
+
+    /// Runs step `index`.
+    pub(crate) fn run<E: Engine>(self, bench: &mut Bench<E>, index: usize) -> Result<Sample> {
+        with_suite!(self, S => {
+            let steps = S::steps(&bench.plan);
+            S::run(bench, &steps[index].1)
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! The process that one engine runs in, from both sides.
+//!
+//! A process of its own gives each engine its own memory and CPU figures, lets two builds of RocksDB run side by side, and
+//! keeps a crash to one engine. Processes of one round live at the same time and take turns, step by step.
+//!
+//! The parent writes the index of a step as a line; the child answers with one line of JSON: a sample or an error. The
+//! child ends when its standard input does.
+
+use crate::bench::{Bench, Plan};
+use crate::engine::{Engine, Result};
+use crate::engines::{Kind, WithEngine};
+use crate::measure::Sample;
+use crate::suites::SuiteId;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// What a child is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) engine: Kind,
+    pub(crate) suite: SuiteId,
+    pub(crate) plan: Plan,
+    /// Where it works: empty, and its own.
+    pub(crate) directory: PathBuf,
+    /// The RocksDB to load; `None`: the one of the tests.
+    pub(crate) rocksdb_library: Option<PathBuf>,
+}
+
+type Answer = std::result::Result<Sample, String>;
+
+/// The child: does what its standard input says until that ends.
+/// # Errors
+/// The task is none, the engine cannot be loaded, or the parent is gone.
+pub(crate) fn serve(task: &str) -> Result<()> {
+    let task: Task = serde_json::from_str(task).map_err(|e| format!("not a task: {e}"))?;
+    if let (Kind::Rocksdb, Some(library)) = (task.engine, &task.rocksdb_library) {
+        esker_peer::load_library(library)?;
+    }
+    task.engine.with(Serve { task: &task })
+}
+
+struct Serve<'a> {
+    task: &'a Task,
+}
+
+impl WithEngine for Serve<'_> {
+    type Output = ();
+
+    fn run<E: Engine>(self) -> Result<()> {
+        let Task { suite, plan, directory, .. } = self.task;
+        let mut bench = Bench::<E>::new(directory, plan.clone());
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(|e| format!("the parent's orders: {e}"))?;
+            let index: usize = line.trim().parse().map_err(|e| format!("'{line}' is no step: {e}"))?;
+            let answer: Answer = suite.run(&mut bench, index);
+            let mut text = serde_json::to_string(&answer).expect("samples are plain numbers");
+            text.push('\n');
+            std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("the parent: {e}"))?;
+        }
+        bench.close()
+    }
+}
+
+/// The parent's side of a child. Ends it when dropped.
+pub(crate) struct Worker {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: Receiver<Answer>,
+    errors: PathBuf,
+    title: String,
+    patience: Duration,
+}
+
+/// What a step may take beyond its own limit: loading what it works on, and settling.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+impl Worker {
+    /// Starts a child in the task's directory, which is made.
+    pub(crate) fn start(task: &Task) -> Result<Worker> {
+        let directory = &task.directory;
+        std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        let errors = directory.with_extension("stderr");
+        let file = std::fs::File::create(&errors).map_err(|e| format!("{}: {e}", errors.display()))?;
+        let program = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+        let mut child = Command::new(program)
+            .arg("worker")
+            .arg(serde_json::to_string(task).expect("paths here are text"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .spawn()
+            .map_err(|e| format!("a process for {}: {e}", task.engine))?;
+        let orders = child.stdin.take();
+        let output = child.stdout.take().expect("piped above");
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                let answer = serde_json::from_str(&line).unwrap_or_else(|e| Err(format!("'{line}': {e}")));
+                if sender.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        let patience = PATIENCE + Duration::from_secs_f64(task.plan.step_seconds * 10.0);
+        Ok(Worker { child, orders, answers, errors, title: task.engine.title().to_owned(), patience })
+    }
+
+    /// Has step `index` done.
+    /// # Errors
+    /// The engine's · the process died or hung.
+    pub(crate) fn run(&mut self, index: usize) -> Result<Sample> {
+        let title = &self.title;
+        let orders = self.orders.as_mut().expect("there until dropped");
+        if writeln!(orders, "{index}").and_then(|()| orders.flush()).is_err() {
+            return Err(self.last_words());
+        }
+        match self.answers.recv_timeout(self.patience) {
+            Ok(answer) => answer.map_err(|e| format!("{title}: {e}")),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                Err(format!("{title}: no answer for {} s", self.patience.as_secs()))
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Err(self.last_words()),
+        }
+    }
+
+    /// Why it died, as far as it has said so.
+    fn last_words(&mut self) -> String {
+        let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+        let words = std::fs::read_to_string(&self.errors).unwrap_or_default();
+        format!("{}: its process ended ({status}) {}", self.title, words.trim())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A child that is idle closes its database and goes; one that hangs is ended.
+        self.orders = None;
+        for _ in 0..100 {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Removes what a round's children have left.
+pub(crate) fn clean(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,80 @@
+//! The program from outside: a small run, and what it says to nonsense.
+#![allow(clippy::disallowed_methods, reason = "what is tested here is a process and its files")]
+
+use esker_testkit::TempDir;
+use std::process::{Command, Output};
+
+fn compare(dir: &TempDir, flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_esker-compare"))
+        .args(flags)
+        .arg("--json")
+        .arg(dir.join("compare.json"))
+        .env_remove("ESKER_ROCKSDB_LIBRARY")
+        .output()
+        .expect("the program can be started")
+}
+
+fn errors(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_small_run_gives_figures_for_every_step() {
+    let dir = TempDir::new("compare");
+    let work = dir.join("work");
+    let flags = ["--num", "2000", "--pairs", "2", "--engines", "esker,memory", "--directory"];
+    let output = compare(&dir, &[&flags[..], &[work.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert!(!work.exists(), "nothing is left over");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("seekrandom + 100 nexts"), "{table}");
+
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.join("compare.json")).unwrap()).unwrap();
+    assert_eq!(report["partial"], false, "{report}");
+    for row in report["suites"].as_array().unwrap().iter().flat_map(|s| s["rows"].as_array().unwrap()) {
+        let mut digests = Vec::new();
+        for cell in row["cells"].as_array().unwrap() {
+            let samples = cell["samples"].as_array().unwrap();
+            assert!(samples.len() == 2 || cell["missing"].is_string(), "{row}");
+            digests.extend(samples.iter().map(|sample| sample["digest"].as_u64().unwrap()));
+        }
+        digests.dedup();
+        assert!(digests.len() <= 1, "every engine reads the same values: {row}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let dir = TempDir::new("compare");
+    let cases: &[(&[&str], &str)] = &[
+        (&["--only", "core/fillsec"], "core/fillsec"),
+        (&["--num", "3"], "--num"),
+        (&["--engines", "sqlite"], "sqlite"),
+        (&["--step-seconds", "0"], "--step-seconds"),
+        (&["--pears", "5"], "--pears"),
+    ];
+    for (flags, word) in cases {
+        let output = compare(&dir, flags);
+        assert!(errors(&output).contains(word), "{flags:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_belongs_to_something_else_is_left_alone() {
+    let dir = TempDir::new("compare");
+    let foreign = dir.join("thesis.txt");
+    std::fs::write(&foreign, "chapter 1").unwrap();
+    let output = compare(&dir, &["--engines", "esker", "--directory", dir.path().to_str().unwrap()]);
+    assert!(errors(&output).contains("it holds something else"), "{output:?}");
+    assert_eq!(std::fs::read_to_string(foreign).unwrap(), "chapter 1");
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_left_out_by_name() {
+    let dir = TempDir::new("compare");
+    let output = compare(&dir, &["--engines", "rocksdb", "--rocksdb-library", "/nowhere/librocksdb.so"]);
+    let text = errors(&output);
+    assert!(text.contains("RocksDB is left out: /nowhere/librocksdb.so is not there"), "{text}");
+}
