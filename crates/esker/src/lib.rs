@@ -31,6 +31,7 @@
 
 pub mod builtin;
 mod cf;
+mod checkpoint;
 mod compact;
 mod db;
 mod engine;

@@ -3,12 +3,69 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::observe::{ColumnFamilyMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData};
+use crate::observe::{ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData};
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
+use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Everything that the database consists of at one moment.
+#[derive(Debug)]
+pub(crate) struct LiveCut {
+    /// The database's directory.
+    pub(crate) path: PathBuf,
+    pub(crate) tables: Vec<PathBuf>,
+    /// Number and bytes.
+    pub(crate) manifest: (FileNumber, u64),
+    /// Those still needed, with their bytes.
+    pub(crate) wals: Vec<(PathBuf, u64)>,
+    pub(crate) last_sequence: SequenceNumber,
+    /// A number for an OPTIONS file that no other file has.
+    pub(crate) options_number: FileNumber,
+}
 
 impl Db {
+    /// The files of this moment. The caller has disabled file deletions. Memtables are flushed first if the WALs have
+    /// `log_size_for_flush` bytes or more.
+    /// # Errors
+    /// `NotSupported` when read-only · `ShutdownInProgress` · the background error in force · the flush's error.
+    pub(crate) fn live_cut(&self, log_size_for_flush: u64) -> Result<LiveCut> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        if engine.wals.lock().total_bytes() >= log_size_for_flush {
+            self.inner.write_path.flush_all(FlushReason::GetLiveFiles)?;
+        }
+        let lead = self.inner.write_path.lead_alone();
+        if engine.options.manual_wal_flush {
+            self.inner.write_path.flush_wal()?;
+        }
+        let manifest = engine.manifest.lock();
+        let options_number = manifest.numbers().new_file_number();
+        let state = engine.state.lock();
+        if let Some(error) = state.background_error.current() {
+            return Err(error.clone());
+        }
+        let versions = state.families.values().map(|f| &f.version);
+        let tables: BTreeSet<FileNumber> =
+            versions.flat_map(|v| v.all_files()).map(|(_, file)| file.number).collect();
+        let oldest_needed = state.oldest_log_needed().unwrap_or(FileNumber(0));
+        let wals = engine.wals.lock();
+        let wals = wals.alive().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
+        let cut = LiveCut {
+            path: engine.path.clone(),
+            tables: tables.iter().map(|n| file_name::table_file_name(&engine.path, *n)).collect(),
+            manifest: (manifest.manifest_number(), manifest.manifest_bytes()),
+            wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
+            last_sequence: engine.visible_sequence(),
+            options_number,
+        };
+        drop(lead);
+        Ok(cut)
+    }
+
     /// The table files of all families as of now: family by family, level by level, level 0 newest first.
     pub fn live_files(&self) -> Vec<LiveFileMetaData> {
         let engine = self.engine();

@@ -27,6 +27,7 @@ pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};
 pub use destroy::destroy_db;
 pub(crate) use identity::load_or_create_identity;
 pub use iterator::DbIterator;
+pub(crate) use live_files::LiveCut;
 pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 

@@ -2,8 +2,9 @@
 
 use super::Db;
 use crate::options::{obsolete_options_files, save_options_file};
-use esker_base::Result;
+use esker_base::{FileNumber, Result};
 use esker_format::file_name;
+use std::path::Path;
 
 impl Db {
     /// Writes a new OPTIONS file and removes all but the newest two.
@@ -11,14 +12,7 @@ impl Db {
     /// `IoError`; the older files are as they were.
     pub(super) fn write_options_file(&self) -> Result<()> {
         let engine = self.engine();
-        let (number, options, families) = {
-            let state = engine.state.lock();
-            let families = state.families.values().map(|f| (f.cf.name.clone(), f.options.clone()));
-            // Numbered under the lock: the newest file has the newest options.
-            (engine.numbers.new_file_number(), engine.db_options(), families.collect::<Vec<_>>())
-        };
-        let families = families.iter().map(|(name, options)| (name.as_str(), options.as_ref()));
-        save_options_file(engine.fs().as_ref(), &engine.path, number, &options, families)?;
+        self.save_options(&engine.path, None)?;
         for old in obsolete_options_files(&engine.fs().children(&engine.path)?) {
             let path = file_name::options_file_name(&engine.path, old);
             if let Err(e) = engine.fs().delete_file(&path) {
@@ -26,5 +20,24 @@ impl Db {
             }
         }
         Ok(())
+    }
+    /// Writes an OPTIONS file with this number into another directory: that of a copy.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn save_options_in(&self, directory: &Path, number: FileNumber) -> Result<()> {
+        self.save_options(directory, Some(number))
+    }
+
+    fn save_options(&self, directory: &Path, number: Option<FileNumber>) -> Result<()> {
+        let engine = self.engine();
+        let (number, options, families) = {
+            let state = engine.state.lock();
+            let families = state.families.values().map(|f| (f.cf.name.clone(), f.options.clone()));
+            // Numbered under the lock: the newest file has the newest options.
+            let number = number.unwrap_or_else(|| engine.numbers.new_file_number());
+            (number, engine.db_options(), families.collect::<Vec<_>>())
+        };
+        let families = families.iter().map(|(name, options)| (name.as_str(), options.as_ref()));
+        save_options_file(engine.fs().as_ref(), directory, number, &options, families).map(drop)
     }
 }

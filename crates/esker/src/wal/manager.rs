@@ -114,6 +114,11 @@ impl Wals {
         self.alive.iter().map(|w| w.bytes).sum()
     }
 
+    /// The files still needed, oldest first, with the bytes of their records.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (FileNumber, u64)> + '_ {
+        self.alive.iter().map(|w| (w.number, w.bytes))
+    }
+
     /// The oldest file still needed.
     pub(crate) fn oldest_alive(&self) -> Option<FileNumber> {
         self.alive.front().map(|w| w.number)

@@ -232,3 +232,24 @@ fn versions_of_held_snapshots_are_stored_for_all_to_see() {
     assert_eq!(entries.len(), expected.0.len(), "one version of each key is left");
     check_7(dir.path(), &world, "snapshots released");
 }
+
+#[test]
+fn a_checkpoint_is_read_by_all_with_its_wal_and_without() {
+    let mut rng = seed::rng("checkpoint");
+    let dir = TempDir::new("checkpoint");
+    let options = small_files(CompressionType::Lz4);
+    let mut world = World::varied();
+    let db = open_esker(&dir.path().join("db"), &world, &options).expect("opens");
+    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    db.flush().expect("flushes");
+    fill(&db, &mut world, &mut rng, 20, Kinds::ALL);
+    db.create_checkpoint(dir.path().join("with WAL"), u64::MAX).expect("made");
+    db.create_checkpoint(dir.path().join("flushed"), 0).expect("made");
+    let then = world.clone();
+    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    db.compact_range(None, None).expect("compacts");
+    db.close().expect("closes");
+    for name in ["with WAL", "flushed"] {
+        check_all(&dir.path().join(name), &then, &options, name);
+    }
+}

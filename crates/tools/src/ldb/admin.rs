@@ -7,6 +7,7 @@ use clap::Args;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{Db, DbOptions};
 use std::io::Write;
+use std::path::Path;
 
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
@@ -54,6 +55,14 @@ pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -
 pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> Outcome {
     session.options.paranoid_checks = true;
     session.open_for_read_only()?;
+    Ok(writeln!(out, "OK")?)
+}
+
+/// Everything in it: memtables are flushed first.
+pub(super) fn checkpoint(session: &Session, directory: &Path, out: &mut Out) -> Outcome {
+    let opened = session.open()?;
+    opened.db.create_checkpoint(directory, 0)?;
+    opened.db.close()?;
     Ok(writeln!(out, "OK")?)
 }
 

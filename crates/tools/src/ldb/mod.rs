@@ -116,6 +116,12 @@ enum Command {
     GetProperty { name: String },
     /// Prints the table files by column family and level
     ListLiveFilesMetadata,
+    /// Makes a database of its own of this moment, by hard links
+    Checkpoint {
+        /// Directory that does not exist yet
+        #[arg(long)]
+        checkpoint_dir: PathBuf,
+    },
 }
 
 /// Where the output goes. Buffered: a scan prints millions of lines.
@@ -156,6 +162,7 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::Approxsize(range) => admin::approxsize(&session, range, out),
         Command::GetProperty { name } => admin::get_property(&session, name, out),
         Command::ListLiveFilesMetadata => admin::list_live_files_metadata(&session, out),
+        Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),
         Command::DumpWal(_) | Command::ManifestDump(_) | Command::ListColumnFamilies => Ok(()),
     }
 }

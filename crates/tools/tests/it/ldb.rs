@@ -48,6 +48,18 @@ fn families_come_and_go() {
 }
 
 #[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let temp = TempDir::new("ldb-checkpoint");
+    let db = sample(&temp);
+    let copy = temp.path().join("copy");
+    let to = format!("--checkpoint_dir={}", copy.display());
+    assert_eq!(ldb(&db, &["checkpoint", &to]).ok(), "OK\n");
+    ldb(&db, &["put", "a1", "changed"]).ok();
+    assert_eq!(ldb(&copy, &["get", "a1"]).ok(), "one\n");
+    assert!(ldb(&db, &["checkpoint", &to]).failed().contains("Directory exists"));
+}
+
+#[test]
 fn a_wal_is_dumped_batch_by_batch() {
     let temp = TempDir::new("ldb-wal");
     let db = sample(&temp);

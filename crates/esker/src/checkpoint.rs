@@ -1,0 +1,157 @@
+//! A second database that shares this one's tables, as they are at one moment.
+//!
+//! In: an open database, and a directory that does not exist yet. Out: a directory that opens by itself: tables are hard
+//! links (copies on another file system), MANIFEST and WALs are copied up to where they were at that moment.
+//!
+//! Invariants
+//!  1. The directory has its name only when everything in it is durable; until then it ends in `.tmp`.
+//!  2. What is copied is one moment of all families: writers and MANIFEST stand still while the list is made, not while
+//!     files are copied.
+//!  3. No listed file is deleted before it is linked: file deletions are off from before the list to the end.
+//!
+//! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc`.
+
+use crate::db::{Db, LiveCut};
+use esker_base::{Error, ErrorKind, Result, SequenceNumber};
+use esker_env::FileSystem;
+use esker_format::file_name;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Db {
+    /// Makes `directory`, which must not exist, a database of its own with what this one holds. Memtables are flushed first
+    /// if the WALs have `log_size_for_flush` bytes or more (0: always; what was written without a WAL is in the checkpoint
+    /// only then); otherwise the WALs go along. Gives the newest sequence number in it.
+    /// # Errors
+    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only · the background error in
+    /// force · `IoError`: what was made so far is removed again, or stays in `directory.tmp`, which the next checkpoint of
+    /// that name replaces.
+    pub fn create_checkpoint(
+        &self,
+        directory: impl AsRef<Path>,
+        log_size_for_flush: u64,
+    ) -> Result<SequenceNumber> {
+        let env = self.db_options().env;
+        let fs = env.fs.as_ref();
+        let directory = fs.absolute_path(directory.as_ref())?;
+        if fs.file_exists(&directory)? {
+            return Err(Error::invalid_argument("checkpoint: Directory exists").at(directory.display()));
+        }
+        let Some(parent) = directory.parent() else {
+            return Err(Error::invalid_argument("checkpoint: no parent directory").at(directory.display()));
+        };
+        let mut staging = directory.clone().into_os_string();
+        staging.push(".tmp");
+        let staging = PathBuf::from(staging);
+        remove_staging(fs, &staging)?;
+        let undeletable = KeepFiles::new(self);
+        let cut = self.live_cut(log_size_for_flush)?;
+        let made = self.fill(fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
+        drop(undeletable);
+        if let Err(e) = made {
+            // The first error is the one to tell.
+            remove_staging(fs, &staging).unwrap_or_default();
+            return Err(e);
+        }
+        Ok(cut.last_sequence)
+    }
+
+    fn fill(&self, fs: &dyn FileSystem, staging: &Path, cut: &LiveCut) -> Result<()> {
+        fs.create_dir_if_missing(staging)?;
+        for table in &cut.tables {
+            let name = table.file_name().unwrap_or_default();
+            link_or_copy(fs, table, &staging.join(name))?;
+        }
+        for (wal, bytes) in &cut.wals {
+            copy(fs, wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;
+        }
+        let (manifest, bytes) = cut.manifest;
+        copy(
+            fs,
+            &file_name::descriptor_file_name(&cut.path, manifest),
+            &file_name::descriptor_file_name(staging, manifest),
+            bytes,
+        )?;
+        self.save_options_in(staging, cut.options_number)?;
+        write_file(
+            fs,
+            &file_name::current_file_name(staging),
+            file_name::current_contents(manifest).as_bytes(),
+        )?;
+        fs.new_directory(staging)?.fsync()
+    }
+}
+
+/// Gives the finished directory its name, for good.
+fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path) -> Result<()> {
+    fs.rename(staging, directory)?;
+    fs.new_directory(parent).and_then(|opened| opened.fsync()).map_err(|e| {
+        match fs.rename(directory, staging) {
+            Ok(()) => e,
+            Err(_) => e.at(format_args!("{} is there, perhaps not for good", directory.display())),
+        }
+    })
+}
+
+/// File deletions are off while it lives.
+struct KeepFiles<'a>(&'a Db);
+
+impl<'a> KeepFiles<'a> {
+    fn new(db: &'a Db) -> KeepFiles<'a> {
+        db.disable_file_deletions();
+        KeepFiles(db)
+    }
+}
+
+impl Drop for KeepFiles<'_> {
+    fn drop(&mut self) {
+        self.0.enable_file_deletions().expect("disabled by `new`");
+    }
+}
+
+/// Removes what a checkpoint that did not come to its end has left.
+fn remove_staging(fs: &dyn FileSystem, staging: &Path) -> Result<()> {
+    if !fs.file_exists(staging)? {
+        return Ok(());
+    }
+    for name in fs.children(staging)? {
+        fs.delete_file(&staging.join(name))?;
+    }
+    fs.delete_dir(staging)
+}
+
+fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    match fs.link_file(from, to) {
+        Err(e) if e.kind() == ErrorKind::NotSupported => copy(fs, from, to, fs.file_size(from)?),
+        result => result,
+    }
+}
+
+/// Copies the first `bytes` bytes and makes them durable.
+fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<()> {
+    let mut source = fs.new_sequential_file(from)?;
+    let mut target = fs.new_writable_file(to)?;
+    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
+    let mut left = bytes;
+    while left > 0 {
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(buffer.len()));
+        let read = source.read(&mut buffer[..wanted])?;
+        if read == 0 {
+            let what = format!("ends {left} bytes before the {bytes} it should have");
+            return Err(Error::corruption(what).at(from.display()));
+        }
+        target.append(&buffer[..read])?;
+        left -= read as u64;
+    }
+    target.fsync()?;
+    target.close()
+}
+
+fn write_file(fs: &dyn FileSystem, path: &Path, contents: &[u8]) -> Result<()> {
+    let mut file = fs.new_writable_file(path)?;
+    file.append(contents)?;
+    file.fsync()?;
+    file.close()
+}

@@ -1,0 +1,149 @@
+//! A checkpoint is a database of its own that holds one moment of another.
+
+use esker::internals::env::mem::MemFs;
+use esker::internals::env::{FaultFs, FaultRule, FileSystem};
+use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, Options, WriteBatch, WriteOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options
+}
+
+fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
+    ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone())).to_vec()
+}
+
+fn open(options: &Options, path: &str) -> Db {
+    Db::open_cf(&options.db, path, families(options)).unwrap()
+}
+
+/// One number under one key in both families, in one batch.
+fn write(db: &Db, number: u32) {
+    let other = db.column_family("other").unwrap();
+    let mut batch = WriteBatch::new();
+    let value = number.to_string();
+    batch.put(db.default_column_family().id(), b"number", value.as_bytes()).unwrap();
+    batch.put(other.id(), b"number", value.as_bytes()).unwrap();
+    batch.put(other.id(), format!("key{number:06}").as_bytes(), value.as_bytes()).unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+}
+
+fn number_in(db: &Db, family: &str) -> String {
+    let family = db.column_family(family).unwrap();
+    let value = db.get_opt(&Default::default(), &family, "number").unwrap().unwrap();
+    String::from_utf8(value.to_vec()).unwrap()
+}
+
+#[test]
+fn it_stays_as_it_was_with_or_without_a_flush() {
+    for log_size_for_flush in [0, u64::MAX] {
+        let options = options();
+        let db = open(&options, "/db");
+        (0..100).for_each(|n| write(&db, n));
+        db.flush().unwrap();
+        (100..200).for_each(|n| write(&db, n));
+        let sequence = db.create_checkpoint("/copy", log_size_for_flush).unwrap();
+        assert_eq!(sequence.0, 600);
+        (200..300).for_each(|n| write(&db, n));
+        db.compact_range(None, None).unwrap();
+        assert_eq!(number_in(&db, "default"), "299");
+
+        let copy = open(&options, "/copy");
+        assert_eq!(number_in(&copy, "default"), "199");
+        assert_eq!(number_in(&copy, "other"), "199");
+        write(&copy, 1000);
+        copy.compact_range(None, None).unwrap();
+        drop(copy);
+        assert_eq!(number_in(&db, "other"), "299", "they share no file that changes");
+        db.close().unwrap();
+        esker::destroy_db(&options.db, "/db").unwrap();
+        assert_eq!(number_in(&open(&options, "/copy"), "other"), "1000", "links outlive the first name");
+    }
+}
+
+#[test]
+fn it_is_one_moment_of_all_families_while_others_write_and_compact() {
+    let mut options = options();
+    options.cf.write_buffer_size = 32 << 10;
+    let db = open(&options, "/db");
+    write(&db, 0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 1;
+            while !done.load(Ordering::Relaxed) {
+                write(&db, number);
+                number += 1;
+            }
+        });
+        for round in 0..20 {
+            let path = format!("/copy{round}");
+            let log_size_for_flush = if round % 2 == 0 { u64::MAX } else { 0 };
+            db.create_checkpoint(&path, log_size_for_flush).unwrap();
+            let copy = open(&options, &path);
+            let last = number_in(&copy, "default");
+            assert_eq!(last, number_in(&copy, "other"));
+            let other = copy.column_family("other").unwrap();
+            let mut iter = copy.iter_cf(&other).unwrap();
+            iter.seek_to_first();
+            let mut count = 0;
+            while iter.valid() {
+                count += 1;
+                iter.next();
+            }
+            iter.status().unwrap();
+            // Each number's own key and the one they share.
+            let expected = last.parse::<u32>().unwrap() + 2;
+            assert_eq!(count, expected, "round {round}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_directory_that_exists_is_refused_and_rubbish_of_a_failed_one_replaced() {
+    let options = options();
+    let fs = options.db.env.fs.clone();
+    let db = open(&options, "/db");
+    write(&db, 1);
+    let e = db.create_checkpoint("/db", 0).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    fs.create_dir_if_missing(Path::new("/copy.tmp")).unwrap();
+    fs.new_writable_file(Path::new("/copy.tmp/000099.sst")).unwrap().close().unwrap();
+    db.create_checkpoint("/copy", 0).unwrap();
+    assert!(!fs.file_exists(Path::new("/copy.tmp")).unwrap());
+    assert!(!fs.file_exists(Path::new("/copy/000099.sst")).unwrap());
+}
+
+/// Every file operation of a checkpoint fails in turn.
+#[test]
+fn a_failed_one_leaves_no_directory_and_the_database_as_it_was() {
+    for step in 0.. {
+        let mut options = options();
+        let faults = Arc::new(FaultFs::new(options.db.env.fs.clone()));
+        options.db.env = Env::with_fs(faults.clone());
+        let db = open(&options, "/db");
+        (0..10).for_each(|n| write(&db, n));
+        db.flush().unwrap();
+        write(&db, 10);
+        db.wait_for_background_work().unwrap();
+        faults.add_rule(FaultRule::fail_any().nth(step).on(|path| !path.starts_with("/db/LOG")));
+        let made = db.create_checkpoint("/copy", u64::MAX);
+        let met = faults.fault_count() > 0;
+        faults.clear_rules();
+        assert_eq!(faults.file_exists(Path::new("/copy")).unwrap(), made.is_ok(), "step {step}: {made:?}");
+        write(&db, 11);
+        db.create_checkpoint("/second", u64::MAX).unwrap();
+        drop(db);
+        assert_eq!(number_in(&open(&options, "/second"), "other"), "11");
+        if !met {
+            return;
+        }
+    }
+}
