@@ -137,6 +137,10 @@ fn family_options(flags: &Flags) -> Result<ColumnFamilyOptions> {
         compaction_pri: compaction_pri(flags.compaction_pri)?,
         ttl: flags.ttl_seconds,
         periodic_compaction_seconds: flags.periodic_compaction_seconds,
+        preserve_internal_time_seconds: number(
+            "preserve_internal_time_seconds",
+            flags.preserve_internal_time_seconds,
+        )?,
         force_consistency_checks: flags.force_consistency_checks,
         optimize_filters_for_hits: flags.optimize_filters_for_hits,
         report_bg_io_stats: flags.report_bg_io_stats,

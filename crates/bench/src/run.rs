@@ -83,11 +83,6 @@ fn check(flags: &Flags) -> Result<(), Stop> {
     if flags.prefix_size > flags.key_size {
         return wrong("--prefix_size: is larger than --key_size");
     }
-    if flags.preserve_internal_time_seconds != 0 || flags.auto_refresh_iterator_with_snapshot {
-        return wrong(
-            "--preserve_internal_time_seconds and --auto_refresh_iterator_with_snapshot: not supported yet",
-        );
-    }
     if flags.seek_missing_prefix && flags.prefix_size <= 8 {
         return wrong("--seek_missing_prefix: needs a --prefix_size above 8");
     }
@@ -435,6 +430,7 @@ fn plan(flags: &Flags) -> Plan {
             readahead_size: usize::try_from(flags.readahead_size).unwrap_or(0),
             adaptive_readahead: flags.adaptive_readahead,
             async_io: flags.async_io,
+            auto_refresh_iterator_with_snapshot: flags.auto_refresh_iterator_with_snapshot,
             ..ReadOptions::default()
         },
         write_options: WriteOptions {

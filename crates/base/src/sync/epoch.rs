@@ -56,6 +56,13 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
+    /// Whether `value` is the current value, as far as this thread has seen. Its count keeps the address from meaning
+    /// another one.
+    #[inline]
+    pub fn holds(&self, value: &Arc<T>) -> bool {
+        std::ptr::eq(self.current.load(Ordering::Acquire), Arc::as_ptr(value))
+    }
+
     /// The current value, counted.
     pub fn load_full(&self) -> Arc<T> {
         let guard = ce::pin();

@@ -76,6 +76,7 @@ fn write_all(
     options.compaction_filter = make_filter(context);
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
+    options.keep_sequence_numbers = may_be_recent(context);
     options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
     options.range_dels = range_dels;
     options.lower_bound = start;
@@ -90,6 +91,16 @@ fn write_all(
     entries.status()?;
     *stats = *entries.stats();
     outputs.finish_file(&mut entries, None)
+}
+
+/// Whether an input may hold entries that `preserve_internal_time_seconds` is for: no entry is younger than its file.
+fn may_be_recent(context: &SubjobContext<'_>) -> bool {
+    let seconds = context.options.preserve_internal_time_seconds;
+    let limit = context.engine.env.clock.now_seconds().saturating_sub(seconds);
+    // A file of unknown age, 0, may be young.
+    let is_young = |time: u64| time == 0 || time > limit;
+    let mut files = context.plan.inputs.iter().flat_map(|level| &level.files);
+    seconds > 0 && files.any(|file| is_young(file.file_creation_time))
 }
 
 /// Cursors over all inputs, newest first, and what their range tombstones hide.

@@ -30,6 +30,8 @@ pub struct DbIterator {
     cf: Arc<ColumnFamily>,
     db: Arc<DbInner>,
     options: ReadOptions,
+    /// What it reads; with `auto_refresh_iterator_with_snapshot` only.
+    watched: Option<Arc<SuperVersion>>,
 }
 
 impl Db {
@@ -57,7 +59,9 @@ impl Db {
         let sequence = self.inner.read_sequence(&options);
         let statistics = self.inner.engine.options.statistics.clone();
         let iter = new_db_iter(&cf, &view, &options, sequence, statistics)?;
-        Ok(DbIterator { iter, cf, db: self.inner.clone(), options })
+        let auto_refresh = options.auto_refresh_iterator_with_snapshot;
+        let watched = (auto_refresh && options.snapshot.is_some() && !options.pin_data).then_some(view);
+        Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched })
     }
 
     /// A cursor over all internal entries of `family` as of now: every version of every key but those that range
@@ -79,18 +83,22 @@ impl DbIterator {
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
+        self.leave_old_view();
         self.iter.seek_to_first();
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
+        self.leave_old_view();
         self.iter.seek_to_last();
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        self.leave_old_view();
         self.iter.seek(target.as_ref());
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        self.leave_old_view();
         self.iter.seek_for_prev(target.as_ref());
     }
     /// To the next key.
@@ -99,7 +107,9 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn next(&mut self) {
-        self.iter.next();
+        if self.keep_place() {
+            self.iter.next();
+        }
     }
     /// To the previous key.
     ///
@@ -107,7 +117,9 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn prev(&mut self) {
-        self.iter.prev();
+        if self.keep_place() {
+            self.iter.prev();
+        }
     }
     /// The key here; lives until the next move.
     ///
@@ -149,8 +161,51 @@ impl DbIterator {
         let view = pinned_view(&self.cf);
         let sequence = self.db.read_sequence(&self.options);
         let iter = internal_iterator(&self.cf, &view, &self.options, sequence)?;
+        if self.watched.is_some() {
+            self.watched = Some(view.clone());
+        }
         self.iter.refresh(iter, sequence, Some(view as KeepAlive));
         Ok(())
+    }
+
+    /// Whether `auto_refresh_iterator_with_snapshot` is on and the view is not the family's any more.
+    #[inline]
+    fn is_outdated(&self) -> bool {
+        self.watched.as_ref().is_some_and(|view| !self.cf.super_version.holds(view))
+    }
+
+    /// Before a step: goes on over the family's present view, at the same place and under the same snapshot. False if the
+    /// place cannot be read there; `status` then says why.
+    #[inline]
+    fn keep_place(&mut self) -> bool {
+        if !self.is_outdated() {
+            return true;
+        }
+        if let Some((iter, view)) = self.newer_view() {
+            self.iter.rebase(iter, Some(view as KeepAlive));
+        }
+        self.iter.valid()
+    }
+
+    /// Before a seek: the same, without a place.
+    #[inline]
+    fn leave_old_view(&mut self) {
+        if self.is_outdated()
+            && let Some((iter, view)) = self.newer_view()
+        {
+            let sequence = self.db.read_sequence(&self.options);
+            self.iter.refresh(iter, sequence, Some(view as KeepAlive));
+        }
+    }
+
+    /// A cursor over the family's present view. `None` if a file of it cannot be opened: the old view is as good.
+    #[cold]
+    fn newer_view(&mut self) -> Option<(Box<dyn InternalIterator>, Arc<SuperVersion>)> {
+        let view = pinned_view(&self.cf);
+        let sequence = self.db.read_sequence(&self.options);
+        let iter = internal_iterator(&self.cf, &view, &self.options, sequence).ok()?;
+        self.watched = Some(view.clone());
+        Some((iter, view))
     }
 }
 
@@ -274,3 +329,6 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
         Ok(open_file(&self.cf.tables, file)?.range_dels().cloned())
     }
 }
+
+#[cfg(test)]
+mod tests;

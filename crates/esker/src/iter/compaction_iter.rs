@@ -12,7 +12,7 @@
 //!  - a single deletion and the value right behind it in its stripe annihilate each other;
 //!  - merge operands are combined with each other, and with the value below them if it is in the same stripe or if there
 //!    is none anywhere;
-//!  - at the bottommost level, sequence numbers that all snapshots see become zero.
+//!  - at the bottommost level, sequence numbers that all snapshots see become zero, unless they are to be kept.
 //!
 //! Invariants
 //!  1. While an output is shown, the input stands on the entry it comes from (`Source::Input`, `Source::Changed`) or
@@ -53,6 +53,8 @@ pub struct CompactionIteratorOptions {
     pub filter_ignores_snapshots: bool,
     /// No deeper level holds anything in the key range of the compaction. Never for a flush.
     pub bottommost: bool,
+    /// Sequence numbers stay even where all snapshots see them.
+    pub keep_sequence_numbers: bool,
     /// For a flush: always false.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
     /// The range tombstones of all inputs, with the same snapshots.
@@ -77,6 +79,7 @@ impl CompactionIteratorOptions {
             filter_level: 0,
             filter_ignores_snapshots: false,
             bottommost: false,
+            keep_sequence_numbers: false,
             key_not_exists_beyond_output_level: Box::new(|_| false),
             lower_bound: None,
             upper_bound: None,
@@ -458,7 +461,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let visible_to_all = stripe(&self.options.snapshots, sequence) == 0;
         let holds_value =
             matches!(value_type, ValueType::Value | ValueType::BlobIndex | ValueType::WideColumnEntity);
-        let zeroed = self.options.bottommost && visible_to_all && holds_value;
+        let is_last = self.options.bottommost && !self.options.keep_sequence_numbers;
+        let zeroed = is_last && visible_to_all && holds_value;
         let sequence = if zeroed { SequenceNumber::ZERO } else { sequence };
         self.key.clear();
         append_internal_key(&mut self.key, &self.user_key, sequence, value_type);

@@ -214,6 +214,9 @@ option_struct! {
         /// Seconds after which a file is rewritten; 0: never. Default: 30 days if there is a compaction filter, else
         /// never. Mutable.
         periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
+        /// Entries written within so many seconds keep their sequence numbers in the last level, too; 0: no such promise.
+        /// Ages are those of files; the times themselves are not stored. Default 0. Mutable.
+        preserve_internal_time_seconds: u64 = 0, mutable;
 
         /// Compression of tables. Default LZ4, which RocksDB 7.8 and 11 both read. Mutable.
         compression: CompressionType = CompressionType::Lz4, mutable;

@@ -66,6 +66,9 @@ pub struct ReadOptions {
     pub background_purge_on_iterator_cleanup: bool,
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default 0.
     pub max_skippable_internal_keys: u64,
+    /// An iterator with a snapshot lets go of memtables and files that are not needed any more as soon as there are newer
+    /// ones, and goes on with those at its place: what it shows stays the same. Not with `pin_data`. Default false.
+    pub auto_refresh_iterator_with_snapshot: bool,
     /// Follow new writes. Refused with `NotSupported`. Default false.
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
@@ -95,6 +98,7 @@ impl Default for ReadOptions {
             pin_data: false,
             background_purge_on_iterator_cleanup: false,
             max_skippable_internal_keys: 0,
+            auto_refresh_iterator_with_snapshot: false,
             tailing: false,
             value_size_soft_limit: u64::MAX,
             deadline: None,
@@ -155,6 +159,13 @@ impl ReadOptions {
     #[must_use]
     pub fn total_order_seek(mut self, value: bool) -> Self {
         self.total_order_seek = value;
+        self
+    }
+
+    /// Sets `auto_refresh_iterator_with_snapshot`.
+    #[must_use]
+    pub fn auto_refresh_iterator_with_snapshot(mut self, value: bool) -> Self {
+        self.auto_refresh_iterator_with_snapshot = value;
         self
     }
 

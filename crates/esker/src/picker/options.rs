@@ -80,7 +80,8 @@ impl From<&ColumnFamilyOptions> for CompactionOptions {
             max_compaction_bytes: o.max_compaction_bytes,
             ttl: seconds(o.ttl),
             periodic_compaction_seconds: seconds(o.periodic_compaction_seconds),
-            bottommost_file_compaction_delay: 0,
+            // Earlier, their compaction could not set sequence numbers to 0, and would be due again.
+            bottommost_file_compaction_delay: o.preserve_internal_time_seconds,
             compression: o.compression,
             bottommost_compression: o.bottommost_compression,
             compression_per_level: o.compression_per_level.clone(),

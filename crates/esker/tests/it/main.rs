@@ -9,6 +9,7 @@ mod moment;
 mod observe;
 mod open_tables;
 mod prefix_scan;
+mod preserve;
 mod repair;
 mod set_options;
 mod wal;

@@ -1,0 +1,19 @@
+//! What db_bench's loops cost by themselves: the benchmarks named, on an engine that does nothing.
+//!
+//! `cargo run --release -p esker-bench --example overhead -- --benchmarks=fillrandom,readrandom --num=20000000`
+
+use esker::internals::env::SystemClock;
+use esker_bench::engine::NoStore;
+use esker_bench::flags::{CommandLine, parse};
+use esker_bench::{Output, run_on};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let output = Output::new(std::io::stdout(), std::io::stderr());
+    let outcome = match parse(&arguments) {
+        Ok(CommandLine::Run(flags)) => run_on(&NoStore, &flags, &SystemClock, &output).is_ok(),
+        _ => false,
+    };
+    if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,116 @@
+//! `auto_refresh_iterator_with_snapshot`: an iterator lets go of old files, and shows what it would have shown.
+
+use super::*;
+use crate::options::{BottommostLevelCompaction, CompactRangeOptions, Options};
+use esker_env::Env;
+use esker_env::mem::MemFs;
+
+const KEYS: usize = 300;
+
+fn open() -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    Db::open(&options, "/db").unwrap()
+}
+
+/// Writes every key, or deletes the odd ones and writes the others, and puts all into fresh files.
+fn replace_all(db: &Db, round: usize) {
+    for i in 0..KEYS {
+        match i % 2 {
+            1 if round > 0 => db.delete(format!("key{i:04}")).unwrap(),
+            _ => db.put(format!("key{i:04}"), format!("value{round}")).unwrap(),
+        }
+    }
+    let rewrite = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&rewrite, &db.default_column_family(), None, None).unwrap();
+}
+
+fn iterator(db: &Db, options: ReadOptions) -> DbIterator {
+    db.iter_opt(options, &db.default_column_family()).unwrap()
+}
+
+#[test]
+fn steps_go_on_at_the_same_place_and_release_the_old_view() {
+    for backwards in [false, true] {
+        let db = open();
+        replace_all(&db, 0);
+        let snapshot = db.snapshot();
+        let options = ReadOptions::new().snapshot(&snapshot).auto_refresh_iterator_with_snapshot(true);
+        let mut iter = iterator(&db, options);
+        if backwards {
+            iter.seek_to_last()
+        } else {
+            iter.seek_to_first()
+        }
+        let mut shown = Vec::new();
+        while iter.valid() {
+            shown.push((iter.key().to_vec(), iter.value().to_vec()));
+            if shown.len() % 100 == 50 {
+                replace_all(&db, shown.len());
+                assert!(iter.is_outdated(), "it holds the old view until it moves");
+            }
+            if backwards {
+                iter.prev()
+            } else {
+                iter.next()
+            }
+            assert!(!iter.is_outdated());
+        }
+        iter.status().unwrap();
+        if backwards {
+            shown.reverse();
+        }
+        let expected: Vec<_> =
+            (0..KEYS).map(|i| (format!("key{i:04}").into_bytes(), b"value0".to_vec())).collect();
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
+fn seeks_release_the_old_view_too() {
+    let db = open();
+    replace_all(&db, 0);
+    let snapshot = db.snapshot();
+    let options = ReadOptions::new().snapshot(&snapshot).auto_refresh_iterator_with_snapshot(true);
+    let mut iter = iterator(&db, options);
+    let seeks: [fn(&mut DbIterator); 4] = [
+        |iter| iter.seek_to_first(),
+        |iter| iter.seek_to_last(),
+        |iter| iter.seek("key0007"),
+        |iter| iter.seek_for_prev("key0007"),
+    ];
+    for (round, seek) in seeks.into_iter().enumerate() {
+        replace_all(&db, round + 1);
+        assert!(iter.is_outdated());
+        seek(&mut iter);
+        assert!(!iter.is_outdated());
+        assert_eq!(iter.value(), b"value0");
+    }
+    iter.refresh().unwrap();
+    iter.seek("key0007");
+    assert_eq!(iter.key(), b"key0007", "an iterator with a snapshot stays at it");
+}
+
+#[test]
+fn it_needs_a_snapshot_and_leave_to_unpin() {
+    let db = open();
+    replace_all(&db, 0);
+    let snapshot = db.snapshot();
+    let auto = ReadOptions::new().auto_refresh_iterator_with_snapshot(true);
+    let pinned = ReadOptions { pin_data: true, ..auto.clone().snapshot(&snapshot) };
+    for options in [auto, pinned, ReadOptions::new().snapshot(&snapshot)] {
+        let mut iter = iterator(&db, options);
+        iter.seek_to_first();
+        replace_all(&db, 1);
+        iter.next();
+        assert!(iter.watched.is_none());
+        assert_eq!(iter.key(), b"key0001");
+        drop(iter);
+        replace_all(&db, 0);
+    }
+}
