@@ -12,13 +12,11 @@
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc`.
 
 use crate::db::{Db, LiveCut};
-use esker_base::{Error, ErrorKind, Result, SequenceNumber};
+use crate::files::{copy_file, link_or_copy};
+use esker_base::{Error, Result, SequenceNumber};
 use esker_env::FileSystem;
 use esker_format::file_name;
 use std::path::{Path, PathBuf};
-
-/// Bytes that are copied at once.
-const COPY_BYTES: usize = 1 << 20;
 
 impl Db {
     /// Makes `directory`, which must not exist, a database of its own with what this one holds. Memtables are flushed first
@@ -65,10 +63,10 @@ impl Db {
             link_or_copy(fs, table, &staging.join(name))?;
         }
         for (wal, bytes) in &cut.wals {
-            copy(fs, wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;
+            copy_file(fs, wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;
         }
         let (manifest, bytes) = cut.manifest;
-        copy(
+        copy_file(
             fs,
             &file_name::descriptor_file_name(&cut.path, manifest),
             &file_name::descriptor_file_name(staging, manifest),
@@ -120,33 +118,6 @@ fn remove_staging(fs: &dyn FileSystem, staging: &Path) -> Result<()> {
         fs.delete_file(&staging.join(name))?;
     }
     fs.delete_dir(staging)
-}
-
-fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
-    match fs.link_file(from, to) {
-        Err(e) if e.kind() == ErrorKind::NotSupported => copy(fs, from, to, fs.file_size(from)?),
-        result => result,
-    }
-}
-
-/// Copies the first `bytes` bytes and makes them durable.
-fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<()> {
-    let mut source = fs.new_sequential_file(from)?;
-    let mut target = fs.new_writable_file(to)?;
-    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
-    let mut left = bytes;
-    while left > 0 {
-        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(buffer.len()));
-        let read = source.read(&mut buffer[..wanted])?;
-        if read == 0 {
-            let what = format!("ends {left} bytes before the {bytes} it should have");
-            return Err(Error::corruption(what).at(from.display()));
-        }
-        target.append(&buffer[..read])?;
-        left -= read as u64;
-    }
-    target.fsync()?;
-    target.close()
 }
 
 fn write_file(fs: &dyn FileSystem, path: &Path, contents: &[u8]) -> Result<()> {

@@ -37,6 +37,7 @@ mod db;
 mod engine;
 mod files;
 mod flush;
+mod ingest;
 pub mod iter;
 pub mod observe;
 pub mod options;
@@ -45,11 +46,14 @@ pub mod read;
 mod repair;
 mod schedule;
 pub mod snapshot;
+mod sst_file_writer;
 pub mod version;
 mod wal;
 mod write;
 
-pub use db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, OpenMode, destroy_db};
+pub use db::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg, OpenMode, destroy_db,
+};
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
     ValueType, compaction_filter, comparator, merge_operator, prefix,
@@ -57,11 +61,12 @@ pub use esker_base::{
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use observe::LiveFileMetaData;
 pub use options::{
-    ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, Options, ReadOptions, ReadTier,
-    WalRecoveryMode, WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, IngestExternalFileOptions,
+    Options, ReadOptions, ReadTier, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;
+pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
 
 /// README.md, so that its example is compiled and run.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@ const ORDER: &[&[&str]] = &[
     &["read", "iter"],
     &["cf"],
     &["picker", "version"],
-    &["wal", "files"],
+    &["wal", "files", "sst_file_writer"],
     &["options"],
     &["observe", "builtin", "snapshot"],
 ];

@@ -1,7 +1,9 @@
-//! Files that nothing needs any more.
+//! Files: written, brought in from elsewhere, and no longer needed.
 
+mod copy;
 mod obsolete;
 mod table_output;
 
+pub(crate) use copy::{copy_file, link_or_copy};
 pub(crate) use obsolete::{KeepSet, is_obsolete};
 pub(crate) use table_output::{OutputContext, TableOutput};

@@ -72,6 +72,45 @@ impl Default for FlushOptions {
     }
 }
 
+/// Options of `ingest_external_file`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IngestExternalFileOptions {
+    /// Take the file over by a hard link and remove its old name. Default false: it is copied.
+    pub move_files: bool,
+    /// With `move_files`: copy where the file system has no link between the two. Default true.
+    pub failed_move_fall_back_to_copy: bool,
+    /// Snapshots taken before do not see the files. Default true.
+    pub snapshot_consistency: bool,
+    /// Files may be given a sequence number; without, they may overlap nothing, and snapshots see them. Default true.
+    pub allow_global_seqno: bool,
+    /// Memtables that overlap are flushed, while writers wait; without, overlapping them is an error. Default true.
+    pub allow_blocking_flush: bool,
+    /// Put the files below everything else. Not supported. Default false.
+    pub ingest_behind: bool,
+    /// Write the sequence number into the file. Not supported: the MANIFEST has it. Default false.
+    pub write_global_seqno: bool,
+    /// Check every block of the files first. Default false.
+    pub verify_checksums_before_ingest: bool,
+    /// Fail if a file does not fit into the last level. Default false.
+    pub fail_if_not_bottommost_level: bool,
+}
+
+impl Default for IngestExternalFileOptions {
+    fn default() -> Self {
+        IngestExternalFileOptions {
+            move_files: false,
+            failed_move_fall_back_to_copy: true,
+            snapshot_consistency: true,
+            allow_global_seqno: true,
+            allow_blocking_flush: true,
+            ingest_behind: false,
+            write_global_seqno: false,
+            verify_checksums_before_ingest: false,
+            fail_if_not_bottommost_level: false,
+        }
+    }
+}
+
 option_enum! {
     /// What a manual compaction does with the last level.
     #[derive(Default)]
@@ -128,37 +167,4 @@ pub struct CompactionOptions {
     pub output_file_size_limit: u64,
     /// Threads; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
-}
-
-/// Options of `ingest_external_file`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct IngestExternalFileOptions {
-    /// Link, then forget the original, in place of copying. Default false.
-    pub move_files: bool,
-    /// Copy when linking is not possible. Default true.
-    pub failed_move_fall_back_to_copy: bool,
-    /// Snapshots taken before do not see the file. Default true.
-    pub snapshot_consistency: bool,
-    /// A sequence number may be given to the file. Default true.
-    pub allow_global_seqno: bool,
-    /// A flush may be needed first; false: fail in that case. Default true.
-    pub allow_blocking_flush: bool,
-    /// Put the file below everything; needs `allow_ingest_behind`. Default false.
-    pub ingest_behind: bool,
-    /// Check every block before ingesting. Default false.
-    pub verify_checksums_before_ingest: bool,
-}
-
-impl Default for IngestExternalFileOptions {
-    fn default() -> Self {
-        IngestExternalFileOptions {
-            move_files: false,
-            failed_move_fall_back_to_copy: true,
-            snapshot_consistency: true,
-            allow_global_seqno: true,
-            allow_blocking_flush: true,
-            ingest_behind: false,
-            verify_checksums_before_ingest: false,
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Flushes asked for: switch the memtables as the write leader, then wait for the job.
 
 use super::WritePath;
+use super::queue::Leader;
 use crate::cf::FamilyState;
 use crate::engine::{
     DbState, ErrorReason, maybe_schedule, publish_super_version, queue_flushes, schedule_purge,
@@ -16,13 +17,32 @@ impl WritePath {
     /// # Errors
     /// The background error in force or the flush's own · `ShutdownInProgress`.
     pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
-        let engine = &self.engine;
         let leader = self.queue.lead_alone();
         if reason != FlushReason::ErrorRecovery {
-            engine.state.lock().background_error.check_writes()?;
+            self.engine.state.lock().background_error.check_writes()?;
         }
         self.switch_memtables(&leader, families, reason)?;
         drop(leader);
+        self.flush_sealed(families, reason, wait)
+    }
+
+    /// As [`WritePath::flush`], keeping everybody from writing until it is done.
+    /// # Errors
+    /// As [`WritePath::flush`].
+    pub(crate) fn flush_as_leader(
+        &self,
+        leader: &Leader<'_>,
+        families: &[ColumnFamilyId],
+        reason: FlushReason,
+    ) -> Result<()> {
+        self.engine.state.lock().background_error.check_writes()?;
+        self.switch_memtables(leader, families, reason)?;
+        self.flush_sealed(families, reason, true)
+    }
+
+    /// Queues what was sealed of these families and, with `wait`, waits until it is in tables.
+    fn flush_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
+        let engine = &self.engine;
         let mut state = engine.state.lock();
         // Memtables that filled up earlier and still wait are part of what was asked for.
         let all: Vec<_> = if engine.options.atomic_flush {

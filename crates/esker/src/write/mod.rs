@@ -20,6 +20,7 @@ mod room;
 mod switch;
 
 pub(crate) use apply::{Entry, entry_of};
+pub(crate) use queue::Leader;
 pub(crate) use switch::new_memtable;
 
 use crate::engine::{CommittedGroup, Engine, ErrorReason};
@@ -30,7 +31,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use group::{Sink, write_group};
-use queue::{Follower, Joined, Leader, Request, WriteQueue};
+use queue::{Follower, Joined, Request, WriteQueue};
 use std::ops::Range;
 
 /// The way into an open database.

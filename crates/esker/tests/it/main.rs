@@ -5,6 +5,7 @@ mod basics;
 mod checkpoint;
 mod compact_range;
 mod errors;
+mod ingest;
 mod moment;
 mod observe;
 mod open_tables;

@@ -3,7 +3,7 @@
 
 use crate::party::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
 use esker::options::CompressionType;
-use esker::{Db, ReadOptions, WriteOptions};
+use esker::{Db, Options, ReadOptions, SstFileWriter, WriteOptions};
 use esker_peer::world::{Kinds, Merge, Order, write_to_esker};
 use esker_peer::{Contents, InternalEntry, Tools, World, require};
 use esker_testkit::{TempDir, seed};
@@ -252,4 +252,50 @@ fn a_checkpoint_is_read_by_all_with_its_wal_and_without() {
     for name in ["with WAL", "flushed"] {
         check_all(&dir.path().join(name), &then, &options, name);
     }
+}
+
+#[test]
+fn files_made_here_are_ingested_by_both_and_read_by_all() {
+    let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
+    let dir = TempDir::new("ingested");
+    let options = small_files(CompressionType::Lz4);
+    let world = World::new(&[]);
+    let mut writer = SstFileWriter::new(&Options { cf: options.clone(), ..Options::default() });
+    let files = ["one.sst", "two.sst"].map(|name| dir.path().join(name));
+    for (file, from) in files.iter().zip([0, 500]) {
+        writer.open(file).expect("opens");
+        for n in from..from + 1000 {
+            writer.put(format!("key{n:05}"), format!("from {from}")).expect("added");
+        }
+        writer.finish().expect("finishes");
+    }
+    let expected: BTreeMap<String, String> = (0..1500)
+        .map(|n| (format!("key{n:05}"), format!("from {}", if n < 500 { 0 } else { 500 })))
+        .collect();
+    let ours = dir.path().join("ours");
+    let db = open_esker(&ours, &world, &options).expect("opens");
+    for n in 0..1500 {
+        db.put(format!("key{n:05}"), "older").expect("written");
+    }
+    db.ingest_external_file(&files, &Default::default()).expect("ingested");
+    db.close().expect("closes");
+    let theirs = dir.path().join("theirs");
+    for file in &files {
+        let file = file.display().to_string();
+        tools.ldb(&theirs, &["--create_if_missing", "ingest_extern_sst", &file]).expect("ingested");
+    }
+    for db in [&ours, &theirs] {
+        let printed = tools.ldb(db, &["scan"]).expect("scans");
+        let found: BTreeMap<String, String> = printed
+            .lines()
+            .filter_map(|line| line.split_once(" : "))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        assert_eq!(found, expected, "{}", db.display());
+    }
+    let db = open_esker(&theirs, &world, &options).expect("opens what RocksDB ingested");
+    assert_eq!(db.get("key00700").expect("reads").as_deref(), Some(&b"from 500"[..]));
+    db.compact_range(None, None).expect("compacts");
+    db.close().expect("closes");
+    tools.ldb(&theirs, &["checkconsistency"]).expect("consistent");
 }

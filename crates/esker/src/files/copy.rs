@@ -1,0 +1,40 @@
+//! Files that come from elsewhere or go elsewhere, by hard link where that can be.
+
+use esker_base::{Error, ErrorKind, Result};
+use esker_env::FileSystem;
+use std::path::Path;
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Links `to` to the file `from`, or copies it where the file system has no links between the two.
+/// # Errors
+/// `IoError` · `Corruption` if the file ends before its size.
+pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    match fs.link_file(from, to) {
+        Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
+        result => result,
+    }
+}
+
+/// Copies the first `bytes` bytes and makes them durable; the name is after a sync of the directory.
+/// # Errors
+/// `IoError` · `Corruption` if there are fewer.
+pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<()> {
+    let mut source = fs.new_sequential_file(from)?;
+    let mut target = fs.new_writable_file(to)?;
+    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
+    let mut left = bytes;
+    while left > 0 {
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(buffer.len()));
+        let read = source.read(&mut buffer[..wanted])?;
+        if read == 0 {
+            let what = format!("ends {left} bytes before the {bytes} it should have");
+            return Err(Error::corruption(what).at(from.display()));
+        }
+        target.append(&buffer[..read])?;
+        left -= read as u64;
+    }
+    target.fsync()?;
+    target.close()
+}

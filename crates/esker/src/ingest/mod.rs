@@ -1,0 +1,226 @@
+//! Ingestion: tables made elsewhere become part of the database, all at once.
+//!
+//! In: files of `SstFileWriter`, by family. Out: the same files in the deepest levels that they fit into, under one sequence
+//! number that is newer than everything they overlap.
+//!
+//!   `prepare.rs` check, link or copy → as write leader: flush memtables that overlap → `place.rs` level by level → MANIFEST →
+//!   show the new versions → publish the sequence number
+//!
+//! Invariants
+//!  1. All files of a call appear together, also after a crash.
+//!  2. A snapshot taken before sees none of them: their sequence number is newer than any published one, and is published
+//!     after the versions that hold them.
+//!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no level changes under them.
+//!
+//! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
+
+mod place;
+mod prepare;
+
+use crate::cf::ColumnFamily;
+use crate::engine::{DbState, Engine, publish_super_version};
+use crate::observe::FlushReason;
+use crate::options::IngestExternalFileOptions;
+use crate::picker::score::LevelSizes;
+use crate::version::LogOptions;
+use crate::write::{Leader, WritePath};
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use esker_format::key::{self, InternalKeyComparator};
+use esker_format::version_edit::VersionEdit;
+use esker_memtable::MemTable;
+use place::{Place, place};
+use prepare::Prepared;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What goes into one family.
+pub(crate) struct FamilyFiles<'a> {
+    pub(crate) cf: &'a Arc<ColumnFamily>,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Takes all files of all families in.
+/// # Errors
+/// See `Db::ingest_external_files`; nothing was taken in then.
+pub(crate) fn ingest(
+    engine: &Arc<Engine>,
+    write_path: &WritePath,
+    families: &[FamilyFiles<'_>],
+    options: &IngestExternalFileOptions,
+) -> Result<()> {
+    let mut prepared = Vec::new();
+    for family in families {
+        let family_options = family.cf.super_version.load_full().options.clone();
+        for path in &family.files {
+            prepared.push(Prepared::new(engine, family.cf, &family_options, path, options)?);
+        }
+    }
+    engine.fs().new_directory(&engine.path)?.fsync()?;
+    let together = overlap_each_other(&prepared);
+    // Most of what overlaps is flushed before writers have to wait.
+    let overlapped = families_with_overlap(&prepared);
+    if !overlapped.is_empty() {
+        if !options.allow_blocking_flush {
+            let what = "External file requires flush, and allow_blocking_flush is false";
+            return Err(Error::invalid_argument(what));
+        }
+        write_path.flush(&overlapped, FlushReason::ExternalFileIngestion, true)?;
+    }
+    let lead = write_path.lead_alone();
+    install(engine, write_path, &lead, &mut prepared, together, options)?;
+    drop(lead);
+    if options.move_files {
+        for file in &prepared {
+            // The database has the file under its own name.
+            if let Err(e) = engine.fs().delete_file(&file.source) {
+                esker_base::info_log!(engine.info_log, Warn, "Could not remove an ingested file: {e}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn install(
+    engine: &Arc<Engine>,
+    write_path: &WritePath,
+    lead: &Leader<'_>,
+    prepared: &mut [Prepared<'_>],
+    together: bool,
+    options: &IngestExternalFileOptions,
+) -> Result<()> {
+    // The end of a recycled WAL cannot be told from damage, and recovery goes on to the next WAL only if that begins with
+    // the sequence number that is due. The files take one away, so that no older WAL may be needed.
+    let recycled = engine.options.recycle_log_file_num > 0;
+    let overlapped = if recycled { engine.family_ids() } else { families_with_overlap(prepared) };
+    if !overlapped.is_empty() {
+        write_path.flush_as_leader(lead, &overlapped, FlushReason::ExternalFileIngestion)?;
+    }
+    let mut manifest = engine.manifest.lock();
+    let last = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
+    let (edits, newest) = {
+        let state = engine.state.lock();
+        state.background_error.check_writes()?;
+        plan(engine, &state, prepared, together, last, options)?
+    };
+    let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
+    let logged = manifest.log_and_apply(edits, log);
+    // After a failed write nobody knows what the MANIFEST on disk says.
+    let may_be_named = logged.is_ok() || !manifest.files_to_quarantine().is_empty();
+    prepared.iter_mut().for_each(|file| file.is_named = may_be_named);
+    let versions = logged?;
+    engine.adopt_open_tables(&versions);
+    let mut state = engine.state.lock();
+    for (id, version) in versions {
+        if let Some(family) = state.family_mut(id) {
+            family.version = version;
+        }
+        publish_super_version(engine, &mut state, id);
+    }
+    engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
+    engine.numbers.set_last_sequence(newest);
+    drop(state);
+    drop(manifest);
+    engine.tell_stall_changes();
+    Ok(())
+}
+
+/// An edit for each family, and the newest sequence number after them.
+fn plan(
+    engine: &Engine,
+    state: &DbState,
+    prepared: &[Prepared<'_>],
+    together: bool,
+    last: SequenceNumber,
+    options: &IngestExternalFileOptions,
+) -> Result<(Vec<VersionEdit>, SequenceNumber)> {
+    let now = engine.env.clock.now_seconds();
+    let has_snapshots = engine.snapshots.lock().oldest().is_some();
+    let mut edits: BTreeMap<ColumnFamilyId, VersionEdit> = BTreeMap::new();
+    let mut newest = last;
+    for file in prepared {
+        let Some(family) = state.families.get(&file.cf.id) else {
+            return Err(Error::column_family_dropped("ingest_external_file: the family was dropped"));
+        };
+        let base_level = LevelSizes::new(&family.version, &family.compaction_options).base_level;
+        let at = if together {
+            // Level 0 orders them by age.
+            Place { level: 0, overlaps: true }
+        } else {
+            place(&family.version, &family.running, base_level, file.smallest(), file.largest())
+        };
+        if options.fail_if_not_bottommost_level && at.level + 1 < family.version.num_levels() {
+            let what = "Files cannot be ingested to Lmax. Please make sure key range of Lmax and ongoing compaction's output to Lmax does not overlap with files to ingest.";
+            return Err(Error::try_again(what).at(file.source.display()));
+        }
+        let sequence = sequence_for(at, last, newest, together, has_snapshots, options)
+            .map_err(|e| e.at(file.source.display()))?;
+        newest = newest.max(sequence);
+        let edit = edits
+            .entry(file.cf.id)
+            .or_insert_with(|| VersionEdit { column_family: file.cf.id, ..VersionEdit::default() });
+        let epoch_number = family.epochs.fetch_add(1, Ordering::Relaxed);
+        edit.new_files.push((at.level, file.metadata(sequence, epoch_number, now)));
+    }
+    for edit in edits.values_mut() {
+        edit.last_sequence = Some(newest);
+    }
+    Ok((edits.into_values().collect(), newest))
+}
+
+/// Files that overlap each other get one sequence number each, in the order they were given; all others share one. A
+/// snapshot that is taken while the file is shown must not see it later, so that a file that lies over nothing has one too.
+fn sequence_for(
+    at: Place,
+    last: SequenceNumber,
+    newest: SequenceNumber,
+    together: bool,
+    has_snapshots: bool,
+    options: &IngestExternalFileOptions,
+) -> Result<SequenceNumber> {
+    let for_snapshots = options.snapshot_consistency && (options.allow_global_seqno || has_snapshots);
+    if !(at.overlaps || for_snapshots) {
+        return Ok(SequenceNumber::ZERO);
+    }
+    if !options.allow_global_seqno {
+        return Err(Error::invalid_argument("Global seqno is required, but disabled"));
+    }
+    Ok(SequenceNumber(if together { newest.0 + 1 } else { last.0 + 1 }))
+}
+
+fn overlap_each_other(prepared: &[Prepared<'_>]) -> bool {
+    let mut by_family: BTreeMap<ColumnFamilyId, Vec<&Prepared<'_>>> = BTreeMap::new();
+    for file in prepared {
+        by_family.entry(file.cf.id).or_default().push(file);
+    }
+    by_family.values_mut().any(|files| {
+        let icmp = files[0].cf.icmp.clone();
+        files.sort_by(|a, b| icmp.compare_user_keys(a.smallest(), b.smallest()));
+        files.windows(2).any(|pair| icmp.compare_user_keys(pair[0].largest(), pair[1].smallest()).is_ge())
+    })
+}
+
+/// Families of which some memtable holds something in the range of a file.
+fn families_with_overlap(prepared: &[Prepared<'_>]) -> Vec<ColumnFamilyId> {
+    let overlapped: BTreeSet<ColumnFamilyId> = prepared
+        .iter()
+        .filter(|file| {
+            let view = file.cf.super_version.load_full();
+            view.memtables().any(|mem| holds_any(mem, &file.cf.icmp, file.smallest(), file.largest()))
+        })
+        .map(|file| file.cf.id)
+        .collect();
+    overlapped.into_iter().collect()
+}
+
+fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8], largest: &[u8]) -> bool {
+    let mut entries = mem.iter();
+    entries.seek(&key::seek_key(smallest, SequenceNumber::MAX));
+    if entries.valid() && icmp.compare_user_keys(key::user_key(entries.key()), largest).is_le() {
+        return true;
+    }
+    mem.num_range_deletes() > 0
+        && mem.range_tombstones().overlaps(smallest, largest, icmp, SequenceNumber::MAX)
+}

@@ -1,0 +1,210 @@
+//! A file before it is ingested: opened, checked, and linked or copied into the database's directory.
+//!
+//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`Prepared`], and dropping that deletes it.
+//!
+//! Source: RocksDB `ExternalSstFileIngestionJob::Prepare`, `GetIngestedFileInfo`.
+
+use crate::cf::ColumnFamily;
+use crate::engine::Engine;
+use crate::files::{copy_file, link_or_copy};
+use crate::options::{ColumnFamilyOptions, IngestExternalFileOptions};
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::file_name;
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
+use esker_format::unique_id::unique_id;
+use esker_format::version_edit::FileMetaData;
+use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
+use std::path::{Path, PathBuf};
+
+/// A file that is ready to be named by the MANIFEST.
+pub(super) struct Prepared<'a> {
+    engine: &'a Engine,
+    pub(super) cf: Arc<ColumnFamily>,
+    /// Where it came from.
+    pub(super) source: PathBuf,
+    pub(super) number: FileNumber,
+    file_size: u64,
+    smallest: Bound,
+    largest: Bound,
+    unique_id: Option<[u64; 2]>,
+    tail_size: u64,
+    /// The MANIFEST names it, or may.
+    pub(super) is_named: bool,
+}
+
+/// One end of a file's range.
+struct Bound {
+    user_key: Vec<u8>,
+    kind: ValueType,
+    /// The key itself is not in the file: a range deletion ends there.
+    exclusive: bool,
+}
+
+impl<'a> Prepared<'a> {
+    /// Opens and checks the file, and brings it into the directory.
+    /// # Errors
+    /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator · `Corruption` · `NotSupported`:
+    /// it cannot be moved, and must not be copied · `IoError`.
+    pub(super) fn new(
+        engine: &'a Engine,
+        cf: &Arc<ColumnFamily>,
+        family_options: &ColumnFamilyOptions,
+        source: &Path,
+        options: &IngestExternalFileOptions,
+    ) -> Result<Prepared<'a>> {
+        let fs = engine.fs().as_ref();
+        let file_size = fs.file_size(source)?;
+        let table_options = Arc::new(family_options.table.clone());
+        let reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
+        let reader = TableReader::open(fs.new_random_access_file(source)?, reader_options)?;
+        let (smallest, largest) = check(&reader, &cf.icmp, options).map_err(|e| e.at(source.display()))?;
+        let properties = reader.properties();
+        let mut prepared = Prepared {
+            engine,
+            cf: cf.clone(),
+            source: source.to_owned(),
+            number: engine.numbers.new_file_number(),
+            file_size,
+            smallest,
+            largest,
+            unique_id: unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number),
+            tail_size: match properties.tail_start_offset {
+                0 => 0,
+                start => file_size.saturating_sub(start),
+            },
+            is_named: true,
+        };
+        let target = file_name::table_file_name(&engine.path, prepared.number);
+        // From here on there may be a file to delete.
+        prepared.is_named = false;
+        match (options.move_files, options.failed_move_fall_back_to_copy) {
+            (true, true) => link_or_copy(fs, source, &target)?,
+            (true, false) => fs.link_file(source, &target)?,
+            (false, _) => copy_file(fs, source, &target, file_size)?,
+        }
+        Ok(prepared)
+    }
+
+    /// First user key.
+    pub(super) fn smallest(&self) -> &[u8] {
+        &self.smallest.user_key
+    }
+
+    /// Last user key; a range deletion's end counts as in the range.
+    pub(super) fn largest(&self) -> &[u8] {
+        &self.largest.user_key
+    }
+
+    /// What the MANIFEST is told.
+    pub(super) fn metadata(&self, sequence: SequenceNumber, epoch_number: u64, now: u64) -> FileMetaData {
+        FileMetaData {
+            number: self.number,
+            file_size: self.file_size,
+            smallest: self.smallest.internal_key(sequence),
+            largest: self.largest.internal_key(sequence),
+            smallest_seqno: sequence,
+            largest_seqno: sequence,
+            oldest_ancestor_time: now,
+            file_creation_time: now,
+            epoch_number,
+            unique_id: self.unique_id,
+            tail_size: self.tail_size,
+            ..FileMetaData::default()
+        }
+    }
+}
+
+impl Bound {
+    fn internal_key(&self, sequence: SequenceNumber) -> Vec<u8> {
+        if self.exclusive {
+            let mut key = self.user_key.clone();
+            key.extend_from_slice(&RANGE_END_SENTINEL.to_le_bytes());
+            return key;
+        }
+        key::internal_key(&self.user_key, sequence, self.kind)
+    }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        if self.is_named {
+            return;
+        }
+        self.cf.tables.evict(self.number);
+        let path = file_name::table_file_name(&self.engine.path, self.number);
+        let fs = self.engine.fs();
+        // What cannot be deleted has a number that no MANIFEST names: the next open removes it.
+        if let Ok(true) = fs.file_exists(&path)
+            && let Err(e) = fs.delete_file(&path)
+        {
+            esker_base::info_log!(self.engine.info_log, Warn, "Could not delete a file not ingested: {e}");
+        }
+    }
+}
+
+/// The file's range, if it is one to ingest.
+fn check(
+    reader: &Arc<TableReader>,
+    icmp: &InternalKeyComparator,
+    options: &IngestExternalFileOptions,
+) -> Result<(Bound, Bound)> {
+    match reader.properties().external_sst_file_version {
+        Some(2) => {}
+        Some(version) => {
+            let what = format!("cannot ingest a file of external file version {version}; 2 is known");
+            return Err(Error::not_supported(what));
+        }
+        None => return Err(Error::invalid_argument("External file version not found")),
+    }
+    if reader.properties().external_sst_file_global_seqno.unwrap_or(0) != 0 {
+        return Err(Error::invalid_argument("the file has a global sequence number: it was ingested before"));
+    }
+    if options.verify_checksums_before_ingest {
+        reader.verify(&mut |_| true)?;
+    }
+    let mut bounds: Option<(Bound, Bound)> = None;
+    let mut entries = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+    entries.seek_to_first();
+    if entries.valid() {
+        let first = point_bound(entries.key())?;
+        entries.seek_to_last();
+        let last = point_bound(entries.key())?;
+        bounds = Some((first, last));
+    }
+    entries.status()?;
+    if let Some(tombstones) = reader.range_dels() {
+        let end_bound = |user_key: &[u8], exclusive| Bound {
+            user_key: user_key.to_vec(),
+            kind: ValueType::RangeDeletion,
+            exclusive,
+        };
+        let first = tombstones.fragment(0).start;
+        let last = tombstones.fragment(tombstones.len() - 1).end;
+        bounds = Some(match bounds {
+            None => (end_bound(first, false), end_bound(last, true)),
+            Some((smallest, largest)) => (
+                if icmp.compare_user_keys(first, &smallest.user_key).is_lt() {
+                    end_bound(first, false)
+                } else {
+                    smallest
+                },
+                if icmp.compare_user_keys(last, &largest.user_key).is_gt() {
+                    end_bound(last, true)
+                } else {
+                    largest
+                },
+            ),
+        });
+    }
+    bounds.ok_or_else(|| Error::invalid_argument("File contain no entries"))
+}
+
+fn point_bound(internal_key: &[u8]) -> Result<Bound> {
+    let parsed = ParsedInternalKey::parse(internal_key)?;
+    if parsed.sequence != SequenceNumber::ZERO {
+        return Err(Error::corruption("External file has non zero sequence number"));
+    }
+    Ok(Bound { user_key: parsed.user_key.to_vec(), kind: parsed.value_type, exclusive: false })
+}

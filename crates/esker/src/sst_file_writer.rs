@@ -1,0 +1,224 @@
+//! Tables made outside of any database, to be ingested.
+//!
+//! In: keys in strictly ascending order. Out: a table file with all sequence numbers 0 and the properties that say so.
+//! Source: RocksDB `table/sst_file_writer.cc`.
+
+use crate::options::Options;
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
+use esker_env::random;
+use esker_format::key::{self, InternalKeyComparator};
+use esker_table::{TableBuilder, TableBuilderOptions, TableFileInfo};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// RocksDB's name for the database that such a file comes from.
+const DB_ID: &str = "SST Writer";
+const VERSION: u32 = 2;
+
+/// Writes one table after another; each goes from [`open`](SstFileWriter::open) to [`finish`](SstFileWriter::finish). A
+/// table that is not finished is deleted.
+pub struct SstFileWriter {
+    options: Options,
+    icmp: InternalKeyComparator,
+    session_id: String,
+    files: u64,
+    current: Option<Current>,
+}
+
+struct Current {
+    path: PathBuf,
+    builder: TableBuilder,
+    info: ExternalSstFileInfo,
+}
+
+/// What a finished table holds. User keys; empty where there are none.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ExternalSstFileInfo {
+    /// Where it is.
+    pub file_path: PathBuf,
+    /// First point key.
+    pub smallest_key: Vec<u8>,
+    /// Last point key.
+    pub largest_key: Vec<u8>,
+    /// Where the first range deletion begins.
+    pub smallest_range_del_key: Vec<u8>,
+    /// Where the last range deletion ends.
+    pub largest_range_del_key: Vec<u8>,
+    /// Of all keys: 0 until the file is ingested.
+    pub sequence_number: SequenceNumber,
+    /// Bytes.
+    pub file_size: u64,
+    /// Point keys.
+    pub num_entries: u64,
+    /// Range deletions.
+    pub num_range_del_entries: u64,
+    /// Of the properties that make a file ingestible.
+    pub version: u32,
+}
+
+impl SstFileWriter {
+    /// For tables that families with `options.cf` can ingest; files are written through `options.db.env`.
+    pub fn new(options: &Options) -> SstFileWriter {
+        SstFileWriter {
+            icmp: InternalKeyComparator::new(options.cf.comparator.clone()),
+            options: options.clone(),
+            session_id: random::session_id(),
+            files: 0,
+            current: None,
+        }
+    }
+
+    /// Begins a table in a new file; one that is there is written over.
+    /// # Errors
+    /// `InvalidArgument` if the last one is not finished, or naming an option that cannot be honoured · `IoError`.
+    pub fn open(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        if let Some(current) = &self.current {
+            return Err(Error::invalid_argument("the file before is not finished").at(current.path.display()));
+        }
+        let (path, family) = (path.as_ref().to_owned(), &self.options.cf);
+        let env = &self.options.db.env;
+        let file = env.fs.new_writable_file(&path)?;
+        self.files += 1;
+        let mut options = TableBuilderOptions::new(self.icmp.clone(), Arc::new(family.table.clone()));
+        let last_level = usize::try_from(family.num_levels).unwrap_or(1).saturating_sub(1);
+        let (compression, compression_options) = family.compression_for(last_level, 1, true);
+        options.compression = compression;
+        options.compression_opts = compression_options.codec();
+        options.prefix_extractor = family.prefix_extractor.clone();
+        options.merge_operator_name = family.merge_operator.as_ref().map(|m| m.name().to_owned());
+        DB_ID.clone_into(&mut options.db_id);
+        options.db_session_id.clone_from(&self.session_id);
+        options.orig_file_number = FileNumber(self.files);
+        options.file_creation_time = env.clock.now_seconds();
+        options.creation_time = options.file_creation_time;
+        options.is_external_file = true;
+        let builder = TableBuilder::new(options, file)?;
+        let info = ExternalSstFileInfo {
+            file_path: path.clone(),
+            version: VERSION,
+            ..ExternalSstFileInfo::default()
+        };
+        self.current = Some(Current { path, builder, info });
+        Ok(())
+    }
+
+    /// Adds a value.
+    /// # Errors
+    /// `InvalidArgument` if no file is open, or the key is not larger than the one before · `IoError`: the table is lost.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), value.as_ref(), ValueType::Value)
+    }
+
+    /// Adds a merge operand.
+    /// # Errors
+    /// As [`SstFileWriter::put`].
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), operand.as_ref(), ValueType::Merge)
+    }
+
+    /// Adds a deletion.
+    /// # Errors
+    /// As [`SstFileWriter::put`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), &[], ValueType::Deletion)
+    }
+
+    /// Adds a deletion of the keys from `begin` up to `end` (exclusive), in any order and overlapping others. It hides what
+    /// the database has when the file is ingested, nothing in the file itself.
+    /// # Errors
+    /// `InvalidArgument` if no file is open or `end` comes before `begin` · `IoError`: the table is lost.
+    pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        let icmp = self.icmp.clone();
+        let current = self.current()?;
+        if icmp.compare_user_keys(begin, end).is_gt() {
+            return Err(Error::invalid_argument("delete_range: end key comes before start key"));
+        }
+        if icmp.compare_user_keys(begin, end).is_eq() {
+            return Ok(());
+        }
+        current
+            .builder
+            .add(&key::internal_key(begin, SequenceNumber::ZERO, ValueType::RangeDeletion), end)?;
+        let info = &mut current.info;
+        let is_first = info.num_range_del_entries == 0;
+        if is_first || icmp.compare_user_keys(begin, &info.smallest_range_del_key).is_lt() {
+            info.smallest_range_del_key = begin.to_vec();
+        }
+        if is_first || icmp.compare_user_keys(end, &info.largest_range_del_key).is_gt() {
+            info.largest_range_del_key = end.to_vec();
+        }
+        info.num_range_del_entries += 1;
+        Ok(())
+    }
+
+    fn add(&mut self, user_key: &[u8], value: &[u8], kind: ValueType) -> Result<()> {
+        let icmp = self.icmp.clone();
+        let current = self.current()?;
+        let info = &mut current.info;
+        if info.num_entries > 0 && icmp.compare_user_keys(user_key, &info.largest_key).is_le() {
+            return Err(Error::invalid_argument("Keys must be added in strict ascending order."));
+        }
+        current.builder.add(&key::internal_key(user_key, SequenceNumber::ZERO, kind), value)?;
+        if info.num_entries == 0 {
+            info.smallest_key = user_key.to_vec();
+        }
+        info.largest_key.clear();
+        info.largest_key.extend_from_slice(user_key);
+        info.num_entries += 1;
+        Ok(())
+    }
+
+    fn current(&mut self) -> Result<&mut Current> {
+        self.current.as_mut().ok_or_else(|| Error::invalid_argument("File is not opened"))
+    }
+
+    /// Bytes written so far.
+    pub fn file_size(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.builder.file_size())
+    }
+
+    /// Ends the table and makes it durable (its name is after a sync of its directory).
+    /// # Errors
+    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. The file is deleted then.
+    pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
+        let mut current = self.current.take().ok_or_else(|| Error::invalid_argument("File is not opened"))?;
+        let finished = end(&mut current.builder).and_then(|made| {
+            current.builder.sync_and_close()?;
+            Ok(made)
+        });
+        match finished {
+            Ok(made) => Ok(ExternalSstFileInfo { file_size: made.file_size, ..current.info }),
+            Err(e) => {
+                // The first error is the one to tell.
+                self.options.db.env.fs.delete_file(&current.path).unwrap_or_default();
+                Err(e)
+            }
+        }
+    }
+}
+
+fn end(builder: &mut TableBuilder) -> Result<TableFileInfo> {
+    if builder.is_empty() {
+        return Err(Error::invalid_argument("Cannot create sst file with no entries"));
+    }
+    builder.finish()
+}
+
+impl Drop for SstFileWriter {
+    fn drop(&mut self) {
+        if let Some(current) = self.current.take() {
+            current.builder.abandon();
+            self.options.db.env.fs.delete_file(&current.path).unwrap_or_default();
+        }
+    }
+}
+
+impl fmt::Debug for SstFileWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SstFileWriter")
+            .field("path", &self.current.as_ref().map(|c| &c.path))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,276 @@
+//! Files made elsewhere become part of the database, at one moment, newest of all.
+
+use esker::internals::env::mem::MemFs;
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
+use esker::{
+    ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileArg, IngestExternalFileOptions, Options,
+    ReadOptions, SstFileWriter, comparator,
+};
+use esker_testkit::seed;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+type Model = BTreeMap<String, String>;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
+    options
+}
+
+fn contents(db: &Db, options: &ReadOptions, family: &str) -> Model {
+    let family = db.column_family(family).unwrap();
+    let mut iter = db.iter_opt(options.clone(), &family).unwrap();
+    let mut found = Model::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let got = db.get_opt(options, &family, key).unwrap();
+        assert_eq!(got.as_deref(), Some(value), "get and scan agree on {}", text(key));
+        found.insert(text(key), text(value));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+fn key(n: usize) -> String {
+    format!("key{n:04}")
+}
+
+/// A file with these keys and this value, and perhaps a range deletion that hides `hole` in what lies below.
+fn file(options: &Options, path: &str, keys: &[usize], value: &str, hole: Option<(usize, usize)>) -> PathBuf {
+    let mut writer = SstFileWriter::new(options);
+    writer.open(path).unwrap();
+    if let Some((begin, end)) = hole {
+        writer.delete_range(key(begin), key(end)).unwrap();
+    }
+    for n in keys {
+        writer.put(key(*n), value).unwrap();
+    }
+    let info = writer.finish().unwrap();
+    assert_eq!(info.num_entries, keys.len() as u64);
+    PathBuf::from(path)
+}
+
+fn apply(model: &mut Model, keys: &[usize], value: &str, hole: Option<(usize, usize)>) {
+    if let Some((begin, end)) = hole {
+        model.retain(|k, _| !(key(begin)..key(end)).contains(k));
+    }
+    model.extend(keys.iter().map(|n| (key(*n), value.to_owned())));
+}
+
+#[test]
+fn random_ingestions_between_writes_agree_with_the_model() {
+    let mut rng = seed::rng("ingest");
+    for round in 0..4 {
+        let mut options = options();
+        options.cf.write_buffer_size = 32 << 10;
+        options.cf.target_file_size_base = 8 << 10;
+        options.cf.max_bytes_for_level_base = 32 << 10;
+        let mut db = Db::open(&options, "/db").unwrap();
+        let mut model = Model::new();
+        for step in 0..60 {
+            let value = format!("{round}.{step}");
+            let snapshot = rng.bool().then(|| (db.snapshot(), model.clone()));
+            match rng.u32(..10) {
+                0..4 => {
+                    for _ in 0..rng.usize(1..100) {
+                        let k = key(rng.usize(..1000));
+                        db.put(&k, &value).unwrap();
+                        model.insert(k, value.clone());
+                    }
+                }
+                4 => db.flush().unwrap(),
+                5 => db.compact_range(None, None).unwrap(),
+                6 => {
+                    db.close().unwrap();
+                    drop(snapshot);
+                    db = Db::open(&options, "/db").unwrap();
+                    assert_eq!(contents(&db, &ReadOptions::new(), "default"), model);
+                    continue;
+                }
+                _ => {
+                    let mut paths = Vec::new();
+                    for n in 0..rng.usize(1..4) {
+                        let first = rng.usize(..950);
+                        let mut keys: Vec<usize> = (first..first + 50).filter(|_| rng.bool()).collect();
+                        keys.push(first + 50);
+                        let hole = rng.bool().then(|| (first, first + rng.usize(1..80)));
+                        let path = format!("/file{round}.{step}.{n}");
+                        let value = format!("{value}.{n}");
+                        paths.push(file(&options, &path, &keys, &value, hole));
+                        apply(&mut model, &keys, &value, hole);
+                    }
+                    let ingest = IngestExternalFileOptions {
+                        move_files: rng.bool(),
+                        verify_checksums_before_ingest: rng.bool(),
+                        ..Default::default()
+                    };
+                    db.ingest_external_file(&paths, &ingest).unwrap();
+                    for path in paths {
+                        assert_eq!(options.db.env.fs.file_exists(&path).unwrap(), !ingest.move_files);
+                    }
+                }
+            }
+            assert_eq!(contents(&db, &ReadOptions::new(), "default"), model, "round {round}, step {step}");
+            if let Some((snapshot, then)) = snapshot {
+                let at = ReadOptions::new().snapshot(&snapshot);
+                assert_eq!(contents(&db, &at, "default"), then, "round {round}, step {step}: the snapshot");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_goes_as_deep_as_it_can() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    let ingest = IngestExternalFileOptions::default();
+    let level_of = |db: &Db, file: &Path| {
+        let size = options.db.env.fs.file_size(file).unwrap();
+        let files = db.live_files();
+        let newest = files.iter().filter(|f| f.file.size == size).max_by_key(|f| f.file.file_number);
+        newest.unwrap().level
+    };
+    let bottom = file(&options, "/bottom", &[1, 5], "bottom", None);
+    db.ingest_external_file(&[&bottom], &ingest).unwrap();
+    assert_eq!(level_of(&db, &bottom), 6);
+    let above = file(&options, "/above", &[3], "above", None);
+    db.ingest_external_file(&[&above], &ingest).unwrap();
+    assert!(level_of(&db, &above) < 6, "its range lies over the first one's");
+    let beside = file(&options, "/beside", &[7, 8, 9], "beside", None);
+    db.ingest_external_file(&[&beside], &ingest).unwrap();
+    assert_eq!(level_of(&db, &beside), 6);
+
+    let only_bottom = IngestExternalFileOptions { fail_if_not_bottommost_level: true, ..ingest };
+    let again = file(&options, "/again", &[2], "again", None);
+    let e = db.ingest_external_file(&[&again], &only_bottom).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::TryAgain, "{e}");
+    assert_eq!(db.get(key(2)).unwrap(), None);
+}
+
+#[test]
+fn merges_and_deletions_in_a_file_meet_what_is_there() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    for n in 0..4 {
+        db.put(key(n), "old").unwrap();
+    }
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/file").unwrap();
+    writer.delete(key(0)).unwrap();
+    writer.merge(key(1), "appended").unwrap();
+    writer.delete_range(key(2), key(3)).unwrap();
+    let info = writer.finish().unwrap();
+    assert_eq!((info.num_entries, info.num_range_del_entries), (2, 1));
+    assert_eq!((info.smallest_key, info.largest_key), (key(0).into_bytes(), key(1).into_bytes()));
+    db.ingest_external_file(&["/file"], &Default::default()).unwrap();
+    let expected = Model::from([(key(1), "old,appended".to_owned()), (key(3), "old".to_owned())]);
+    assert_eq!(contents(&db, &ReadOptions::new(), "default"), expected);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(contents(&db, &ReadOptions::new(), "default"), expected);
+}
+
+#[test]
+fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
+    let options = options();
+    let fs = options.db.env.fs.clone();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put(key(1), "here").unwrap();
+    let before =
+        |db: &Db| (contents(db, &ReadOptions::new(), "default"), fs.children(Path::new("/db")).unwrap());
+    let there = before(&db);
+    let ingest = IngestExternalFileOptions::default();
+    let refused = |path: &Path, ingest: &IngestExternalFileOptions, kind, text: &str| {
+        let e = db.ingest_external_file(&[path], ingest).unwrap_err();
+        assert!(e.kind() == kind && e.to_string().contains(text), "{e}");
+        assert_eq!(before(&db), there);
+    };
+
+    let good = file(&options, "/good", &[1, 2], "new", None);
+    let no_flush = IngestExternalFileOptions { allow_blocking_flush: false, ..ingest };
+    refused(&good, &no_flush, ErrorKind::InvalidArgument, "allow_blocking_flush");
+    let snapshot = db.snapshot();
+    let apart = file(&options, "/apart", &[7], "new", None);
+    let no_seqno = IngestExternalFileOptions { allow_global_seqno: false, ..ingest };
+    refused(&apart, &no_seqno, ErrorKind::InvalidArgument, "Global seqno is required");
+    drop(snapshot);
+    let behind = IngestExternalFileOptions { ingest_behind: true, ..ingest };
+    refused(&good, &behind, ErrorKind::NotSupported, "ingest_behind");
+    refused(Path::new("/nowhere"), &ingest, ErrorKind::IoError, "/nowhere");
+
+    let mut reverse = options.clone();
+    reverse.cf.comparator = comparator::by_name("rocksdb.ReverseBytewiseComparator").unwrap();
+    let mut writer = SstFileWriter::new(&reverse);
+    writer.open("/reverse").unwrap();
+    writer.put("b", "").unwrap();
+    writer.put("a", "").unwrap();
+    writer.finish().unwrap();
+    refused(Path::new("/reverse"), &ingest, ErrorKind::InvalidArgument, "/reverse");
+
+    let e = writer.put("c", "").unwrap_err();
+    assert!(e.to_string().contains("File is not opened"), "{e}");
+    writer.open("/open").unwrap();
+    writer.put("b", "").unwrap();
+    let e = writer.put("b", "").unwrap_err();
+    assert!(e.to_string().contains("strict ascending order"), "{e}");
+    drop(writer);
+    assert!(!fs.file_exists(Path::new("/open")).unwrap(), "a table that is not finished is deleted");
+
+    // A table of a database is not one to ingest.
+    db.flush().unwrap();
+    let own = db.live_files().remove(0).file;
+    let e = db.ingest_external_file(&[own.directory.join(own.relative_filename)], &ingest).unwrap_err();
+    assert!(e.to_string().contains("External file version not found"), "{e}");
+}
+
+#[test]
+fn files_of_several_families_come_together_or_not_at_all() {
+    let names = ["default", "other"];
+    for step in 0.. {
+        let base = options();
+        let disk = CrashFs::new();
+        let faults = Arc::new(FaultFs::new(Arc::new(disk.clone())));
+        let mut options = base.clone();
+        options.db.env = Env::with_fs(faults.clone());
+        let families = || names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone())).to_vec();
+        let db = Db::open_cf(&options.db, "/db", families()).unwrap();
+        db.put(key(1), "old").unwrap();
+        db.sync_wal().unwrap();
+        let (one, two) =
+            (file(&options, "/one", &[1, 2], "new", None), file(&options, "/two", &[1], "new", None));
+        faults.new_directory(Path::new("/")).unwrap().fsync().unwrap();
+        db.wait_for_background_work().unwrap();
+        let handles = names.map(|name| db.column_family(name).unwrap());
+        let args = [
+            IngestExternalFileArg { column_family: &handles[0], external_files: vec![one] },
+            IngestExternalFileArg { column_family: &handles[1], external_files: vec![two] },
+        ];
+        faults.add_rule(FaultRule::fail_any().nth(step).on(|path| !path.starts_with("/db/LOG")));
+        let taken = db.ingest_external_files(&args, &Default::default());
+        let met = faults.fault_count() > 0;
+        faults.clear_rules();
+        // The power fails: what was acknowledged is there, and never one family's file without the other's.
+        options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
+        drop((handles, db));
+        let db = Db::open_cf(&options.db, "/db", families()).unwrap();
+        let found = names.map(|name| contents(&db, &ReadOptions::new(), name).get(&key(1)).cloned());
+        let new = Some("new".to_owned());
+        match &taken {
+            Ok(()) => assert_eq!(found, [new.clone(), new], "step {step}"),
+            Err(e) => assert!(
+                found == [Some("old".to_owned()), None] || found == [new.clone(), new],
+                "step {step}: {e}: {found:?}"
+            ),
+        }
+        if !met {
+            assert!(taken.is_ok());
+            return;
+        }
+    }
+}
