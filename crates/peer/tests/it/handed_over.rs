@@ -282,10 +282,10 @@ fn files_made_here_are_ingested_by_both_and_read_by_all() {
     let theirs = dir.path().join("theirs");
     for file in &files {
         let file = file.display().to_string();
-        tools.ldb(&theirs, &["--create_if_missing", "ingest_extern_sst", &file]).expect("ingested");
+        tools.ldb(&theirs, ["--create_if_missing", "ingest_extern_sst", file.as_str()]).expect("ingested");
     }
     for db in [&ours, &theirs] {
-        let printed = tools.ldb(db, &["scan"]).expect("scans");
+        let printed = tools.ldb(db, ["scan"]).expect("scans");
         let found: BTreeMap<String, String> = printed
             .lines()
             .filter_map(|line| line.split_once(" : "))
@@ -297,5 +297,5 @@ fn files_made_here_are_ingested_by_both_and_read_by_all() {
     assert_eq!(db.get("key00700").expect("reads").as_deref(), Some(&b"from 500"[..]));
     db.compact_range(None, None).expect("compacts");
     db.close().expect("closes");
-    tools.ldb(&theirs, &["checkconsistency"]).expect("consistent");
+    tools.ldb(&theirs, ["checkconsistency"]).expect("consistent");
 }
