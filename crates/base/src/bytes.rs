@@ -6,6 +6,7 @@
 //! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is dropped.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -26,15 +27,82 @@ unsafe impl StableBytes for Vec<u8> {
     }
 }
 
-trait Keep: Send + Sync {}
-impl<T: Send + Sync> Keep for T {}
+/// A counted reference, such as an `Arc`, that fits into a pointer.
+///
+/// # Safety
+/// What it leads to stays where it is, unchanged, while any of its clones lives, whether those move or not.
+/// `from_raw(into_raw(x))` is `x`, and nothing happens in between.
+pub unsafe trait RawOwner: Clone + Deref + Send + Sync + 'static {
+    /// The reference as a pointer, which keeps the count.
+    fn into_raw(self) -> *const ();
+
+    /// # Safety
+    /// `raw` came from `into_raw` of this type and is turned back once.
+    unsafe fn from_raw(raw: *const ()) -> Self;
+}
+
+// SAFETY: an `Arc` in the way that it is meant to be used.
+unsafe impl<T: Send + Sync + 'static> RawOwner for Arc<T> {
+    #[inline]
+    fn into_raw(self) -> *const () {
+        Arc::into_raw(self).cast()
+    }
+
+    #[inline]
+    unsafe fn from_raw(raw: *const ()) -> Arc<T> {
+        // SAFETY: the caller's promise.
+        unsafe { Arc::from_raw(raw.cast()) }
+    }
+}
+
+/// An owner of a type that is no longer known.
+struct Owner {
+    raw: *const (),
+    /// Adds a count.
+    add: unsafe fn(*const ()),
+    /// Gives one back.
+    release: unsafe fn(*const ()),
+}
+
+impl Owner {
+    #[inline]
+    fn new<O: RawOwner>(owner: O) -> Owner {
+        unsafe fn add<O: RawOwner>(raw: *const ()) {
+            // SAFETY: `raw` is an `O` that is not ours to give back: a look at it.
+            let owner = ManuallyDrop::new(unsafe { O::from_raw(raw) });
+            std::mem::forget(O::clone(&owner));
+        }
+        unsafe fn release<O: RawOwner>(raw: *const ()) {
+            // SAFETY: the count is the caller's to give back.
+            drop(unsafe { O::from_raw(raw) });
+        }
+        Owner { raw: owner.into_raw(), add: add::<O>, release: release::<O> }
+    }
+}
+
+impl Clone for Owner {
+    #[inline]
+    fn clone(&self) -> Owner {
+        // SAFETY: `raw` is of the type that `add` is for, and `self` holds a count of it.
+        unsafe { (self.add)(self.raw) };
+        Owner { raw: self.raw, add: self.add, release: self.release }
+    }
+}
+
+impl Drop for Owner {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `raw` is of the type that `release` is for, and the count is ours.
+        unsafe { (self.release)(self.raw) };
+    }
+}
 
 /// Bytes with the owner that keeps them alive. Cloning shares the owner.
 #[derive(Clone)]
 pub struct PinnedBytes {
     ptr: *const u8,
     len: usize,
-    owner: Option<Arc<dyn Keep>>,
+    owner: Option<Owner>,
 }
 
 // SAFETY: the bytes are never written through `ptr` and the owner is `Send + Sync`.
@@ -66,19 +134,19 @@ impl PinnedBytes {
     pub fn slice_of<T: StableBytes>(owner: Arc<T>, range: Range<usize>) -> PinnedBytes {
         let bytes = &owner.stable_bytes()[range];
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        PinnedBytes { ptr, len, owner: Some(owner) }
+        PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
     /// What `part` shows of `owner`, which is kept alive.
-    pub fn part_of<T: Send + Sync + 'static>(
-        owner: Arc<T>,
-        part: impl for<'a> FnOnce(&'a T) -> &'a [u8],
+    pub fn part_of<O: RawOwner>(
+        owner: O,
+        part: impl for<'a> FnOnce(&'a O::Target) -> &'a [u8],
     ) -> PinnedBytes {
         let bytes = part(&owner);
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        // `part` is right for every lifetime, so also for one as long as this count of the Arc is held: during that
-        // time nobody can move the T or borrow it mutably, so what it lends stays in place and unchanged.
-        PinnedBytes { ptr, len, owner: Some(owner) }
+        // `part` is right for every lifetime, so also for one as long as this count of the owner is held: during that
+        // time nobody can move what it leads to or borrow it mutably, so what it lends stays in place and unchanged.
+        PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
     /// `bytes`, kept alive by `owner`, whatever that is.
@@ -86,7 +154,7 @@ impl PinnedBytes {
     /// # Safety
     /// `bytes` stay in place and unchanged until `owner`'s last reference is dropped.
     pub unsafe fn with_owner<T: Send + Sync + 'static>(bytes: &[u8], owner: Arc<T>) -> PinnedBytes {
-        PinnedBytes { ptr: bytes.as_ptr(), len: bytes.len(), owner: Some(owner) }
+        PinnedBytes { ptr: bytes.as_ptr(), len: bytes.len(), owner: Some(Owner::new(owner)) }
     }
 
     /// The bytes.

@@ -2,7 +2,7 @@
 
 use crate::engine::EskerStore;
 use crate::flags::Flags;
-use esker::internals::cache::{Cache, CacheOptions};
+use esker::internals::cache::{Cache, CacheOptions, CacheType};
 use esker::internals::env::{RateLimiter, RateLimiterMode};
 use esker::internals::format::compression::CompressionOptions as CodecOptions;
 use esker::internals::format::filter::FilterPolicy;
@@ -281,20 +281,23 @@ fn table_options(flags: &Flags) -> Result<BlockBasedTableOptions> {
 }
 
 fn block_cache(flags: &Flags) -> Result<Option<Arc<esker::internals::table::BlockCache>>> {
-    match flags.cache_type.as_str() {
-        // The engine has one kind of cache so far; docs/compat.md says so.
-        "lru_cache" | "hyper_clock_cache" | "auto_hyper_clock_cache" | "fixed_hyper_clock_cache" => {}
-        other => return Err(bad("cache_type", format_args!("'{other}' is not supported"))),
-    }
+    // As RocksDB's tool: a fixed table expects blocks of the usual size; without "fixed", the automatic one is meant.
+    let estimated_entry_charge = match flags.cache_type.as_str() {
+        "fixed_hyper_clock_cache" => usize::try_from(flags.block_size).unwrap_or(0),
+        _ => 0,
+    };
+    let cache_type = CacheType::parse(&flags.cache_type, estimated_entry_charge)
+        .map_err(|e| bad("cache_type", e.message()))?;
     let Ok(capacity @ 1..) = usize::try_from(flags.cache_size) else { return Ok(None) };
     let options = CacheOptions {
+        cache_type,
         capacity,
         num_shard_bits: flags.cache_numshardbits,
         high_pri_pool_ratio: flags.cache_high_pri_pool_ratio,
         low_pri_pool_ratio: flags.cache_low_pri_pool_ratio,
         ..CacheOptions::default()
     };
-    Ok(Some(Arc::new(Cache::lru(&options)?)))
+    Ok(Some(Arc::new(Cache::new(&options)?)))
 }
 
 fn filter_policy(flags: &Flags) -> Option<FilterPolicy> {

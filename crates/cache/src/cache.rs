@@ -4,17 +4,28 @@
 //! Source of the semantics: RocksDB `include/rocksdb/advanced_cache.h`, `cache/lru_cache.h`.
 //!
 //! Invariants
-//!  1. Usage is the sum of the charges of the values in the cache. It exceeds the capacity only by values that are
-//!     in use (somebody else holds their `Arc`), and never if the limit is strict.
-//!  2. A value in use is not evicted: that would free nothing. Erasing takes it out at once; the memory goes with
-//!     its last `Arc`.
+//!  1. Usage is the sum of what is charged for values in the cache, values that it has given up but somebody still
+//!     holds, reservations, and the cache's own table. It exceeds the capacity only by values that are held, and never
+//!     if the limit is strict.
+//!  2. A value that is held by a [`Handle`] is not evicted: that would free nothing. Erasing takes it out at once; the
+//!     memory and the charge go with its last handle.
 //!  3. No value is dropped under a lock of the cache: dropping may take time, or use the cache.
+//!  4. A miss is always allowed: a cache may refuse to keep what it is given.
 
+use crate::clock::ClockCache;
+use crate::clock::evict::EvictionCallback;
+use crate::entry::{About, Handle};
+use crate::flight::Flights;
 use crate::key::CacheKey;
+use crate::ledger::Ledger;
 use crate::lru::LruCache;
-use esker_base::Result;
+use crate::reservation::Reservation;
+use crate::role::{Role, RoleStats};
+use esker_base::sync::Arc;
+use esker_base::sync::epoch::Guard;
+use esker_base::{Error, ErrorKind, Result, SubCode};
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 
 /// How dear a value is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -38,19 +49,68 @@ pub enum MetadataChargePolicy {
     FullChargeCacheMetadata,
 }
 
-/// RocksDB's `LRUCacheOptions`.
+/// How a cache finds its values and chooses those to give up. Names: RocksDB's `cache_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheType {
+    /// `lru_cache`: sharded, least recently used first, three pools.
+    Lru,
+    /// `fixed_hyper_clock_cache`: a clock whose table is made for entries of this charge, in bytes.
+    FixedHyperClock {
+        /// What an entry is expected to be charged, in bytes. Not 0.
+        estimated_entry_charge: usize,
+    },
+    /// `auto_hyper_clock_cache`: a clock whose table grows with what it holds.
+    #[default]
+    AutoHyperClock,
+}
+
+impl CacheType {
+    /// RocksDB's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CacheType::Lru => "lru_cache",
+            CacheType::FixedHyperClock { .. } => "fixed_hyper_clock_cache",
+            CacheType::AutoHyperClock => "auto_hyper_clock_cache",
+        }
+    }
+
+    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one if nothing is known about
+    /// the entries.
+    /// # Errors
+    /// `InvalidArgument` if there is none.
+    pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {
+        match (name, estimated_entry_charge) {
+            ("lru_cache", _) => Ok(CacheType::Lru),
+            ("auto_hyper_clock_cache", _) | ("hyper_clock_cache", 0) => Ok(CacheType::AutoHyperClock),
+            ("fixed_hyper_clock_cache" | "hyper_clock_cache", 1..) => {
+                Ok(CacheType::FixedHyperClock { estimated_entry_charge })
+            }
+            ("fixed_hyper_clock_cache", 0) => {
+                Err(Error::invalid_argument("fixed_hyper_clock_cache needs an estimated_entry_charge"))
+            }
+            _ => Err(Error::invalid_argument(format!("cache_type '{name}' is not supported"))),
+        }
+    }
+}
+
+/// RocksDB's `LRUCacheOptions` and `HyperClockCacheOptions`.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
+    /// Which kind of cache.
+    pub cache_type: CacheType,
     /// Bytes.
     pub capacity: usize,
-    /// 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each, at most 64 shards.
+    /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each, at most 64 shards. The
+    /// clocks have one table whatever this says.
     pub num_shard_bits: i32,
     /// Refuse what does not fit instead of exceeding the capacity by what is in use.
     pub strict_capacity_limit: bool,
-    /// The part of the capacity kept for values of high priority and those that have been hit. 0: no such part.
+    /// LRU: the part of the capacity kept for values of high priority and those that have been hit. 0: no such part.
     pub high_pri_pool_ratio: f64,
-    /// The part of the capacity kept for values of low priority. 0: no such part.
+    /// LRU: the part of the capacity kept for values of low priority. 0: no such part.
     pub low_pri_pool_ratio: f64,
+    /// Clocks: an insert gives up making room when it has seen this many held values for each it could evict.
+    pub eviction_effort_cap: usize,
     /// Whether the cache's own memory counts.
     pub metadata_charge_policy: MetadataChargePolicy,
 }
@@ -58,11 +118,13 @@ pub struct CacheOptions {
 impl Default for CacheOptions {
     fn default() -> CacheOptions {
         CacheOptions {
+            cache_type: CacheType::default(),
             capacity: 32 << 20,
             num_shard_bits: -1,
             strict_capacity_limit: false,
             high_pri_pool_ratio: 0.5,
             low_pri_pool_ratio: 0.0,
+            eviction_effort_cap: 30,
             metadata_charge_policy: MetadataChargePolicy::default(),
         }
     }
@@ -75,47 +137,230 @@ impl CacheOptions {
     }
 }
 
-/// A cache, shared by `Arc` between any number of tables, families and databases.
-pub struct Cache<V> {
-    // The lock-free clock cache becomes the other variant.
-    inner: Inner<V>,
+/// What became of an insert that was not refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InsertOutcome {
+    /// It is in the cache.
+    Added,
+    /// It is in the cache, and what had its key is not (LRU).
+    Replaced,
+    /// There was one with its key, which stays (clocks): the handle is of that one.
+    Found,
+    /// It is not in the cache, but charged while the handle is held: it is larger than the cache may be, or there was
+    /// no place.
+    Detached,
 }
 
-enum Inner<V> {
+/// A value that was put in.
+#[derive(Debug)]
+pub struct Inserted<V> {
+    /// The value, or the one that was there before.
+    pub handle: Handle<V>,
+    /// Which.
+    pub outcome: InsertOutcome,
+}
+
+/// A value that was refused. It is the caller's again.
+#[derive(Debug)]
+pub struct Rejected<V> {
+    /// What was to be put in.
+    pub value: V,
+    /// `Aborted` with sub-code `MemoryLimit`.
+    pub error: Error,
+}
+
+/// What a visitor sees.
+#[derive(Debug)]
+pub struct Visited<'a, V> {
+    /// What it is called.
+    pub key: &'a CacheKey,
+    /// The value.
+    pub value: &'a V,
+    /// Bytes, without what the entry costs itself.
+    pub charge: usize,
+    /// What it is for.
+    pub role: Role,
+    /// How dear it is.
+    pub priority: Priority,
+    /// Whether somebody holds it now.
+    pub is_pinned: bool,
+}
+
+/// A value found under a guard: borrowed from the cache without touching a count, or held.
+#[derive(Debug)]
+pub enum Guarded<'g, V> {
+    /// Lives as long as the guard.
+    Borrowed(&'g V),
+    /// The cache is one that counts.
+    Held(Handle<V>),
+}
+
+impl<V> Deref for Guarded<'_, V> {
+    type Target = V;
+    #[inline]
+    fn deref(&self) -> &V {
+        match self {
+            Guarded::Borrowed(value) => value,
+            Guarded::Held(handle) => handle,
+        }
+    }
+}
+
+/// A cache, shared by `Arc` between any number of tables, families and databases.
+pub struct Cache<V: Send + Sync + 'static> {
+    inner: Inner<V>,
+    flights: Flights,
+    cache_type: CacheType,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each cache, and one step less on the way to the table"
+)]
+enum Inner<V: Send + Sync + 'static> {
     Lru(LruCache<V>),
+    Clock(ClockCache<V>),
 }
 
 macro_rules! each {
     ($self:ident, $cache:ident => $call:expr) => {
         match &$self.inner {
             Inner::Lru($cache) => $call,
+            Inner::Clock($cache) => $call,
         }
     };
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
-    /// An empty cache that evicts what was used least recently.
+    /// An empty cache.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, or the pool ratios are not between 0 and 1 together.
+    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and 1 together, or the
+    /// estimated charge is 0.
+    pub fn new(options: &CacheOptions) -> Result<Cache<V>> {
+        Cache::with_callback(options, None)
+    }
+
+    /// An empty cache that evicts what was used least recently, whatever type the options name.
+    /// # Errors
+    /// As `new`.
     pub fn lru(options: &CacheOptions) -> Result<Cache<V>> {
-        Ok(Cache { inner: Inner::Lru(LruCache::new(options)?) })
+        Cache::new(&CacheOptions { cache_type: CacheType::Lru, ..options.clone() })
     }
 
-    /// Puts `value` in, replacing what has this key. `charge` is what it costs, in bytes. Returns the value.
-    ///
-    /// What alone exceeds a shard's capacity is not kept, but still returned.
+    /// An empty cache that tells about each value it evicts, from the thread that evicts and under no lock. What is
+    /// erased is not told.
     /// # Errors
-    /// `Aborted` with sub-code `MemoryLimit` if the limit is strict and what is in use leaves no room. What had this
-    /// key is gone then too.
-    #[inline]
-    pub fn insert(&self, key: CacheKey, value: Arc<V>, charge: usize, priority: Priority) -> Result<Arc<V>> {
-        each!(self, cache => cache.insert(key, value, charge, priority))
+    /// As `new`.
+    pub fn with_eviction_callback(options: &CacheOptions, callback: EvictionCallback<V>) -> Result<Cache<V>> {
+        Cache::with_callback(options, Some(callback))
     }
 
-    /// The value with this key, which counts as used now. It is not evicted while the `Arc` is held.
+    fn with_callback(options: &CacheOptions, callback: Option<EvictionCallback<V>>) -> Result<Cache<V>> {
+        let inner = match options.cache_type {
+            CacheType::Lru => Inner::Lru(LruCache::new(options, callback)?),
+            CacheType::FixedHyperClock { estimated_entry_charge: 0 } => {
+                return Err(Error::invalid_argument(
+                    "the estimated_entry_charge of a fixed clock must not be 0",
+                ));
+            }
+            CacheType::FixedHyperClock { estimated_entry_charge } => {
+                Inner::Clock(ClockCache::new(options, estimated_entry_charge, callback))
+            }
+            CacheType::AutoHyperClock => Inner::Clock(ClockCache::new(options, 0, callback)),
+        };
+        Ok(Cache { inner, flights: Flights::default(), cache_type: options.cache_type })
+    }
+
+    /// Which kind of cache.
+    pub fn cache_type(&self) -> CacheType {
+        self.cache_type
+    }
+
+    fn ledger(&self) -> &Arc<Ledger> {
+        each!(self, cache => cache.ledger())
+    }
+
+    /// Puts `value` in. `charge` is what it costs, in bytes. What has this key already is replaced (LRU) or stays
+    /// (clocks): a key must say all about a value.
+    ///
+    /// What alone exceeds the capacity (LRU: a shard's) is not kept, but still returned.
+    /// # Errors
+    /// `MemoryLimit` if the limit is strict and what is held leaves no room. The value comes back. In an LRU cache what
+    /// had this key is gone then too.
+    pub fn insert(
+        &self,
+        key: CacheKey,
+        value: V,
+        charge: usize,
+        priority: Priority,
+        role: Role,
+    ) -> Result<Inserted<V>, Rejected<V>> {
+        each!(self, cache => cache.insert(About { key, charge, role, priority }, value))
+    }
+
+    /// Charges for a value that no lookup shall find. It goes with its last handle.
+    /// # Errors
+    /// `MemoryLimit`, as `insert`.
+    pub fn create_standalone(
+        &self,
+        key: CacheKey,
+        value: V,
+        charge: usize,
+        role: Role,
+    ) -> Result<Handle<V>, Rejected<V>> {
+        let about = About { key, charge, role, priority: Priority::Bottom };
+        each!(self, cache => cache.standalone(about, value))
+    }
+
+    /// The value with this key, which counts as used now. It is not evicted while the handle is held.
     #[inline]
-    pub fn lookup(&self, key: &CacheKey) -> Option<Arc<V>> {
+    pub fn lookup(&self, key: &CacheKey) -> Option<Handle<V>> {
         each!(self, cache => cache.lookup(key))
+    }
+
+    /// As `lookup`, for as long as the guard lives. In a clock cache this touches no count; memory of what is evicted
+    /// waits for the guard, so do not hold it across waits.
+    #[inline]
+    pub fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Guarded<'g, V>> {
+        match &self.inner {
+            Inner::Lru(cache) => cache.lookup(key).map(Guarded::Held),
+            Inner::Clock(cache) => cache.lookup_under(key, guard).map(Guarded::Borrowed),
+        }
+    }
+
+    /// The value with this key; if there is none, `load` makes it, with its charge. While it does, others who want the
+    /// same wait for it, so that one of them reads instead of all.
+    /// # Errors
+    /// Those of `load`. Who has waited for a load that failed tries itself. A value for which a strict limit leaves no
+    /// room is returned by `refused`.
+    pub fn lookup_or_load<E>(
+        &self,
+        key: CacheKey,
+        priority: Priority,
+        role: Role,
+        load: impl FnOnce() -> Result<(V, usize), E>,
+        refused: impl FnOnce(Rejected<V>) -> E,
+    ) -> Result<Handle<V>, E> {
+        loop {
+            if let Some(handle) = self.lookup(&key) {
+                return Ok(handle);
+            }
+            let Some(_flight) = self.flights.begin_or_wait(&key) else { continue };
+            // Another flight may have landed since the lookup.
+            if let Some(handle) = self.lookup(&key) {
+                return Ok(handle);
+            }
+            let (value, charge) = load()?;
+            return self.insert(key, value, charge, priority, role).map(|i| i.handle).map_err(refused);
+        }
+    }
+
+    /// Gives a handle back, saying whether it was of use: if not, the lookup does not count as one.
+    pub fn release(&self, handle: Handle<V>, is_useful: bool) {
+        match &self.inner {
+            Inner::Lru(_) => drop(handle),
+            Inner::Clock(cache) => cache.release(handle, is_useful),
+        }
     }
 
     /// Takes the value with this key out. True if there was one.
@@ -123,14 +368,39 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.erase(key))
     }
 
-    /// Takes out everything that is not in use.
+    /// Takes out everything that nobody holds.
     pub fn erase_unreferenced(&self) {
         each!(self, cache => cache.erase_unreferenced());
     }
 
+    /// Charges memory that is not in the cache to it, for as long as the reservation lives; values make room.
+    /// # Errors
+    /// `MemoryLimit` if the limit is strict and there is no room. RocksDB: `CacheReservationManager`.
+    pub fn reserve(self: &Arc<Self>, role: Role, bytes: usize) -> Result<Reservation<V>> {
+        Reservation::new(Arc::clone(self), role, bytes)
+    }
+
+    pub(crate) fn charge_reservation(&self, role: Role, bytes: usize) -> Result<()> {
+        each!(self, cache => cache.charge(bytes))?;
+        self.ledger().count(role, 0, bytes as isize);
+        Ok(())
+    }
+
+    pub(crate) fn uncharge_reservation(&self, role: Role, bytes: usize) {
+        self.ledger().count(role, 0, -(bytes as isize));
+        self.ledger().uncharge(bytes);
+        if let Inner::Lru(cache) = &self.inner {
+            cache.give_reserved_back(bytes);
+        }
+    }
+
+    pub(crate) fn count_reservation(&self, role: Role, reservations: isize) {
+        self.ledger().count(role, reservations, 0);
+    }
+
     /// Bytes it may use.
     pub fn capacity(&self) -> usize {
-        each!(self, cache => cache.capacity())
+        self.ledger().capacity()
     }
 
     /// Changes the capacity, evicting what no longer fits.
@@ -140,20 +410,26 @@ impl<V: Send + Sync + 'static> Cache<V> {
 
     /// Whether what does not fit is refused.
     pub fn has_strict_capacity_limit(&self) -> bool {
-        each!(self, cache => cache.has_strict_capacity_limit())
+        self.ledger().is_strict()
     }
 
     /// Changes whether what does not fit is refused.
     pub fn set_strict_capacity_limit(&self, strict: bool) {
-        each!(self, cache => cache.set_strict_capacity_limit(strict));
+        self.ledger().set_strict(strict);
     }
 
-    /// Bytes in use by all values in the cache.
+    /// Bytes in use: values in the cache, values that are held though the cache has given them up, reservations, and the
+    /// cache's own memory if that is charged.
     pub fn usage(&self) -> usize {
-        each!(self, cache => cache.usage())
+        self.ledger().usage()
     }
 
-    /// Bytes of the values in the cache that somebody holds. Looks at each entry.
+    /// Bytes of values that nobody can find or hold any more and whose memory waits for readers under guards.
+    pub fn limbo_usage(&self) -> usize {
+        self.ledger().limbo()
+    }
+
+    /// Bytes of the values that somebody holds. Looks at each entry.
     pub fn pinned_usage(&self) -> usize {
         each!(self, cache => cache.pinned_usage())
     }
@@ -163,15 +439,47 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.occupancy_count())
     }
 
-    /// Shows `visit` each value with its key, charge and priority, without counting as use. Locks a part of the cache
-    /// for each call's part, so `visit` must be quick and must not use this cache.
-    pub fn apply_to_all(&self, mut visit: impl FnMut(&CacheKey, &Arc<V>, usize, Priority)) {
-        each!(self, cache => cache.apply_to_all(&mut visit));
+    /// How many places the table has.
+    pub fn table_address_count(&self) -> usize {
+        each!(self, cache => cache.table_size())
+    }
+
+    /// Inserts so far that found the table full where they belong, and displaced another or went without: many in a fixed
+    /// table whose estimate was too high.
+    pub fn crowded_count(&self) -> usize {
+        match &self.inner {
+            Inner::Lru(_) => 0,
+            Inner::Clock(cache) => cache.crowded_count(),
+        }
+    }
+
+    /// Entries and bytes of each role, without looking at entries.
+    pub fn role_stats(&self) -> RoleStats {
+        self.ledger().role_stats()
+    }
+
+    /// Shows `visit` each value, without counting as use. Goes in small steps while others work: what comes, goes or
+    /// moves meanwhile may be missed or seen twice. `visit` must be quick and must not use this cache.
+    pub fn apply_to_all(&self, mut visit: impl FnMut(&Visited<'_, V>)) {
+        each!(self, cache => cache.visit(&mut visit));
     }
 }
 
 impl<V: Send + Sync + 'static> fmt::Debug for Cache<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("capacity", &self.capacity()).field("usage", &self.usage()).finish()
+        f.debug_struct("Cache")
+            .field("type", &self.cache_type.name())
+            .field("capacity", &self.capacity())
+            .field("usage", &self.usage())
+            .finish()
     }
 }
+
+#[cold]
+pub(crate) fn full(charge: usize) -> Error {
+    Error::new(ErrorKind::Aborted, format!("the cache is full of what is in use: no room for {charge} bytes"))
+        .with_subcode(SubCode::MemoryLimit)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,29 @@
 //! esker-cache: bounded memory.
 //!
-//! Knows keys of 16 bytes, values behind an `Arc`, and what each costs; never what a key means. What is `pub` here
-//! is shared between Esker's crates and promises nothing to others.
+//! Knows keys of 16 bytes, values, and what each costs; never what a key means. What is `pub` here is shared between
+//! Esker's crates and promises nothing to others.
 //!
-//! [`Cache`] is the contract; inside is, for now, a sharded LRU ([`lru`]).
+//! In reading order: [`Cache`] is the contract; [`entry`] is one value with its counts, [`ledger`] what is charged;
+//! [`clock`] and [`lru`] are the tables; [`flight`] makes concurrent misses one load, [`reservation`] charges for memory
+//! elsewhere.
 #![warn(missing_docs)]
 
 pub mod cache;
+mod clock;
+mod entry;
+mod flight;
 pub mod key;
-pub mod lru;
+mod ledger;
+mod lru;
+mod reservation;
+mod role;
 
-pub use cache::{Cache, CacheOptions, MetadataChargePolicy, Priority};
+pub use cache::{
+    Cache, CacheOptions, CacheType, Guarded, InsertOutcome, Inserted, MetadataChargePolicy, Priority,
+    Rejected, Visited,
+};
+pub use clock::evict::{Evicted, EvictionCallback};
+pub use entry::Handle;
 pub use key::CacheKey;
+pub use reservation::Reservation;
+pub use role::{Role, RoleStats};

@@ -17,23 +17,20 @@
 
 mod shard;
 
-use crate::cache::{CacheOptions, MetadataChargePolicy, Priority};
+use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
+use crate::clock::evict::EvictionCallback;
+use crate::entry::{About, ENTRY_BYTES, Entry, Handle, Listed};
 use crate::key::CacheKey;
+use crate::ledger::{Ledger, Padded};
 use esker_base::rng::split_mix;
-use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use esker_base::{Error, ErrorKind, Result, SubCode};
-use shard::{Limits, Shard, Visit};
-use std::fmt;
-use std::sync::Arc;
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{Error, Result};
+use shard::{Garbage, Limits, Shard};
 
 const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
 const MIN_SHARD_BYTES: usize = 512 << 10;
-
-/// On lines of its own, so that shards do not slow each other down.
-#[repr(align(128))]
-struct Padded<T>(T);
+const ENTRIES_PER_LOCK: usize = 256;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
 pub(crate) struct LruCache<V> {
@@ -41,14 +38,14 @@ pub(crate) struct LruCache<V> {
     seed: u64,
     /// What an entry costs beside its value, or 0.
     entry_overhead: usize,
-    capacity: AtomicUsize,
-    strict: AtomicBool,
-    /// Held while limits change, so that all shards get the same ones.
-    changing: Mutex<()>,
+    ledger: Arc<Ledger>,
+    /// Bytes of the capacity that are none of the shards'. Locked while limits change, so that all shards get the same.
+    reserved: Mutex<usize>,
+    on_evict: Option<EvictionCallback<V>>,
 }
 
 impl<V> LruCache<V> {
-    pub(crate) fn new(options: &CacheOptions) -> Result<LruCache<V>> {
+    pub(crate) fn new(options: &CacheOptions, on_evict: Option<EvictionCallback<V>>) -> Result<LruCache<V>> {
         let bits = match u32::try_from(options.num_shard_bits) {
             Ok(bits) if bits > MAX_SHARD_BITS => {
                 return Err(Error::invalid_argument(format!(
@@ -68,7 +65,7 @@ impl<V> LruCache<V> {
         let shard_count = 1usize << bits;
         let limits = Limits {
             capacity: options.capacity.div_ceil(shard_count),
-            strict: options.strict_capacity_limit,
+            tells: on_evict.is_some(),
             high_ratio: high,
             low_ratio: low,
         };
@@ -79,12 +76,18 @@ impl<V> LruCache<V> {
             seed,
             entry_overhead: match options.metadata_charge_policy {
                 MetadataChargePolicy::DontChargeCacheMetadata => 0,
-                MetadataChargePolicy::FullChargeCacheMetadata => Shard::<V>::ENTRY_OVERHEAD_BYTES,
+                MetadataChargePolicy::FullChargeCacheMetadata => {
+                    ENTRY_BYTES + Shard::<V>::ENTRY_OVERHEAD_BYTES
+                }
             },
-            capacity: AtomicUsize::new(options.capacity),
-            strict: AtomicBool::new(options.strict_capacity_limit),
-            changing: Mutex::new(()),
+            ledger: Arc::new(Ledger::new(options.capacity, options.strict_capacity_limit)),
+            reserved: Mutex::new(0),
+            on_evict,
         })
+    }
+
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     #[inline]
@@ -93,85 +96,155 @@ impl<V> LruCache<V> {
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
     }
 
-    pub(crate) fn insert(
-        &self,
-        key: CacheKey,
-        value: Arc<V>,
-        charge: usize,
-        priority: Priority,
-    ) -> Result<Arc<V>> {
-        let hash = key.hash(self.seed);
-        let charge = charge.saturating_add(self.entry_overhead);
-        let kept = Arc::clone(&value);
+    pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
+        let hash = about.key.hash(self.seed);
+        let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
+        let is_strict = self.ledger.is_strict();
+        let mut garbage = Garbage::default();
         let mut shard = self.shard(hash).lock();
-        let (inserted, garbage) = shard.insert(hash, key, value, charge, priority);
+        let replaced = shard.erase(hash, &about.key, &mut garbage);
+        let is_room = shard.make_room_for(about.charge, is_strict, &mut garbage);
+        // What exceeds the capacity of a shard is charged like what is held outside.
+        let is_refused = is_strict && (!is_room || self.ledger.charge_within_capacity(about.charge).is_err());
+        let result = if is_refused {
+            Err(Rejected { value, error: full(about.charge) })
+        } else {
+            if !is_strict {
+                self.ledger.charge(about.charge);
+            }
+            Ok(if about.charge <= shard.capacity() {
+                let handle = Entry::tentative(about, &self.ledger, value);
+                shard.put(hash, Listed::new(&handle));
+                let outcome = if replaced { InsertOutcome::Replaced } else { InsertOutcome::Added };
+                Inserted { handle, outcome }
+            } else {
+                let handle = Entry::standalone(about, &self.ledger, value);
+                Inserted { handle, outcome: InsertOutcome::Detached }
+            })
+        };
         drop(shard);
-        drop(garbage);
-        if inserted { Ok(kept) } else { Err(full(charge)) }
+        self.tell(garbage);
+        result
+    }
+
+    pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
+        let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
+        match self.charge_outside(about.charge) {
+            Ok(()) => Ok(Entry::standalone(about, &self.ledger, value)),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// Charges for what is in no shard, making room in the shards.
+    fn charge_outside(&self, charge: usize) -> Result<()> {
+        if !self.ledger.is_strict() {
+            let excess = self.ledger.charge(charge);
+            self.evict(excess);
+            return Ok(());
+        }
+        if let Err(excess) = self.ledger.charge_within_capacity(charge) {
+            self.evict(excess);
+            return self.ledger.charge_within_capacity(charge).map_err(|_| full(charge));
+        }
+        Ok(())
+    }
+
+    /// Evicts this many bytes, if there are so many that nobody holds.
+    fn evict(&self, wanted: usize) {
+        let mut freed = 0;
+        for shard in &self.shards {
+            if freed >= wanted {
+                break;
+            }
+            let mut garbage = Garbage::default();
+            freed += shard.0.lock().evict(wanted - freed, &mut garbage);
+            self.tell(garbage);
+        }
+    }
+
+    /// Charges for a reservation: the shards have less from now on.
+    pub(crate) fn charge(&self, bytes: usize) -> Result<()> {
+        self.charge_outside(bytes)?;
+        let mut reserved = self.reserved.lock();
+        *reserved += bytes;
+        self.share_out(*reserved);
+        Ok(())
+    }
+
+    /// The shards have more from now on.
+    pub(crate) fn give_reserved_back(&self, bytes: usize) {
+        let mut reserved = self.reserved.lock();
+        *reserved -= bytes;
+        self.share_out(*reserved);
+    }
+
+    /// REQUIRES: `reserved` is locked.
+    fn share_out(&self, reserved: usize) {
+        let for_all = self.ledger.capacity().saturating_sub(reserved);
+        for shard in &self.shards {
+            let mut garbage = Garbage::default();
+            shard.0.lock().set_capacity(for_all.div_ceil(self.shards.len()), &mut garbage);
+            self.tell(garbage);
+        }
+    }
+
+    /// Tells about what was evicted, and drops what is gone. REQUIRES: no shard is locked.
+    fn tell(&self, garbage: Garbage<V>) {
+        if let Some(callback) = &self.on_evict {
+            garbage.departed.into_iter().for_each(callback);
+        }
     }
 
     #[inline]
-    pub(crate) fn lookup(&self, key: &CacheKey) -> Option<Arc<V>> {
+    pub(crate) fn lookup(&self, key: &CacheKey) -> Option<Handle<V>> {
         let hash = key.hash(self.seed);
         self.shard(hash).lock().lookup(hash, key)
     }
 
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let hash = key.hash(self.seed);
-        let erased = self.shard(hash).lock().erase(hash, key);
-        erased.is_some()
+        let mut garbage = Garbage::default();
+        let erased = self.shard(hash).lock().erase(hash, key, &mut garbage);
+        self.tell(garbage);
+        erased
     }
 
     pub(crate) fn erase_unreferenced(&self) {
         for shard in &self.shards {
-            let garbage = shard.0.lock().erase_unreferenced();
-            drop(garbage);
+            let mut garbage = Garbage::default();
+            shard.0.lock().evict(usize::MAX, &mut garbage);
+            self.tell(garbage);
         }
-    }
-
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_capacity(&self, capacity: usize) {
-        let _changing = self.changing.lock();
-        self.capacity.store(capacity, Ordering::Relaxed);
-        let for_each = capacity.div_ceil(self.shards.len());
-        for shard in &self.shards {
-            let garbage = shard.0.lock().set_capacity(for_each);
-            drop(garbage);
-        }
-    }
-
-    pub(crate) fn has_strict_capacity_limit(&self) -> bool {
-        self.strict.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_strict_capacity_limit(&self, strict: bool) {
-        let _changing = self.changing.lock();
-        self.strict.store(strict, Ordering::Relaxed);
-        for shard in &self.shards {
-            shard.0.lock().set_strict(strict);
-        }
-    }
-
-    pub(crate) fn usage(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().usage()).sum()
+        let reserved = self.reserved.lock();
+        self.ledger.set_capacity(capacity);
+        self.share_out(*reserved);
     }
 
     pub(crate) fn pinned_usage(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().pinned_usage()).sum()
+        let in_shards: usize = self.shards.iter().map(|shard| shard.0.lock().pinned_usage()).sum();
+        in_shards + self.ledger.detached()
     }
 
     pub(crate) fn occupancy_count(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
-    pub(crate) fn apply_to_all(&self, visit: &mut Visit<'_, V>) {
+    pub(crate) fn table_size(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().table_size()).sum()
+    }
+
+    /// Locks a shard for a few entries at a time.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
         for shard in &self.shards {
-            shard.0.lock().for_each(&mut |key, value, charge, priority| {
-                visit(key, value, charge - self.entry_overhead, priority);
-            });
+            let mut next = 0;
+            while next != shard::END {
+                next = shard.0.lock().visit(next, ENTRIES_PER_LOCK, &mut |entry| {
+                    visit(&entry.visited(self.entry_overhead));
+                });
+            }
         }
     }
 
@@ -183,20 +256,8 @@ impl<V> LruCache<V> {
     }
 }
 
-impl<V> fmt::Debug for LruCache<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LruCache").field("shards", &self.shards.len()).finish_non_exhaustive()
-    }
-}
-
 fn default_shard_bits(capacity: usize) -> u32 {
     (capacity / MIN_SHARD_BYTES).checked_ilog2().unwrap_or(0).min(DEFAULT_MAX_SHARD_BITS)
-}
-
-#[cold]
-fn full(charge: usize) -> Error {
-    Error::new(ErrorKind::Aborted, format!("the cache is full of what is in use: no room for {charge} bytes"))
-        .with_subcode(SubCode::MemoryLimit)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::options::{ReadTier, TableReadOptions};
 use crate::readahead::Readahead;
 use esker_base::stats::Statistics;
 use esker_base::{Error, Result};
-use esker_cache::{Cache, CacheKey, CacheOptions, Priority};
+use esker_cache::{Cache, CacheKey, CacheOptions, Handle, Priority, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::Block;
 use esker_format::compression::{CompressionType, Decompressor};
@@ -26,13 +26,16 @@ use std::sync::Arc;
 /// Blocks by file and offset.
 pub type BlockCache = Cache<CachedBlock>;
 
+/// A block of the cache, or one that is not in any.
+pub(crate) type BlockRef = Handle<CachedBlock>;
+
 /// Bytes of the cache that a family gets when its options name none; RocksDB 11's number.
 pub const DEFAULT_BLOCK_CACHE_BYTES: usize = 32 << 20;
 
 /// A cache of `DEFAULT_BLOCK_CACHE_BYTES`.
 pub fn default_block_cache() -> Arc<BlockCache> {
     let options = CacheOptions::with_capacity(DEFAULT_BLOCK_CACHE_BYTES);
-    Arc::new(Cache::lru(&options).expect("the default options of a cache are allowed"))
+    Arc::new(Cache::new(&options).expect("the default options of a cache are allowed"))
 }
 
 /// A block as the cache holds it: decompressed, checked, parsed.
@@ -80,8 +83,7 @@ impl CachedBlock {
             CachedBlock::KeyValue(block) => block.memory_usage(),
             CachedBlock::Filter(filter) => filter.contents().len(),
         };
-        // Beside the value itself, the two counts of its Arc.
-        inner + size_of::<CachedBlock>() + 2 * size_of::<usize>()
+        inner + size_of::<CachedBlock>()
     }
 }
 
@@ -93,6 +95,17 @@ pub(crate) enum BlockKind {
     Filter,
     /// Properties, meta index, range tombstones: read at open, never cached.
     Meta,
+}
+
+impl BlockKind {
+    fn role(self) -> Role {
+        match self {
+            BlockKind::Data => Role::DataBlock,
+            BlockKind::Index => Role::IndexBlock,
+            BlockKind::Filter => Role::FilterBlock,
+            BlockKind::Meta => Role::OtherBlock,
+        }
+    }
 }
 
 /// The blocks of one table.
@@ -124,7 +137,7 @@ impl BlockSource {
         kind: BlockKind,
         options: &TableReadOptions,
         readahead: Option<&mut Readahead>,
-    ) -> Result<Arc<CachedBlock>> {
+    ) -> Result<BlockRef> {
         if let Some(cache) = &self.cache
             && let Some(block) = cache.lookup(&CacheKey::new(self.identity, handle.offset))
         {
@@ -144,7 +157,7 @@ impl BlockSource {
         kind: BlockKind,
         options: &TableReadOptions,
         readahead: Option<&mut Readahead>,
-    ) -> Result<Arc<CachedBlock>> {
+    ) -> Result<BlockRef> {
         if self.cache.is_some() {
             counts::cache_miss(self.statistics.as_ref(), kind);
         }
@@ -163,22 +176,21 @@ impl BlockSource {
             }
             None => self.read(handle, kind, verify)?,
         };
-        let block = Arc::new(block);
         match &self.cache {
             Some(cache) if options.fill_cache && kind != BlockKind::Meta => {
                 let priority = if kind == BlockKind::Data { Priority::Low } else { self.index_priority };
                 let charge = block.memory_usage();
                 let key = CacheKey::new(self.identity, handle.offset);
-                let added = cache.insert(key, block.clone(), charge, priority);
-                counts::cache_add(self.statistics.as_ref(), kind, charge, added.is_ok());
-                match added {
-                    Ok(block) => Ok(block),
+                let inserted = cache.insert(key, block, charge, priority, kind.role());
+                counts::cache_add(self.statistics.as_ref(), kind, charge, inserted.is_ok());
+                match inserted {
+                    Ok(inserted) => Ok(inserted.handle),
                     // A full cache with a strict limit does not make the block unreadable.
-                    Err(_) if kind == BlockKind::Data => Ok(block),
-                    Err(e) => Err(self.at(e, handle)),
+                    Err(refused) if kind == BlockKind::Data => Ok(BlockRef::uncached(refused.value)),
+                    Err(refused) => Err(self.at(refused.error, handle)),
                 }
             }
-            _ => Ok(block),
+            _ => Ok(BlockRef::uncached(block)),
         }
     }
 

@@ -2,19 +2,18 @@
 //!
 //! Invariant: whatever goes wrong, the answer is "may be there". A filter that cannot be read costs time, not data.
 
-use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use esker_base::Result;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
-use std::sync::Arc;
 
 /// A block that stays with the reader, or is asked of the cache each time.
 #[derive(Debug)]
 pub(crate) enum Resident {
-    Pinned(Arc<CachedBlock>),
+    Pinned(BlockRef),
     Cached(BlockHandle),
 }
 
@@ -40,7 +39,7 @@ impl Resident {
         source: &BlockSource,
         kind: BlockKind,
         options: &TableReadOptions,
-    ) -> Result<Arc<CachedBlock>> {
+    ) -> Result<BlockRef> {
         match self {
             Resident::Pinned(block) => Ok(block.clone()),
             Resident::Cached(handle) => source.block(*handle, kind, options, None),

@@ -2,7 +2,7 @@
 //!
 //! The top is borrowed (point reads, which must touch no shared count) or shared (cursors, which live on their own).
 
-use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::options::TableReadOptions;
 use esker_base::Result;
 use esker_format::block::Block;
@@ -10,7 +10,6 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexCursor, IndexShape};
 use esker_format::key::InternalKeyComparator;
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// A place in an index.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(crate) struct IndexWalker<H> {
     top: H,
     top_cursor: IndexCursor,
     /// The current partition, of a two-level index.
-    partition: Option<(Arc<CachedBlock>, IndexCursor)>,
+    partition: Option<(BlockRef, IndexCursor)>,
     two_level: bool,
     shape: IndexShape,
 }

@@ -5,7 +5,7 @@
 //!  2. A step within a block allocates nothing; a step to the next block allocates what holding that block takes.
 //!  3. Not valid and no `error`: it has run off an end, or passed the upper bound.
 
-use crate::block_source::{BlockKind, CachedBlock};
+use crate::block_source::{BlockKind, BlockRef};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
@@ -23,9 +23,9 @@ pub struct TableIter {
     reader: Arc<TableReader>,
     options: TableReadOptions,
     /// Made at the first positioning, so that making a cursor cannot fail.
-    walker: Option<IndexWalker<Arc<CachedBlock>>>,
+    walker: Option<IndexWalker<BlockRef>>,
     readahead: Readahead,
-    block: Option<Arc<CachedBlock>>,
+    block: Option<BlockRef>,
     /// Which block that is.
     loaded: BlockHandle,
     cursor: BlockCursor,
@@ -85,7 +85,7 @@ impl TableIter {
     #[inline]
     fn walk(
         &mut self,
-        step: impl FnOnce(&mut IndexWalker<Arc<CachedBlock>>, &TableReader, &TableReadOptions) -> Result<()>,
+        step: impl FnOnce(&mut IndexWalker<BlockRef>, &TableReader, &TableReadOptions) -> Result<()>,
     ) -> Result<()> {
         let Some(walker) = &mut self.walker else { return Ok(()) };
         step(walker, &self.reader, &self.options).map_err(|e| self.reader.source.in_file(e))

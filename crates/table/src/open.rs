@@ -6,7 +6,7 @@
 //! Order: footer, meta index, properties (what cannot be read is refused here, by name), dictionary, range tombstones,
 //! index, filter.
 
-use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::filter::{Resident, TableFilter};
 use crate::options::{TableReadOptions, TableReaderOptions};
 use crate::reader::{TableReader, missing};
@@ -365,7 +365,7 @@ impl Residence {
         match self {
             Residence::Reader => {
                 let block: CachedBlock = source.read(handle, kind, true)?;
-                Ok(Resident::Pinned(Arc::new(block)))
+                Ok(Resident::Pinned(BlockRef::uncached(block)))
             }
             Residence::Cache => {
                 source.block(handle, kind, &TableReadOptions::default(), None)?;

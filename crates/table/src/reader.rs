@@ -1,6 +1,6 @@
 //! An open table: point reads and what can be asked about it. How it is opened: `open.rs`.
 
-use crate::block_source::{BlockKind, BlockSource, CachedBlock};
+use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
 use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// A value inside a block, as `get` shows it.
 #[derive(Clone, Debug)]
 pub struct TableValue<'a> {
-    block: &'a Arc<CachedBlock>,
+    block: &'a BlockRef,
     range: Range<usize>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> TableValue<'a> {
 
 /// Part of a block, kept alive by it.
 #[inline]
-pub(crate) fn pin(block: Arc<CachedBlock>, range: Range<usize>) -> PinnedBytes {
+pub(crate) fn pin(block: BlockRef, range: Range<usize>) -> PinnedBytes {
     PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
 }
 
@@ -170,7 +170,7 @@ impl TableReader {
     #[inline]
     fn visit_block(
         &self,
-        shared: &Arc<CachedBlock>,
+        shared: &BlockRef,
         seek: Option<&[u8]>,
         user_key: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
@@ -187,7 +187,7 @@ impl TableReader {
         &self,
         cursor: &mut BlockCursor,
         block: &Block,
-        shared: &Arc<CachedBlock>,
+        shared: &BlockRef,
         seek: Option<&[u8]>,
         user_key: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
@@ -281,7 +281,7 @@ impl TableReader {
     }
 
     /// A walker over its index, standing nowhere.
-    pub(crate) fn walker(&self, options: &TableReadOptions) -> Result<IndexWalker<Arc<CachedBlock>>> {
+    pub(crate) fn walker(&self, options: &TableReadOptions) -> Result<IndexWalker<BlockRef>> {
         let top = self.index.share(&self.source, BlockKind::Index, options)?;
         Ok(IndexWalker::new(top, self.index_shape, self.two_level, Vec::new()))
     }

@@ -15,7 +15,7 @@ use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{FileNumber, Result};
-use esker_cache::{Cache, CacheKey, CacheOptions, MetadataChargePolicy, Priority};
+use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
 use esker_env::FileSystem;
 use esker_format::file_name::table_file_name;
 use esker_format::key::InternalKeyComparator;
@@ -57,7 +57,7 @@ pub struct TableFile<'a> {
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
     options: TableCacheOptions,
-    readers: Cache<TableReader>,
+    readers: Cache<Arc<TableReader>>,
     keeps_all: AtomicBool,
     /// Held while a file is opened; picked by its number.
     openers: [Mutex<()>; OPENERS],
@@ -73,12 +73,13 @@ impl TableCache {
     /// Empty.
     pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
         let cache_options = CacheOptions {
+            cache_type: CacheType::Lru,
             capacity: options.capacity.unwrap_or(usize::MAX / 2),
             num_shard_bits: if options.capacity.is_none_or(|c| c >= 1024) { 6 } else { 0 },
             metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
             ..CacheOptions::default()
         };
-        let readers = Cache::lru(&cache_options).expect("64 shards and default ratios are allowed");
+        let readers = Cache::new(&cache_options).expect("64 shards and default ratios are allowed");
         let keeps_all = AtomicBool::new(options.capacity.is_none());
         TableCache { fs, options, readers, keeps_all, openers: std::array::from_fn(|_| Mutex::new(())) }
     }
@@ -89,14 +90,16 @@ impl TableCache {
     pub fn reader(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
         let key = key_of(file.meta.number);
         if let Some(reader) = self.readers.lookup(&key) {
-            return Ok(reader);
+            return Ok(Arc::clone(&reader));
         }
         let _opening = self.openers[(file.meta.number.0 % OPENERS as u64) as usize].lock();
         if let Some(reader) = self.readers.lookup(&key) {
-            return Ok(reader);
+            return Ok(Arc::clone(&reader));
         }
         let reader = self.open(file)?;
-        self.readers.insert(key, reader, 1, Priority::Low)
+        // The limit is not strict: it is never refused.
+        _ = self.readers.insert(key, Arc::clone(&reader), 1, Priority::Low, Role::Misc);
+        Ok(reader)
     }
 
     /// Opens this file without keeping the reader.
@@ -147,7 +150,7 @@ impl TableCache {
 
     /// The reader of this file if it is open: no I/O.
     pub fn cached(&self, number: FileNumber) -> Option<Arc<TableReader>> {
-        self.readers.lookup(&key_of(number))
+        self.readers.lookup(&key_of(number)).map(|reader| Arc::clone(&reader))
     }
 
     /// Changes how many readers are kept open. Those that files keep themselves stay.
@@ -169,7 +172,7 @@ impl TableCache {
     /// Memory that open readers hold apart from the block cache, in bytes (`estimate-table-readers-mem`).
     pub fn approximate_memory_usage(&self) -> usize {
         let mut bytes = 0;
-        self.readers.apply_to_all(|_, reader, _, _| bytes += reader.approximate_memory_usage());
+        self.readers.apply_to_all(|entry| bytes += entry.value.approximate_memory_usage());
         bytes
     }
 }

@@ -1,6 +1,6 @@
 //! Checks a whole table: every block's checksum, the order of all keys, the index's separators, the filter, the counts.
 
-use crate::block_source::{BlockKind, CachedBlock};
+use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
 use crate::open::check_key;
 use crate::options::TableReadOptions;
@@ -8,7 +8,6 @@ use crate::reader::TableReader;
 use esker_base::{Error, ErrorKind, Result};
 use esker_format::block::BlockCursor;
 use esker_format::key;
-use std::sync::Arc;
 
 /// Verification reads the file, not the cache, and leaves no trace in it.
 const OPTIONS: TableReadOptions = TableReadOptions {
@@ -55,7 +54,7 @@ impl TableReader {
     fn verify_block(
         &self,
         block: &CachedBlock,
-        walker: &IndexWalker<Arc<CachedBlock>>,
+        walker: &IndexWalker<BlockRef>,
         seen: &mut Seen,
     ) -> Result<()> {
         let icmp = &self.options.icmp;

@@ -9,25 +9,91 @@
 //!     epoch, which releases it when no guard that could have loaded it is left.
 //!  2. A guard stays on its thread.
 
-use crossbeam_epoch as ce;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
-pub struct Guard(#[expect(dead_code, reason = "held for its Drop")] ce::Guard);
+pub struct Guard(reclaim::Guard);
 
 /// Opens a guard.
 #[inline]
 pub fn pin() -> Guard {
-    Guard(ce::pin())
+    Guard(reclaim::pin())
 }
 
 /// Hands this thread's retired values over for release and tries to let the epoch move on.
 /// Releases what no guard protects any more; call it after replacing something large.
 pub fn collect() {
     for _ in 0..3 {
-        ce::pin().flush();
+        reclaim::pin().flush();
+    }
+}
+
+impl Guard {
+    /// Calls `release` when every guard that is open now is gone, on any thread, at any later time.
+    ///
+    /// # Safety
+    /// `release` may run on any thread, and after everything it borrows from the caller is gone: what it captures is
+    /// `Send` and lives until then.
+    #[inline]
+    pub unsafe fn defer(&self, release: impl FnOnce()) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.defer_unchecked(release) };
+    }
+
+    /// Hands what this thread has deferred over to whoever moves the epoch on, and tries to do that. Nothing that this
+    /// guard protects is released.
+    pub fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+#[cfg(not(all(loom, not(crossbeam_loom))))]
+use crossbeam_epoch as reclaim;
+
+/// Reclamation that costs loom nothing, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
+/// crossbeam's). loom's threads share one thread of the system: their guards are counted together, and what is deferred
+/// runs when the last one goes.
+#[cfg(all(loom, not(crossbeam_loom)))]
+mod reclaim {
+    use std::cell::{Cell, RefCell};
+
+    thread_local! {
+        static OPEN: Cell<usize> = const { Cell::new(0) };
+        static DEFERRED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) struct Guard(());
+
+    pub(super) fn pin() -> Guard {
+        OPEN.set(OPEN.get() + 1);
+        Guard(())
+    }
+
+    impl Guard {
+        pub(super) unsafe fn defer_unchecked<F: FnOnce()>(&self, release: F) {
+            let release: Box<dyn FnOnce() + '_> = Box::new(release);
+            // SAFETY: the caller promises that what it captures lives until it runs; only the lifetime's name changes.
+            let release = unsafe {
+                std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce() + 'static>>(release)
+            };
+            DEFERRED.with_borrow_mut(|all| all.push(release));
+        }
+
+        #[expect(clippy::unused_self, reason = "as crossbeam's")]
+        pub(super) fn flush(&self) {}
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            OPEN.set(OPEN.get() - 1);
+            while OPEN.get() == 0
+                && let Some(release) = DEFERRED.with_borrow_mut(Vec::pop)
+            {
+                release();
+            }
+        }
     }
 }
 
@@ -65,7 +131,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
 
     /// The current value, counted.
     pub fn load_full(&self) -> Arc<T> {
-        let guard = ce::pin();
+        let guard = reclaim::pin();
         let ptr = self.current.load(Ordering::Acquire);
         // SAFETY: as in `load`: the count this Swap held when the pointer was read lasts until `guard` is dropped.
         unsafe { Arc::increment_strong_count(ptr) };
@@ -78,7 +144,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
     pub fn store(&self, value: Arc<T>) {
         let old = self.current.swap(Arc::into_raw(value).cast_mut(), Ordering::AcqRel);
         let old = SendPtr(old);
-        let guard = ce::pin();
+        let guard = reclaim::pin();
         // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync + 'static`, so it
         // may be dropped on whichever thread runs the closure, at any later time.
         unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
@@ -100,7 +166,7 @@ impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
         // Nobody can hold a reference borrowed from `self` now except through a guard, so release by the epoch too.
         let last = SendPtr(*self.current.get_mut());
-        let guard = ce::pin();
+        let guard = reclaim::pin();
         // SAFETY: as in `store`.
         unsafe { guard.defer_unchecked(move || drop(last.into_arc())) };
     }

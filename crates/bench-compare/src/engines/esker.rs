@@ -30,7 +30,7 @@ fn options(settings: &Settings) -> Result<Options> {
     family.max_bytes_for_level_base = 4 * settings.write_buffer_bytes as u64;
     family.compression = CompressionType::None;
     family.table.filter_policy = Some(FilterPolicy::bloom(settings.bloom_bits));
-    let cache = Cache::lru(&CacheOptions::with_capacity(settings.cache_bytes)).map_err(text)?;
+    let cache = Cache::new(&CacheOptions::with_capacity(settings.cache_bytes)).map_err(text)?;
     family.table.block_cache = Some(Arc::new(cache));
     Ok(options)
 }

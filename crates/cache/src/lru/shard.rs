@@ -7,29 +7,40 @@
 //!  3. What leaves is handed out to be dropped by the caller, after the lock.
 
 use crate::cache::Priority;
+use crate::clock::evict::{Departed, Evicted};
+use crate::entry::{Entry, Handle, Listed};
 use crate::key::CacheKey;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
+
+/// Where a visit ends.
+pub(super) const END: usize = usize::MAX;
 
 /// When the limit is not strict, an insert gives up looking for room after meeting this many values in use: it would
 /// do so again and again while a small cache is all in use. What was met counts as used now, so the next insert looks
 /// further on.
 const MAX_IN_USE_MET: usize = 64;
 
-/// Sees key, value, charge and priority.
-pub(super) type Visit<'a, V> = dyn FnMut(&CacheKey, &Arc<V>, usize, Priority) + 'a;
-
 /// What an operation took out.
-pub(super) type Garbage<V> = SmallVec<[Arc<V>; 4]>;
+pub(super) struct Garbage<V> {
+    pub(super) departed: Departed<V>,
+    listings: SmallVec<[Listed<V>; 4]>,
+}
+
+impl<V> Default for Garbage<V> {
+    fn default() -> Garbage<V> {
+        Garbage { departed: Departed::new(), listings: SmallVec::new() }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) capacity: usize,
-    pub(super) strict: bool,
+    /// Somebody wants to know what is evicted.
+    pub(super) tells: bool,
     pub(super) high_ratio: f64,
     pub(super) low_ratio: f64,
 }
@@ -55,21 +66,26 @@ enum Pool {
 const POOLS: [Pool; 3] = [Pool::Bottom, Pool::Low, Pool::High];
 
 struct Slot<V> {
-    key: CacheKey,
     /// `None` in an empty slot.
-    value: Option<Arc<V>>,
-    charge: usize,
+    entry: Option<Listed<V>>,
     newer: u32,
     /// In an empty slot: the next empty one.
     older: u32,
     pool: Pool,
-    priority: Priority,
     has_hit: bool,
 }
 
 impl<V> Slot<V> {
-    fn is_in_use(&self) -> bool {
-        self.value.as_ref().is_some_and(|v| Arc::strong_count(v) > 1)
+    fn entry(&self) -> &Entry<V> {
+        self.entry.as_ref().expect("what is in the table or a list has an entry")
+    }
+
+    fn key(&self) -> &CacheKey {
+        &self.entry().about.key
+    }
+
+    fn charge(&self) -> usize {
+        self.entry().about.charge
     }
 }
 
@@ -111,120 +127,104 @@ impl<V> Shard<V> {
     }
 
     #[inline]
-    pub(super) fn lookup(&mut self, hash: u64, key: &CacheKey) -> Option<Arc<V>> {
-        let index = *self.table.find(hash, |&i| self.slots[i as usize].key == *key)?;
+    pub(super) fn lookup(&mut self, hash: u64, key: &CacheKey) -> Option<Handle<V>> {
+        let index = *self.table.find(hash, |&i| self.slots[i as usize].key() == key)?;
         let slot = &mut self.slots[index as usize];
         slot.has_hit = true;
-        let value = slot.value.clone();
+        let handle = slot.entry().pin();
         self.touch(index);
-        value
+        handle
     }
 
-    /// False if there is no room, with the value among the garbage.
-    pub(super) fn insert(
-        &mut self,
-        hash: u64,
-        key: CacheKey,
-        value: Arc<V>,
-        charge: usize,
-        priority: Priority,
-    ) -> (bool, Garbage<V>) {
-        let mut garbage = Garbage::new();
-        garbage.extend(self.erase(hash, &key));
-        if charge > self.limits.capacity {
-            garbage.push(value);
-            return (!self.limits.strict, garbage);
-        }
-        self.make_room_for(charge, &mut garbage);
-        if self.limits.strict && self.usage + charge > self.limits.capacity {
-            garbage.push(value);
-            return (false, garbage);
-        }
-        let slot = Slot {
-            key,
-            value: Some(value),
-            charge,
-            newer: NONE,
-            older: NONE,
-            pool: Pool::Bottom,
-            priority,
-            has_hit: false,
-        };
+    pub(super) fn capacity(&self) -> usize {
+        self.limits.capacity
+    }
+
+    /// Puts an entry in whose key is not there.
+    pub(super) fn put(&mut self, hash: u64, entry: Listed<V>) {
+        self.usage += entry.about.charge;
+        let slot = Slot { entry: Some(entry), newer: NONE, older: NONE, pool: Pool::Bottom, has_hit: false };
         let index = self.put_into_slot(slot);
         self.link(index);
-        self.usage += charge;
         let (slots, seed) = (&self.slots, self.seed);
-        self.table.insert_unique(hash, index, |&i| slots[i as usize].key.hash(seed));
-        (true, garbage)
+        self.table.insert_unique(hash, index, |&i| slots[i as usize].key().hash(seed));
     }
 
-    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Arc<V>> {
-        match self.table.entry(
+    /// True if there was one.
+    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey, garbage: &mut Garbage<V>) -> bool {
+        let found = self.table.entry(
             hash,
-            |&i| self.slots[i as usize].key == *key,
-            |&i| self.slots[i as usize].key.hash(self.seed),
-        ) {
-            TableEntry::Vacant(_) => None,
-            TableEntry::Occupied(occupied) => {
-                let (index, _) = occupied.remove();
-                self.take_from_slot(index)
-            }
-        }
+            |&i| self.slots[i as usize].key() == key,
+            |&i| self.slots[i as usize].key().hash(self.seed),
+        );
+        let TableEntry::Occupied(occupied) = found else { return false };
+        let (index, _) = occupied.remove();
+        let entry = self.take_from_slot(index);
+        entry.kill();
+        garbage.listings.push(entry);
+        true
     }
 
-    pub(super) fn erase_unreferenced(&mut self) -> Garbage<V> {
-        let mut garbage = Garbage::new();
+    /// Evicts this many bytes, if there are so many that nobody holds. Returns the bytes.
+    pub(super) fn evict(&mut self, wanted: usize, garbage: &mut Garbage<V>) -> usize {
+        let before = self.usage;
         for pool in POOLS {
-            self.evict_from(pool, &mut garbage, usize::MAX, |_| true);
+            self.evict_from(pool, garbage, usize::MAX, |shard| before - shard.usage < wanted);
         }
-        garbage
+        before - self.usage
     }
 
-    pub(super) fn set_capacity(&mut self, capacity: usize) -> Garbage<V> {
+    pub(super) fn set_capacity(&mut self, capacity: usize, garbage: &mut Garbage<V>) {
         self.limits.capacity = capacity;
         for pool in POOLS {
             self.pools[pool as usize].share = self.limits.share_of(pool);
         }
         self.maintain_shares();
-        let mut garbage = Garbage::new();
         for pool in POOLS {
-            self.evict_from(pool, &mut garbage, usize::MAX, |shard| shard.usage > shard.limits.capacity);
+            self.evict_from(pool, garbage, usize::MAX, |shard| shard.usage > shard.limits.capacity);
         }
-        garbage
-    }
-
-    pub(super) fn set_strict(&mut self, strict: bool) {
-        self.limits.strict = strict;
-    }
-
-    pub(super) fn usage(&self) -> usize {
-        self.usage
     }
 
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    pub(super) fn pinned_usage(&self) -> usize {
-        self.slots.iter().filter(|s| s.is_in_use()).map(|s| s.charge).sum()
+    pub(super) fn table_size(&self) -> usize {
+        self.table.capacity()
     }
 
-    pub(super) fn for_each(&self, visit: &mut Visit<'_, V>) {
-        for slot in &self.slots {
-            if let Some(value) = &slot.value {
-                visit(&slot.key, value, slot.charge, slot.priority);
+    pub(super) fn pinned_usage(&self) -> usize {
+        self.slots
+            .iter()
+            .filter_map(|s| s.entry.as_ref())
+            .filter(|e| e.is_pinned())
+            .map(|e| e.about.charge)
+            .sum()
+    }
+
+    /// Visits up to `count` slots from `first`. Returns where to go on, or `END`.
+    pub(super) fn visit(&self, first: usize, count: usize, visit: &mut dyn FnMut(&Entry<V>)) -> usize {
+        let end = (first + count).min(self.slots.len());
+        // The shard may have shrunk to nothing meanwhile.
+        for slot in self.slots.get(first..end).unwrap_or_default() {
+            if let Some(entry) = &slot.entry {
+                visit(entry);
             }
         }
+        if end >= self.slots.len() { END } else { end }
     }
 
-    fn make_room_for(&mut self, charge: usize, garbage: &mut Garbage<V>) {
-        let mut patience = if self.limits.strict { usize::MAX } else { MAX_IN_USE_MET };
-        for pool in POOLS {
-            let met = self.evict_from(pool, garbage, patience, |shard| {
-                shard.usage.saturating_add(charge) > shard.limits.capacity
-            });
-            patience -= met;
+    /// Evicts until `charge` more bytes fit. False if they do not.
+    pub(super) fn make_room_for(&mut self, charge: usize, is_strict: bool, garbage: &mut Garbage<V>) -> bool {
+        if charge > self.limits.capacity {
+            return false;
         }
+        let lacks = |shard: &Shard<V>| shard.usage.saturating_add(charge) > shard.limits.capacity;
+        let mut patience = if is_strict { usize::MAX } else { MAX_IN_USE_MET };
+        for pool in POOLS {
+            patience -= self.evict_from(pool, garbage, patience, lacks);
+        }
+        !lacks(self)
     }
 
     /// Evicts the oldest of a pool while `wanted`, leaving what is in use, up to `patience` of those. Returns how
@@ -242,19 +242,24 @@ impl<V> Shard<V> {
                 break;
             }
             let index = self.pools[pool as usize].oldest;
-            if self.slots[index as usize].is_in_use() {
+            let slot = &self.slots[index as usize];
+            let last = if self.limits.tells { slot.entry().kill_for_callback() } else { None };
+            if let Some(value) = last {
+                garbage.departed.push(Evicted { value, was_hit: slot.has_hit });
+            } else if !slot.entry().kill_unpinned() {
                 met += 1;
                 self.unlink(index);
                 self.link_into(index, pool);
-            } else {
-                garbage.extend(self.remove(index));
+                continue;
             }
+            let entry = self.remove(index);
+            garbage.listings.push(entry);
         }
         met
     }
 
-    fn remove(&mut self, index: u32) -> Option<Arc<V>> {
-        let hash = self.slots[index as usize].key.hash(self.seed);
+    fn remove(&mut self, index: u32) -> Listed<V> {
+        let hash = self.slots[index as usize].key().hash(self.seed);
         let found = self.table.find_entry(hash, |&i| i == index);
         found.expect("what is in a list is in the table").remove();
         self.take_from_slot(index)
@@ -273,15 +278,15 @@ impl<V> Shard<V> {
     }
 
     /// Empties a slot that is no longer in the table.
-    fn take_from_slot(&mut self, index: u32) -> Option<Arc<V>> {
+    fn take_from_slot(&mut self, index: u32) -> Listed<V> {
         self.unlink(index);
         let free = self.free;
         let slot = &mut self.slots[index as usize];
-        self.usage -= slot.charge;
-        slot.charge = 0;
         slot.older = free;
         self.free = index;
-        slot.value.take()
+        let entry = slot.entry.take().expect("what is taken out was in");
+        self.usage -= entry.about.charge;
+        entry
     }
 
     /// Makes an entry the newest of the pool it now belongs into.
@@ -305,9 +310,11 @@ impl<V> Shard<V> {
 
     #[inline]
     fn pool_for(&self, slot: &Slot<V>) -> Pool {
-        if self.limits.high_ratio > 0.0 && (slot.has_hit || slot.priority == Priority::High) {
+        if self.limits.high_ratio > 0.0 && (slot.has_hit || slot.entry().about.priority == Priority::High) {
             Pool::High
-        } else if self.limits.low_ratio > 0.0 && (slot.has_hit || slot.priority != Priority::Bottom) {
+        } else if self.limits.low_ratio > 0.0
+            && (slot.has_hit || slot.entry().about.priority != Priority::Bottom)
+        {
             Pool::Low
         } else {
             Pool::Bottom
@@ -324,7 +331,7 @@ impl<V> Shard<V> {
         }
         list.len += 1;
         let slot = &mut self.slots[index as usize];
-        list.usage += slot.charge;
+        list.usage += slot.charge();
         slot.pool = pool;
         slot.newer = NONE;
         slot.older = next;
@@ -336,7 +343,7 @@ impl<V> Shard<V> {
     #[inline]
     fn unlink(&mut self, index: u32) {
         let slot = &self.slots[index as usize];
-        let (newer, older, charge) = (slot.newer, slot.older, slot.charge);
+        let (newer, older, charge) = (slot.newer, slot.older, slot.charge());
         let list = &mut self.pools[slot.pool as usize];
         list.len -= 1;
         list.usage -= charge;
@@ -376,10 +383,12 @@ impl<V> Shard<V> {
             while index != NONE {
                 let slot = &self.slots[index as usize];
                 assert_eq!((slot.newer, slot.pool), (newer, pool));
-                assert!(slot.value.is_some());
-                let hash = slot.key.hash(self.seed);
-                assert_eq!(self.table.find(hash, |&i| self.slots[i as usize].key == slot.key), Some(&index));
-                usage += slot.charge;
+                let hash = slot.key().hash(self.seed);
+                assert_eq!(
+                    self.table.find(hash, |&i| self.slots[i as usize].key() == slot.key()),
+                    Some(&index)
+                );
+                usage += slot.charge();
                 len += 1;
                 (newer, index) = (index, slot.older);
             }
@@ -391,7 +400,7 @@ impl<V> Shard<V> {
         assert_eq!(self.usage, self.pools.iter().map(|l| l.usage).sum::<usize>());
         let (mut free, mut empty) = (self.free, 0);
         while free != NONE {
-            assert!(self.slots[free as usize].value.is_none());
+            assert!(self.slots[free as usize].entry.is_none());
             empty += 1;
             free = self.slots[free as usize].older;
         }
@@ -405,7 +414,7 @@ impl<V> Shard<V> {
         for list in &self.pools {
             let mut index = list.oldest;
             while index != NONE {
-                out.push(self.slots[index as usize].key);
+                out.push(*self.slots[index as usize].key());
                 index = self.slots[index as usize].newer;
             }
         }

@@ -1,7 +1,10 @@
 use super::*;
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheType, Priority};
+use crate::role::Role;
 use esker_base::rng::Rng;
+use esker_base::{ErrorKind, SubCode};
 use std::sync::atomic::AtomicUsize as Counter;
+use std::sync::atomic::Ordering;
 
 fn key(i: u64) -> CacheKey {
     CacheKey::new((1, 2), i)
@@ -10,17 +13,33 @@ fn key(i: u64) -> CacheKey {
 /// One shard, no charge for metadata, no pools unless asked for.
 fn options(capacity: usize) -> CacheOptions {
     CacheOptions {
+        cache_type: CacheType::Lru,
         capacity,
         num_shard_bits: 0,
-        strict_capacity_limit: false,
         high_pri_pool_ratio: 0.0,
-        low_pri_pool_ratio: 0.0,
         metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+        ..CacheOptions::default()
     }
 }
 
+fn lru(options: &CacheOptions) -> LruCache<u64> {
+    LruCache::new(options, None).unwrap()
+}
+
+/// Puts a value in under the key of `i`.
+fn insert(
+    cache: &LruCache<u64>,
+    i: u64,
+    value: u64,
+    charge: usize,
+    priority: Priority,
+) -> Result<Handle<u64>> {
+    let about = About { key: key(i), charge, role: Role::Misc, priority };
+    cache.insert(about, value).map(|i| i.handle).map_err(|r| r.error)
+}
+
 fn put(cache: &LruCache<u64>, i: u64, priority: Priority) {
-    cache.insert(key(i), Arc::new(i), 1, priority).unwrap();
+    insert(cache, i, i, 1, priority).unwrap();
     cache.check();
 }
 
@@ -31,14 +50,14 @@ fn order(cache: &LruCache<u64>) -> Vec<u64> {
 
 #[test]
 fn the_least_recently_used_goes_first() {
-    let cache = LruCache::new(&options(3)).unwrap();
+    let cache = lru(&options(3));
     (0..3).for_each(|i| put(&cache, i, Priority::Low));
     assert_eq!(order(&cache), [0, 1, 2]);
     assert_eq!(cache.lookup(&key(0)).as_deref(), Some(&0));
     put(&cache, 3, Priority::Low);
     assert_eq!(order(&cache), [2, 0, 3]);
     assert!(cache.lookup(&key(1)).is_none());
-    assert_eq!((cache.usage(), cache.occupancy_count()), (3, 3));
+    assert_eq!((cache.ledger.usage(), cache.occupancy_count()), (3, 3));
     assert!(cache.erase(&key(0)) && !cache.erase(&key(0)));
     assert_eq!(order(&cache), [2, 3]);
     cache.check();
@@ -46,9 +65,7 @@ fn the_least_recently_used_goes_first() {
 
 #[test]
 fn pools_keep_what_is_dear_or_was_hit() {
-    let cache =
-        LruCache::new(&CacheOptions { high_pri_pool_ratio: 0.4, low_pri_pool_ratio: 0.4, ..options(5) })
-            .unwrap();
+    let cache = lru(&CacheOptions { high_pri_pool_ratio: 0.4, low_pri_pool_ratio: 0.4, ..options(5) });
     put(&cache, 0, Priority::Bottom);
     put(&cache, 1, Priority::Low);
     put(&cache, 2, Priority::High);
@@ -73,75 +90,80 @@ fn pools_keep_what_is_dear_or_was_hit() {
 
 #[test]
 fn what_is_in_use_stays() {
-    let cache = LruCache::new(&options(2)).unwrap();
-    let held = cache.insert(key(0), Arc::new(0), 1, Priority::Low).unwrap();
+    let cache = lru(&options(2));
+    let held = insert(&cache, 0, 0, 1, Priority::Low).unwrap();
     (1..10).for_each(|i| put(&cache, i, Priority::Low));
     assert!(cache.lookup(&key(0)).is_some());
-    assert_eq!((cache.usage(), cache.pinned_usage()), (2, 1));
+    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (2, 1));
     let also_held = cache.lookup(&key(9)).unwrap();
     put(&cache, 10, Priority::Low);
-    assert_eq!((cache.usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
+    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
     drop((held, also_held));
     put(&cache, 11, Priority::Low);
-    assert_eq!((cache.usage(), cache.pinned_usage()), (2, 0));
+    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (2, 0));
     let held = cache.lookup(&key(11)).unwrap();
     cache.erase_unreferenced();
     assert_eq!(order(&cache), [11]);
     assert!(cache.erase(&key(11)));
-    assert_eq!((*held, cache.usage()), (11, 0), "erased at once, alive while held");
+    assert!(cache.lookup(&key(11)).is_none());
+    assert_eq!((*held, cache.ledger.usage()), (11, 1), "erased at once, alive and charged while held");
+    assert_eq!((cache.pinned_usage(), cache.occupancy_count()), (1, 0));
+    drop(held);
+    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (0, 0));
 }
 
 #[test]
 fn a_strict_limit_refuses() {
-    let cache = LruCache::new(&CacheOptions { strict_capacity_limit: true, ..options(2) }).unwrap();
-    let held: Vec<_> = (0..2).map(|i| cache.insert(key(i), Arc::new(i), 1, Priority::Low).unwrap()).collect();
-    let error = cache.insert(key(2), Arc::new(2), 1, Priority::High).unwrap_err();
+    let cache = lru(&CacheOptions { strict_capacity_limit: true, ..options(2) });
+    let held: Vec<_> = (0..2).map(|i| insert(&cache, i, i, 1, Priority::Low).unwrap()).collect();
+    let error = insert(&cache, 2, 2, 1, Priority::High).unwrap_err();
     assert_eq!((error.kind(), error.subcode()), (ErrorKind::Aborted, SubCode::MemoryLimit));
-    assert_eq!(cache.usage(), 2);
-    cache.set_strict_capacity_limit(false);
-    cache.insert(key(2), Arc::new(2), 1, Priority::High).unwrap();
-    cache.set_strict_capacity_limit(true);
-    assert!(cache.has_strict_capacity_limit());
+    assert_eq!(cache.ledger.usage(), 2);
+    cache.ledger.set_strict(false);
+    insert(&cache, 2, 2, 1, Priority::High).unwrap();
+    cache.ledger.set_strict(true);
+    assert!(cache.ledger.is_strict());
     drop(held);
-    cache.insert(key(3), Arc::new(3), 1, Priority::Low).unwrap();
-    assert!(cache.insert(key(4), Arc::new(4), 3, Priority::Low).is_err(), "more than the capacity");
-    assert!(cache.usage() <= 2);
+    insert(&cache, 3, 3, 1, Priority::Low).unwrap();
+    assert!(insert(&cache, 4, 4, 3, Priority::Low).is_err(), "more than the capacity");
+    assert!(cache.ledger.usage() <= 2);
     cache.check();
 }
 
 #[test]
 fn what_is_larger_than_the_cache_is_returned_but_not_kept() {
-    let cache = LruCache::new(&options(10)).unwrap();
+    let cache = lru(&options(10));
     put(&cache, 0, Priority::Low);
-    assert_eq!(*cache.insert(key(1), Arc::new(1), 11, Priority::High).unwrap(), 1);
+    assert_eq!(*insert(&cache, 1, 1, 11, Priority::High).unwrap(), 1);
     assert_eq!(order(&cache), [0]);
-    let nothing = LruCache::new(&options(0)).unwrap();
-    assert_eq!(*nothing.insert(key(1), Arc::new(1), 1, Priority::High).unwrap(), 1);
-    assert_eq!((nothing.usage(), nothing.lookup(&key(1))), (0, None));
+    let nothing = lru(&options(0));
+    assert_eq!(*insert(&nothing, 1, 1, 1, Priority::High).unwrap(), 1);
+    assert_eq!((nothing.ledger.usage(), nothing.lookup(&key(1))), (0, None));
 }
 
 #[test]
 fn the_same_key_replaces() {
-    let cache = LruCache::new(&options(10)).unwrap();
-    let old = cache.insert(key(0), Arc::new(1), 4, Priority::Low).unwrap();
-    cache.insert(key(0), Arc::new(2), 3, Priority::Low).unwrap();
+    let cache = lru(&options(10));
+    let old = insert(&cache, 0, 1, 4, Priority::Low).unwrap();
+    insert(&cache, 0, 2, 3, Priority::Low).unwrap();
     assert_eq!((*old, cache.lookup(&key(0)).as_deref()), (1, Some(&2)));
-    assert_eq!((cache.usage(), cache.occupancy_count()), (3, 1));
+    assert_eq!((cache.ledger.usage(), cache.occupancy_count()), (7, 1));
+    drop(old);
+    assert_eq!((cache.ledger.usage(), cache.occupancy_count()), (3, 1));
     cache.check();
 }
 
 #[test]
 fn metadata_are_charged_on_request() {
-    let cache = LruCache::new(&CacheOptions {
+    let cache = lru(&CacheOptions {
         metadata_charge_policy: MetadataChargePolicy::FullChargeCacheMetadata,
         ..options(1000)
-    })
-    .unwrap();
+    });
     put(&cache, 0, Priority::High);
-    let overhead = cache.usage() - 1;
-    assert!((40..=80).contains(&overhead), "{overhead}");
+    let overhead = cache.ledger.usage() - 1;
+    assert!((60..=100).contains(&overhead), "{overhead}");
     let mut seen = Vec::new();
-    cache.apply_to_all(&mut |k, v, charge, priority| seen.push((*k, **v, charge, priority)));
+    cache.visit(&mut |e| seen.push((*e.key, *e.value, e.charge, e.priority)));
     assert_eq!(seen, [(key(0), 0, 1, Priority::High)]);
 }
 
@@ -155,11 +177,12 @@ fn shards_by_capacity() {
         CacheOptions { high_pri_pool_ratio: 0.6, low_pri_pool_ratio: 0.6, ..options(1) },
         CacheOptions { low_pri_pool_ratio: f64::NAN, ..options(1) },
     ] {
-        assert_eq!(LruCache::<u64>::new(&bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(LruCache::<u64>::new(&bad, None).err().unwrap().kind(), ErrorKind::InvalidArgument);
     }
 }
 
 /// A cache whose values use it when dropped.
+#[derive(Debug)]
 struct Nosy(Option<std::sync::Weak<Cache<Nosy>>>);
 
 static NOSY_DROPS: Counter = Counter::new(0);
@@ -176,10 +199,10 @@ impl Drop for Nosy {
 
 #[test]
 fn values_are_dropped_outside_the_locks() {
-    let cache = Arc::new(Cache::<Nosy>::lru(&options(2)).unwrap());
+    let cache = Arc::new(Cache::<Nosy>::new(&options(2)).unwrap());
     for i in 0..20 {
-        let value = Arc::new(Nosy(Some(Arc::downgrade(&cache))));
-        cache.insert(key(i % 7), value, 1 + (i % 3) as usize, Priority::Low).unwrap();
+        let value = Nosy(Some(Arc::downgrade(&cache)));
+        cache.insert(key(i % 7), value, 1 + (i % 3) as usize, Priority::Low, Role::Misc).unwrap();
         cache.erase(&key(i % 5));
     }
     cache.set_capacity(1);
@@ -243,12 +266,8 @@ fn random_operations_agree_with_the_model() {
     for seed in 0..50 {
         let mut rng = Rng::new(seed);
         let capacity = rng.between(1, 200) as usize;
-        let cache = LruCache::new(&CacheOptions {
-            high_pri_pool_ratio: 0.5,
-            low_pri_pool_ratio: 0.25,
-            ..options(capacity)
-        })
-        .unwrap();
+        let cache =
+            lru(&CacheOptions { high_pri_pool_ratio: 0.5, low_pri_pool_ratio: 0.25, ..options(capacity) });
         let shares = [capacity / 2, capacity / 4];
         let mut model = Model { entries: Vec::new(), capacity, shares };
         for step in 0..1000 {
@@ -257,7 +276,7 @@ fn random_operations_agree_with_the_model() {
                 0..=3 => {
                     let priority = [Priority::Bottom, Priority::Low, Priority::High][rng.index(3)];
                     let charge = rng.below(20) as usize;
-                    cache.insert(key(i), Arc::new(i), charge, priority).unwrap();
+                    insert(&cache, i, i, charge, priority).unwrap();
                     model.insert(i, charge, priority);
                 }
                 4..=8 => {

@@ -3,7 +3,7 @@
 
 use super::families::FamilySpec;
 use esker::internals::base::prefix;
-use esker::internals::cache::CacheOptions;
+use esker::internals::cache::{CacheOptions, CacheType};
 use esker::internals::format::trailer::ChecksumType;
 use esker::internals::table::{BlockCache, FilterPolicy};
 use esker::options::{CompactionPri, CompressionType};
@@ -19,7 +19,16 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[FamilySpec]) -> Settings {
-        let cache = BlockCache::lru(&CacheOptions::with_capacity(pick(rng, &[16 << 10, 256 << 10, 8 << 20])));
+        let cache_type = pick(
+            rng,
+            &[
+                CacheType::Lru,
+                CacheType::FixedHyperClock { estimated_entry_charge: 4096 },
+                CacheType::AutoHyperClock,
+            ],
+        );
+        let capacity = pick(rng, &[16 << 10, 256 << 10, 8 << 20]);
+        let cache = BlockCache::new(&CacheOptions { cache_type, ..CacheOptions::with_capacity(capacity) });
         let cache = Arc::new(cache.expect("the options are in range"));
         let families = specs.iter().map(|spec| random_family(rng, spec, &cache)).collect();
         Settings { db: random_db(rng, env), families }

@@ -118,6 +118,6 @@ fn db_options() -> esker::Result<Options> {
     options.db.max_background_jobs = 4;
     options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
     options.cf.table.block_cache =
-        Some(Arc::new(BlockCache::lru(&CacheOptions::with_capacity(CACHE_BYTES))?));
+        Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(CACHE_BYTES))?));
     Ok(options)
 }

@@ -1,0 +1,213 @@
+//! The clock caches: a hit writes nothing that others write, or one word; nothing waits.
+//!
+//! In and out: as [`Cache`](crate::Cache) says.   Source of the semantics: RocksDB's `HyperClockCache`
+//! (`cache/clock_cache.h`). What is inside is Esker's own: `docs/design/0002-block-cache.md`.
+//!
+//! | | what one writes that others also use |
+//! |---|---|
+//! | a hit under a guard | nothing; one word of a bucket while the entry's clock is not full |
+//! | a hit with a handle | the entry's state, once to take and once to give back |
+//! | a miss | nothing |
+//! | an insert | usage, occupancy, one bucket, an old bucket for what is evicted, the hand |
+//!
+//! The table is one, not sharded: there is nothing that shards would take apart, and a small cache with large filters
+//! can use all of its capacity.
+
+pub(crate) mod evict;
+mod slot;
+mod table;
+
+use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
+use crate::entry::{About, ENTRY_BYTES, Entry, Handle};
+use crate::key::CacheKey;
+use crate::ledger::Ledger;
+use esker_base::Result;
+use esker_base::rng::split_mix;
+use esker_base::sync::Arc;
+use esker_base::sync::epoch::{self, Guard};
+use evict::{Departed, EvictionCallback};
+use slot::{Bucket, PLACES};
+use std::ptr::NonNull;
+use table::{ClockTable, Outcome, Size};
+
+/// What part of a fixed table's places entries of the estimated charge take.
+const FIXED_LOAD: f64 = 0.6;
+/// How often an insert under a strict limit evicts and tries again while others take what it has freed.
+const STRICT_ATTEMPTS: usize = 8;
+/// Buckets that are visited under one guard.
+const BUCKETS_PER_GUARD: usize = 32;
+/// Buckets of an automatic table at the start: 56 entries.
+const AUTO_MIN_LENGTH: usize = 8;
+
+/// The cache. Use it through [`Cache`](crate::Cache).
+pub(crate) struct ClockCache<V: Send + Sync + 'static> {
+    table: ClockTable<V>,
+    ledger: Arc<Ledger>,
+    /// What an entry costs beside its value, or 0.
+    entry_overhead: usize,
+    effort_cap: usize,
+}
+
+impl<V: Send + Sync + 'static> ClockCache<V> {
+    /// `estimated_entry_charge` in bytes makes the table one of fixed size; 0: it grows.
+    pub(crate) fn new(
+        options: &CacheOptions,
+        estimated_entry_charge: usize,
+        on_evict: Option<EvictionCallback<V>>,
+    ) -> ClockCache<V> {
+        let ledger = Arc::new(Ledger::new(options.capacity, options.strict_capacity_limit));
+        let (entry_overhead, bucket_charge) = match options.metadata_charge_policy {
+            MetadataChargePolicy::DontChargeCacheMetadata => (0, 0),
+            MetadataChargePolicy::FullChargeCacheMetadata => (ENTRY_BYTES, size_of::<Bucket<V>>()),
+        };
+        let size = if estimated_entry_charge == 0 {
+            Size { min_length: AUTO_MIN_LENGTH, max_length: usize::MAX, bucket_charge }
+        } else {
+            let entries = options.capacity / (estimated_entry_charge + entry_overhead).max(1);
+            let length = (entries as f64 / FIXED_LOAD / PLACES as f64).ceil() as usize;
+            Size { min_length: length, max_length: length, bucket_charge }
+        };
+        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what they see.
+        let seed = split_mix(options.capacity as u64);
+        ClockCache {
+            table: ClockTable::new(size, seed, Arc::clone(&ledger), on_evict),
+            ledger,
+            entry_overhead,
+            effort_cap: options.eviction_effort_cap.max(1),
+        }
+    }
+
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
+        let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
+        if let Err(error) = self.charge(about.charge) {
+            return Err(Rejected { value, error });
+        }
+        if about.charge > self.ledger.capacity() {
+            let handle = Entry::standalone(about, &self.ledger, value);
+            return Ok(Inserted { handle, outcome: InsertOutcome::Detached });
+        }
+        let mut departed = Departed::new();
+        let outcome = self.table.insert(Entry::tentative(about, &self.ledger, value), &mut departed);
+        self.table.tell(departed);
+        Ok(match outcome {
+            Outcome::Added(handle) => Inserted { handle, outcome: InsertOutcome::Added },
+            Outcome::Found(handle) => Inserted { handle, outcome: InsertOutcome::Found },
+            Outcome::Detached(handle) => Inserted { handle, outcome: InsertOutcome::Detached },
+        })
+    }
+
+    pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
+        let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
+        match self.charge(about.charge) {
+            Ok(()) => Ok(Entry::standalone(about, &self.ledger, value)),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// Charges, and makes room for it. If the limit is strict and there is no room: an error, and nothing is charged.
+    pub(crate) fn charge(&self, charge: usize) -> Result<()> {
+        if !self.ledger.is_strict() {
+            let excess = self.ledger.charge(charge);
+            if excess > 0 && charge <= self.ledger.capacity() {
+                self.table.evict(excess, self.effort_cap);
+            }
+            return Ok(());
+        }
+        for _ in 0..STRICT_ATTEMPTS {
+            let Err(excess) = self.ledger.charge_within_capacity(charge) else { return Ok(()) };
+            if charge > self.ledger.capacity() || self.table.evict(excess, usize::MAX) == 0 {
+                break;
+            }
+        }
+        self.ledger.charge_within_capacity(charge).map_err(|_| full(charge))
+    }
+
+    #[inline]
+    pub(crate) fn lookup(&self, key: &CacheKey) -> Option<Handle<V>> {
+        let guard = epoch::pin();
+        let found = self.table.find(key, &guard)?;
+        found.touch();
+        found.entry.pin()
+    }
+
+    #[inline]
+    pub(crate) fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<&'g V> {
+        let found = self.table.find(key, guard)?;
+        found.touch();
+        let entry = NonNull::from(found.entry);
+        // SAFETY: it was read from a place of the table within the guard; only the borrow of the table is dropped.
+        Some(&unsafe { Entry::under(entry, guard) }.value)
+    }
+
+    pub(crate) fn release(&self, handle: Handle<V>, is_useful: bool) {
+        if !is_useful {
+            let guard = epoch::pin();
+            if let Some(found) = self.table.find(Handle::key(&handle), &guard)
+                && found.word.clock() > 0
+            {
+                found.age();
+            }
+        }
+        drop(handle);
+    }
+
+    pub(crate) fn erase(&self, key: &CacheKey) -> bool {
+        self.table.erase(key)
+    }
+
+    pub(crate) fn erase_unreferenced(&self) {
+        self.table.evict_all();
+    }
+
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        self.ledger.set_capacity(capacity);
+        let excess = self.ledger.usage().saturating_sub(capacity);
+        if excess > 0 {
+            self.table.evict(excess, usize::MAX);
+        }
+    }
+
+    pub(crate) fn occupancy_count(&self) -> usize {
+        self.table.occupancy()
+    }
+
+    pub(crate) fn table_size(&self) -> usize {
+        self.table.length() * PLACES
+    }
+
+    pub(crate) fn crowded_count(&self) -> usize {
+        self.table.crowded()
+    }
+
+    pub(crate) fn pinned_usage(&self) -> usize {
+        let mut bytes = self.ledger.detached();
+        self.visit(&mut |entry| {
+            if entry.is_pinned {
+                bytes += entry.charge + self.entry_overhead;
+            }
+        });
+        bytes
+    }
+
+    /// Visits buckets, a few under one guard. An entry that is moved meanwhile may be seen twice or not at all.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
+        let mut next = 0;
+        while next < self.table.length() {
+            let guard = epoch::pin();
+            let end = (next + BUCKETS_PER_GUARD).min(self.table.length());
+            for index in next..end {
+                for found in self.table.bucket(index).entries(&guard).filter(|found| !found.entry.is_dead()) {
+                    visit(&found.entry.visited(self.entry_overhead));
+                }
+            }
+            next = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

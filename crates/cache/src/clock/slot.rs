@@ -1,0 +1,281 @@
+//! A bucket of the clock table: one cache line with seven places.
+//!
+//! ```text
+//! tags  spilled 8 | tag 8 x 7        hints: a byte of the hash of what is, or was last, in each place
+//! words [ place ] x 7
+//!
+//! place   0                                     empty
+//!         1000                                  reserved: an inserter is about to publish
+//!         hash 60 | 1000                        ghost: what was here was evicted
+//!         spilled | address 59 | 0 hit clock 2  an entry
+//! ```
+//!
+//! | from | to | function | by whom |
+//! |---|---|---|---|
+//! | empty, ghost | reserved | `reserve` | the inserter whose update succeeds; it alone writes the place's tag |
+//! | reserved | entry | `publish` | the same |
+//! | entry | entry, clock + 1 and hit | `touch` | a reader; may be skipped |
+//! | entry, clock > 0 | entry, clock - 1 | `age` | the clock hand; may be skipped |
+//! | entry | empty, ghost | `clear` | whoever's update succeeds; it gives the entry's listing back, after a grace period |
+//!
+//! Invariants
+//!  1. A place that names an entry holds one of its listings.
+//!  2. A tag is written before its place is published and not again until the place has been emptied and reserved once
+//!     more. So who reads a place that names an entry and then the tags sees that entry's tag or a later one's.
+//!  3. `spilled` is at least the number of entries whose first choice is this bucket and which are in another.
+//!  4. A bucket is written only to insert, evict or erase, and by reads of entries whose clock is not full.
+
+use crate::entry::Entry;
+use crate::key::CacheKey;
+use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use esker_base::sync::epoch::Guard;
+use std::ptr::{self, NonNull};
+
+/// Places in a bucket.
+pub(crate) const PLACES: usize = 7;
+
+const CLOCK: usize = 3;
+const HIT: usize = 4;
+const NO_ENTRY: usize = 8;
+const LOW_BITS: usize = 15;
+/// The entry is not in its first choice. Addresses leave the highest bit alone.
+const SPILLED: usize = 1 << (usize::BITS - 1);
+
+const SPILLED_SHIFT: u32 = 56;
+const SPILLED_ONE: u64 = 1 << SPILLED_SHIFT;
+/// More cannot be counted: an insert that would spill goes without.
+const MAX_SPILLED: u64 = 250;
+
+/// What a place holds.
+pub(crate) struct Word<V>(*mut Entry<V>);
+
+impl<V> Clone for Word<V> {
+    fn clone(&self) -> Word<V> {
+        *self
+    }
+}
+
+impl<V> Copy for Word<V> {}
+
+impl<V> Word<V> {
+    pub(crate) fn naming(entry: NonNull<Entry<V>>, clock: usize, is_spilled: bool) -> Word<V> {
+        debug_assert!(clock <= CLOCK);
+        Word(entry.as_ptr().map_addr(|a| a | clock | if is_spilled { SPILLED } else { 0 }))
+    }
+
+    fn ghost(hash: u64) -> Word<V> {
+        // A hash that starts with sixty zeros leaves what looks like a reserved place; it must not.
+        let print = (hash as usize & !LOW_BITS).max(LOW_BITS + 1);
+        Word(ptr::without_provenance_mut(print | NO_ENTRY))
+    }
+
+    fn reserved() -> Word<V> {
+        Word(ptr::without_provenance_mut(NO_ENTRY))
+    }
+
+    fn is_free(self) -> bool {
+        self.0.is_null() || (self.0.addr() & NO_ENTRY != 0 && self.0.addr() != NO_ENTRY)
+    }
+
+    pub(crate) fn is_ghost_of(self, hash: u64) -> bool {
+        self.0 == Word::<V>::ghost(hash).0
+    }
+
+    #[inline]
+    pub(crate) fn entry(self) -> Option<NonNull<Entry<V>>> {
+        if self.0.addr() & NO_ENTRY != 0 {
+            None
+        } else {
+            NonNull::new(self.0.map_addr(|a| a & !(LOW_BITS | SPILLED)))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clock(self) -> usize {
+        self.0.addr() & CLOCK
+    }
+
+    pub(crate) fn is_hit(self) -> bool {
+        self.0.addr() & HIT != 0
+    }
+
+    pub(crate) fn is_spilled(self) -> bool {
+        self.0.addr() & SPILLED != 0
+    }
+}
+
+/// One place of a bucket, found with an entry in it.
+pub(crate) struct Found<'a, V> {
+    pub(crate) place: &'a AtomicPtr<Entry<V>>,
+    pub(crate) word: Word<V>,
+    pub(crate) entry: &'a Entry<V>,
+}
+
+impl<V> Found<'_, V> {
+    /// Counts as use. Nothing is written if the clock is full.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        let word = self.word.0;
+        if word.addr() & CLOCK != CLOCK {
+            let after = word.map_addr(|a| (a + 1) | HIT);
+            // Failure: somebody else has used it just now, or it goes. Relaxed: says nothing about the entry, and what
+            // was published stays published by the earlier store (a release sequence).
+            _ = self.place.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// One step of the clock down. Failure: it was just used, or goes.
+    pub(crate) fn age(&self) {
+        let word = self.word.0;
+        debug_assert!(self.word.clock() > 0);
+        _ = self.place.compare_exchange(word, word.map_addr(|a| a - 1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Stops the place naming the entry, if it still does; leaves a ghost if `ghost_of` gives its hash. What the
+    /// listing becomes is up to the caller.
+    pub(crate) fn clear(&self, ghost_of: Option<u64>) -> bool {
+        let after = ghost_of.map_or(ptr::null_mut(), |hash| Word::ghost(hash).0);
+        let mut word = self.word;
+        loop {
+            // Acquire and release: whoever reuses the place comes after all that was done with the entry here.
+            match self.place.compare_exchange(word.0, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) if Word(now).entry() != self.word.entry() => return false,
+                Err(now) => word = Word(now),
+            }
+        }
+    }
+}
+
+/// A place that is this inserter's alone until it is published.
+pub(crate) struct Reserved<'a, V> {
+    place: &'a AtomicPtr<Entry<V>>,
+    /// It was the ghost of the same hash.
+    pub(crate) is_revived: bool,
+}
+
+impl<'a, V> Reserved<'a, V> {
+    /// Makes the place name the entry, which has a listing for it.
+    pub(crate) fn publish(self, word: Word<V>) -> &'a AtomicPtr<Entry<V>> {
+        self.place.store(word.0, Ordering::Release);
+        self.place
+    }
+}
+
+/// See the head of the file.
+#[repr(C, align(64))]
+pub(crate) struct Bucket<V> {
+    tags: AtomicU64,
+    places: [AtomicPtr<Entry<V>>; PLACES],
+}
+
+impl<V> Default for Bucket<V> {
+    fn default() -> Bucket<V> {
+        Bucket { tags: AtomicU64::new(0), places: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
+    }
+}
+
+/// The byte of a hash that goes into the tags.
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u8 {
+    (hash >> 56) as u8
+}
+
+/// The highest bit of each byte of `tags` that is `tag`; seldom also of others, and never of the count of the spilled.
+#[inline]
+fn matches(tags: u64, tag: u8) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x0080_8080_8080_8080;
+    let zero_where_equal = tags ^ (ONES * u64::from(tag));
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
+}
+
+impl<V> Bucket<V> {
+    /// The living entry with this key.
+    #[inline]
+    pub(crate) fn find<'g>(&'g self, tag: u8, key: &CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
+        let mut candidates = matches(self.tags.load(Ordering::Acquire), tag);
+        while candidates != 0 {
+            let place = &self.places[(candidates.trailing_zeros() / 8) as usize];
+            if let Some(found) = Bucket::look(place, guard)
+                && found.entry.about.key == *key
+                && !found.entry.is_dead()
+            {
+                return Some(found);
+            }
+            candidates &= candidates - 1;
+        }
+        None
+    }
+
+    #[inline]
+    fn look<'g>(place: &'g AtomicPtr<Entry<V>>, guard: &'g Guard) -> Option<Found<'g, V>> {
+        let word = Word(place.load(Ordering::Acquire));
+        // SAFETY: the place names the entry now, within the guard.
+        let entry = unsafe { Entry::under(word.entry()?, guard) };
+        Some(Found { place, word, entry })
+    }
+
+    /// Whatever is in it, dead entries too.
+    pub(crate) fn entries<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = Found<'g, V>> {
+        self.places.iter().filter_map(move |place| Bucket::look(place, guard))
+    }
+
+    /// Whether entries whose first choice is this bucket are in others.
+    #[inline]
+    pub(crate) fn has_spilled(&self) -> bool {
+        self.tags.load(Ordering::Acquire) >= SPILLED_ONE
+    }
+
+    /// Counts one that goes to its second choice. False if there are too many.
+    pub(crate) fn add_spilled(&self) -> bool {
+        if self.tags.load(Ordering::Relaxed) >> SPILLED_SHIFT >= MAX_SPILLED {
+            return false;
+        }
+        self.tags.fetch_add(SPILLED_ONE, Ordering::AcqRel);
+        true
+    }
+
+    pub(crate) fn sub_spilled(&self) {
+        let before = self.tags.fetch_sub(SPILLED_ONE, Ordering::AcqRel);
+        debug_assert!(before >= SPILLED_ONE, "more come back than went");
+    }
+
+    /// A free place, with the tag set: the ghost of the same hash, or an empty one, or any other ghost.
+    pub(crate) fn reserve(&self, hash: u64) -> Option<Reserved<'_, V>> {
+        let ghost = |word: Word<V>| word.is_ghost_of(hash);
+        let empty = |word: Word<V>| word.0.is_null();
+        let free = |word: Word<V>| word.is_free();
+        self.reserve_if(hash, ghost)
+            .or_else(|| self.reserve_if(hash, empty))
+            .or_else(|| self.reserve_if(hash, free))
+    }
+
+    fn reserve_if(&self, hash: u64, fits: impl Fn(Word<V>) -> bool) -> Option<Reserved<'_, V>> {
+        for (i, place) in self.places.iter().enumerate() {
+            let word = Word(place.load(Ordering::Relaxed));
+            if !fits(word) {
+                continue;
+            }
+            let reserved = Word::reserved();
+            if place.compare_exchange(word.0, reserved.0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                let shift = 8 * i as u32;
+                let before = (self.tags.load(Ordering::Relaxed) >> shift) as u8;
+                self.tags.fetch_xor(u64::from(before ^ tag_of(hash)) << shift, Ordering::AcqRel);
+                return Some(Reserved { place, is_revived: word.is_ghost_of(hash) });
+            }
+        }
+        None
+    }
+
+    /// Copies how many have spilled: a bucket that is split leaves entries in their second choices.
+    pub(crate) fn set_spilled_as(&self, other: &Bucket<V>) {
+        let spilled = other.tags.load(Ordering::Acquire) >> SPILLED_SHIFT << SPILLED_SHIFT;
+        let mine = self.tags.load(Ordering::Relaxed) & (SPILLED_ONE - 1);
+        // Nobody else knows this bucket yet.
+        self.tags.store(mine | spilled, Ordering::Release);
+    }
+}
+
+/// A bucket is a line of the processor's cache.
+const _: () = assert!(cfg!(loom) || size_of::<Bucket<u8>>() == 64);

@@ -1,0 +1,449 @@
+//! The clock table: buckets that any number of threads search and change at once, none waiting for another.
+//!
+//! In: entries with a pin. Out: the living entry with a key. When what leaves: `evict.rs`.
+//!
+//! A key has three buckets it may be in, chosen by three parts of its hash. It goes into the second or third only if the
+//! ones before are full, and the first counts that (`spilled`), so that nearly all searches, also those that find
+//! nothing, read one line. With seven places a bucket and 60 % of them taken, one in 400 inserts finds all three full.
+//!
+//! Length is the number of buckets in use. It grows by one: the new bucket takes those entries of an older one that its
+//! longer share of the hash sends there (linear hashing, Litwin 1980). Growth goes on from one power of two to the next
+//! as fast as there are inserts, so that all buckets are about equally full at nearly all times.
+//!
+//! | step | function | afterwards |
+//! |---|---|---|
+//! | 1 | reserve and publish a place | searches find the tentative entry |
+//! | 2 | look at the length again | if the key's buckets are others now: withdrawn; the value lives on outside |
+//! | 3 | look for others with the key | yield to confirmed ones and to lower addresses, kill other tentative ones |
+//! | 4 | confirm | the entry stays until it is evicted or erased |
+//!
+//! | a split of `src` into `src` and `dst` | |
+//! |---|---|
+//! | 1 | copy what belongs into `dst`; nobody looks there yet |
+//! | 2 | publish the new length: searches look into `dst` |
+//! | 3 | clear those places in `src`, and copy what came meanwhile |
+//! | 4 | clear in `dst` what died meanwhile |
+//!
+//! Invariants
+//!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, and empty places to come.
+//!  2. After all inserts of a key have returned, at most one living entry has it. Between 1 and 3 of two inserts lies a
+//!     full fence of each, so at least one of them sees the other.
+//!  3. An insert that publishes into a bucket that has been split sees the new length in step 2, or the splitter sees the
+//!     entry in its step 3: between their writes and reads lie full fences.
+//!  4. A search that finds nothing has looked into the key's buckets while they were its buckets, or gives up after
+//!     `MAX_ATTEMPTS` changes: a cache may always say no.
+//!  5. Nothing here waits: growth is done by one thread at a time, and who finds another at it goes on without.
+
+use super::evict::{Departed, EvictionCallback};
+use super::slot::{Bucket, Found, PLACES, Reserved, Word, tag_of};
+use crate::cache::Priority;
+use crate::entry::{Entry, Handle};
+use crate::key::CacheKey;
+use crate::ledger::{Ledger, Padded};
+use esker_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use esker_base::sync::epoch::{self, Guard};
+use esker_base::sync::{Arc, Mutex};
+use smallvec::SmallVec;
+use std::ptr::{self, NonNull};
+
+/// Buckets of the first segment. Each further segment doubles the length.
+const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 3 };
+const FIRST: usize = 1 << FIRST_BITS;
+/// More segments than memory can hold.
+const SEGMENTS: usize = 40;
+/// Above this share of all places in use, the table grows.
+const MAX_LOAD: f64 = 0.6;
+/// How often a search starts anew because the table has grown under it.
+const MAX_ATTEMPTS: usize = 4;
+/// Buckets that an insert splits while the table grows.
+const SPLITS_PER_INSERT: usize = 4;
+
+/// How long a table is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Size {
+    /// Buckets at the start.
+    pub(crate) min_length: usize,
+    /// Buckets at most.
+    pub(crate) max_length: usize,
+    /// What a bucket is charged, in bytes.
+    pub(crate) bucket_charge: usize,
+}
+
+/// See the head of the file.
+pub(crate) struct ClockTable<V: Send + Sync + 'static> {
+    segments: [AtomicPtr<Bucket<V>>; SEGMENTS],
+    length: Padded<AtomicUsize>,
+    max_length: usize,
+    bucket_charge: usize,
+    seed: u64,
+    pub(super) ledger: Arc<Ledger>,
+    /// Confirmed entries that nobody has killed.
+    pub(super) occupancy: Padded<AtomicUsize>,
+    /// Where the next eviction looks first.
+    pub(super) hand: Padded<AtomicUsize>,
+    /// Inserts that found all their buckets full.
+    crowded: AtomicUsize,
+    growing: Mutex<()>,
+    pub(super) on_evict: Option<EvictionCallback<V>>,
+}
+
+/// What became of an insert.
+pub(crate) enum Outcome<V> {
+    /// It is in the table.
+    Added(Handle<V>),
+    /// There was one with this key: here it is.
+    Found(Handle<V>),
+    /// There was no place for it, or it was erased at once: it lives on outside.
+    Detached(Handle<V>),
+}
+
+/// The buckets of a hash, in the order in which they are filled.
+type Homes = [usize; 3];
+
+#[inline]
+fn home(hash: u64, length: usize) -> usize {
+    let mask = usize::MAX >> (length - 1).leading_zeros();
+    let long = hash as usize & mask;
+    if long < length { long } else { long & (mask >> 1) }
+}
+
+/// The part of the hash that chooses the second bucket or the third.
+#[inline]
+fn part(hash: u64, choice: usize) -> u64 {
+    hash.rotate_right([0, 32, 16][choice])
+}
+
+#[inline]
+fn homes(hash: u64, length: usize) -> Homes {
+    std::array::from_fn(|choice| home(part(hash, choice), length))
+}
+
+/// Which segment a bucket is in, and where.
+#[inline]
+fn locate(index: usize) -> (usize, usize) {
+    let segment = usize::BITS - (index >> FIRST_BITS).leading_zeros();
+    (segment as usize, index - (((FIRST << segment) >> 1) & !(FIRST - 1)))
+}
+
+fn segment_len(segment: usize) -> usize {
+    if segment == 0 { FIRST } else { FIRST << (segment - 1) }
+}
+
+impl<V: Send + Sync + 'static> ClockTable<V> {
+    pub(crate) fn new(
+        size: Size,
+        seed: u64,
+        ledger: Arc<Ledger>,
+        on_evict: Option<EvictionCallback<V>>,
+    ) -> ClockTable<V> {
+        let min_length = size.min_length.next_power_of_two().max(FIRST);
+        let table = ClockTable {
+            segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            length: Padded(AtomicUsize::new(min_length)),
+            max_length: size.max_length.max(min_length),
+            bucket_charge: size.bucket_charge,
+            seed,
+            ledger,
+            occupancy: Padded(AtomicUsize::new(0)),
+            hand: Padded(AtomicUsize::new(0)),
+            crowded: AtomicUsize::new(0),
+            growing: Mutex::new(()),
+            on_evict,
+        };
+        (0..=locate(min_length - 1).0).for_each(|segment| table.add_segment(segment));
+        table.ledger.charge(min_length * table.bucket_charge);
+        table
+    }
+
+    fn add_segment(&self, segment: usize) {
+        #[cfg(not(loom))]
+        let buckets = {
+            let zeroed = Box::<[Bucket<V>]>::new_zeroed_slice(segment_len(segment));
+            // SAFETY: a bucket of zeros is an empty one: no tags, null places.
+            unsafe { zeroed.assume_init() }
+        };
+        #[cfg(loom)]
+        let buckets: Box<[Bucket<V>]> = (0..segment_len(segment)).map(|_| Bucket::default()).collect();
+        self.segments[segment].store(Box::leak(buckets).as_mut_ptr(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn length(&self) -> usize {
+        self.length.0.load(Ordering::Acquire)
+    }
+
+    /// Entries in the table.
+    pub(crate) fn occupancy(&self) -> usize {
+        self.occupancy.0.load(Ordering::Relaxed)
+    }
+
+    /// Inserts so far that found all their buckets full.
+    pub(crate) fn crowded(&self) -> usize {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn hash(&self, key: &CacheKey) -> u64 {
+        key.hash(self.seed)
+    }
+
+    /// REQUIRES: an index below a length that was read.
+    #[inline]
+    pub(super) fn bucket(&self, index: usize) -> &Bucket<V> {
+        let (segment, offset) = locate(index);
+        debug_assert!(offset < segment_len(segment));
+        let buckets = self.segments[segment].load(Ordering::Acquire);
+        // SAFETY: a segment is there before the length passes its first bucket; it has room for this one.
+        let bucket = unsafe { buckets.add(offset) };
+        // SAFETY: as above; segments stay until the table goes.
+        unsafe { &*bucket }
+    }
+
+    /// The living entry with this key.
+    #[inline]
+    pub(crate) fn find<'g>(&'g self, key: &CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
+        let hash = self.hash(key);
+        let mut length = self.length();
+        for _ in 0..MAX_ATTEMPTS {
+            let first = self.bucket(home(hash, length));
+            if let Some(found) = first.find(tag_of(hash), key, guard) {
+                return Some(found);
+            }
+            if first.has_spilled() {
+                let others = &homes(hash, length)[1..];
+                let found = others.iter().find_map(|&at| self.bucket(at).find(tag_of(hash), key, guard));
+                if found.is_some() {
+                    return found;
+                }
+            }
+            let now = self.length();
+            if now == length || homes(hash, now) == homes(hash, length) {
+                return None;
+            }
+            length = now;
+        }
+        None
+    }
+
+    /// Puts an entry in that is in no table and has one pin. What had to go for it is added to `departed`.
+    pub(crate) fn insert(&self, mine: Handle<V>, departed: &mut Departed<V>) -> Outcome<V> {
+        let guard = epoch::pin();
+        let key = *Handle::key(&mine);
+        let hash = self.hash(&key);
+        let homes_then = homes(hash, self.length());
+        if let Some(other) = self.find(&key, &guard).and_then(|found| found.entry.pin()) {
+            return Outcome::Found(other);
+        }
+        let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, departed, &guard) else {
+            mine.entry().kill();
+            return Outcome::Detached(mine);
+        };
+        let entry = mine.entry();
+        let clock = initial_clock(entry.about.priority, reserved.is_revived);
+        let word = Word::naming(mine.address(), clock, is_spilled);
+        entry.list();
+        let place = reserved.publish(word);
+        fence(Ordering::SeqCst);
+        let is_home = homes(hash, self.length()) == homes_then;
+        let better = if is_home { self.contest(homes_then, &mine, &guard) } else { None };
+        if is_home && better.is_none() && entry.confirm() {
+            let occupancy = self.occupancy.0.fetch_add(1, Ordering::Relaxed) + 1;
+            self.grow(occupancy, departed, &guard);
+            return Outcome::Added(mine);
+        }
+        entry.kill();
+        // Until it is confirmed the spill is this insert's to take back, whoever clears the place.
+        if is_spilled {
+            self.bucket(homes_then[0]).sub_spilled();
+        }
+        self.clear(&Found { place, word, entry }, None, &guard);
+        let other = better.or_else(|| self.find(&key, &guard).and_then(|found| found.entry.pin()));
+        other.map_or(Outcome::Detached(mine), Outcome::Found)
+    }
+
+    /// Yields to another with the same key, or makes it yield.
+    fn contest(&self, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
+        let me = ptr::from_ref(mine.entry());
+        for index in homes {
+            for found in self.bucket(index).entries(guard) {
+                let other = ptr::from_ref(found.entry);
+                if found.entry.about.key != *Handle::key(mine) || other == me || found.entry.is_dead() {
+                    continue;
+                }
+                let yields = other > me && found.entry.kill_tentative();
+                if !yields && let Some(other) = found.entry.pin() {
+                    return Some(other);
+                }
+            }
+        }
+        None
+    }
+
+    /// A place for this hash, and whether it is in another bucket than the first.
+    fn reserve(
+        &self,
+        hash: u64,
+        homes: Homes,
+        departed: &mut Departed<V>,
+        guard: &Guard,
+    ) -> Option<(Reserved<'_, V>, bool)> {
+        let [first, others @ ..] = homes.map(|index| self.bucket(index));
+        for _ in 0..2 {
+            if let Some(reserved) = first.reserve(hash) {
+                return Some((reserved, false));
+            }
+            if first.add_spilled() {
+                if let Some(reserved) = others.iter().find_map(|bucket| bucket.reserve(hash)) {
+                    return Some((reserved, true));
+                }
+                first.sub_spilled();
+            }
+            // All are full, which hashing makes rare: the least used of the first goes.
+            self.crowded.fetch_add(1, Ordering::Relaxed);
+            let mut all: SmallVec<[Found<'_, V>; PLACES]> = first.entries(guard).collect();
+            all.sort_by_key(|found| found.word.clock());
+            all.iter().find(|found| self.evict_found(found, departed, guard).is_some())?;
+        }
+        None
+    }
+
+    /// Empties a place and gives its listing back in time. True for the one who did.
+    pub(super) fn clear(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) -> bool {
+        let cleared = found.clear(ghost_of);
+        if cleared {
+            unlist_later(NonNull::from(found.entry), guard);
+        }
+        cleared
+    }
+
+    /// What is left to do for the one who killed a confirmed entry.
+    pub(super) fn bury(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
+        self.occupancy.0.fetch_sub(1, Ordering::Relaxed);
+        if found.word.is_spilled() {
+            self.bucket(home(self.hash(&found.entry.about.key), self.length())).sub_spilled();
+        }
+        self.clear(found, ghost_of, guard);
+    }
+
+    /// Takes the entry with this key out. True if there was one.
+    pub(crate) fn erase(&self, key: &CacheKey) -> bool {
+        let guard = epoch::pin();
+        let Some(found) = self.find(key, &guard) else { return false };
+        match found.entry.kill() {
+            Some(true) => self.bury(&found, None, &guard),
+            // Its insert takes back what it did.
+            Some(false) => _ = self.clear(&found, None, &guard),
+            None => return false,
+        }
+        true
+    }
+
+    /// Splits a few buckets, if the table is too full or half-way to its next power of two.
+    fn grow(&self, occupancy: usize, departed: &mut Departed<V>, guard: &Guard) {
+        let length = self.length();
+        let is_between = !length.is_power_of_two();
+        let is_full = occupancy as f64 > length as f64 * PLACES as f64 * MAX_LOAD;
+        if !(is_between || is_full) || length >= self.max_length {
+            return;
+        }
+        let Some(_growing) = self.growing.try_lock() else { return };
+        for _ in 0..SPLITS_PER_INSERT {
+            let length = self.length();
+            let is_done = length.is_power_of_two() && is_between;
+            if is_done || length >= self.max_length {
+                return;
+            }
+            self.split(length, departed, guard);
+        }
+    }
+
+    /// REQUIRES: `growing` is held, and `length` is the length.
+    fn split(&self, length: usize, departed: &mut Departed<V>, guard: &Guard) {
+        let (segment, offset) = locate(length);
+        if offset == 0 {
+            self.add_segment(segment);
+        }
+        let source_index = length - (1 << length.ilog2());
+        let (source, fresh) = (self.bucket(source_index), self.bucket(length));
+        fresh.set_spilled_as(source);
+        let moves = |found: &Found<'_, V>| {
+            let hash = self.hash(&found.entry.about.key);
+            let mut choices = if found.word.is_spilled() { 1..3 } else { 0..1 };
+            // By which of its choices it is here.
+            let here = choices.find(|&choice| home(part(hash, choice), length) == source_index);
+            here.is_some_and(|choice| home(part(hash, choice), length + 1) == length)
+        };
+        for found in source.entries(guard).filter(moves) {
+            self.copy_into(fresh, &found, departed, guard);
+        }
+        self.length.0.store(length + 1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        for found in source.entries(guard).filter(moves) {
+            if !fresh.entries(guard).any(|copy| ptr::eq(copy.entry, found.entry)) {
+                self.copy_into(fresh, &found, departed, guard);
+            }
+            self.clear(&found, None, guard);
+        }
+        for found in fresh.entries(guard).filter(|found| found.entry.is_dead()) {
+            self.clear(&found, None, guard);
+        }
+        self.ledger.charge(self.bucket_charge);
+    }
+
+    fn copy_into(&self, bucket: &Bucket<V>, found: &Found<'_, V>, departed: &mut Departed<V>, guard: &Guard) {
+        let hash = self.hash(&found.entry.about.key);
+        match bucket.reserve(hash) {
+            Some(reserved) => {
+                found.entry.list();
+                reserved.publish(found.word);
+            }
+            // Others were quicker to fill it.
+            None => _ = self.evict_found(found, departed, guard),
+        }
+    }
+}
+
+/// How often the hand passes an entry that nobody uses.
+fn initial_clock(priority: Priority, is_revived: bool) -> usize {
+    match priority {
+        Priority::High => 3,
+        Priority::Low => 1 + usize::from(is_revived),
+        Priority::Bottom => usize::from(is_revived),
+    }
+}
+
+/// Gives a listing back when no guard is left that may have read the place.
+fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<Entry<V>>, guard: &Guard) {
+    struct Sent<V>(NonNull<Entry<V>>);
+    let sent = Sent(entry);
+    let release = move || {
+        let Sent(entry) = sent;
+        // SAFETY: the place stopped naming it before this was deferred, so the guards that were open then are gone.
+        unsafe { Entry::unlist(entry) };
+    };
+    // SAFETY: the closure owns a listing, which nothing but it gives back; the entry's value is `Send + Sync + 'static`
+    // and may be dropped on any thread at any time.
+    unsafe { guard.defer(release) };
+}
+
+impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
+    fn drop(&mut self) {
+        let guard = epoch::pin();
+        for index in 0..self.length() {
+            // References under guards, unlike buckets, may outlive the table.
+            for found in self.bucket(index).entries(&guard) {
+                found.entry.kill();
+                self.clear(&found, None, &guard);
+            }
+        }
+        for (segment, buckets) in self.segments.iter().enumerate() {
+            let buckets = buckets.load(Ordering::Acquire);
+            if !buckets.is_null() {
+                let all = ptr::slice_from_raw_parts_mut(buckets, segment_len(segment));
+                // SAFETY: `add_segment` made it from a Box of this many buckets, and nobody else has the table.
+                drop(unsafe { Box::from_raw(all) });
+            }
+        }
+        drop(guard);
+        epoch::collect();
+    }
+}

@@ -1,0 +1,416 @@
+//! One cached value: a single allocation with key, charge and the counts that decide when it goes.
+//!
+//! In: a value. Out: [`Handle`]s, which keep it alive and charged; references under a guard, which keep it alive.
+//!
+//! The state is one word:
+//!
+//! ```text
+//! pins 32 | listings 8 | DEAD | UNCHARGED | TENTATIVE
+//! ```
+//!
+//! *pins*: handles. *listings*: places of a table that name the entry (one; two while a bucket is split).
+//!
+//! | state | who may find it | how it gets there | by whom |
+//! |---|---|---|---|
+//! | private | its maker's handle | `tentative` | the inserter |
+//! | tentative | everybody | `list`, then a place of the table names it | the inserter |
+//! | live | everybody | `confirm` | the inserter, if nobody killed it before |
+//! | dead, pinned | those who hold handles | `kill` (erase, a better duplicate), `kill_for_callback` | whoever wins the update |
+//! | dead, uncharged | nobody new; readers under guards | `kill` or `kill_unpinned` without pins, or the last `unpin` | the winner |
+//! | free | nobody | the last of pins and listings goes | whoever takes it |
+//! | standalone | those who hold handles | `standalone`: dead from birth, never listed | its maker |
+//!
+//! Invariants
+//!  1. DEAD is set once and stays: exactly one caller wins. A pin that finds it set takes itself back and fails, so
+//!     legitimate pins of a dead entry only become fewer.
+//!  2. A listing is given back (`unlist`) only after every guard has gone that was open when the place stopped naming
+//!     the entry. So within a guard an entry read from a place has a listing, `pin` may add without looking first, and
+//!     taking that back never frees. When pins and listings are both zero nobody can find the entry: it is freed at
+//!     once, by one thread.
+//!  3. The charge is taken back exactly once: by who sets UNCHARGED, or, if nobody has, when the entry is freed.
+//!  4. Key, charge, role, priority and value never change.
+
+use crate::cache::{Priority, Visited};
+use crate::key::CacheKey;
+use crate::ledger::Ledger;
+use crate::role::Role;
+use esker_base::bytes::RawOwner;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicU64, Ordering, fence};
+use esker_base::sync::epoch::Guard;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+const PIN: u64 = 1;
+const PINS: u64 = (1 << 32) - 1;
+const LISTING: u64 = 1 << 32;
+const LISTINGS: u64 = 255 << 32;
+const DEAD: u64 = 1 << 40;
+const UNCHARGED: u64 = 1 << 41;
+const TENTATIVE: u64 = 1 << 42;
+
+/// More handles than this means that somebody forgets them in a loop.
+const MAX_PINS: u64 = PINS / 2;
+
+/// What is known about a value beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct About {
+    pub(crate) key: CacheKey,
+    /// With what the entry costs itself, if that is charged.
+    pub(crate) charge: usize,
+    pub(crate) role: Role,
+    pub(crate) priority: Priority,
+}
+
+/// See the head of the file. Aligned so that places of a table can use the lowest four bits of its address.
+#[repr(align(16))]
+pub(crate) struct Entry<V> {
+    state: AtomicU64,
+    pub(crate) about: About,
+    /// `None`: charged nowhere.
+    ledger: Option<Arc<Ledger>>,
+    pub(crate) value: V,
+}
+
+/// What an entry costs beside its value: the rest of the allocation and what the allocator adds.
+pub(crate) const ENTRY_BYTES: usize = size_of::<Entry<()>>() + size_of::<usize>();
+
+impl<V> Entry<V> {
+    /// An entry with one pin, in no table. Its charge has been made.
+    pub(crate) fn tentative(about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
+        Entry::with_state(PIN | TENTATIVE, about, ledger, value)
+    }
+
+    /// An entry that no table will ever name.
+    pub(crate) fn standalone(about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
+        ledger.add_detached(about.charge);
+        Entry::with_state(PIN | DEAD, about, ledger, value)
+    }
+
+    fn with_state(state: u64, about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
+        ledger.count(about.role, 1, about.charge as isize);
+        Entry::allocate(state, about, Some(Arc::clone(ledger)), value)
+    }
+
+    fn allocate(state: u64, about: About, ledger: Option<Arc<Ledger>>, value: V) -> Handle<V> {
+        let entry = Box::new(Entry { state: AtomicU64::new(state), about, ledger, value });
+        Handle { entry: NonNull::from(Box::leak(entry)) }
+    }
+
+    /// Adds a pin. Fails if the entry is dead.
+    ///
+    /// REQUIRES: a listing that stays for the duration (a guard, or the table's lock).
+    #[inline]
+    pub(crate) fn pin(&self) -> Option<Handle<V>> {
+        // Relaxed: what the pin protects was published by the place the entry was read from.
+        let before = self.state.fetch_add(PIN, Ordering::Relaxed);
+        if before & (DEAD | (MAX_PINS + 1)) == 0 {
+            return Some(Handle { entry: NonNull::from(self) });
+        }
+        if before & PINS > MAX_PINS {
+            std::process::abort();
+        }
+        self.state.fetch_sub(PIN, Ordering::Relaxed);
+        None
+    }
+
+    /// Adds a listing.
+    pub(crate) fn list(&self) {
+        self.state.fetch_add(LISTING, Ordering::Relaxed);
+    }
+
+    /// It stays, unless somebody has killed it: then false.
+    pub(crate) fn confirm(&self) -> bool {
+        self.state.fetch_and(!TENTATIVE, Ordering::AcqRel) & DEAD == 0
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state.load(Ordering::Acquire) & DEAD != 0
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & PINS != 0
+    }
+
+    /// Kills it. The one who did learns whether it was confirmed. The charge is taken back now if nobody holds the
+    /// entry, else when they let go.
+    pub(crate) fn kill(&self) -> Option<bool> {
+        self.kill_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
+    }
+
+    /// Kills it if it is tentative.
+    pub(crate) fn kill_tentative(&self) -> bool {
+        self.kill_if(|state| state & TENTATIVE != 0, 0).is_some()
+    }
+
+    /// Kills it if it is confirmed and nobody holds it.
+    pub(crate) fn kill_unpinned(&self) -> bool {
+        self.kill_if(|state| state & (PINS | TENTATIVE) == 0, 0).is_some()
+    }
+
+    /// As `kill_unpinned`, with the last handle for whoever wants to look at it, or keep it.
+    pub(crate) fn kill_for_callback(&self) -> Option<Handle<V>> {
+        self.kill_if(|state| state & (PINS | TENTATIVE) == 0, PIN)?;
+        Some(Handle { entry: NonNull::from(self) })
+    }
+
+    /// Kills it, with more pins, if its state is right. Returns the state before.
+    fn kill_if(&self, may: impl Fn(u64) -> bool, pins: u64) -> Option<u64> {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if state & DEAD != 0 || !may(state) {
+                return None;
+            }
+            let mut after = (state + pins) | DEAD;
+            if after & PINS == 0 {
+                after |= UNCHARGED;
+            }
+            match self.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    if let Some(ledger) = &self.ledger {
+                        match after & UNCHARGED {
+                            0 => ledger.add_detached(self.about.charge),
+                            _ => ledger.uncharge_into_limbo(self.about.charge),
+                        }
+                    }
+                    return Some(state);
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// What a visitor sees. `overhead` of the charge is the entry's own.
+    pub(crate) fn visited(&self, overhead: usize) -> Visited<'_, V> {
+        Visited {
+            key: &self.about.key,
+            value: &self.value,
+            charge: self.about.charge - overhead,
+            role: self.about.role,
+            priority: self.about.priority,
+            is_pinned: self.is_pinned(),
+        }
+    }
+
+    /// A reference that lasts as long as a guard.
+    ///
+    /// # Safety
+    /// The entry was read from a place of a table within this guard.
+    pub(crate) unsafe fn under(entry: NonNull<Entry<V>>, _guard: &Guard) -> &Entry<V> {
+        // SAFETY: it had a listing within the guard, which therefore stays as long as the guard (invariant 2).
+        unsafe { entry.as_ref() }
+    }
+
+    /// Gives a listing back.
+    ///
+    /// # Safety
+    /// The listing is the caller's to give, and no guard is left that was open when a place still named the entry.
+    pub(crate) unsafe fn unlist(entry: NonNull<Entry<V>>) {
+        // SAFETY: the listing keeps it.
+        let before = unsafe { entry.as_ref() }.state.fetch_sub(LISTING, Ordering::Release);
+        if before & (PINS | LISTINGS) == LISTING {
+            // SAFETY: that was the last listing, there is no pin, and nobody can find it any more.
+            unsafe { Entry::free(entry) };
+        }
+    }
+
+    /// # Safety
+    /// Neither pins nor listings are left, and no guard protects it.
+    unsafe fn free(entry: NonNull<Entry<V>>) {
+        // Whoever let go before us did so with release: all that was done with the value lies before its end.
+        fence(Ordering::Acquire);
+        // SAFETY: it came from a Box, and the caller is the last to know it.
+        drop(unsafe { Box::from_raw(entry.as_ptr()) });
+    }
+}
+
+impl<V> Drop for Entry<V> {
+    fn drop(&mut self) {
+        let Some(ledger) = &self.ledger else { return };
+        let charge = self.about.charge;
+        ledger.count(self.about.role, -1, -(charge as isize));
+        let state = self.state.load(Ordering::Relaxed);
+        if state & UNCHARGED != 0 {
+            ledger.leave_limbo(charge);
+            return;
+        }
+        if state & DEAD != 0 {
+            ledger.sub_detached(charge);
+        }
+        ledger.uncharge(charge);
+    }
+}
+
+/// The listing of a table whose readers pin only under its lock: given back at once when dropped.
+pub(crate) struct Listed<V>(NonNull<Entry<V>>);
+
+// SAFETY: it leads to the value as a handle does.
+unsafe impl<V: Send + Sync> Send for Listed<V> {}
+
+impl<V> Listed<V> {
+    /// Lists and confirms an entry.
+    pub(crate) fn new(handle: &Handle<V>) -> Listed<V> {
+        handle.entry().list();
+        handle.entry().confirm();
+        Listed(handle.entry)
+    }
+}
+
+impl<V> Deref for Listed<V> {
+    type Target = Entry<V>;
+    fn deref(&self) -> &Entry<V> {
+        // SAFETY: this is a listing.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<V> Drop for Listed<V> {
+    fn drop(&mut self) {
+        // SAFETY: it is this one's to give, and nobody reads the table under a guard.
+        unsafe { Entry::unlist(self.0) };
+    }
+}
+
+/// A value of a cache, kept alive and charged until the handle is dropped. Cloning and dropping are one atomic update
+/// each. It may outlive the cache.
+pub struct Handle<V> {
+    entry: NonNull<Entry<V>>,
+}
+
+// SAFETY: handles share the value, as `Arc` does.
+unsafe impl<V: Send + Sync> Send for Handle<V> {}
+// SAFETY: as above.
+unsafe impl<V: Send + Sync> Sync for Handle<V> {}
+
+impl<V> Handle<V> {
+    #[inline]
+    pub(crate) fn entry(&self) -> &Entry<V> {
+        // SAFETY: the handle is a pin.
+        unsafe { self.entry.as_ref() }
+    }
+
+    pub(crate) fn address(&self) -> NonNull<Entry<V>> {
+        self.entry
+    }
+
+    /// What it is called.
+    pub fn key(this: &Handle<V>) -> &CacheKey {
+        &this.entry().about.key
+    }
+
+    /// What it is charged, in bytes, with what the entry costs itself if that is charged.
+    pub fn charge(this: &Handle<V>) -> usize {
+        this.entry().about.charge
+    }
+
+    /// What it is for.
+    pub fn role(this: &Handle<V>) -> Role {
+        this.entry().about.role
+    }
+
+    /// How dear it is.
+    pub fn priority(this: &Handle<V>) -> Priority {
+        this.entry().about.priority
+    }
+
+    /// Whether lookups may find it. It may be given up at any moment after.
+    pub fn is_in_cache(this: &Handle<V>) -> bool {
+        !this.entry().is_dead()
+    }
+
+    /// Whether both hold the same value.
+    pub fn ptr_eq(this: &Handle<V>, other: &Handle<V>) -> bool {
+        this.entry == other.entry
+    }
+
+    /// A value that belongs to no cache and is charged nowhere, for those who hold both kinds.
+    pub fn uncached(value: V) -> Handle<V> {
+        let key = CacheKey::new((0, 0), 0);
+        let about = About { key, charge: 0, role: Role::Misc, priority: Priority::Bottom };
+        Entry::allocate(PIN | DEAD, about, None, value)
+    }
+
+    /// The last pin of a dead entry takes the charge back, before it goes: afterwards the entry may be freed.
+    #[cold]
+    fn uncharge_if_last(&self) -> bool {
+        let entry = self.entry();
+        let Some(ledger) = entry.ledger.clone() else { return false };
+        let charge = entry.about.charge;
+        let mut state = entry.state.load(Ordering::Relaxed);
+        while state & (PINS | UNCHARGED) == PIN && state & LISTINGS != 0 {
+            let after = (state - PIN) | UNCHARGED;
+            match entry.state.compare_exchange_weak(state, after, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => {
+                    ledger.sub_detached(charge);
+                    ledger.uncharge_into_limbo(charge);
+                    return true;
+                }
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+}
+
+// SAFETY: the value lies in the entry, which stays where it is while a handle lives; nothing changes it.
+unsafe impl<V: Send + Sync + 'static> RawOwner for Handle<V> {
+    #[inline]
+    fn into_raw(self) -> *const () {
+        ManuallyDrop::new(self).entry.as_ptr().cast_const().cast()
+    }
+
+    #[inline]
+    unsafe fn from_raw(raw: *const ()) -> Handle<V> {
+        // SAFETY: it was not null when it was a handle.
+        Handle { entry: unsafe { NonNull::new_unchecked(raw.cast_mut().cast()) } }
+    }
+}
+
+impl<V> Deref for Handle<V> {
+    type Target = V;
+    #[inline]
+    fn deref(&self) -> &V {
+        &self.entry().value
+    }
+}
+
+impl<V> Clone for Handle<V> {
+    #[inline]
+    fn clone(&self) -> Handle<V> {
+        if self.entry().state.fetch_add(PIN, Ordering::Relaxed) & PINS > MAX_PINS {
+            std::process::abort();
+        }
+        Handle { entry: self.entry }
+    }
+}
+
+impl<V> Drop for Handle<V> {
+    #[inline]
+    fn drop(&mut self) {
+        let state = &self.entry().state;
+        // If it dies between the look and the update, the charge is taken back when it is freed.
+        if state.load(Ordering::Relaxed) & DEAD != 0 && self.uncharge_if_last() {
+            return;
+        }
+        let before = state.fetch_sub(PIN, Ordering::Release);
+        if before & (PINS | LISTINGS) == PIN {
+            // SAFETY: that was the last pin, and no table names it.
+            unsafe { Entry::free(self.entry) };
+        }
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Handle<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<V: PartialEq> PartialEq for Handle<V> {
+    fn eq(&self, other: &Handle<V>) -> bool {
+        **self == **other
+    }
+}

@@ -1,0 +1,55 @@
+//! Loads under way: who misses what another is loading waits for that load.
+//!
+//! In: keys that missed. Out: for one thread the right to load, for the others a wait until it is done.
+//!
+//! Invariants
+//!  1. At most one thread has the flight of a key; it ends when its guard is dropped, however that happens.
+//!  2. A lock is held for a few instructions, on misses only.
+
+use crate::key::CacheKey;
+use crate::ledger::Padded;
+use esker_base::sync::{Condvar, Mutex};
+use smallvec::SmallVec;
+
+const LANES: usize = 16;
+
+/// Keys in flight, in lanes so that misses of different keys seldom meet.
+#[derive(Default)]
+pub(crate) struct Flights {
+    lanes: [Padded<Lane>; LANES],
+}
+
+#[derive(Default)]
+struct Lane {
+    keys: Mutex<SmallVec<[CacheKey; 4]>>,
+    landed: Condvar,
+}
+
+/// The right to load a key.
+pub(crate) struct Flight<'a> {
+    lane: &'a Lane,
+    key: CacheKey,
+}
+
+impl Flights {
+    /// The flight of this key, if nobody has it; else `None`, after it has landed.
+    pub(crate) fn begin_or_wait(&self, key: &CacheKey) -> Option<Flight<'_>> {
+        let lane = &self.lanes[(key.hash(0) >> 32) as usize % LANES].0;
+        let mut keys = lane.keys.lock();
+        if !keys.contains(key) {
+            keys.push(*key);
+            return Some(Flight { lane, key: *key });
+        }
+        while keys.contains(key) {
+            lane.landed.wait(&mut keys);
+        }
+        None
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.lane.keys.lock().retain(|key| *key != self.key);
+        self.lane.landed.notify_all();
+    }
+}

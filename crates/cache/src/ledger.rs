@@ -1,0 +1,178 @@
+//! What a cache has charged.
+//!
+//! In: charges, when entries are made and when they go. Out: usage, and counts by role, without looking at entries.
+//!
+//! Invariants
+//!  1. `usage` is the sum of what is charged for entries in the cache, entries that somebody still holds though the
+//!     cache has given them up, reservations, and the cache's own table.
+//!  2. `limbo` is the sum of the charges of entries that nobody may use any more, but whose memory waits for guards
+//!     (`esker_base::sync::epoch`) to go.
+//!  3. Every charge is taken back exactly once: into limbo or at once (`Entry`'s state says which).
+//!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
+
+use crate::role::{Role, RoleStats};
+use esker_base::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use esker_base::sync::process;
+use std::cell::Cell;
+
+/// On lines of its own: what threads write must not slow down what others read.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// One thread's share of the counts by role (or several threads': there are at most `MAX_SHARES`). A share may be
+/// negative; the sum is not.
+#[derive(Debug)]
+struct Share {
+    entries: [AtomicIsize; Role::COUNT],
+    bytes: [AtomicIsize; Role::COUNT],
+}
+
+impl Default for Share {
+    fn default() -> Share {
+        Share {
+            entries: std::array::from_fn(|_| AtomicIsize::new(0)),
+            bytes: std::array::from_fn(|_| AtomicIsize::new(0)),
+        }
+    }
+}
+
+const MAX_SHARES: usize = 32;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    usage: Padded<AtomicUsize>,
+    limbo: Padded<AtomicUsize>,
+    capacity: Padded<AtomicUsize>,
+    strict: AtomicBool,
+    /// Bytes in use by entries that are in no table.
+    detached: Padded<AtomicIsize>,
+    shares: Box<[Padded<Share>]>,
+}
+
+impl Ledger {
+    pub(crate) fn new(capacity: usize, strict: bool) -> Ledger {
+        let processors =
+            if cfg!(loom) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
+        let shares = processors.next_power_of_two().min(MAX_SHARES);
+        Ledger {
+            usage: Padded(AtomicUsize::new(0)),
+            limbo: Padded(AtomicUsize::new(0)),
+            capacity: Padded(AtomicUsize::new(capacity)),
+            strict: AtomicBool::new(strict),
+            detached: Padded(AtomicIsize::new(0)),
+            shares: (0..shares).map(|_| Padded::default()).collect(),
+        }
+    }
+
+    pub(crate) fn usage(&self) -> usize {
+        self.usage.0.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are charged to nobody any more and not yet free.
+    pub(crate) fn limbo(&self) -> usize {
+        self.limbo.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        self.capacity.0.store(capacity, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_strict(&self, strict: bool) {
+        self.strict.store(strict, Ordering::Relaxed);
+    }
+
+    /// Bytes in use by entries that no table knows. A moment's error may make the count negative.
+    pub(crate) fn detached(&self) -> usize {
+        usize::try_from(self.detached.0.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    pub(crate) fn add_detached(&self, charge: usize) {
+        self.detached.0.fetch_add(charge as isize, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub_detached(&self, charge: usize) {
+        self.detached.0.fetch_sub(charge as isize, Ordering::Relaxed);
+    }
+
+    /// Charges, whatever the capacity. Returns by how much the usage exceeds it now.
+    pub(crate) fn charge(&self, charge: usize) -> usize {
+        let usage = self.usage.0.fetch_add(charge, Ordering::Relaxed) + charge;
+        usage.saturating_sub(self.capacity())
+    }
+
+    /// Charges if that fits.
+    /// # Errors
+    /// By how much it does not.
+    pub(crate) fn charge_within_capacity(&self, charge: usize) -> Result<(), usize> {
+        let capacity = self.capacity();
+        let fits = |usage: usize| usage.checked_add(charge).filter(|&sum| sum <= capacity);
+        self.usage
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .map(|_| ())
+            .map_err(|usage| usage.saturating_add(charge).saturating_sub(capacity))
+    }
+
+    /// Takes a charge back.
+    pub(crate) fn uncharge(&self, charge: usize) {
+        let before = self.usage.0.fetch_sub(charge, Ordering::Relaxed);
+        debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
+    }
+
+    /// Takes a charge back whose memory must wait.
+    pub(crate) fn uncharge_into_limbo(&self, charge: usize) {
+        self.limbo.0.fetch_add(charge, Ordering::Relaxed);
+        self.uncharge(charge);
+    }
+
+    /// The memory is free.
+    pub(crate) fn leave_limbo(&self, charge: usize) {
+        self.limbo.0.fetch_sub(charge, Ordering::Relaxed);
+    }
+
+    /// Counts entries (or reservations) and their bytes; negative when they go.
+    #[inline]
+    pub(crate) fn count(&self, role: Role, entries: isize, bytes: isize) {
+        let share = &self.shares[thread_number() & (self.shares.len() - 1)].0;
+        share.entries[role as usize].fetch_add(entries, Ordering::Relaxed);
+        share.bytes[role as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counts now. While others count, a sum lies between before and after.
+    pub(crate) fn role_stats(&self) -> RoleStats {
+        let mut stats = RoleStats::default();
+        for role in Role::ALL {
+            let sum = |of: fn(&Share) -> &[AtomicIsize; Role::COUNT]| {
+                let sum: isize =
+                    self.shares.iter().map(|s| of(&s.0)[role as usize].load(Ordering::Relaxed)).sum();
+                u64::try_from(sum).unwrap_or(0)
+            };
+            stats.add(role, sum(|s| &s.entries), sum(|s| &s.bytes));
+        }
+        stats
+    }
+}
+
+/// Threads are numbered in the order in which they first count.
+fn thread_number() -> usize {
+    static NEXT: process::atomic::AtomicUsize = process::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        mine.get()
+    })
+}

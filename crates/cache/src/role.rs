@@ -1,0 +1,124 @@
+//! What an entry is for. Source of names and order: RocksDB `include/rocksdb/cache.h`, `cache/cache_entry_roles.cc`.
+
+/// RocksDB's `CacheEntryRole`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Role {
+    /// Keys and values.
+    DataBlock,
+    /// A filter, or a partition of one.
+    FilterBlock,
+    /// The index of a partitioned filter.
+    FilterMetaBlock,
+    /// A filter of a kind no longer written.
+    DeprecatedFilterBlock,
+    /// An index, or a partition of one.
+    IndexBlock,
+    /// Another kind of block.
+    OtherBlock,
+    /// A memtable's reservation.
+    WriteBuffer,
+    /// Blocks kept to make a dictionary from.
+    CompressionDictionaryBuildingBuffer,
+    /// Memory to build a filter in.
+    FilterConstruction,
+    /// What an open table holds beside its blocks.
+    BlockBasedTableReader,
+    /// What is known about files.
+    FileMetadata,
+    /// A value from a blob file.
+    BlobValue,
+    /// A blob cache's reservation.
+    BlobCache,
+    /// Anything else.
+    #[default]
+    Misc,
+}
+
+impl Role {
+    /// How many there are.
+    pub const COUNT: usize = 14;
+
+    /// All, in RocksDB's order.
+    pub const ALL: [Role; Role::COUNT] = [
+        Role::DataBlock,
+        Role::FilterBlock,
+        Role::FilterMetaBlock,
+        Role::DeprecatedFilterBlock,
+        Role::IndexBlock,
+        Role::OtherBlock,
+        Role::WriteBuffer,
+        Role::CompressionDictionaryBuildingBuffer,
+        Role::FilterConstruction,
+        Role::BlockBasedTableReader,
+        Role::FileMetadata,
+        Role::BlobValue,
+        Role::BlobCache,
+        Role::Misc,
+    ];
+
+    /// The name in sentences: `DataBlock`.
+    pub const fn camel_name(self) -> &'static str {
+        match self {
+            Role::DataBlock => "DataBlock",
+            Role::FilterBlock => "FilterBlock",
+            Role::FilterMetaBlock => "FilterMetaBlock",
+            Role::DeprecatedFilterBlock => "DeprecatedFilterBlock",
+            Role::IndexBlock => "IndexBlock",
+            Role::OtherBlock => "OtherBlock",
+            Role::WriteBuffer => "WriteBuffer",
+            Role::CompressionDictionaryBuildingBuffer => "CompressionDictionaryBuildingBuffer",
+            Role::FilterConstruction => "FilterConstruction",
+            Role::BlockBasedTableReader => "BlockBasedTableReader",
+            Role::FileMetadata => "FileMetadata",
+            Role::BlobValue => "BlobValue",
+            Role::BlobCache => "BlobCache",
+            Role::Misc => "Misc",
+        }
+    }
+
+    /// The name in maps: `data-block`.
+    pub const fn hyphen_name(self) -> &'static str {
+        match self {
+            Role::DataBlock => "data-block",
+            Role::FilterBlock => "filter-block",
+            Role::FilterMetaBlock => "filter-meta-block",
+            Role::DeprecatedFilterBlock => "deprecated-filter-block",
+            Role::IndexBlock => "index-block",
+            Role::OtherBlock => "other-block",
+            Role::WriteBuffer => "write-buffer",
+            Role::CompressionDictionaryBuildingBuffer => "compression-dictionary-building-buffer",
+            Role::FilterConstruction => "filter-construction",
+            Role::BlockBasedTableReader => "block-based-table-reader",
+            Role::FileMetadata => "file-metadata",
+            Role::BlobValue => "blob-value",
+            Role::BlobCache => "blob-cache",
+            Role::Misc => "misc",
+        }
+    }
+}
+
+/// Entries and bytes of each role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RoleStats {
+    entries: [u64; Role::COUNT],
+    bytes: [u64; Role::COUNT],
+}
+
+impl RoleStats {
+    /// Adds entries and bytes.
+    pub fn add(&mut self, role: Role, entries: u64, bytes: u64) {
+        self.entries[role as usize] += entries;
+        self.bytes[role as usize] += bytes;
+    }
+
+    /// How many entries have this role.
+    pub fn entries(&self, role: Role) -> u64 {
+        self.entries[role as usize]
+    }
+
+    /// What they are charged, in bytes.
+    pub fn bytes(&self, role: Role) -> u64 {
+        self.bytes[role as usize]
+    }
+}
