@@ -5,7 +5,7 @@
 //!  2. No step starts while background work of the step before is running.
 
 use crate::engine::{Durability, Engine, Result, Settings};
-use crate::keys::{KEY_BYTES, VALUE_BYTES, Values, key};
+use crate::keys::{Digest, KEY_BYTES, VALUE_BYTES, Values, key};
 use crate::measure::{Deadline, Meter, Sample};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Plan {
     /// Keys of the core set; other sets scale with it.
     pub(crate) num: u64,
+    /// Sets have more steps: other thread counts.
+    pub(crate) full: bool,
     /// When a step is cut, seconds.
     pub(crate) step_seconds: f64,
     /// For every engine.
@@ -76,6 +78,18 @@ impl<E: Engine> Bench<E> {
         std::fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         self.db = Some(E::open(&dir, settings)?);
         Ok(())
+    }
+
+    /// The same database with other settings.
+    pub(crate) fn reopen(&mut self, settings: &Settings) -> Result<()> {
+        self.db = None;
+        self.db = Some(E::open(&self.dir(), settings)?);
+        Ok(())
+    }
+
+    /// Whether there is a database.
+    pub(crate) fn is_open(&self) -> bool {
+        self.db.is_some()
     }
 
     /// Closes and deletes what there is.
@@ -146,31 +160,89 @@ pub(crate) fn fill<E: Engine>(
     deadline.repeat(count, |i| db.put(&key(number(i)), values.next(VALUE_BYTES), durability))
 }
 
-/// Time enough for what is not measured.
+/// Time enough for what other steps need whole.
 pub(crate) fn unhurried() -> Deadline {
     Deadline::after(Duration::from_secs(24 * 60 * 60))
 }
 
-/// Runs `work` in `threads` threads at once, each with its number, and gives the seconds from when all were ready and
-/// what each gave.
+/// Pairs of one batch when what comes in is not measured.
+const LOAD_BATCH: usize = 500;
+
+/// Puts the keys that `number` gives, in batches: the quick way to what a step works on.
+pub(crate) fn load<E: Engine>(
+    db: &E,
+    count: u64,
+    seed: u64,
+    value_bytes: usize,
+    mut number: impl FnMut(u64) -> u64,
+) -> Result<()> {
+    let mut values = Values::new(seed);
+    let (mut next, mut batch) = (0, Vec::with_capacity(LOAD_BATCH));
+    while next < count {
+        batch.clear();
+        while next < count && batch.len() < LOAD_BATCH {
+            batch.push((key(number(next)), values.next(value_bytes).to_vec()));
+            next += 1;
+        }
+        let pairs: Vec<(&[u8], &[u8])> = batch.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        db.put_all(&pairs, Durability::Wal)?;
+    }
+    Ok(())
+}
+
+/// Reads `share` random ones of `num` keys in each of `threads` threads.
+pub(crate) fn read_in_threads<E: Engine>(
+    db: &E,
+    deadline: Deadline,
+    threads: u64,
+    share: u64,
+    num: u64,
+    seed: u64,
+) -> Result<Sample> {
+    let (seconds, done) = in_threads(threads, |thread| {
+        let mut random = fastrand::Rng::with_seed(seed + thread);
+        let mut digest = Digest::default();
+        let count = deadline
+            .repeat(share, |_| db.get(&key(random.u64(..num)), &mut |value| digest.add(value)).map(drop))?;
+        Ok((count, digest.0))
+    })?;
+    Ok(Sample { seconds, ..sum(&done, share * threads) })
+}
+
+/// A sample of what several threads have read: counts and digests.
+pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
+    let digest = done.iter().fold(0u64, |sum, (_, digest)| sum.wrapping_add(*digest));
+    reads(done.iter().map(|(count, _)| count).sum(), count, digest)
+}
+
+/// Runs `work` in `threads` threads at once, each with its number, and gives the seconds from when the first began until
+/// the last ended, and what each gave.
 pub(crate) fn in_threads<T: Send>(
     threads: u64,
     work: impl Fn(u64) -> Result<T> + Sync,
 ) -> Result<(f64, Vec<T>)> {
-    let barrier = std::sync::Barrier::new(usize::try_from(threads).expect("a few") + 1);
+    let barrier = std::sync::Barrier::new(usize::try_from(threads).expect("a few"));
     let (work, barrier) = (&work, &barrier);
     std::thread::scope(|scope| {
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                work(number)
+                // Each looks at the clock for itself: on a busy machine nobody else knows when it was let run.
+                let start = Instant::now();
+                let result = work(number);
+                (start, Instant::now(), result)
             })
         };
         let handles: Vec<_> = (0..threads).map(spawn).collect();
-        barrier.wait();
-        let start = Instant::now();
-        let results: Vec<_> = handles.into_iter().map(|h| h.join().expect("workers do not panic")).collect();
-        let seconds = start.elapsed().as_secs_f64();
-        Ok((seconds, results.into_iter().collect::<Result<Vec<T>>>()?))
+        let mut all = Vec::new();
+        let mut times = Vec::new();
+        for handle in handles {
+            let (start, end, result) = handle.join().expect("workers do not panic");
+            times.push((start, end));
+            all.push(result?);
+        }
+        let start = times.iter().map(|(start, _)| *start).min().expect("one thread at least");
+        let end = times.iter().map(|(_, end)| *end).max().expect("one thread at least");
+        Ok(((end - start).as_secs_f64(), all))
     })
 }

@@ -29,7 +29,6 @@ pub(crate) struct Settings {
 
 /// How a write is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(dead_code, reason = "the sets that use the rest of it come next")]
 pub(crate) enum Durability {
     /// Lost when the process dies.
     NoWal,
@@ -50,7 +49,6 @@ pub(crate) enum From<'a> {
     Last,
 }
 
-#[expect(dead_code, reason = "the sets that use the rest of it come next")]
 /// What an engine has; a workload that needs more is left out for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities {
@@ -62,8 +60,8 @@ pub(crate) struct Abilities {
     pub(crate) delete_range: bool,
     /// The size of a cache can be set.
     pub(crate) cache: bool,
-    /// Several threads write at once, as far as the interface goes.
-    pub(crate) parallel_writes: bool,
+    /// It can be compacted in place.
+    pub(crate) compacts: bool,
     /// It keeps anything on disk.
     pub(crate) disk: bool,
 }
@@ -75,7 +73,6 @@ pub(crate) trait Cursor {
 }
 
 /// An open database.
-#[expect(dead_code, reason = "the sets that use the rest of it come next")]
 pub(crate) trait Engine: Sized + Send + Sync {
     /// What it has.
     const ABILITIES: Abilities;
@@ -116,6 +113,12 @@ pub(crate) trait Engine: Sized + Send + Sync {
 
     /// A cursor over the state of now; `under_snapshot` asks for a snapshot object where the engine makes a difference.
     fn cursor(&self, under_snapshot: bool) -> Result<Self::Cursor<'_>>;
+
+    /// How many pairs there are. An engine that does not count them walks over them.
+    fn len(&self) -> Result<u64> {
+        let count = self.cursor(false)?.scan(From::First, usize::MAX, &mut |_, _| ())?;
+        Ok(count as u64)
+    }
 
     /// Writes what is in memory to its place on disk, and waits.
     fn flush(&self) -> Result<()>;

@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod suites;
 mod worker;
+mod zipf;
 
 use crate::engines::Kind;
 use crate::suites::SuiteId;
@@ -90,6 +91,12 @@ struct RunArguments {
     /// Where the figures go as JSON; kept up to date while it runs.
     #[arg(long, default_value = "target/compare/compare.json")]
     json: PathBuf,
+    /// Where the page with the charts goes; beside the JSON if not said.
+    #[arg(long)]
+    html: Option<PathBuf>,
+    /// Run nothing: make table and page of the figures of an earlier run.
+    #[arg(long, value_name = "JSON")]
+    render: Option<PathBuf>,
     /// List the workloads and stop.
     #[arg(long)]
     list: bool,

@@ -12,7 +12,7 @@ use crate::bench::{Plan, StepInfo};
 use crate::directory::WorkDirectory;
 use crate::engine::{Result, Settings};
 use crate::engines::{Kind, availability};
-use crate::report::{Cell, Report, Row, SuiteReport, table};
+use crate::report::{Cell, Report, Row, SuiteReport, html, table};
 use crate::suites::SuiteId;
 use crate::worker::{Task, Worker, clean};
 use crate::{RunArguments, Selection, machine};
@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// been measured is kept.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
+    if let Some(json) = &arguments.render {
+        return render_again(json, arguments.html.as_deref());
+    }
     let plan = plan(arguments)?;
     let selection = Selection::new(&arguments.only, &plan)?;
     if arguments.list {
@@ -52,9 +55,24 @@ pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
     run.report.partial = run.failed;
     run.save()?;
     println!("{}", table::render(&run.report));
-    println!("figures: {}", run.json.display());
+    let page = arguments.html.clone().unwrap_or_else(|| run.json.with_extension("html"));
+    write_whole(&page, &html::render(&run.report))?;
+    println!("figures: {} · page: {}", run.json.display(), page.display());
     if run.failed { Err("some engines failed: the figures are partial".to_owned()) } else { Ok(()) }
 }
+
+/// Makes the table and the page of an earlier run's figures.
+#[expect(clippy::print_stdout, reason = "a command-line tool")]
+fn render_again(json: &Path, page: Option<&Path>) -> Result<()> {
+    let fail = |e: String| format!("--render {}: {e}", json.display());
+    let text = std::fs::read_to_string(json).map_err(|e| fail(e.to_string()))?;
+    let report: Report = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
+    println!("{}", table::render(&report));
+    write_whole(page.unwrap_or(&json.with_extension("html")), &html::render(&report))
+}
+
+/// Keys from which on sets have all their steps.
+const FULL: u64 = 1_000_000;
 
 /// The sizes that the command line asks for.
 /// # Errors
@@ -73,7 +91,7 @@ fn plan(arguments: &RunArguments) -> Result<Plan> {
         bloom_bits: 10.0,
         map_bytes: data.saturating_mul(40).max(1 << 30),
     };
-    Ok(Plan { num, step_seconds, settings })
+    Ok(Plan { num, full: num >= FULL, step_seconds, settings })
 }
 
 struct Run {

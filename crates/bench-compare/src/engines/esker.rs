@@ -41,7 +41,7 @@ impl Engine for Esker {
         multi_get: true,
         delete_range: true,
         cache: true,
-        parallel_writes: true,
+        compacts: true,
         disk: true,
     };
 

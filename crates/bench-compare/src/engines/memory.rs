@@ -19,7 +19,7 @@ impl Engine for Memory {
         multi_get: false,
         delete_range: false,
         cache: false,
-        parallel_writes: false,
+        compacts: false,
         disk: false,
     };
 

@@ -1,7 +1,13 @@
 //! The engines by name.
 
 pub(crate) mod esker;
+#[cfg(feature = "peers")]
+pub(crate) mod fjall;
+#[cfg(feature = "peers")]
+pub(crate) mod lmdb;
 pub(crate) mod memory;
+#[cfg(feature = "peers")]
+pub(crate) mod redb;
 pub(crate) mod rocksdb;
 
 use crate::engine::{Abilities, Engine, Result};
@@ -83,8 +89,15 @@ impl Kind {
             Kind::Esker => work.run::<esker::Esker>(),
             Kind::Rocksdb => work.run::<rocksdb::RocksDb>(),
             Kind::Memory => work.run::<memory::Memory>(),
+            #[cfg(feature = "peers")]
+            Kind::Fjall => work.run::<fjall::Fjall>(),
+            #[cfg(feature = "peers")]
+            Kind::Redb => work.run::<redb::Redb>(),
+            #[cfg(feature = "peers")]
+            Kind::Lmdb => work.run::<lmdb::Lmdb>(),
+            #[cfg(not(feature = "peers"))]
             Kind::Fjall | Kind::Redb | Kind::Lmdb => {
-                Err(format!("{self} is not built in: add --features peers"))
+                Err("it is not built in: cargo xtask compare, or --features peers, builds it".to_owned())
             }
         }
     }
@@ -128,9 +141,15 @@ pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result
             )),
             None => Err("its library is not installed; .ci/fetch-peers gets it".to_owned()),
         },
+        #[cfg(feature = "peers")]
+        Kind::Fjall => Ok(info("3.1".to_owned(), fjall::NOTES)),
+        #[cfg(feature = "peers")]
+        Kind::Redb => Ok(info("4".to_owned(), redb::NOTES)),
+        #[cfg(feature = "peers")]
+        Kind::Lmdb => Ok(info("0.9, by heed 0.23".to_owned(), lmdb::NOTES)),
+        #[cfg(not(feature = "peers"))]
         Kind::Fjall | Kind::Redb | Kind::Lmdb => {
-            kind.abilities()?;
-            Ok(info(String::new(), &[]))
+            Err(kind.abilities().map_or_else(|why| why, |_| String::new()))
         }
     }
 }

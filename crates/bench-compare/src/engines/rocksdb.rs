@@ -42,7 +42,7 @@ impl Engine for RocksDb {
         multi_get: true,
         delete_range: true,
         cache: true,
-        parallel_writes: true,
+        compacts: true,
         disk: true,
     };
 

@@ -1,5 +1,7 @@
 //! What a run has found, and its forms: JSON, a table, a page.
 
+mod chart;
+pub(crate) mod html;
 pub(crate) mod stats;
 pub(crate) mod table;
 

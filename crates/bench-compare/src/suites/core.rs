@@ -4,7 +4,7 @@
 //! repetition, one iterator for all seeks of a thread.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, puts, reads, unhurried};
+use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, puts, reads};
 use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
 use crate::keys::{Digest, Key, VALUE_BYTES, Values, key};
 use crate::measure::{Deadline, Sample};
@@ -122,7 +122,7 @@ impl Suite for Core {
         match step {
             Step::FillRandomNoWal if !abilities.no_wal => Some("it has no writes without its log"),
             Step::MultiReadRandom if !abilities.multi_get => Some("it reads keys one by one"),
-            Step::Compact if !abilities.disk => Some("there is nothing to compact"),
+            Step::Compact if !abilities.compacts => Some("it does not compact in place"),
             _ => None,
         }
     }
@@ -188,7 +188,7 @@ fn read_memtable<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
     settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
     bench.fresh(&settings)?;
     let number = random_below(num, FILL_SEED);
-    fill(bench.db(), unhurried(), num, VALUE_SEED, Durability::Wal, number)?;
+    load(bench.db(), num, VALUE_SEED, VALUE_BYTES, number)?;
     read_random(bench, num)
 }
 

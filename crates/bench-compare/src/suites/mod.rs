@@ -3,7 +3,13 @@
 //! A set is a list of steps that run in order in one process for one engine; a step may use the database that the one
 //! before has left.
 
-pub(crate) mod core;
+mod cache;
+mod core;
+mod hot;
+mod redb_set;
+mod scans;
+mod tombstones;
+mod ycsb;
 
 use crate::bench::{Bench, Plan, StepInfo};
 use crate::engine::{Abilities, Engine, Result};
@@ -30,6 +36,18 @@ pub(crate) trait Suite {
 pub(crate) enum SuiteId {
     /// The core of RocksDB's own benchmark.
     Core,
+    /// Few hot keys.
+    Hot,
+    /// Range tombstones in the memtable.
+    Tombstones,
+    /// Block caches of all sizes.
+    Cache,
+    /// Scans beside a writer.
+    Scans,
+    /// YCSB A to F.
+    Ycsb,
+    /// What redb publishes.
+    Redb,
 }
 
 /// Runs `$body` with `$S` as the suite's type.
@@ -40,18 +58,56 @@ macro_rules! with_suite {
                 type $S = core::Core;
                 $body
             }
+            SuiteId::Hot => {
+                type $S = hot::Hot;
+                $body
+            }
+            SuiteId::Tombstones => {
+                type $S = tombstones::Tombstones;
+                $body
+            }
+            SuiteId::Cache => {
+                type $S = cache::CacheSizes;
+                $body
+            }
+            SuiteId::Scans => {
+                type $S = scans::Scans;
+                $body
+            }
+            SuiteId::Ycsb => {
+                type $S = ycsb::Ycsb;
+                $body
+            }
+            SuiteId::Redb => {
+                type $S = redb_set::RedbSet;
+                $body
+            }
         }
     };
 }
 
 impl SuiteId {
     /// All, in the order of the table.
-    pub(crate) const ALL: [SuiteId; 1] = [SuiteId::Core];
+    pub(crate) const ALL: [SuiteId; 7] = [
+        SuiteId::Core,
+        SuiteId::Hot,
+        SuiteId::Tombstones,
+        SuiteId::Cache,
+        SuiteId::Scans,
+        SuiteId::Ycsb,
+        SuiteId::Redb,
+    ];
 
     /// For people.
     pub(crate) fn title(self) -> &'static str {
         match self {
             SuiteId::Core => "Core set: RocksDB's own benchmark",
+            SuiteId::Hot => "Few hot keys",
+            SuiteId::Tombstones => "Range tombstones in the memtable",
+            SuiteId::Cache => "Block caches from 1% to 200% of the data",
+            SuiteId::Scans => "Scans under a snapshot, beside a writer",
+            SuiteId::Ycsb => "YCSB",
+            SuiteId::Redb => "redb's published comparison",
         }
     }
 

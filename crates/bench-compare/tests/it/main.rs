@@ -23,12 +23,18 @@ fn errors(output: &Output) -> String {
 fn a_small_run_gives_figures_for_every_step() {
     let dir = TempDir::new("compare");
     let work = dir.join("work");
-    let flags = ["--num", "2000", "--pairs", "2", "--engines", "esker,memory", "--directory"];
+    let flags = ["--num", "2000", "--pairs", "2", "--engines", "esker,memory", "--no-warm-up", "--directory"];
     let output = compare(&dir, &[&flags[..], &[work.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{output:?}");
     assert!(!work.exists(), "nothing is left over");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("seekrandom + 100 nexts"), "{table}");
+
+    let page = std::fs::read_to_string(dir.join("compare.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    for fetched in ["<script", "<link", "src=", "url(", "@import"] {
+        assert!(!page.contains(fetched), "the page stands alone: {fetched}");
+    }
 
     let report: serde_json::Value =
         serde_json::from_slice(&std::fs::read(dir.join("compare.json")).unwrap()).unwrap();

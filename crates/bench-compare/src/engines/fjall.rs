@@ -1,0 +1,151 @@
+//! fjall 3: the other LSM tree in Rust.
+
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use fjall::compaction::Leveled;
+use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
+use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How it differs from what the others do.
+pub(crate) const NOTES: &[&str] = &["no writes without its journal, no range deletions"];
+
+/// The adapter.
+pub(crate) struct Fjall {
+    db: Database,
+    keyspace: Keyspace,
+}
+
+fn text(error: fjall::Error) -> String {
+    error.to_string()
+}
+
+/// Between looks at whether background work is done: fjall has no call that waits for it.
+const POLL: Duration = Duration::from_micros(500);
+
+impl Engine for Fjall {
+    const ABILITIES: Abilities = Abilities {
+        no_wal: false,
+        multi_get: false,
+        delete_range: false,
+        cache: true,
+        compacts: true,
+        disk: true,
+    };
+
+    type Cursor<'a> = FjallCursor<'a>;
+
+    fn open(dir: &Path, settings: &Settings) -> Result<Fjall> {
+        let buffer = settings.write_buffer_bytes as u64;
+        let db = Database::builder(dir)
+            .cache_size(settings.cache_bytes as u64)
+            .max_journaling_size((8 * buffer).max(512 << 20))
+            .worker_threads(2)
+            .open()
+            .map_err(text)?;
+        #[expect(clippy::cast_possible_truncation, reason = "a handful of bits")]
+        let bloom = BloomConstructionPolicy::BitsPerKey(settings.bloom_bits as f32);
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(buffer)
+                .data_block_compression_policy(CompressionPolicy::disabled())
+                .index_block_compression_policy(CompressionPolicy::disabled())
+                .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(bloom)))
+                .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(buffer)))
+        };
+        let keyspace = db.keyspace("default", options).map_err(text)?;
+        Ok(Fjall { db, keyspace })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.keyspace.insert(key, value).map_err(text)?;
+        self.persist(durability)
+    }
+
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        let mut batch = self.db.batch();
+        for &(key, value) in pairs {
+            batch.insert(&self.keyspace, key, value);
+        }
+        batch.commit().map_err(text)?;
+        self.persist(durability)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.keyspace.remove(key).map_err(text)
+    }
+
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+        let value = self.keyspace.get(key).map_err(text)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn cursor(&self, _under_snapshot: bool) -> Result<FjallCursor<'_>> {
+        Ok(FjallCursor { snapshot: self.db.snapshot(), keyspace: &self.keyspace })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.keyspace.rotate_memtable_and_wait().map_err(text)
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.flush()?;
+        self.keyspace.major_compact().map_err(text)
+    }
+
+    fn settle(&self) -> Result<()> {
+        // A flush that has ended may have asked for a compaction that has not begun: it is quiet when it was so twice.
+        let mut quiet = 0;
+        while quiet < 3 {
+            let is_busy = self.db.outstanding_flushes() > 0
+                || self.keyspace.sealed_memtable_count() > 0
+                || self.db.active_compactions() > 0;
+            quiet = if is_busy { 0 } else { quiet + 1 };
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+}
+
+impl Fjall {
+    fn persist(&self, durability: Durability) -> Result<()> {
+        if durability == Durability::Sync {
+            self.db.persist(PersistMode::SyncData).map_err(text)?;
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot: every scan is an iterator of its own.
+pub(crate) struct FjallCursor<'a> {
+    snapshot: Snapshot,
+    keyspace: &'a Keyspace,
+}
+
+impl Cursor for FjallCursor<'_> {
+    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+        match from {
+            From::First => show(self.snapshot.iter(self.keyspace), limit, visit),
+            From::Key(key) => show(self.snapshot.range(self.keyspace, key..), limit, visit),
+            From::Last => show(self.snapshot.iter(self.keyspace).rev(), limit, visit),
+        }
+    }
+}
+
+fn show(
+    pairs: impl Iterator<Item = Guard>,
+    limit: usize,
+    visit: &mut impl FnMut(&[u8], &[u8]),
+) -> Result<usize> {
+    let mut count = 0;
+    for pair in pairs.take(limit) {
+        let (key, value) = pair.into_inner().map_err(text)?;
+        visit(&key, &value);
+        count += 1;
+    }
+    Ok(count)
+}

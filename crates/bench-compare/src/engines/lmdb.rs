@@ -1,0 +1,176 @@
+//! LMDB, by heed: a copy-on-write B-tree in a mapped file.
+
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use heed::types::Bytes;
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithTls};
+use std::ops::Bound;
+use std::path::Path;
+
+/// How it differs from what the others do.
+pub(crate) const NOTES: &[&str] = &[
+    "every put is a transaction, written but not synced (MDB_NOSYNC)",
+    "every get is a transaction of its own, a batch of reads is one",
+    "the page cache is the operating system's; peak memory counts the pages of the file that it has mapped",
+];
+
+type Table = Database<'static, Bytes, Bytes>;
+
+/// The adapter.
+///
+/// Invariant: `env` points to an environment that was leaked at opening and is freed when this is dropped; `table`, and
+/// cursors, which borrow `self`, are the only things that refer to it.
+pub(crate) struct Lmdb {
+    table: Table,
+    env: &'static Env<WithTls>,
+}
+
+fn text(error: heed::Error) -> String {
+    error.to_string()
+}
+
+/// Address space comes in pages.
+const PAGE: usize = 4096;
+
+impl Engine for Lmdb {
+    const ABILITIES: Abilities = Abilities {
+        no_wal: false,
+        multi_get: true,
+        delete_range: false,
+        cache: false,
+        compacts: false,
+        disk: true,
+    };
+
+    type Cursor<'a> = LmdbCursor<'a>;
+
+    #[expect(unsafe_code, reason = "opening a mapped file is unsafe in heed")]
+    fn open(dir: &Path, settings: &Settings) -> Result<Lmdb> {
+        let mut options = EnvOpenOptions::new().read_txn_with_tls();
+        options.map_size(settings.map_bytes.next_multiple_of(PAGE)).max_readers(256);
+        // SAFETY: without sync a machine that goes down may leave a damaged file; it is deleted after the run.
+        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC) };
+        // SAFETY: nothing but this process touches the directory, and it opens it once at a time.
+        let env = unsafe { options.open(dir) }.map_err(text)?;
+        let env: &'static Env<WithTls> = Box::leak(Box::new(env));
+        let transaction = env.write_txn().map_err(text)?;
+        let made = env
+            .create_databases_and_commit(transaction, |opener, transaction| {
+                let table = opener.database_options().types::<Bytes, Bytes>().create(transaction)?;
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(table))
+            })
+            .map_err(text)?;
+        let table = made.commit().ok_or("LMDB made no table")?;
+        Ok(Lmdb { table, env })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.write(durability, |table, transaction| table.put(transaction, key, value))
+    }
+
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        self.write(durability, |table, transaction| {
+            pairs.iter().try_for_each(|(key, value)| table.put(transaction, key, value))
+        })
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.write(Durability::Wal, |table, transaction| table.delete(transaction, key).map(drop))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+        Ok(self.multi_get(&[key], visit)? == 1)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+        let transaction = self.env.read_txn().map_err(text)?;
+        let mut found = 0;
+        for key in keys {
+            if let Some(value) = self.table.get(&transaction, key).map_err(text)? {
+                visit(value);
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    fn cursor(&self, _under_snapshot: bool) -> Result<LmdbCursor<'_>> {
+        Ok(LmdbCursor { table: &self.table, transaction: self.env.read_txn().map_err(text)? })
+    }
+
+    fn len(&self) -> Result<u64> {
+        let transaction = self.env.read_txn().map_err(text)?;
+        self.table.len(&transaction).map_err(text)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.env.force_sync().map_err(text)
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        Err("LMDB compacts only into a copy".to_owned())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Lmdb {
+    fn write(
+        &self,
+        durability: Durability,
+        body: impl FnOnce(&Table, &mut RwTxn<'_>) -> heed::Result<()>,
+    ) -> Result<()> {
+        let mut transaction = self.env.write_txn().map_err(text)?;
+        body(&self.table, &mut transaction).map_err(text)?;
+        transaction.commit().map_err(text)?;
+        if durability == Durability::Sync {
+            self.env.force_sync().map_err(text)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lmdb {
+    #[expect(unsafe_code, reason = "the environment is the target of a reference without end")]
+    fn drop(&mut self) {
+        let env = std::ptr::from_ref(self.env).cast_mut();
+        // SAFETY: it was a box, leaked in `open` and freed only here; cursors borrow `self`, and `table` is not used
+        // again and has no destructor.
+        drop(unsafe { Box::from_raw(env) });
+    }
+}
+
+/// A read transaction: every scan is a range of its own.
+pub(crate) struct LmdbCursor<'a> {
+    table: &'a Table,
+    transaction: RoTxn<'a, WithTls>,
+}
+
+impl Cursor for LmdbCursor<'_> {
+    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+        let (table, transaction) = (self.table, &self.transaction);
+        match from {
+            From::First => show(table.iter(transaction).map_err(text)?, limit, visit),
+            From::Key(key) => {
+                let behind: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(key), Bound::Unbounded);
+                show(table.range(transaction, &behind).map_err(text)?, limit, visit)
+            }
+            From::Last => show(table.rev_iter(transaction).map_err(text)?, limit, visit),
+        }
+    }
+}
+
+fn show<'t>(
+    pairs: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
+    limit: usize,
+    visit: &mut impl FnMut(&[u8], &[u8]),
+) -> Result<usize> {
+    let mut count = 0;
+    for pair in pairs.take(limit) {
+        let (key, value) = pair.map_err(text)?;
+        visit(key, value);
+        count += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,170 @@
+//! The comparison that redb publishes, scaled down from its five million pairs.
+//!
+//! Source: redb's `redb-bench-compare`: keys of 24 random bytes, values of 150; bulk load in one go, single durable writes,
+//! durable batches, writes without sync, length, random reads, range scans of ten rows, reads by 4 to 32 threads, removals,
+//! compaction. Its `retain`, `extract_if` and `pop` are interfaces that only redb has. Sizes before and after the
+//! compaction are the bytes on disk of the last two steps.
+
+use super::Suite;
+use crate::bench::{Bench, Plan, StepInfo, in_threads, reads, sum, unhurried};
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
+use crate::keys::Digest;
+use crate::measure::{Deadline, Sample};
+use fastrand::Rng;
+
+/// The set.
+pub(crate) struct RedbSet;
+
+/// Its steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    BulkLoad,
+    SingleWrites,
+    BatchWrites,
+    NoSyncWrites,
+    Length,
+    RandomReads,
+    RangeReads,
+    ThreadedReads(u64),
+    Removals,
+    Compact,
+}
+
+type Pair = ([u8; 24], [u8; 150]);
+
+const SEED: u64 = 3;
+/// Pairs of one batch, in the bulk load and of each durable batch.
+const BATCH: u64 = 1000;
+/// Rows of one range.
+const RANGE: usize = 10;
+
+/// Pairs of the bulk load.
+fn elements(plan: &Plan) -> u64 {
+    (plan.num / 2 / BATCH).max(1) * BATCH
+}
+
+impl Suite for RedbSet {
+    type Step = Step;
+
+    fn steps(plan: &Plan) -> Vec<(StepInfo, Step)> {
+        let step = |step, name: &str, title: &str, unit: &str, limit: &str| {
+            (StepInfo::new(format!("redb/{name}"), title, unit, limit), step)
+        };
+        let reads = "4–6 dependent cache misses";
+        let sync = "one sync of the file";
+        let mut steps = vec![
+            step(Step::BulkLoad, "bulk", "bulk load", "pair", "174 bytes, written at least once"),
+            step(Step::SingleWrites, "single", "single writes, durable", "put", sync),
+            step(Step::BatchWrites, "batch", "batches of 1000, durable", "pair", sync),
+            step(Step::NoSyncWrites, "nosync", "single writes, no sync", "put", "one system call"),
+            step(Step::Length, "len", "how many pairs there are", "call", "a counter; without one, a scan"),
+            step(Step::RandomReads, "reads", "random reads", "get", reads),
+            step(Step::RangeReads, "ranges", "random ranges of 10", "range", reads),
+        ];
+        let threads: &[u64] = if plan.full { &[4, 8, 16, 32] } else { &[4, 32] };
+        for &count in threads {
+            let (name, title) = (format!("reads-{count}"), format!("random reads, {count} threads"));
+            steps.push(step(Step::ThreadedReads(count), &name, &title, "get", reads));
+        }
+        steps.push(step(Step::Removals, "removals", "remove half", "key", "as a write"));
+        steps.push(step(Step::Compact, "compact", "compact", "pair", "every byte read and written once"));
+        steps
+    }
+
+    fn missing(step: &Step, abilities: &Abilities) -> Option<&'static str> {
+        (*step == Step::Compact && !abilities.compacts).then_some("it does not compact in place")
+    }
+
+    fn prepares(step: &Step) -> bool {
+        *step == Step::BulkLoad
+    }
+
+    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+        let count = elements(&bench.plan);
+        if *step == Step::BulkLoad {
+            bench.fresh_as_planned()?;
+        }
+        bench.measure(|db, deadline| match *step {
+            Step::BulkLoad => {
+                let mut random = Rng::with_seed(SEED);
+                write(db, unhurried(), count / BATCH, BATCH, Durability::Wal, &mut random)
+            }
+            Step::SingleWrites => {
+                write(db, deadline, (count / 200).max(1), 1, Durability::Sync, &mut Rng::with_seed(SEED + 1))
+            }
+            Step::BatchWrites => {
+                let batches = (count / (10 * BATCH)).max(1);
+                write(db, deadline, batches, BATCH, Durability::Sync, &mut Rng::with_seed(SEED + 2))
+            }
+            Step::NoSyncWrites => {
+                write(db, deadline, count / 10, 1, Durability::Wal, &mut Rng::with_seed(SEED + 3))
+            }
+            Step::Length => db.len().map(|_| reads(1, 1, 0)),
+            Step::RandomReads => read(db, deadline, count, count).map(|done| sum(&[done], count)),
+            Step::RangeReads => ranges(db, deadline, count / 2, count),
+            Step::ThreadedReads(threads) => {
+                let share = count / threads;
+                let (seconds, done) = in_threads(threads, |_| read(db, deadline, share, count))?;
+                Ok(Sample { seconds, ..sum(&done, share * threads) })
+            }
+            Step::Removals => {
+                let mut random = Rng::with_seed(SEED);
+                let done = deadline.repeat(count / 2, |_| db.delete(&pair(&mut random).0))?;
+                Ok(Sample {
+                    operations: done,
+                    user_bytes: done * 24,
+                    cut: done < count / 2,
+                    ..Sample::default()
+                })
+            }
+            Step::Compact => db.compact().map(|()| reads(count / 2, count / 2, 0)),
+        })
+    }
+}
+
+fn pair(random: &mut Rng) -> Pair {
+    let (mut key, mut value) = ([0; 24], [0; 150]);
+    random.fill(&mut key);
+    random.fill(&mut value);
+    (key, value)
+}
+
+fn write<E: Engine>(
+    db: &E,
+    deadline: Deadline,
+    batches: u64,
+    size: u64,
+    durability: Durability,
+    random: &mut Rng,
+) -> Result<Sample> {
+    let done = deadline.repeat(batches, |_| {
+        let batch: Vec<Pair> = (0..size).map(|_| pair(random)).collect();
+        if let [(key, value)] = &batch[..] {
+            return db.put(key, value, durability);
+        }
+        let pairs: Vec<(&[u8], &[u8])> = batch.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        db.put_all(&pairs, durability)
+    })?;
+    let operations = done * size;
+    Ok(Sample { operations, user_bytes: operations * 174, cut: done < batches, ..Sample::default() })
+}
+
+/// Reads the pairs of the bulk load in their order, which is random. Gives their number and digest.
+fn read<E: Engine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> Result<(u64, u64)> {
+    let (mut random, mut digest) = (Rng::with_seed(SEED), Digest::default());
+    let done = deadline.repeat(count.min(elements), |_| {
+        let (key, _) = pair(&mut random);
+        if db.get(&key, &mut |value| digest.add(value))? { Ok(()) } else { Err(format!("{key:?} is lost")) }
+    })?;
+    Ok((done, digest.0))
+}
+
+fn ranges<E: Engine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> Result<Sample> {
+    let (mut random, mut digest) = (Rng::with_seed(SEED), Digest::default());
+    let mut cursor = db.cursor(false)?;
+    let done = deadline.repeat(count.min(elements), |_| {
+        let (key, _) = pair(&mut random);
+        cursor.scan(From::Key(&key), RANGE, &mut |_, value| digest.add(value)).map(drop)
+    })?;
+    Ok(reads(done, count, digest.0))
+}

@@ -1,0 +1,121 @@
+//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer; the view changes every second.
+
+use super::Suite;
+use crate::bench::{Bench, Plan, StepInfo, in_threads, load, reads};
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
+use crate::keys::{VALUE_BYTES, Values, key};
+use crate::measure::{Deadline, Sample};
+use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The set.
+pub(crate) struct Scans;
+
+/// Scans of so many rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    rows: u64,
+}
+
+const SEED: u64 = 801;
+/// How old a view may grow.
+const VIEW: Duration = Duration::from_secs(1);
+/// What the writer does at once, and how long it then rests: ten thousand writes a second, so that it leaves the second
+/// core to nobody's advantage.
+const WRITES: usize = 100;
+const REST: Duration = Duration::from_millis(10);
+
+const LIMIT: &str = "116 bytes in order for each row: about 10 ns at 12 GB/s";
+
+/// Rows of the longest scan.
+const LONGEST: u64 = 400_000;
+/// Plans from this size on have enough keys for the longest scan; smaller ones shorten the scans.
+const LARGE: u64 = 100_000;
+
+fn keys(plan: &Plan) -> u64 {
+    if plan.num < LARGE { plan.num } else { plan.num.max(LONGEST + LONGEST / 20) }
+}
+
+impl Suite for Scans {
+    type Step = Step;
+
+    fn steps(plan: &Plan) -> Vec<(StepInfo, Step)> {
+        let step = |rows: u64| {
+            let step = Step { rows: rows.min(keys(plan)) };
+            let title = format!("scans of {} rows, beside a writer", step.rows);
+            (StepInfo::new(format!("scans/{rows}"), title, "row", LIMIT), step)
+        };
+        vec![step(100), step(20_000), step(LONGEST)]
+    }
+
+    fn missing(_step: &Step, abilities: &Abilities) -> Option<&'static str> {
+        (!abilities.disk).then_some("it has no versions: a scan would stop the writer")
+    }
+
+    fn prepares(_step: &Step) -> bool {
+        false
+    }
+
+    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+        let num = keys(&bench.plan);
+        if !bench.is_open() {
+            bench.fresh_as_planned()?;
+            let mut random = fastrand::Rng::with_seed(SEED);
+            let mut numbers: Vec<u64> = (0..num).collect();
+            random.shuffle(&mut numbers);
+            load(bench.db(), num, SEED, VALUE_BYTES, |i| numbers[usize::try_from(i).expect("an index")])?;
+            bench.db().flush()?;
+            bench.db().settle()?;
+        }
+        // As many rows as there are keys, three times over; at least one scan.
+        let scans = (3 * num / step.rows).max(1);
+        let rows = step.rows;
+        bench.measure(|db, deadline| {
+            let is_done = AtomicBool::new(false);
+            let (seconds, done) = in_threads(2, |thread| {
+                if thread == 1 {
+                    return write_until(db, &is_done, num).map(|()| 0);
+                }
+                let result = scan(db, deadline, scans, rows, num);
+                is_done.store(true, Ordering::Relaxed);
+                result
+            })?;
+            Ok(Sample { seconds, ..reads(done[0], scans * rows, 0) })
+        })
+    }
+}
+
+/// Gives the rows shown.
+fn scan<E: Engine>(db: &E, deadline: Deadline, scans: u64, rows: u64, num: u64) -> Result<u64> {
+    let mut random = fastrand::Rng::with_seed(SEED + 1);
+    let (mut cursor, mut taken) = (db.cursor(true)?, Instant::now());
+    let (mut shown, mut bytes) = (0, 0);
+    for scan in 0..scans {
+        if scan > 0 && deadline.is_over() {
+            break;
+        }
+        if taken.elapsed() > VIEW {
+            drop(cursor);
+            (cursor, taken) = (db.cursor(true)?, Instant::now());
+        }
+        let start = key(random.u64(..=num - rows));
+        let limit = usize::try_from(rows).expect("fits");
+        shown += cursor.scan(From::Key(&start), limit, &mut |_, value| bytes += value.len())? as u64;
+    }
+    if bytes as u64 != shown * VALUE_BYTES as u64 {
+        return Err(format!("{shown} rows hold {bytes} bytes of values"));
+    }
+    Ok(shown)
+}
+
+fn write_until<E: Engine>(db: &E, is_done: &AtomicBool, num: u64) -> Result<()> {
+    let (mut random, mut values) = (fastrand::Rng::with_seed(SEED + 2), Values::new(SEED + 2));
+    while !is_done.load(Ordering::Relaxed) {
+        let batch: Vec<_> =
+            (0..WRITES).map(|_| (key(random.u64(..num)), values.next(VALUE_BYTES).to_vec())).collect();
+        let pairs: Vec<(&[u8], &[u8])> = batch.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        db.put_all(&pairs, Durability::Wal)?;
+        std::thread::sleep(REST);
+    }
+    Ok(())
+}

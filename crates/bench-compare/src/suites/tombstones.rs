@@ -1,0 +1,68 @@
+//! Reads from a memtable that holds range tombstones: 0, 1, 10, 100 and 1000 of them, in 1 and in 32 threads.
+//!
+//! Source: RocksDB's benchmark as
+//! `fillrandom,readrandom --writes_per_range_tombstone=1 --max_num_range_tombstones=100`.
+
+use super::Suite;
+use crate::bench::{Bench, Plan, StepInfo, load, read_in_threads};
+use crate::engine::{Abilities, Engine, Result};
+use crate::keys::{VALUE_BYTES, key};
+use crate::measure::Sample;
+
+/// The set.
+pub(crate) struct Tombstones;
+
+/// Reads beside so many tombstones in so many threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    tombstones: u64,
+    threads: u64,
+}
+
+const SEED: u64 = 601;
+/// Keys that one tombstone covers.
+const WIDTH: u64 = 100;
+
+const LIMIT: &str =
+    "as a read from the memtable; a search among the tombstones: log2 of their number, in cache";
+
+impl Suite for Tombstones {
+    type Step = Step;
+
+    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+        let mut steps = Vec::new();
+        for tombstones in [0, 1, 10, 100, 1000] {
+            for threads in [1, 32] {
+                let name = format!("tombstones/{tombstones}-{threads}");
+                let title = format!("{tombstones} range tombstones, threads: {threads}");
+                steps.push((StepInfo::new(name, title, "get", LIMIT), Step { tombstones, threads }));
+            }
+        }
+        steps
+    }
+
+    fn missing(_step: &Step, abilities: &Abilities) -> Option<&'static str> {
+        (!abilities.delete_range).then_some("it deletes no ranges")
+    }
+
+    fn prepares(_step: &Step) -> bool {
+        false
+    }
+
+    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+        let num = bench.plan.num / 2;
+        let mut settings = bench.plan.settings.clone();
+        settings.write_buffer_bytes =
+            settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
+        bench.fresh(&settings)?;
+        let mut random = fastrand::Rng::with_seed(SEED);
+        load(bench.db(), num, SEED, VALUE_BYTES, |_| random.u64(..num))?;
+        for i in 0..step.tombstones {
+            // Evenly over all keys; most overlap others when there are many.
+            let begin = i * num / step.tombstones;
+            bench.db().delete_range(&key(begin), &key(begin + WIDTH))?;
+        }
+        let (threads, share) = (step.threads, num / step.threads);
+        bench.measure(|db, deadline| read_in_threads(db, deadline, threads, share, num, SEED + 1))
+    }
+}

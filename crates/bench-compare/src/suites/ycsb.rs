@@ -1,0 +1,193 @@
+//! YCSB's six core workloads, in the order that its authors recommend: load, A, B, C, F, D, and E at the end.
+//!
+//! Source: Cooper et al., "Benchmarking Cloud Serving Systems with YCSB" (SoCC 2010); `workloads/workload{a..f}` of YCSB 0.17:
+//! A half updates, B a twentieth, C none, D reads of the latest beside a twentieth insertions, E scans of 1 to 100 rows beside a
+//! twentieth insertions, F half read-modify-write. Records are 1000 bytes (ten fields of a hundred, stored as one
+//! value), requests follow the scrambled Zipfian distribution (`crate::zipf`), D the latest one.
+
+use super::Suite;
+use crate::bench::{Bench, Plan, StepInfo, load};
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
+use crate::keys::{Digest, KEY_BYTES, Values, key};
+use crate::measure::{Deadline, Sample};
+use crate::zipf::{Latest, Scrambled, fnv64};
+use fastrand::Rng;
+
+/// The set.
+pub(crate) struct Ycsb;
+
+/// Workloads by their letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    A,
+    B,
+    C,
+    D,
+    E,
+    F,
+}
+
+/// Ten fields of a hundred bytes.
+const RECORD_BYTES: usize = 1000;
+const SEED: u64 = 901;
+/// Rows of the longest scan.
+const LONGEST_SCAN: u64 = 100;
+
+const LIMIT: &str =
+    "1 kB a record: about 0.1 µs to copy; reads 4–6 dependent cache misses, writes a log record";
+
+fn records(plan: &Plan) -> u64 {
+    plan.num / 4
+}
+
+impl Suite for Ycsb {
+    type Step = Step;
+
+    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+        let step = |step, letter: &str, title: &str| {
+            let name = format!("ycsb/{letter}");
+            let title = format!("{}: {title}", letter.to_uppercase());
+            (StepInfo::new(name, title, "operation", LIMIT), step)
+        };
+        vec![
+            step(Step::A, "a", "50% reads, 50% updates"),
+            step(Step::B, "b", "95% reads, 5% updates"),
+            step(Step::C, "c", "reads only"),
+            step(Step::F, "f", "50% reads, 50% read-modify-write"),
+            step(Step::D, "d", "95% reads of the latest, 5% insertions"),
+            step(Step::E, "e", "95% scans, 5% insertions"),
+        ]
+    }
+
+    fn missing(_step: &Step, _abilities: &Abilities) -> Option<&'static str> {
+        None
+    }
+
+    fn prepares(_step: &Step) -> bool {
+        true
+    }
+
+    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+        let count = records(&bench.plan);
+        if !bench.is_open() {
+            bench.fresh_as_planned()?;
+            load(bench.db(), count, SEED, RECORD_BYTES, fnv64)?;
+            bench.db().settle()?;
+        }
+        let step = *step;
+        bench.measure(|db, deadline| Client::new(step, count).run(db, deadline, count))
+    }
+}
+
+/// What happens to the chosen record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Operation {
+    Read,
+    Update,
+    Insert,
+    Scan,
+    ReadModifyWrite,
+}
+
+impl Step {
+    /// The operation that a number of 0..100 stands for.
+    fn operation(self, percent: u32) -> Operation {
+        let (limit, below, above) = match self {
+            Step::A => (50, Operation::Read, Operation::Update),
+            Step::B => (95, Operation::Read, Operation::Update),
+            Step::C => (100, Operation::Read, Operation::Read),
+            Step::D => (95, Operation::Read, Operation::Insert),
+            Step::E => (95, Operation::Scan, Operation::Insert),
+            Step::F => (50, Operation::Read, Operation::ReadModifyWrite),
+        };
+        if percent < limit { below } else { above }
+    }
+}
+
+/// One client and what it knows.
+struct Client {
+    step: Step,
+    random: Rng,
+    scrambled: Scrambled,
+    latest: Latest,
+    /// How many records there are: E starts where D, which also inserts, may have ended; both overwrite the same ones.
+    records: u64,
+    values: Values,
+    digest: Digest,
+    user_bytes: u64,
+}
+
+impl Client {
+    fn new(step: Step, records: u64) -> Client {
+        Client {
+            step,
+            random: Rng::with_seed(SEED + 1 + step as u64),
+            scrambled: Scrambled::new(records),
+            latest: Latest::new(records),
+            records,
+            values: Values::new(SEED + 1),
+            digest: Digest::default(),
+            user_bytes: 0,
+        }
+    }
+
+    fn run<E: Engine>(mut self, db: &E, deadline: Deadline, count: u64) -> Result<Sample> {
+        let done = deadline.repeat(count, |_| self.next(db))?;
+        Ok(Sample {
+            operations: done,
+            user_bytes: self.user_bytes,
+            digest: self.digest.0,
+            cut: done < count,
+            ..Sample::default()
+        })
+    }
+
+    fn record(&mut self) -> u64 {
+        match self.step {
+            Step::D => self.latest.next(&mut self.random, self.records),
+            _ => self.scrambled.next(&mut self.random),
+        }
+    }
+
+    fn next<E: Engine>(&mut self, db: &E) -> Result<()> {
+        match self.step.operation(self.random.u32(..100)) {
+            Operation::Insert => {
+                self.records += 1;
+                self.put(db, self.records - 1)
+            }
+            Operation::Read => {
+                let record = self.record();
+                self.read(db, record)
+            }
+            Operation::Update => {
+                let record = self.record();
+                self.put(db, record)
+            }
+            Operation::ReadModifyWrite => {
+                let record = self.record();
+                self.read(db, record)?;
+                self.put(db, record)
+            }
+            Operation::Scan => {
+                let record = self.record();
+                let rows = usize::try_from(self.random.u64(1..=LONGEST_SCAN)).expect("at most a hundred");
+                let (start, digest) = (key(fnv64(record)), &mut self.digest);
+                db.cursor(false)?.scan(From::Key(&start), rows, &mut |_, value| digest.add(value)).map(drop)
+            }
+        }
+    }
+
+    fn read<E: Engine>(&mut self, db: &E, record: u64) -> Result<()> {
+        let digest = &mut self.digest;
+        if db.get(&key(fnv64(record)), &mut |value| digest.add(value))? {
+            Ok(())
+        } else {
+            Err(format!("record {record} is not there"))
+        }
+    }
+
+    fn put<E: Engine>(&mut self, db: &E, record: u64) -> Result<()> {
+        self.user_bytes += (KEY_BYTES + RECORD_BYTES) as u64;
+        db.put(&key(fnv64(record)), self.values.next(RECORD_BYTES), Durability::Wal)
+    }
+}
