@@ -88,7 +88,7 @@ impl CacheType {
             ("fixed_hyper_clock_cache", 0) => {
                 Err(Error::invalid_argument("fixed_hyper_clock_cache needs an estimated_entry_charge"))
             }
-            _ => Err(Error::invalid_argument(format!("cache_type '{name}' is not supported"))),
+            _ => Err(Error::invalid_argument(format!("'{name}' is not supported"))),
         }
     }
 }
