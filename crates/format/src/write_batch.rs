@@ -10,6 +10,7 @@
 //!     markers do not.
 //!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op: walking them cannot fail.
 //!  3. The family id 0 is written in the short form, without the id.
+//!  4. `rep` begins with a header, or is empty: a batch that says nothing yet owns no memory.
 
 mod op;
 #[cfg(test)]
@@ -39,6 +40,9 @@ pub struct BatchContent {
     pub extended: bool,
 }
 
+/// What a batch looks like that has not been written to.
+const NO_OPS: &[u8] = &[0; BATCH_HEADER_BYTES];
+
 /// Where a batch stood when a save point was set.
 #[derive(Clone, Copy, Debug)]
 struct SavePoint {
@@ -50,6 +54,7 @@ struct SavePoint {
 /// Operations that are written together or not at all. Holds the bytes that go to the WAL.
 #[derive(Clone, Debug)]
 pub struct WriteBatch {
+    /// See invariant 4.
     rep: Vec<u8>,
     count: u32,
     max_bytes: usize,
@@ -64,15 +69,18 @@ impl Default for WriteBatch {
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// An empty batch. Allocates nothing.
     pub fn new() -> WriteBatch {
-        WriteBatch::with_capacity(0)
+        WriteBatch::from_rep(Vec::new())
     }
 
     /// An empty batch with room for `bytes`.
     pub fn with_capacity(bytes: usize) -> WriteBatch {
-        let mut rep = Vec::with_capacity(bytes.max(BATCH_HEADER_BYTES));
-        rep.resize(BATCH_HEADER_BYTES, 0);
+        WriteBatch::from_rep(Vec::with_capacity(bytes))
+    }
+
+    /// REQUIRES: no ops in `rep`.
+    fn from_rep(rep: Vec<u8>) -> WriteBatch {
         WriteBatch {
             rep,
             count: 0,
@@ -208,7 +216,6 @@ impl WriteBatch {
     /// Makes the batch empty; its memory stays.
     pub fn clear(&mut self) {
         self.rep.clear();
-        self.rep.resize(BATCH_HEADER_BYTES, 0);
         self.count = 0;
         self.content = BatchContent::default();
         self.save_points.clear();
@@ -223,30 +230,31 @@ impl WriteBatch {
     /// Whether there is no op at all, not even log data.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.rep.len() == BATCH_HEADER_BYTES
+        self.rep.len() <= BATCH_HEADER_BYTES
     }
 
     /// Bytes, header included.
     #[inline]
     pub fn data_size(&self) -> usize {
-        self.rep.len()
+        self.rep.len().max(BATCH_HEADER_BYTES)
     }
 
     /// The bytes that go to the WAL.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        &self.rep
+        if self.rep.is_empty() { NO_OPS } else { &self.rep }
     }
 
     /// Gives up the bytes.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.ensure_header();
         self.rep
     }
 
     /// The bytes behind the header.
     #[inline]
     pub fn ops_bytes(&self) -> &[u8] {
-        self.rep.split_at(BATCH_HEADER_BYTES).1
+        self.rep.get(BATCH_HEADER_BYTES..).unwrap_or_default()
     }
 
     /// The sequence number of the first op.
@@ -267,6 +275,7 @@ impl WriteBatch {
     /// Sets the sequence number of the first op.
     #[inline]
     pub fn set_sequence(&mut self, sequence: SequenceNumber) {
+        self.ensure_header();
         if let Some(to) = self.rep.first_chunk_mut() {
             *to = sequence.0.to_le_bytes();
         }
@@ -286,7 +295,14 @@ impl WriteBatch {
 
     /// The same, borrowed.
     pub fn view(&self) -> WriteBatchView<'_> {
-        WriteBatchView { rep: &self.rep, count: self.count, content: self.content }
+        WriteBatchView { rep: self.data(), count: self.count, content: self.content }
+    }
+
+    #[inline]
+    fn ensure_header(&mut self) {
+        if self.rep.is_empty() {
+            self.rep.extend_from_slice(NO_OPS);
+        }
     }
 
     #[inline]
@@ -315,6 +331,7 @@ impl WriteBatch {
     /// Adds what `write` appends and `ops` to the count, or leaves everything as it is.
     #[inline]
     fn add(&mut self, ops: u32, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+        self.ensure_header();
         let before = self.rep.len();
         let count = self.count.checked_add(ops).ok_or_else(too_many_ops)?;
         let result = write(&mut self.rep).and_then(|()| {

@@ -35,6 +35,15 @@ impl ColumnFamilySet {
         self.by_id.read().get(&id).cloned()
     }
 
+    /// What `look` finds in the family with this id, unless it was dropped. Counts no reference.
+    #[inline]
+    pub(crate) fn with<T>(&self, id: ColumnFamilyId, look: impl FnOnce(&ColumnFamily) -> T) -> Option<T> {
+        if id == ColumnFamilyId::DEFAULT {
+            return Some(look(&self.default));
+        }
+        self.by_id.read().get(&id).map(|cf| look(cf))
+    }
+
     /// The family with this name, unless it was dropped.
     pub(crate) fn by_name(&self, name: &str) -> Option<Arc<ColumnFamily>> {
         self.by_id.read().values().find(|cf| cf.name == name).cloned()

@@ -19,7 +19,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_opt(&WriteOptions::default(), &self.default_column_family(), key, value)
+        self.write_default(|batch, id| batch.put(id, key.as_ref(), value.as_ref()))
     }
 
     /// Stores `value` under `key` in `family`.
@@ -51,7 +51,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_opt(&WriteOptions::default(), &self.default_column_family(), key)
+        self.write_default(|batch, id| batch.delete(id, key.as_ref()))
     }
 
     /// Removes `key` from `family`.
@@ -78,7 +78,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.single_delete_opt(&WriteOptions::default(), &self.default_column_family(), key)
+        self.write_default(|batch, id| batch.single_delete(id, key.as_ref()))
     }
 
     /// [`Db::single_delete`] in `family`.
@@ -97,7 +97,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`]; a family without merge operator is noticed when the key is read.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.merge_opt(&WriteOptions::default(), &self.default_column_family(), key, operand)
+        self.write_default(|batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
     }
 
     /// [`Db::merge`] in `family`.
@@ -147,6 +147,12 @@ impl Db {
         self.write_unchecked(options, batch)
     }
 
+    /// One operation in the default family, which cannot be dropped; needs no handle.
+    fn write_default(&self, fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>) -> Result<()> {
+        self.engine().check_writable()?;
+        self.write_one(&WriteOptions::default(), ColumnFamilyId::DEFAULT, fill)
+    }
+
     fn write_single(
         &self,
         options: &WriteOptions,
@@ -155,9 +161,18 @@ impl Db {
     ) -> Result<()> {
         self.engine().check_writable()?;
         family.check_live()?;
+        self.write_one(options, family.id(), fill)
+    }
+
+    fn write_one(
+        &self,
+        options: &WriteOptions,
+        family: ColumnFamilyId,
+        fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>,
+    ) -> Result<()> {
         let mut batch = SINGLE.with_borrow_mut(std::mem::take);
         batch.clear();
-        let result = fill(&mut batch, family.id()).and_then(|()| self.write_unchecked(options, &mut batch));
+        let result = fill(&mut batch, family).and_then(|()| self.write_unchecked(options, &mut batch));
         if batch.data_size() <= KEEP_BATCH_BYTES {
             SINGLE.set(batch);
         }

@@ -6,7 +6,7 @@
 //!  1. Op i has sequence `first + i`, counting counted ops only; ops of families that are gone consume theirs.
 //!  2. The active memtables do not change while a group is applied (only a leader switches them).
 
-use crate::cf::ColumnFamilySet;
+use crate::cf::{ColumnFamily, ColumnFamilySet};
 use crate::engine::Engine;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
@@ -87,7 +87,7 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, E
 struct Target<'g> {
     families: &'g ColumnFamilySet,
     guard: &'g epoch::Guard,
-    last: Option<(ColumnFamilyId, Arc<MemTable>, usize)>,
+    last: Option<(ColumnFamilyId, &'g MemTable, usize)>,
 }
 
 impl<'g> Target<'g> {
@@ -102,14 +102,18 @@ impl<'g> Target<'g> {
         sequence: SequenceNumber,
         entry: Entry<'_>,
     ) -> Result<Option<bool>> {
-        if self.last.as_ref().is_none_or(|(id, ..)| *id != family) {
-            let Some(cf) = self.families.by_id(family) else { return Ok(None) };
-            let sv = cf.super_version.load(self.guard);
-            self.last = Some((family, sv.mem.clone(), sv.options.write_buffer_size));
-        }
-        let (_, mem, limit) = self.last.as_ref().expect("set above");
+        let (mem, limit) = match self.last {
+            Some((id, mem, limit)) if id == family => (mem, limit),
+            _ => {
+                let load = |cf: &ColumnFamily| cf.super_version.load(self.guard);
+                let Some(sv) = self.families.with(family, load) else { return Ok(None) };
+                let (mem, limit) = (&*sv.mem, sv.options.write_buffer_size);
+                self.last = Some((family, mem, limit));
+                (mem, limit)
+            }
+        };
         mem.add(sequence, entry.value_type, entry.key, entry.value)?;
-        Ok(Some(mem.approximate_memory_usage() >= *limit))
+        Ok(Some(mem.approximate_memory_usage() >= limit))
     }
 }
 

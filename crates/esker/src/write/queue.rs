@@ -15,13 +15,17 @@
 //! | Done     | batch and result are here           | the waiter returns                         |
 //!
 //! Invariants
-//!  1. At most one leader: `busy` is true exactly while a [`Leader`] exists.
+//!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. Who finds it so takes it with one atomic
+//!     step, and without locking the line.
 //!  2. Requests are served in the order in which they joined.
 //!  3. Every follower taken into a group is finished before its leader gives up the lead.
+//!  4. `lead` is `QUEUED` exactly while a leader exists and somebody waits in line; it goes there, and from there, only
+//!     under the line's lock. So a leader that finds `ALONE` has nobody to look after.
 //!
 //! Source of the grouping rules: RocksDB `db/write_thread.cc` (`EnterAsBatchGroupLeader`).
 
 use crate::write::apply::ApplyTask;
+use esker_base::sync::atomic::{AtomicU8, Ordering};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use esker_base::{Error, Result};
 use esker_format::write_batch::WriteBatch;
@@ -63,10 +67,16 @@ impl Waiter {
     }
 }
 
+/// Nobody leads.
+const FREE: u8 = 0;
+/// Somebody leads, nobody waits.
+const ALONE: u8 = 1;
+/// Somebody leads, others wait.
+const QUEUED: u8 = 2;
+
 #[derive(Debug, Default)]
 struct Line {
-    busy: bool,
-    /// A stalled leader holds the lead: whoever may not wait is turned away.
+    /// A stalled leader holds the lead (and clears this before it gives it up): whoever may not wait is turned away.
     stalled: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
@@ -74,6 +84,8 @@ struct Line {
 /// The queue of one database.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
+    /// `FREE`, `ALONE` or `QUEUED`.
+    lead: AtomicU8,
     line: Mutex<Line>,
 }
 
@@ -113,14 +125,16 @@ pub(crate) struct Leader<'q> {
 impl WriteQueue {
     /// Joins the line and returns when the request has been written or is to be written by the caller.
     pub(crate) fn join(&self, request: Request) -> Joined<'_> {
+        if self.take_lead() {
+            return Joined::Lead(Leader { queue: self }, request);
+        }
         let waiter = {
             let mut line = self.line.lock();
-            if !line.busy {
-                line.busy = true;
-                return Joined::Lead(Leader { queue: self }, request);
-            }
             if line.stalled && request.no_slowdown {
                 return Joined::Done(request.batch, Err(write_stall()));
+            }
+            if !self.queue_up() {
+                return Joined::Lead(Leader { queue: self }, request);
             }
             let waiter =
                 Arc::new(Waiter { state: Mutex::new(State::Waiting(request)), changed: Condvar::new() });
@@ -146,6 +160,25 @@ impl WriteQueue {
         }
     }
 
+    /// Whether nobody led and the caller does now.
+    #[inline]
+    fn take_lead(&self) -> bool {
+        self.lead.compare_exchange(FREE, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Says that somebody waits; false if nobody led, and the caller does now. Under the line's lock.
+    fn queue_up(&self) -> bool {
+        loop {
+            if self.take_lead() {
+                return false;
+            }
+            let queued = self.lead.compare_exchange(ALONE, QUEUED, Ordering::Relaxed, Ordering::Relaxed);
+            if queued != Err(FREE) {
+                return true;
+            }
+        }
+    }
+
     /// Waits for the lead and keeps it alone: nothing is written while the result lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         match self.join(Request { exclusive: true, ..Request::default() }) {
@@ -164,6 +197,9 @@ impl Leader<'_> {
         let limit = if own_bytes <= SMALL_LEADER_BYTES { own_bytes + SMALL_LEADER_BYTES } else { max_bytes }
             .min(max_bytes);
         let mut bytes = own_bytes;
+        if self.queue.lead.load(Ordering::Relaxed) == ALONE {
+            return group;
+        }
         let mut line = self.queue.line.lock();
         while let Some(waiter) = line.waiting.front() {
             let mut state = waiter.state.lock();
@@ -184,6 +220,7 @@ impl Leader<'_> {
             let waiter = line.waiting.pop_front().expect("it was at the front");
             group.push(Follower { waiter, request });
         }
+        self.note_length(&line);
         group
     }
 
@@ -203,6 +240,14 @@ impl Leader<'_> {
             waiter.changed.notify_one();
             false
         });
+        self.note_length(&line);
+    }
+
+    /// Puts right that `lead` says `QUEUED` when the line has become empty. Under its lock.
+    fn note_length(&self, line: &Line) {
+        if line.waiting.is_empty() {
+            self.queue.lead.store(ALONE, Ordering::Relaxed);
+        }
     }
 
     /// The stall is over.
@@ -213,21 +258,21 @@ impl Leader<'_> {
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        let mut line = self.queue.line.lock();
-        line.stalled = false;
-        match line.waiting.pop_front() {
-            None => line.busy = false,
-            Some(next) => {
-                drop(line);
-                let mut state = next.state.lock();
-                let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
-                    unreachable!("whoever is in line waits")
-                };
-                *state = State::Lead(request);
-                drop(state);
-                next.changed.notify_one();
-            }
+        let lead = &self.queue.lead;
+        if lead.compare_exchange(ALONE, FREE, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return;
         }
+        let mut line = self.queue.line.lock();
+        let next = line.waiting.pop_front().expect("`QUEUED` says that somebody waits");
+        self.note_length(&line);
+        drop(line);
+        let mut state = next.state.lock();
+        let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
+            unreachable!("whoever is in line waits")
+        };
+        *state = State::Lead(request);
+        drop(state);
+        next.changed.notify_one();
     }
 }
 
@@ -238,3 +283,6 @@ pub(crate) fn write_stall() -> Error {
         "Write stall: WriteOptions::no_slowdown forbids waiting; try again when compactions have caught up",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,8 @@ impl WritePath {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
             }
         }
-        if engine.switch_wanted.swap(false, Ordering::Relaxed) {
+        if engine.switch_wanted.load(Ordering::Relaxed) && engine.switch_wanted.swap(false, Ordering::Relaxed)
+        {
             let full = full_families(engine);
             if let Err(e) = self.switch_memtables(leader, &full, FlushReason::WriteBufferFull) {
                 engine.switch_wanted.store(true, Ordering::Relaxed);

@@ -266,3 +266,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_untouched_batch_owns_no_memory_and_looks_like_an_empty_one() {
+    let batch = WriteBatch::new();
+    assert_eq!(batch.rep.capacity(), 0);
+    assert_eq!((batch.data(), batch.data_size(), batch.is_empty()), (&[0; 12][..], 12, true));
+    assert!(batch.ops_bytes().is_empty() && batch.iter().next().is_none());
+    assert_eq!(batch.view().sequence(), SequenceNumber::ZERO);
+    assert_eq!(batch.clone().into_bytes(), vec![0; 12]);
+    let mut saved = batch.clone();
+    saved.set_save_point();
+    saved.put(ColumnFamilyId::DEFAULT, b"k", b"v").unwrap();
+    saved.rollback_to_save_point().unwrap();
+    assert_eq!(saved.data(), batch.data());
+    let mut numbered = batch;
+    numbered.set_sequence(SequenceNumber(7));
+    assert_eq!((numbered.sequence(), numbered.is_empty()), (SequenceNumber(7), true));
+}

@@ -1,0 +1,85 @@
+use super::*;
+use esker_base::ColumnFamilyId;
+use esker_base::sync::atomic::{AtomicBool, AtomicUsize};
+
+fn request(bytes: usize) -> Request {
+    let mut batch = WriteBatch::new();
+    batch.put(ColumnFamilyId::DEFAULT, b"key", &vec![7; bytes]).unwrap();
+    Request { batch, ..Request::default() }
+}
+
+fn lead<'q>(queue: &'q WriteQueue, bytes: usize) -> (Leader<'q>, Request) {
+    match queue.join(request(bytes)) {
+        Joined::Lead(leader, own) => (leader, own),
+        Joined::Done(..) => panic!("nobody else writes"),
+    }
+}
+
+#[test]
+fn an_idle_queue_is_led_at_once_again_and_again() {
+    let queue = WriteQueue::default();
+    for _ in 0..3 {
+        let (leader, own) = lead(&queue, 10);
+        assert!(leader.take_group(&own, usize::MAX).is_empty());
+        assert_eq!(queue.lead.load(Ordering::Relaxed), ALONE);
+        drop(leader);
+        assert_eq!(queue.lead.load(Ordering::Relaxed), FREE);
+    }
+}
+
+#[test]
+fn who_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no_trace() {
+    let queue = WriteQueue::default();
+    let (leader, _own) = lead(&queue, 10);
+    leader.begin_stall();
+    let impatient = Request { no_slowdown: true, ..request(10) };
+    let Joined::Done(batch, Err(_)) = queue.join(impatient) else { panic!("turned away") };
+    assert_eq!(batch.count(), 1);
+    assert_eq!(queue.lead.load(Ordering::Relaxed), ALONE);
+    leader.end_stall();
+    drop(leader);
+    drop(lead(&queue, 10));
+}
+
+/// Every request is served exactly once, by one leader at a time, whoever wins each race.
+#[test]
+fn one_leader_at_a_time_serves_everybody() {
+    const THREADS: usize = 4;
+    const WRITES: usize = 500;
+    let queue = WriteQueue::default();
+    let (leading, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (queue, leading, served) = (&queue, &leading, &served);
+            scope.spawn(move || {
+                for i in 0..WRITES {
+                    if (i + thread) % 50 == 0 {
+                        let leader = queue.lead_alone();
+                        assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                        leading.store(false, Ordering::SeqCst);
+                        drop(leader);
+                    }
+                    let batch = match queue.join(request(i % 100)) {
+                        Joined::Done(batch, result) => {
+                            result.unwrap();
+                            batch
+                        }
+                        Joined::Lead(leader, own) => {
+                            assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                            let group = leader.take_group(&own, usize::MAX);
+                            served.fetch_add(1 + group.len(), Ordering::SeqCst);
+                            for follower in group {
+                                follower.finish(Ok(()));
+                            }
+                            leading.store(false, Ordering::SeqCst);
+                            own.batch
+                        }
+                    };
+                    assert_eq!(batch.count(), 1, "the writer's own batch comes back");
+                }
+            });
+        }
+    });
+    assert_eq!(served.into_inner(), THREADS * WRITES);
+    assert_eq!(queue.lead.load(Ordering::Relaxed), FREE);
+}
