@@ -82,6 +82,9 @@ impl WritableFile for PacedWritableFile {
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         self.inner.preallocate(offset, bytes)
     }
+    fn append_in_place(&mut self, block: u64) -> Result<()> {
+        self.inner.append_in_place(block)
+    }
     fn truncate(&mut self, size: u64) -> Result<()> {
         self.inner.truncate(size)?;
         self.range_synced = self.range_synced.min(size);

@@ -106,6 +106,13 @@ pub trait WritableFile: Send {
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
+    /// Says that this is a log: many small appends will follow, of which each begins with something else than eight zeros.
+    /// A hint. From then on an append needs no `flush`, and until `truncate` or `close` the file may end behind what was
+    /// appended: with zeros, up to the next multiple of `block` bytes. Who opens it after the process died in the middle
+    /// of an append that ends in the block it began in finds all of that append, or eight zeros where it would begin.
+    fn append_in_place(&mut self, _block: u64) -> Result<()> {
+        Ok(())
+    }
     /// Cuts the file.
     fn truncate(&mut self, size: u64) -> Result<()>;
     /// `flush`, give back preallocated space, close. Later calls fail.

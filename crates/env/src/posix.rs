@@ -14,6 +14,7 @@
 
 mod file;
 mod lock;
+mod mapped;
 #[cfg(test)]
 mod tests;
 
@@ -74,7 +75,7 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
-        let fd = open("open a file for appending", path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
+        let fd = open("open a file for appending", path, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
         Ok(Box::new(PosixWritableFile::new(fd, path, 0)))
     }
 

@@ -430,3 +430,35 @@ fn clones_are_cheap() {
         assert!(clone.file_size(&p("7.sst")).unwrap() == 200_000);
     }
 }
+
+#[test]
+fn a_log_that_is_appended_to_in_place_ends_with_zeros_or_an_unfinished_append() {
+    const BLOCK: u64 = 4096;
+    let fs = CrashFs::new();
+    let path = Path::new("/log");
+    let mut file = fs.new_writable_file(path).unwrap();
+    file.append_in_place(BLOCK).unwrap();
+    let found = |choices: CrashChoices| {
+        let crashed = fs.crash_clone(&choices);
+        let mut found = vec![0xEE; 3 * BLOCK as usize];
+        let n = crashed.new_sequential_file(path).unwrap().read(&mut found).unwrap();
+        found.truncate(n);
+        found
+    };
+    assert_eq!(found(CrashChoices::process_kill()), b"");
+    file.append(&[1; 100]).unwrap();
+    let mut junk = 0;
+    for seed in 0..20 {
+        let killed = found(CrashChoices { seed, ..CrashChoices::process_kill() });
+        assert_eq!(killed.len() as u64, BLOCK, "unflushed appends are there too");
+        assert!(killed[..100] == [1; 100] && killed[100..108] == [0; 8]);
+        junk += usize::from(killed[108..].iter().any(|b| *b != 0));
+    }
+    assert!(junk > 10);
+    file.sync().unwrap();
+    FileSystem::new_directory(&fs, Path::new("/")).unwrap().fsync().unwrap();
+    let lost = found(CrashChoices::lose_unsynced());
+    assert!(lost.len() as u64 == BLOCK && lost[..100] == [1; 100] && lost[100..].iter().all(|b| *b == 0));
+    file.close().unwrap();
+    assert_eq!(found(CrashChoices::process_kill()), [1; 100]);
+}

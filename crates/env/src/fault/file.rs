@@ -146,6 +146,11 @@ impl WritableFile for FaultWritableFile {
         }
     }
 
+    /// No operation of its own: what it does to the disk happens in appends.
+    fn append_in_place(&mut self, block: u64) -> Result<()> {
+        self.inner.append_in_place(block)
+    }
+
     fn truncate(&mut self, size: u64) -> Result<()> {
         if self.shared.check(OpKind::Truncate, &self.path)? { self.inner.truncate(size) } else { Ok(()) }
     }

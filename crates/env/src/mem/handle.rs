@@ -72,13 +72,16 @@ pub(super) struct MemWritableFile {
     pending_bytes: usize,
     /// Where the next flush writes.
     offset: u64,
+    /// Appends are flushed at once.
+    in_place: bool,
     closed: bool,
 }
 
 impl MemWritableFile {
     pub(super) fn new(shared: Arc<Shared>, node: Arc<FileNode>, path: &Path, offset: u64) -> MemWritableFile {
         let path = path.to_owned();
-        MemWritableFile { shared, node, path, pending: Vec::new(), pending_bytes: 0, offset, closed: false }
+        let (pending, pending_bytes) = (Vec::new(), 0);
+        MemWritableFile { shared, node, path, pending, pending_bytes, offset, in_place: false, closed: false }
     }
 
     fn check_open(&self) -> Result<()> {
@@ -100,7 +103,7 @@ impl WritableFile for MemWritableFile {
         }
         self.pending.push(data.to_vec());
         self.pending_bytes += data.len();
-        if self.pending_bytes > BUFFER_BYTES { self.flush() } else { Ok(()) }
+        if self.in_place || self.pending_bytes > BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -127,16 +130,33 @@ impl WritableFile for MemWritableFile {
         Ok(())
     }
 
-    fn truncate(&mut self, size: u64) -> Result<()> {
+    /// Readers of this file system never see the zeros behind the end; a crash may show them.
+    fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.flush()?;
         let _standing = self.shared.gate.read();
-        self.node.data.write().set_len(size);
+        let mut data = self.node.data.write();
+        self.in_place = data.live.len() == self.offset;
+        data.block = self.in_place.then_some(block);
+        Ok(())
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.flush()?;
+        self.in_place = false;
+        let _standing = self.shared.gate.read();
+        let mut data = self.node.data.write();
+        data.block = None;
+        data.set_len(size);
         self.offset = size;
         Ok(())
     }
 
     fn close(&mut self) -> Result<()> {
         self.flush()?;
+        if self.in_place {
+            let _standing = self.shared.gate.read();
+            self.node.data.write().block = None;
+        }
         self.closed = true;
         Ok(())
     }

@@ -38,6 +38,8 @@ pub(crate) struct FileData {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) ever_synced: bool,
     pub(crate) changed_micros: u64,
+    /// While it is appended to in place: the unit in which the real file grows, by zeros.
+    pub(crate) block: Option<u64>,
     tracked: bool,
 }
 
@@ -56,7 +58,15 @@ impl FileData {
     fn on_medium(content: Content, tracked: bool, ever_synced: bool) -> FileData {
         let synced = if tracked { content.clone() } else { Content::default() };
         let changed_micros = SystemClock.now_micros();
-        FileData { live: content, synced, pieces: Vec::new(), ever_synced, changed_micros, tracked }
+        FileData {
+            live: content,
+            synced,
+            pieces: Vec::new(),
+            ever_synced,
+            changed_micros,
+            block: None,
+            tracked,
+        }
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {

@@ -1,13 +1,16 @@
 //! Files and directories of the real file system.
 //!
 //! A writable file collects small appends in a buffer and writes them at its own offset with `pwrite`, so that a
-//! recycled file is overwritten in place and an error says exactly how far it got.
+//! recycled file is overwritten in place and an error says exactly how far it got. A log's end is mapped instead
+//! (`posix/mapped.rs`).
 //!
 //! Invariants
 //!  1. `written` bytes are in the kernel; the buffer holds the bytes that follow; their sum is `file_size()`,
 //!     also after an error.
 //!  2. The buffer never grows beyond `BUFFER_BYTES`; an append of that size or more is not copied.
+//!  3. While `mapped` is there the buffer is empty, and the file may be longer than `written`.
 
+use super::mapped::MappedEnd;
 use super::{failed, failed_at, size_of};
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::{Error, Result};
@@ -107,6 +110,7 @@ pub(super) struct PosixWritableFile {
     written: u64,
     /// Where the reserved space ends.
     reserved_end: u64,
+    mapped: Option<MappedEnd>,
 }
 
 impl PosixWritableFile {
@@ -118,6 +122,7 @@ impl PosixWritableFile {
             buffer: Vec::new(),
             written: offset,
             reserved_end: 0,
+            mapped: None,
         }
     }
 
@@ -136,6 +141,25 @@ impl PosixWritableFile {
                     rest = &rest[n..];
                 }
                 Err(e) => return Err(failed_at("pwrite", &self.path, self.written, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends `rest` of what could not be stored whole, and makes room for more.
+    #[cold]
+    fn append_beyond(&mut self, rest: &[u8]) -> Result<()> {
+        self.write_through(rest)?;
+        let fd = self.fd.as_ref().ok_or_else(|| closed(&self.path))?;
+        if let Some(mapped) = &mut self.mapped
+            && mapped.is_full(self.written)
+            && mapped.grow(fd, &self.path, self.written).is_err()
+        {
+            // From now on it is written to; the next write says what is wrong, if it still is.
+            self.mapped = None;
+            // Zeros that stay behind the end will be overwritten, or cut at close.
+            match retry_on_intr(|| rustix::fs::ftruncate(fd, self.written)) {
+                Ok(()) | Err(_) => self.reserved_end = self.reserved_end.max(self.written + 1),
             }
         }
         Ok(())
@@ -161,7 +185,13 @@ fn closed(path: &Path) -> Error {
 }
 
 impl WritableFile for PosixWritableFile {
+    #[inline]
     fn append(&mut self, data: &[u8]) -> Result<()> {
+        if let Some(mapped) = &mut self.mapped {
+            let stored = mapped.store(self.written, data);
+            self.written += stored as u64;
+            return if stored == data.len() { Ok(()) } else { self.append_beyond(&data[stored..]) };
+        }
         if self.buffer.len() + data.len() > BUFFER_BYTES {
             self.write_buffer()?;
             if data.len() >= BUFFER_BYTES {
@@ -224,11 +254,22 @@ impl WritableFile for PosixWritableFile {
         }
     }
 
+    fn append_in_place(&mut self, block: u64) -> Result<()> {
+        self.write_buffer()?;
+        let fd = self.fd()?;
+        // What lies behind the end would be taken for records: a recycled log is written to.
+        if size_of(fd, &self.path)? == self.written {
+            self.mapped = MappedEnd::new(fd, block, self.written, self.reserved_end);
+        }
+        Ok(())
+    }
+
     fn truncate(&mut self, size: u64) -> Result<()> {
         self.write_buffer()?;
         let fd = self.fd()?;
         retry_on_intr(|| rustix::fs::ftruncate(fd, size))
             .map_err(|e| failed_at("ftruncate", &self.path, size, e))?;
+        self.mapped = None;
         self.written = size;
         self.reserved_end = 0;
         Ok(())
@@ -236,8 +277,8 @@ impl WritableFile for PosixWritableFile {
 
     fn close(&mut self) -> Result<()> {
         self.write_buffer()?;
-        if self.reserved_end > self.written {
-            // Cutting to the size it has gives back the blocks behind the end.
+        if self.reserved_end > self.written || self.mapped.is_some() {
+            // Cutting to what was appended gives back the blocks behind it.
             self.truncate(self.written)?;
         }
         self.fd = None;

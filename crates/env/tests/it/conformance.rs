@@ -48,6 +48,7 @@ conformance!(
     random_reads_and_their_ends,
     truncation_by_handle_and_by_name,
     preallocation_does_not_change_the_size,
+    appends_in_place_are_there_at_once,
     closed_files_refuse,
     names_come_and_go,
     renames_replace,
@@ -248,6 +249,28 @@ fn preallocation_does_not_change_the_size(fs: Fs<'_>, dir: &Path) {
     assert_eq!((file.file_size(), fs.file_size(&path).unwrap()), (1, 1));
     file.close().unwrap();
     assert_eq!(read(fs, &path), b"x");
+}
+
+fn appends_in_place_are_there_at_once(fs: Fs<'_>, dir: &Path) {
+    let path = dir.join("log");
+    let mut file = fs.new_writable_file(&path).unwrap();
+    file.append_in_place(32 << 10).unwrap();
+    let mut expected = Vec::new();
+    for i in 0..600 {
+        let data = vec![i as u8 | 1; 1 + i * 37 % 400];
+        file.append(&data).unwrap();
+        expected.extend_from_slice(&data);
+        assert_eq!(file.file_size(), expected.len() as u64);
+        if i % 50 == 0 {
+            let there = read(fs, &path);
+            assert!(there.starts_with(&expected), "append {i}");
+            assert!(there[expected.len()..].iter().all(|b| *b == 0), "append {i}");
+        }
+    }
+    file.sync().unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &path), expected);
+    assert_eq!(fs.file_size(&path).unwrap(), expected.len() as u64);
 }
 
 fn closed_files_refuse(fs: Fs<'_>, dir: &Path) {

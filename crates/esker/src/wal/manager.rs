@@ -17,7 +17,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use esker_env::{Directory, FileSystem, WritableFile};
 use esker_format::file_name;
-use esker_format::log::LogWriter;
+use esker_format::log::{BLOCK_BYTES, LogWriter};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
@@ -168,6 +168,10 @@ impl Wals {
         };
         if self.options.preallocate_bytes > 0 {
             file.preallocate(0, self.options.preallocate_bytes)?;
+            if self.options.recycle_log_file_num == 0 && !self.options.manual_wal_flush {
+                // The zeros that a kill leaves behind the last record are no damage to any reader of logs, in any mode.
+                file.append_in_place(BLOCK_BYTES as u64)?;
+            }
         }
         Ok(WalFile {
             number,

@@ -3,9 +3,9 @@
 //! The child is this test binary again, running `child` with its directory in the environment. It writes batches that
 //! both processes can make from the seed, says after each how far it is, and is killed with SIGKILL.
 
-use crate::party::{check_7, check_11, check_open_esker, db_options, open_esker, small_files};
+use crate::party::{check_7, check_11, check_open_11, check_open_esker, db_options, open_esker, small_files};
 use esker::options::CompressionType;
-use esker::{ColumnFamilyOptions, Db, DbOptions, WriteOptions};
+use esker::{ColumnFamilyOptions, Db, DbOptions, WalRecoveryMode, WriteOptions};
 use esker_peer::fixture::copy_files;
 use esker_peer::world::{Kinds, write_to_esker};
 use esker_peer::{Op, RocksDb, World, WriteFlags, require};
@@ -189,5 +189,68 @@ fn killed_rocksdbs_lose_nothing_by_eskers_reading() {
         let when = format!("RocksDB with '{variant}' killed after {written} batches");
         let (recovered, world) = recovered_by_esker(&dir, seed, written, &when);
         check_11(recovered.path(), &world, &format!("{when}, recovered by Esker"));
+    }
+}
+
+/// The newest WAL in `dir`: its path and bytes.
+fn newest_wal(dir: &Path) -> (PathBuf, Vec<u8>) {
+    let logs = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let newest = logs.filter(|path| path.extension().is_some_and(|e| e == "log")).max().expect("a WAL");
+    let bytes = std::fs::read(&newest).expect("readable");
+    (newest, bytes)
+}
+
+/// What a log looks like when its writer was killed: behind the last record zeros, to the end of its block, or there the
+/// payload of a record whose header was not stored any more.
+#[test]
+fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
+    use WalRecoveryMode as Mode;
+    let modes = [
+        Mode::TolerateCorruptedTailRecords,
+        Mode::AbsoluteConsistency,
+        Mode::PointInTimeRecovery,
+        Mode::SkipAnyCorruptedRecords,
+    ];
+    for (i, mode) in modes.into_iter().enumerate() {
+        let (live, mut batches) = (TempDir::new("live"), Batches::new(i as u64));
+        let db_options = DbOptions { wal_recovery_mode: mode, ..db_options() };
+        let db = Db::open_cf(&db_options, live.path(), batches.world.descriptors(&options())).expect("opens");
+        for _ in 0..400 {
+            let (ops, sync) = batches.next();
+            write_to_esker(&db, &ops, &WriteOptions::default().sync(sync)).expect("written");
+        }
+        for unfinished in [false, true] {
+            // As the kernel has it at this moment, and would have it if the process died.
+            let dir = copy(&live);
+            let (path, mut log) = newest_wal(dir.path());
+            let records = log.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+            if unfinished && log.len() - records > 100 {
+                // Records end anywhere, their last bytes may be zeros: far enough behind.
+                log[records + 50..].fill(0xA5);
+                std::fs::write(&path, &log).expect("written");
+            }
+            let when =
+                format!("{mode:?}, {} of {} bytes of log, unfinished: {unfinished}", records, log.len());
+            check_7(copy(&dir).path(), &batches.world, &when);
+            let reader = copy(&dir);
+            if require("librocksdb 11.8", RocksDb::available()).is_some() {
+                let text = format!("wal_recovery_mode={}", rocksdb_name(mode));
+                let rocksdb = RocksDb::open(reader.path(), &text, &batches.world.specs(""))
+                    .unwrap_or_else(|e| panic!("{when}: RocksDB 11.8.1 does not open it: {e}"));
+                check_open_11(&rocksdb, &batches.world, &when);
+            }
+            let again = Db::open_cf(&db_options, dir.path(), batches.world.descriptors(&options()))
+                .unwrap_or_else(|e| panic!("{when}: {e}"));
+            check_open_esker(&again, &batches.world, &when);
+        }
+    }
+}
+
+fn rocksdb_name(mode: WalRecoveryMode) -> &'static str {
+    match mode {
+        WalRecoveryMode::TolerateCorruptedTailRecords => "kTolerateCorruptedTailRecords",
+        WalRecoveryMode::AbsoluteConsistency => "kAbsoluteConsistency",
+        WalRecoveryMode::PointInTimeRecovery => "kPointInTimeRecovery",
+        WalRecoveryMode::SkipAnyCorruptedRecords => "kSkipAnyCorruptedRecords",
     }
 }

@@ -1,0 +1,183 @@
+//! The end of a log, mapped: an append is a copy, not a system call.
+//!
+//! In: appends, in order. Out: the same bytes in the page cache, where they survive the process as written ones do.
+//!
+//! A `write` of 150 bytes takes longer than all else that happens to them; a store into a shared mapping takes a few
+//! nanoseconds and ends in the same page. What could go wrong, and what is done about it:
+//!
+//! * *The process dies in the middle of a copy.* The first `COMMIT_BYTES` of an append are stored last, by one
+//!   instruction: until then the file has zeros there, with which no record begins.
+//! * *The file has zeros behind its end.* Never beyond the block that is being filled. What crosses into the next block
+//!   is appended by a `write`, behind which the file ends; only then does it grow by the rest of that block. So there is
+//!   never a piece of a record with zeros where the next piece should be.
+//! * *The disk is full*, and a store would raise `SIGBUS`. Space is reserved and the pages are brought in before anything
+//!   is stored; if either fails, the file goes back to `write`, which says what is wrong.
+//! * *The file system moves what was reserved* (copy on write), or has no mappings: only those are used that are known to
+//!   write in place.
+//! * Not covered: somebody else cuts the file, or a page that was written back and evicted cannot be read again.
+//!
+//! Invariants
+//!  1. Bytes are stored only below `end`, up to which the file reaches, in pages that are reserved and mapped.
+//!  2. `end` is where the last `write` ended, or a multiple of `block`, at most one block behind what was appended.
+
+use super::failed_at;
+use esker_base::sync::process::atomic::{Ordering, compiler_fence};
+use esker_base::{Error, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::FallocateFlags;
+use rustix::io::retry_on_intr;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+/// What one instruction stores.
+const COMMIT_BYTES: usize = 8;
+/// How much is mapped at a time. It counts as memory of the process while it is.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// How much is reserved at a time once the file has outgrown what was preallocated.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// What `statfs` calls file systems that keep reserved blocks in place: ext2 to ext4, XFS, tmpfs.
+const IN_PLACE: [i64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
+
+/// The end of a file that is appended to by stores.
+pub(super) struct MappedEnd {
+    block: u64,
+    window: Option<Window>,
+    /// Where the file ends.
+    end: u64,
+    /// Up to where it has space.
+    reserved: u64,
+}
+
+impl MappedEnd {
+    /// For a file that ends at `end` and has space up to `reserved`; `None` where it cannot be done.
+    pub(super) fn new(fd: &OwnedFd, block: u64, end: u64, reserved: u64) -> Option<MappedEnd> {
+        let one_instruction = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+        let fits =
+            block > 0 && block.is_multiple_of(rustix::param::page_size() as u64) && block <= WINDOW_BYTES / 2;
+        let kind = rustix::fs::fstatfs(fd).ok()?.f_type;
+        let in_place = IN_PLACE.iter().any(|known| i128::from(*known) == i128::from(kind));
+        let usable = one_instruction && fits && in_place;
+        usable.then_some(MappedEnd { block, window: None, end, reserved })
+    }
+
+    /// Stores as much of `data` at `at`, the end of what was appended, as lies below the file's end; how much that is.
+    /// All of it, or nothing of it, is seen by who opens the file after this process died.
+    #[inline]
+    pub(super) fn store(&mut self, at: u64, data: &[u8]) -> usize {
+        let room = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
+        let (here, _) = data.split_at(data.len().min(room));
+        match (&mut self.window, here.split_first_chunk()) {
+            (Some(window), Some((first, rest))) if at >= window.start => {
+                window.store(at, first, rest);
+                here.len()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the file ends at or before `size`: it must grow before more can be stored.
+    #[inline]
+    pub(super) fn is_full(&self, size: u64) -> bool {
+        size >= self.end
+    }
+
+    /// After a write up to `size`: lets the file end with that block.
+    /// # Errors
+    /// `IoError`: no space, or no mapping. The file is as it was, or longer by zeros.
+    pub(super) fn grow(&mut self, fd: &OwnedFd, path: &Path, size: u64) -> Result<()> {
+        let end = (size / self.block + 1) * self.block;
+        let fail = |what: &'static str| move |e| failed_at(what, path, size, e);
+        if end > self.reserved {
+            let (from, bytes) = (self.reserved.max(size), RESERVE_BYTES.max(end - size));
+            retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, from, bytes))
+                .map_err(fail("fallocate"))?;
+            self.reserved = from + bytes;
+        }
+        if self.window.as_ref().is_none_or(|w| w.start > size || w.end() < end) {
+            self.window = None;
+            self.window = Some(Window::map(fd, size / self.block * self.block).map_err(fail("mmap"))?);
+        }
+        retry_on_intr(|| rustix::fs::ftruncate(fd, end)).map_err(fail("ftruncate"))?;
+        let window = self.window.as_ref().ok_or_else(no_window)?;
+        window.bring_in(size, end).map_err(fail("populate"))?;
+        self.end = end;
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_window() -> Error {
+    Error::io("a file is not mapped")
+}
+
+/// A mapped stretch of a file, of `WINDOW_BYTES`; the file may end within it.
+struct Window {
+    at: NonNull<u8>,
+    start: u64,
+}
+
+// SAFETY: the mapping belongs to this value alone and may be used from any one thread at a time.
+unsafe impl Send for Window {}
+
+impl Window {
+    fn map(fd: &OwnedFd, start: u64) -> rustix::io::Result<Window> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory that exists.
+        let at = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), WINDOW_BYTES as usize, protection, flags, fd, start)
+        }?;
+        let at = NonNull::new(at.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        Ok(Window { at, start })
+    }
+
+    fn end(&self) -> u64 {
+        self.start + WINDOW_BYTES
+    }
+
+    /// Where the byte at this offset of the file is.
+    ///
+    /// # Panics
+    /// If `offset..offset + len` is not in the window.
+    #[inline]
+    fn place(&self, offset: u64, len: usize) -> NonNull<u8> {
+        assert!(offset >= self.start && offset + len as u64 <= self.end(), "within the window");
+        // SAFETY: just checked: inside one mapping.
+        unsafe { self.at.add((offset - self.start) as usize) }
+    }
+
+    /// Makes the pages of `from..to`, which the file has, present and writable.
+    fn bring_in(&self, from: u64, to: u64) -> rustix::io::Result<()> {
+        let from = from - from % rustix::param::page_size() as u64;
+        let len = (to - from) as usize;
+        let place = self.place(from, len);
+        // SAFETY: pages of our own mapping; the advice changes no contents.
+        unsafe { rustix::mm::madvise(place.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }
+    }
+
+    /// Copies `rest` behind `first`, and then stores `first`.
+    #[inline]
+    fn store(&mut self, offset: u64, first: &[u8; COMMIT_BYTES], rest: &[u8]) {
+        let place = self.place(offset, COMMIT_BYTES + rest.len());
+        // SAFETY: `place` checked that this is within the window.
+        let behind = unsafe { place.add(COMMIT_BYTES) };
+        // SAFETY: as above; the pages are there (`MappedEnd`, invariant 1), and no reference to them exists.
+        unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), behind.as_ptr(), rest.len()) };
+        // A kill comes between two instructions: it is enough that they stand in this order.
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above. Eight bytes at any address are one instruction on the machines that `MappedEnd::new` admits.
+        unsafe { place.cast::<[u8; COMMIT_BYTES]>().write_unaligned(*first) };
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nobody refers to any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), WINDOW_BYTES as usize) };
+        debug_assert!(unmapped.is_ok(), "a mapping of our own can be taken away");
+    }
+}
+
+#[cfg(test)]
+mod tests;
