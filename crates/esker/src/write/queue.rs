@@ -284,5 +284,6 @@ pub(crate) fn write_stall() -> Error {
     )
 }
 
-#[cfg(test)]
+// Under loom, `group/tests.rs` drives it.
+#[cfg(all(test, not(loom)))]
 mod tests;
