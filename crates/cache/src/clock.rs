@@ -209,5 +209,5 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

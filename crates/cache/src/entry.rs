@@ -13,7 +13,7 @@
 //! | state | who may find it | how it gets there | by whom |
 //! |---|---|---|---|
 //! | private | its maker's handle | `tentative` | the inserter |
-//! | tentative | everybody | `list`, then a place of the table names it | the inserter |
+//! | tentative | everybody | a place of the table names it | the inserter |
 //! | live | everybody | `confirm` | the inserter, if nobody killed it before |
 //! | dead, pinned | those who hold handles | `kill` (erase, a better duplicate), `kill_for_callback` | whoever wins the update |
 //! | dead, uncharged | nobody new; readers under guards | `kill` or `kill_unpinned` without pins, or the last `unpin` | the winner |
@@ -71,6 +71,9 @@ pub(crate) struct Entry<V> {
     pub(crate) about: About,
     /// `None`: charged nowhere.
     ledger: Option<Arc<Ledger>>,
+    /// The order in which entries were made: addresses differ from run to run, models must not.
+    #[cfg(loom)]
+    serial: usize,
     pub(crate) value: V,
 }
 
@@ -78,9 +81,9 @@ pub(crate) struct Entry<V> {
 pub(crate) const ENTRY_BYTES: usize = size_of::<Entry<()>>() + size_of::<usize>();
 
 impl<V> Entry<V> {
-    /// An entry with one pin, in no table. Its charge has been made.
+    /// An entry with one pin and one listing, in no table yet. Its charge has been made.
     pub(crate) fn tentative(about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
-        Entry::with_state(PIN | TENTATIVE, about, ledger, value)
+        Entry::with_state(PIN | LISTING | TENTATIVE, about, ledger, value)
     }
 
     /// An entry that no table will ever name.
@@ -95,7 +98,14 @@ impl<V> Entry<V> {
     }
 
     fn allocate(state: u64, about: About, ledger: Option<Arc<Ledger>>, value: V) -> Handle<V> {
-        let entry = Box::new(Entry { state: AtomicU64::new(state), about, ledger, value });
+        let entry = Box::new(Entry {
+            state: AtomicU64::new(state),
+            about,
+            ledger,
+            #[cfg(loom)]
+            serial: next_serial(),
+            value,
+        });
         Handle { entry: NonNull::from(Box::leak(entry)) }
     }
 
@@ -116,7 +126,7 @@ impl<V> Entry<V> {
         None
     }
 
-    /// Adds a listing.
+    /// Adds a listing to the one it was made with.
     pub(crate) fn list(&self) {
         self.state.fetch_add(LISTING, Ordering::Relaxed);
     }
@@ -126,9 +136,22 @@ impl<V> Entry<V> {
         self.state.fetch_and(!TENTATIVE, Ordering::AcqRel) & DEAD == 0
     }
 
+    /// Who yields to whom: no two entries that exist have the same rank.
+    pub(crate) fn rank(&self) -> usize {
+        #[cfg(not(loom))]
+        return std::ptr::from_ref(self).addr();
+        #[cfg(loom)]
+        self.serial
+    }
+
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
         self.state.load(Ordering::Acquire) & DEAD != 0
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn is_uncharged(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & UNCHARGED != 0
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
@@ -227,6 +250,14 @@ impl<V> Entry<V> {
     }
 }
 
+#[cfg(loom)]
+fn next_serial() -> usize {
+    thread_local! {
+        static NEXT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+    NEXT.replace(NEXT.get() + 1)
+}
+
 impl<V> Drop for Entry<V> {
     fn drop(&mut self) {
         let Some(ledger) = &self.ledger else { return };
@@ -251,9 +282,8 @@ pub(crate) struct Listed<V>(NonNull<Entry<V>>);
 unsafe impl<V: Send + Sync> Send for Listed<V> {}
 
 impl<V> Listed<V> {
-    /// Lists and confirms an entry.
+    /// Confirms an entry that is in no table, and takes its listing.
     pub(crate) fn new(handle: &Handle<V>) -> Listed<V> {
-        handle.entry().list();
         handle.entry().confirm();
         Listed(handle.entry)
     }

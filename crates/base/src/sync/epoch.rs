@@ -52,22 +52,27 @@ impl Guard {
 #[cfg(not(all(loom, not(crossbeam_loom))))]
 use crossbeam_epoch as reclaim;
 
-/// Reclamation that costs loom nothing, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
+/// Reclamation that costs loom little, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
 /// crossbeam's). loom's threads share one thread of the system: their guards are counted together, and what is deferred
-/// runs when the last one goes.
+/// runs when the last one goes. The fences stand for those of crossbeam's `pin` and of its advancing: who opens a guard
+/// after something was released sees that it was taken away.
 #[cfg(all(loom, not(crossbeam_loom)))]
 mod reclaim {
+    use crate::sync::atomic::{Ordering, fence};
     use std::cell::{Cell, RefCell};
+
+    type Release = Box<dyn FnOnce()>;
 
     thread_local! {
         static OPEN: Cell<usize> = const { Cell::new(0) };
-        static DEFERRED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+        static DEFERRED: RefCell<Vec<Release>> = const { RefCell::new(Vec::new()) };
     }
 
     pub(super) struct Guard(());
 
     pub(super) fn pin() -> Guard {
         OPEN.set(OPEN.get() + 1);
+        fence(Ordering::SeqCst);
         Guard(())
     }
 
@@ -75,9 +80,7 @@ mod reclaim {
         pub(super) unsafe fn defer_unchecked<F: FnOnce()>(&self, release: F) {
             let release: Box<dyn FnOnce() + '_> = Box::new(release);
             // SAFETY: the caller promises that what it captures lives until it runs; only the lifetime's name changes.
-            let release = unsafe {
-                std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce() + 'static>>(release)
-            };
+            let release = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Release>(release) };
             DEFERRED.with_borrow_mut(|all| all.push(release));
         }
 
@@ -88,11 +91,10 @@ mod reclaim {
     impl Drop for Guard {
         fn drop(&mut self) {
             OPEN.set(OPEN.get() - 1);
-            while OPEN.get() == 0
-                && let Some(release) = DEFERRED.with_borrow_mut(Vec::pop)
-            {
-                release();
-            }
+            fence(Ordering::SeqCst);
+            // Nothing between this look and the next lets another thread run.
+            let releases = if OPEN.get() == 0 { DEFERRED.take() } else { Vec::new() };
+            releases.into_iter().for_each(|release| release());
         }
     }
 }

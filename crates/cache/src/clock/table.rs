@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | 1 | reserve and publish a place | searches find the tentative entry |
 //! | 2 | look at the length again | if the key's buckets are others now: withdrawn; the value lives on outside |
-//! | 3 | look for others with the key | yield to confirmed ones and to lower addresses, kill other tentative ones |
+//! | 3 | look for others with the key | yield to confirmed ones and to lower ranks, kill other tentative ones |
 //! | 4 | confirm | the entry stays until it is evicted or erased |
 //!
 //! | a split of `src` into `src` and `dst` | |
@@ -224,32 +224,37 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         None
     }
 
-    /// Puts an entry in that is in no table and has one pin. What had to go for it is added to `departed`.
+    /// Puts an entry in that is in no table and has one pin and one listing. What had to go for it is added to `departed`.
     pub(crate) fn insert(&self, mine: Handle<V>, departed: &mut Departed<V>) -> Outcome<V> {
         let guard = epoch::pin();
         let key = *Handle::key(&mine);
         let hash = self.hash(&key);
         let homes_then = homes(hash, self.length());
         if let Some(other) = self.find(&key, &guard).and_then(|found| found.entry.pin()) {
+            // SAFETY: no place has ever named it.
+            unsafe { Entry::unlist(mine.address()) };
             return Outcome::Found(other);
         }
         let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, departed, &guard) else {
             mine.entry().kill();
+            // SAFETY: as above.
+            unsafe { Entry::unlist(mine.address()) };
             return Outcome::Detached(mine);
         };
         let entry = mine.entry();
         let clock = initial_clock(entry.about.priority, reserved.is_revived);
         let word = Word::naming(mine.address(), clock, is_spilled);
-        entry.list();
         let place = reserved.publish(word);
         fence(Ordering::SeqCst);
         let is_home = homes(hash, self.length()) == homes_then;
         let better = if is_home { self.contest(homes_then, &mine, &guard) } else { None };
+        // Counted first: once it is confirmed, somebody may erase it and count down.
+        let occupancy = self.occupancy.0.fetch_add(1, Ordering::Relaxed) + 1;
         if is_home && better.is_none() && entry.confirm() {
-            let occupancy = self.occupancy.0.fetch_add(1, Ordering::Relaxed) + 1;
             self.grow(occupancy, departed, &guard);
             return Outcome::Added(mine);
         }
+        self.occupancy.0.fetch_sub(1, Ordering::Relaxed);
         entry.kill();
         // Until it is confirmed the spill is this insert's to take back, whoever clears the place.
         if is_spilled {
@@ -262,15 +267,15 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// Yields to another with the same key, or makes it yield.
     fn contest(&self, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
-        let me = ptr::from_ref(mine.entry());
+        let me = mine.entry();
         for index in homes {
             for found in self.bucket(index).entries(guard) {
-                let other = ptr::from_ref(found.entry);
-                if found.entry.about.key != *Handle::key(mine) || other == me || found.entry.is_dead() {
+                let other = found.entry;
+                if other.about.key != me.about.key || ptr::eq(other, me) || other.is_dead() {
                     continue;
                 }
-                let yields = other > me && found.entry.kill_tentative();
-                if !yields && let Some(other) = found.entry.pin() {
+                let yields = other.rank() > me.rank() && other.kill_tentative();
+                if !yields && let Some(other) = other.pin() {
                     return Some(other);
                 }
             }
@@ -447,3 +452,6 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
         epoch::collect();
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;

@@ -1,8 +1,13 @@
-//! The clock caches: their rules one by one, against a model, by many threads, and (`loom`) in all interleavings of two.
+//! The clock caches, with the LRU where the rule is everybody's: rule by rule, and against reference counts by hand. In
+//! all interleavings of two threads: `table/models.rs`.
 
 use super::*;
 use crate::cache::{Cache, CacheType, Priority};
 use crate::role::Role;
+use esker_base::rng::Rng;
+use esker_base::{ErrorKind, SubCode};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn key(i: u64) -> CacheKey {
     CacheKey::new((1, 2), i)
@@ -17,354 +22,340 @@ fn options(cache_type: CacheType, capacity: usize) -> CacheOptions {
     }
 }
 
-#[cfg(not(loom))]
-mod single {
-    use super::*;
-    use esker_base::rng::Rng;
-    use esker_base::{ErrorKind, SubCode};
-    use std::collections::HashMap;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+const TYPES: [CacheType; 2] =
+    [CacheType::AutoHyperClock, CacheType::FixedHyperClock { estimated_entry_charge: 1 }];
 
-    const TYPES: [CacheType; 2] =
-        [CacheType::AutoHyperClock, CacheType::FixedHyperClock { estimated_entry_charge: 1 }];
+fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: Priority) -> Handle<u64> {
+    cache
+        .insert(key(i), i, charge, priority, Role::DataBlock)
+        .expect("the limit is not strict, or it fits")
+        .handle
+}
 
-    fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: Priority) -> Handle<u64> {
-        cache.insert(key(i), i, charge, priority, Role::DataBlock).unwrap().handle
+/// Until nothing waits any more: guards of other tests come and go.
+fn settle(cache: &Cache<u64>) {
+    while cache.limbo_usage() > 0 {
+        epoch::collect();
+        std::thread::yield_now();
     }
+}
 
-    /// Until nothing waits any more: guards of other tests come and go.
-    fn settle(cache: &Cache<u64>) {
-        while cache.limbo_usage() > 0 {
-            epoch::collect();
-            std::thread::yield_now();
+fn get(cache: &Cache<u64>, i: u64) -> Option<u64> {
+    cache.lookup(&key(i)).as_deref().copied()
+}
+
+#[test]
+fn what_was_put_in_is_found_while_there_is_room() {
+    for cache_type in TYPES {
+        let cache = Cache::new(&options(cache_type, 100_000)).unwrap();
+        (0..100_000).for_each(|i| drop(put(&cache, i, 1, Priority::Low)));
+        let found = (0..100_000).filter(|&i| get(&cache, i) == Some(i)).count();
+        let crowded = cache.crowded_count();
+        assert_eq!(found + crowded, 100_000, "each of those displaced another");
+        assert!(crowded <= 300, "{crowded} in {cache_type:?}");
+        assert_eq!(cache.occupancy_count(), found);
+        assert_eq!(cache.usage(), found);
+        assert!(cache.table_address_count() < 100_000 * 32 / 10);
+    }
+}
+
+#[test]
+fn what_nobody_uses_goes_and_usage_never_exceeds_the_capacity() {
+    for cache_type in TYPES {
+        let cache = Cache::new(&options(cache_type, 1000)).unwrap();
+        for i in 0..20_000 {
+            put(&cache, i, 1, Priority::Low);
+            assert!(cache.usage() <= 1000);
+            // Ten keys are asked for all the time, each often enough.
+            get(&cache, i % 10);
         }
+        let hot = (0..10).filter(|&i| get(&cache, i).is_some()).count();
+        assert_eq!(hot, 10);
+        assert!(cache.occupancy_count() > 950, "{}", cache.occupancy_count());
     }
+}
 
-    fn get(cache: &Cache<u64>, i: u64) -> Option<u64> {
-        cache.lookup(&key(i)).as_deref().copied()
+#[test]
+fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
+    let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, Priority::Low)).collect();
+    assert_eq!((cache.usage(), cache.pinned_usage()), (10, 10));
+    let more = put(&cache, 10, 1, Priority::Low);
+    assert_eq!((cache.usage(), cache.pinned_usage()), (11, 11), "served, over capacity");
+    assert!((0..=10).all(|i| get(&cache, i) == Some(i)));
+    assert!(cache.erase(&key(3)) && !cache.erase(&key(3)));
+    assert_eq!((cache.usage(), cache.pinned_usage(), get(&cache, 3)), (11, 11, None));
+    assert!(!Handle::is_in_cache(&held[3]) && Handle::is_in_cache(&held[4]));
+    drop((held, more));
+    assert_eq!((cache.usage(), cache.pinned_usage()), (10, 0), "what was erased went with its handle");
+    put(&cache, 11, 5, Priority::Low);
+    assert!(cache.usage() <= 10);
+    cache.erase_unreferenced();
+    assert_eq!((cache.usage(), cache.occupancy_count()), (0, 0));
+    settle(&cache);
+    assert_eq!(cache.role_stats().entries(Role::DataBlock), 0);
+}
+
+#[test]
+fn a_strict_limit_refuses_and_gives_the_value_back() {
+    for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
+        let strict =
+            CacheOptions { strict_capacity_limit: true, num_shard_bits: 0, ..options(cache_type, 2) };
+        let cache = Arc::new(Cache::new(&strict).unwrap());
+        let held: Vec<_> = (0..2).map(|i| put(&cache, i, 1, Priority::Low)).collect();
+        let refused = cache.insert(key(2), 7, 1, Priority::High, Role::Misc).unwrap_err();
+        assert_eq!((refused.value, refused.error.kind()), (7, ErrorKind::Aborted));
+        assert_eq!(refused.error.subcode(), SubCode::MemoryLimit);
+        assert!(cache.create_standalone(key(2), 7, 1, Role::Misc).is_err());
+        assert!(cache.reserve(Role::WriteBuffer, 1).is_err());
+        assert_eq!(cache.usage(), 2);
+        drop(held);
+        let alone = cache.create_standalone(key(2), 7, 1, Role::Misc).unwrap();
+        assert_eq!((*alone, get(&cache, 2), cache.usage() <= 2), (7, None, true));
+        let reserved = cache.reserve(Role::WriteBuffer, 1).unwrap();
+        assert_eq!((cache.usage(), cache.occupancy_count()), (2, 0));
+        drop((alone, reserved));
+        assert_eq!(cache.usage(), 0);
+        cache.set_strict_capacity_limit(false);
+        let held: Vec<_> = (0..5).map(|i| put(&cache, i, 1, Priority::Low)).collect();
+        assert_eq!(cache.usage(), 5);
+        drop(held);
+        put(&cache, 9, 1, Priority::Low);
+        assert!(cache.usage() <= 2, "it comes back down");
     }
+}
 
-    #[test]
-    fn what_was_put_in_is_found_while_there_is_room() {
-        for cache_type in TYPES {
-            let cache = Cache::new(&options(cache_type, 100_000)).unwrap();
-            (0..100_000).for_each(|i| drop(put(&cache, i, 1, Priority::Low)));
-            let found = (0..100_000).filter(|&i| get(&cache, i) == Some(i)).count();
-            let crowded = cache.crowded_count();
-            assert_eq!(found + crowded, 100_000, "each of those displaced another");
-            assert!(crowded <= 300, "{crowded} in {cache_type:?}");
-            assert_eq!(cache.occupancy_count(), found);
-            assert_eq!(cache.usage(), found);
-            assert!(cache.table_address_count() < 100_000 * 32 / 10);
+#[test]
+fn nothing_is_kept_without_capacity_or_beyond_it() {
+    for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
+        let cache = Cache::new(&options(cache_type, 0)).unwrap();
+        let inserted = cache.insert(key(1), 1, 5, Priority::High, Role::Misc).unwrap();
+        assert_eq!((inserted.outcome, *inserted.handle, cache.usage()), (InsertOutcome::Detached, 1, 5));
+        drop(inserted);
+        assert_eq!((get(&cache, 1), cache.usage()), (None, 0));
+        cache.set_capacity(10);
+        drop(put(&cache, 1, 5, Priority::Low));
+        drop(put(&cache, 2, 11, Priority::Low));
+        assert_eq!((get(&cache, 1), get(&cache, 2), cache.usage()), (Some(1), None, 5));
+        cache.set_capacity(4);
+        assert_eq!((get(&cache, 1), cache.usage()), (None, 0));
+    }
+}
+
+#[test]
+fn the_key_decides_which_of_two_values_stays() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
+    drop(put(&cache, 1, 1, Priority::Low));
+    let second = cache.insert(key(1), 2, 1, Priority::Low, Role::Misc).unwrap();
+    assert_eq!((second.outcome, *second.handle), (InsertOutcome::Found, 1));
+    drop(second);
+    assert_eq!((get(&cache, 1), cache.usage(), cache.occupancy_count()), (Some(1), 1, 1));
+}
+
+#[test]
+fn readers_under_a_guard_keep_what_they_read() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap();
+    drop(cache.insert(key(1), vec![7_u8; 100], 100, Priority::Low, Role::Misc).unwrap());
+    let guard = epoch::pin();
+    let value = cache.lookup_under(&key(1), &guard).unwrap();
+    assert!(matches!(value, crate::Guarded::Borrowed(_)));
+    assert!(cache.erase(&key(1)));
+    assert_eq!((cache.usage(), cache.limbo_usage()), (0, 100));
+    drop(cache);
+    assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
+}
+
+#[test]
+fn a_useless_lookup_leaves_no_trace() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 3)).unwrap();
+    for i in 0..3 {
+        put(&cache, i, 1, Priority::Bottom);
+    }
+    for _ in 0..3 {
+        cache.release(cache.lookup(&key(0)).unwrap(), false);
+        cache.release(cache.lookup(&key(1)).unwrap(), true);
+    }
+    // Two of the three have a clock of zero, and go before the other.
+    put(&cache, 3, 2, Priority::Low);
+    assert_eq!((get(&cache, 0), get(&cache, 1), get(&cache, 2)), (None, Some(1), None));
+}
+
+#[test]
+fn a_scan_does_not_push_out_what_comes_back() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 1000)).unwrap();
+    let mut rng = Rng::new(1);
+    let mut use_hot = |count: usize| {
+        let mut hits = 0;
+        for _ in 0..count {
+            let i = rng.below(800);
+            if get(&cache, i).is_some() { hits += 1 } else { drop(put(&cache, i, 1, Priority::Low)) }
         }
+        hits
+    };
+    use_hot(20_000);
+    let before = use_hot(5000);
+    for i in 0..30_000_u64 {
+        drop(put(&cache, 1_000_000 + i, 1, Priority::Low));
+        use_hot(1);
     }
+    let after = use_hot(5000);
+    assert!(after * 100 >= before * 95, "{before} hits of 5000 before the scan, {after} after");
+}
 
-    #[test]
-    fn what_nobody_uses_goes_and_usage_never_exceeds_the_capacity() {
-        for cache_type in TYPES {
-            let cache = Cache::new(&options(cache_type, 1000)).unwrap();
-            for i in 0..20_000 {
-                put(&cache, i, 1, Priority::Low);
-                assert!(cache.usage() <= 1000);
-                // Ten keys are asked for all the time, each often enough.
-                get(&cache, i % 10);
-            }
-            let hot = (0..10).filter(|&i| get(&cache, i).is_some()).count();
-            assert_eq!(hot, 10);
-            assert!(cache.occupancy_count() > 950, "{}", cache.occupancy_count());
-        }
+#[test]
+fn the_callback_sees_what_is_evicted_and_may_keep_it() {
+    let kept = Arc::new(esker_base::sync::Mutex::new(Vec::new()));
+    for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
+        let sink = Arc::clone(&kept);
+        let callback = Box::new(move |evicted: crate::Evicted<u64>| sink.lock().push(evicted));
+        let cache = Cache::with_eviction_callback(
+            &CacheOptions { num_shard_bits: 0, ..options(cache_type, 4) },
+            callback,
+        )
+        .unwrap();
+        (0..4).for_each(|i| drop(put(&cache, i, 1, Priority::Bottom)));
+        get(&cache, 2);
+        cache.erase(&key(3));
+        drop(put(&cache, 4, 4, Priority::Low));
+        let mut evicted: Vec<_> = kept.lock().drain(..).collect();
+        evicted.sort_by_key(|e| *e.value);
+        let seen: Vec<_> = evicted.iter().map(|e| (*e.value, e.was_hit)).collect();
+        assert_eq!(seen, [(0, false), (1, false), (2, true)], "{cache_type:?}");
+        assert_eq!((cache.usage(), cache.pinned_usage()), (7, 3), "kept, so charged");
+        drop(evicted);
+        assert_eq!(cache.usage(), 4);
     }
+}
 
-    #[test]
-    fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
-        let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
-        let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, Priority::Low)).collect();
-        assert_eq!((cache.usage(), cache.pinned_usage()), (10, 10));
-        let more = put(&cache, 10, 1, Priority::Low);
-        assert_eq!((cache.usage(), cache.pinned_usage()), (11, 11), "served, over capacity");
-        assert!((0..=10).all(|i| get(&cache, i) == Some(i)));
-        assert!(cache.erase(&key(3)) && !cache.erase(&key(3)));
-        assert_eq!((cache.usage(), cache.pinned_usage(), get(&cache, 3)), (11, 11, None));
-        assert!(!Handle::is_in_cache(&held[3]) && Handle::is_in_cache(&held[4]));
-        drop((held, more));
-        assert_eq!((cache.usage(), cache.pinned_usage()), (10, 0), "what was erased went with its handle");
-        put(&cache, 11, 5, Priority::Low);
-        assert!(cache.usage() <= 10);
-        cache.erase_unreferenced();
-        assert_eq!((cache.usage(), cache.occupancy_count()), (0, 0));
-        settle(&cache);
-        assert_eq!(cache.role_stats().entries(Role::DataBlock), 0);
-    }
-
-    #[test]
-    fn a_strict_limit_refuses_and_gives_the_value_back() {
-        for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
-            let strict =
-                CacheOptions { strict_capacity_limit: true, num_shard_bits: 0, ..options(cache_type, 2) };
-            let cache = Arc::new(Cache::new(&strict).unwrap());
-            let held: Vec<_> = (0..2).map(|i| put(&cache, i, 1, Priority::Low)).collect();
-            let refused = cache.insert(key(2), 7, 1, Priority::High, Role::Misc).unwrap_err();
-            assert_eq!((refused.value, refused.error.kind()), (7, ErrorKind::Aborted));
-            assert_eq!(refused.error.subcode(), SubCode::MemoryLimit);
-            assert!(cache.create_standalone(key(2), 7, 1, Role::Misc).is_err());
-            assert!(cache.reserve(Role::WriteBuffer, 1).is_err());
-            assert_eq!(cache.usage(), 2);
-            drop(held);
-            let alone = cache.create_standalone(key(2), 7, 1, Role::Misc).unwrap();
-            assert_eq!((*alone, get(&cache, 2), cache.usage() <= 2), (7, None, true));
-            let reserved = cache.reserve(Role::WriteBuffer, 1).unwrap();
-            assert_eq!((cache.usage(), cache.occupancy_count()), (2, 0));
-            drop((alone, reserved));
-            assert_eq!(cache.usage(), 0);
-            cache.set_strict_capacity_limit(false);
-            let held: Vec<_> = (0..5).map(|i| put(&cache, i, 1, Priority::Low)).collect();
-            assert_eq!(cache.usage(), 5);
-            drop(held);
-            put(&cache, 9, 1, Priority::Low);
-            assert!(cache.usage() <= 2, "it comes back down");
-        }
-    }
-
-    #[test]
-    fn nothing_is_kept_without_capacity_or_beyond_it() {
-        for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
-            let cache = Cache::new(&options(cache_type, 0)).unwrap();
-            let inserted = cache.insert(key(1), 1, 5, Priority::High, Role::Misc).unwrap();
-            assert_eq!((inserted.outcome, *inserted.handle, cache.usage()), (InsertOutcome::Detached, 1, 5));
-            drop(inserted);
-            assert_eq!((get(&cache, 1), cache.usage()), (None, 0));
-            cache.set_capacity(10);
-            drop(put(&cache, 1, 5, Priority::Low));
-            drop(put(&cache, 2, 11, Priority::Low));
-            assert_eq!((get(&cache, 1), get(&cache, 2), cache.usage()), (Some(1), None, 5));
-            cache.set_capacity(4);
-            assert_eq!((get(&cache, 1), cache.usage()), (None, 0));
-        }
-    }
-
-    #[test]
-    fn the_key_decides_which_of_two_values_stays() {
-        let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
-        drop(put(&cache, 1, 1, Priority::Low));
-        let second = cache.insert(key(1), 2, 1, Priority::Low, Role::Misc).unwrap();
-        assert_eq!((second.outcome, *second.handle), (InsertOutcome::Found, 1));
-        drop(second);
-        assert_eq!((get(&cache, 1), cache.usage(), cache.occupancy_count()), (Some(1), 1, 1));
-    }
-
-    #[test]
-    fn readers_under_a_guard_keep_what_they_read() {
-        let cache = Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap();
-        drop(cache.insert(key(1), vec![7_u8; 100], 100, Priority::Low, Role::Misc).unwrap());
-        let guard = epoch::pin();
-        let value = cache.lookup_under(&key(1), &guard).unwrap();
-        assert!(matches!(value, crate::Guarded::Borrowed(_)));
-        assert!(cache.erase(&key(1)));
-        assert_eq!((cache.usage(), cache.limbo_usage()), (0, 100));
-        drop(cache);
-        assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
-    }
-
-    #[test]
-    fn a_useless_lookup_leaves_no_trace() {
-        let cache = Cache::new(&options(CacheType::AutoHyperClock, 3)).unwrap();
-        for i in 0..3 {
-            put(&cache, i, 1, Priority::Bottom);
-        }
-        for _ in 0..3 {
-            cache.release(cache.lookup(&key(0)).unwrap(), false);
-            cache.release(cache.lookup(&key(1)).unwrap(), true);
-        }
-        // Two of the three have a clock of zero, and go before the other.
-        put(&cache, 3, 2, Priority::Low);
-        assert_eq!((get(&cache, 0), get(&cache, 1), get(&cache, 2)), (None, Some(1), None));
-    }
-
-    #[test]
-    fn a_scan_does_not_push_out_what_comes_back() {
-        let cache = Cache::new(&options(CacheType::AutoHyperClock, 1000)).unwrap();
-        let mut rng = Rng::new(1);
-        let mut use_hot = |count: usize| {
-            let mut hits = 0;
-            for _ in 0..count {
-                let i = rng.below(800);
-                if get(&cache, i).is_some() { hits += 1 } else { drop(put(&cache, i, 1, Priority::Low)) }
-            }
-            hits
-        };
-        use_hot(20_000);
-        let before = use_hot(5000);
-        for i in 0..30_000_u64 {
-            drop(put(&cache, 1_000_000 + i, 1, Priority::Low));
-            use_hot(1);
-        }
-        let after = use_hot(5000);
-        assert!(after * 100 >= before * 95, "{before} hits of 5000 before the scan, {after} after");
-    }
-
-    #[test]
-    fn the_callback_sees_what_is_evicted_and_may_keep_it() {
-        let kept = Arc::new(esker_base::sync::Mutex::new(Vec::new()));
-        for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
-            let sink = Arc::clone(&kept);
-            let callback = Box::new(move |evicted: crate::Evicted<u64>| sink.lock().push(evicted));
-            let cache = Cache::with_eviction_callback(
-                &CacheOptions { num_shard_bits: 0, ..options(cache_type, 4) },
-                callback,
-            )
-            .unwrap();
-            (0..4).for_each(|i| drop(put(&cache, i, 1, Priority::Bottom)));
-            get(&cache, 2);
-            cache.erase(&key(3));
-            drop(put(&cache, 4, 4, Priority::Low));
-            let mut evicted: Vec<_> = kept.lock().drain(..).collect();
-            evicted.sort_by_key(|e| *e.value);
-            let seen: Vec<_> = evicted.iter().map(|e| (*e.value, e.was_hit)).collect();
-            assert_eq!(seen, [(0, false), (1, false), (2, true)], "{cache_type:?}");
-            assert_eq!((cache.usage(), cache.pinned_usage()), (7, 3), "kept, so charged");
-            drop(evicted);
-            assert_eq!(cache.usage(), 4);
-        }
-    }
-
-    #[test]
-    fn counts_by_role_follow() {
-        for cache_type in [TYPES[0], CacheType::Lru] {
-            let cache = Arc::new(Cache::new(&options(cache_type, 1000)).unwrap());
-            cache.insert(key(1), 1, 10, Priority::Low, Role::DataBlock).unwrap();
-            cache.insert(key(2), 2, 20, Priority::High, Role::FilterBlock).unwrap();
-            let mut reserved = cache.reserve(Role::WriteBuffer, 100).unwrap();
-            reserved.resize(70).unwrap();
-            let counts = |role| (cache.role_stats().entries(role), cache.role_stats().bytes(role));
-            assert_eq!(counts(Role::DataBlock), (1, 10));
-            assert_eq!(counts(Role::FilterBlock), (1, 20));
-            assert_eq!(counts(Role::WriteBuffer), (1, 70));
-            assert_eq!(cache.usage(), 100);
-            let mut seen = Vec::new();
-            cache.apply_to_all(|e| seen.push((*e.value, e.charge, e.role, e.priority)));
-            seen.sort_by_key(|e| e.0);
-            assert_eq!(
-                seen,
-                [(1, 10, Role::DataBlock, Priority::Low), (2, 20, Role::FilterBlock, Priority::High)]
-            );
-            reserved.resize(995).unwrap();
-            assert!(cache.usage() <= 1000, "values made room");
-            drop(reserved);
-            cache.erase(&key(1));
-            cache.erase(&key(2));
-            settle(&cache);
-            assert_eq!(
-                (counts(Role::DataBlock), counts(Role::WriteBuffer), cache.usage()),
-                ((0, 0), (0, 0), 0)
-            );
-        }
-    }
-
-    #[test]
-    fn metadata_are_at_most_a_hundred_bytes_an_entry_and_all_charged() {
-        for cache_type in [
-            CacheType::AutoHyperClock,
-            CacheType::FixedHyperClock { estimated_entry_charge: 100 },
-            CacheType::Lru,
-        ] {
-            let charged = CacheOptions {
-                metadata_charge_policy: MetadataChargePolicy::FullChargeCacheMetadata,
-                ..options(cache_type, 10 << 20)
-            };
-            let cache = Cache::new(&charged).unwrap();
-            // From half full to full, as growth by doubling goes through all its states.
-            for i in 0..55_000 {
-                drop(put(&cache, i, 100, Priority::Low));
-                if i % 500 == 0 && i > 27_000 || cache_type == CacheType::AutoHyperClock && i > 1000 {
-                    let count = cache.occupancy_count();
-                    let overhead = (cache.usage() - count * 100) as f64 / count as f64;
-                    assert!(overhead <= 100.0, "{overhead} bytes with {count} entries: {cache_type:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn one_of_many_misses_loads() {
-        let cache = Arc::new(Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap());
-        let loads = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    let load = || {
-                        loads.fetch_add(1, Ordering::Relaxed);
-                        Ok::<_, ()>((5, 1))
-                    };
-                    let handle = cache.lookup_or_load(key(1), Priority::Low, Role::Misc, load, |_| ());
-                    assert_eq!(*handle.unwrap(), 5);
-                });
-            }
-        });
-        assert_eq!(loads.load(Ordering::Relaxed), 1);
-        let failed = cache.lookup_or_load(key(2), Priority::Low, Role::Misc, || Err("no"), |_| "full");
-        assert_eq!(failed.err(), Some("no"), "and the next may try");
-        assert!(
-            cache.lookup_or_load(key(2), Priority::Low, Role::Misc, || Ok::<_, ()>((1, 1)), |_| ()).is_ok()
+#[test]
+fn counts_by_role_follow() {
+    for cache_type in [TYPES[0], CacheType::Lru] {
+        let cache = Arc::new(Cache::new(&options(cache_type, 1000)).unwrap());
+        cache.insert(key(1), 1, 10, Priority::Low, Role::DataBlock).unwrap();
+        cache.insert(key(2), 2, 20, Priority::High, Role::FilterBlock).unwrap();
+        let mut reserved = cache.reserve(Role::WriteBuffer, 100).unwrap();
+        reserved.resize(70).unwrap();
+        let counts = |role| (cache.role_stats().entries(role), cache.role_stats().bytes(role));
+        assert_eq!(counts(Role::DataBlock), (1, 10));
+        assert_eq!(counts(Role::FilterBlock), (1, 20));
+        assert_eq!(counts(Role::WriteBuffer), (1, 70));
+        assert_eq!(cache.usage(), 100);
+        let mut seen = Vec::new();
+        cache.apply_to_all(|e| seen.push((*e.value, e.charge, e.role, e.priority)));
+        seen.sort_by_key(|e| e.0);
+        assert_eq!(
+            seen,
+            [(1, 10, Role::DataBlock, Priority::Low), (2, 20, Role::FilterBlock, Priority::High)]
         );
+        reserved.resize(995).unwrap();
+        assert!(cache.usage() <= 1000, "values made room");
+        drop(reserved);
+        cache.erase(&key(1));
+        cache.erase(&key(2));
+        settle(&cache);
+        assert_eq!((counts(Role::DataBlock), counts(Role::WriteBuffer), cache.usage()), ((0, 0), (0, 0), 0));
     }
+}
 
-    /// Reference counts by hand: which values exist, who holds them, what must be charged.
-    #[test]
-    fn random_operations_agree_with_a_map_with_reference_counts() {
-        for seed in 0..15 {
-            let mut rng = Rng::new(seed);
-            let capacity = rng.between(50, 2000) as usize;
-            let cache_type = [TYPES[0], TYPES[1], CacheType::Lru][rng.index(3)];
-            let cache =
-                Cache::new(&CacheOptions { num_shard_bits: 0, ..options(cache_type, capacity) }).unwrap();
-            let mut held: Vec<Handle<u64>> = Vec::new();
-            let mut outside: HashMap<*const u64, usize> = HashMap::new();
-            for step in 0..1000 {
-                let i = rng.below(150);
-                match rng.below(20) {
-                    0..8 => {
-                        let charge = rng.between(1, 20) as usize;
-                        let handle = put(&cache, i, charge, Priority::Low);
+#[test]
+fn metadata_are_at_most_a_hundred_bytes_an_entry_and_all_charged() {
+    for cache_type in [
+        CacheType::AutoHyperClock,
+        CacheType::FixedHyperClock { estimated_entry_charge: 100 },
+        CacheType::Lru,
+    ] {
+        let charged = CacheOptions {
+            metadata_charge_policy: MetadataChargePolicy::FullChargeCacheMetadata,
+            ..options(cache_type, 10 << 20)
+        };
+        let cache = Cache::new(&charged).unwrap();
+        // From half full to full, as growth by doubling goes through all its states.
+        for i in 0..55_000 {
+            drop(put(&cache, i, 100, Priority::Low));
+            if i % 500 == 0 && i > 27_000 || cache_type == CacheType::AutoHyperClock && i > 1000 {
+                let count = cache.occupancy_count();
+                let overhead = (cache.usage() - count * 100) as f64 / count as f64;
+                assert!(overhead <= 100.0, "{overhead} bytes with {count} entries: {cache_type:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_of_many_misses_loads() {
+    let cache = Arc::new(Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap());
+    let loads = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let load = || {
+                    loads.fetch_add(1, Ordering::Relaxed);
+                    Ok::<_, ()>((5, 1))
+                };
+                let handle = cache.lookup_or_load(key(1), Priority::Low, Role::Misc, load, |_| ());
+                assert_eq!(*handle.unwrap(), 5);
+            });
+        }
+    });
+    assert_eq!(loads.load(Ordering::Relaxed), 1);
+    let failed = cache.lookup_or_load(key(2), Priority::Low, Role::Misc, || Err("no"), |_| "full");
+    assert_eq!(failed.err(), Some("no"), "and the next may try");
+    assert!(cache.lookup_or_load(key(2), Priority::Low, Role::Misc, || Ok::<_, ()>((1, 1)), |_| ()).is_ok());
+}
+
+/// Reference counts by hand: which values exist, who holds them, what must be charged.
+#[test]
+fn random_operations_agree_with_a_map_with_reference_counts() {
+    for seed in 0..15 {
+        let mut rng = Rng::new(seed);
+        let capacity = rng.between(50, 2000) as usize;
+        let cache_type = [TYPES[0], TYPES[1], CacheType::Lru][rng.index(3)];
+        let cache = Cache::new(&CacheOptions { num_shard_bits: 0, ..options(cache_type, capacity) }).unwrap();
+        let mut held: Vec<Handle<u64>> = Vec::new();
+        let mut outside: HashMap<*const u64, usize> = HashMap::new();
+        for step in 0..1000 {
+            let i = rng.below(150);
+            match rng.below(20) {
+                0..8 => {
+                    let charge = rng.between(1, 20) as usize;
+                    let handle = put(&cache, i, charge, Priority::Low);
+                    assert_eq!(*handle, i);
+                    if rng.below(4) == 0 {
+                        held.push(handle);
+                    }
+                }
+                8..15 => {
+                    if let Some(handle) = cache.lookup(&key(i)) {
                         assert_eq!(*handle, i);
                         if rng.below(4) == 0 {
                             held.push(handle);
                         }
                     }
-                    8..15 => {
-                        if let Some(handle) = cache.lookup(&key(i)) {
-                            assert_eq!(*handle, i);
-                            if rng.below(4) == 0 {
-                                held.push(handle);
-                            }
-                        }
-                    }
-                    15 => _ = cache.erase(&key(i)),
-                    16 => cache.set_capacity(rng.between(50, 2000) as usize),
-                    _ if !held.is_empty() => drop(held.swap_remove(rng.index(held.len()))),
-                    _ => {}
                 }
-                outside.clear();
-                outside.extend(
-                    held.iter()
-                        .filter(|h| !Handle::is_in_cache(h))
-                        .map(|h| (&raw const **h, Handle::charge(h))),
-                );
-                let (mut inside, mut count) = (0, 0);
-                cache.apply_to_all(|e| {
-                    inside += e.charge;
-                    count += 1;
-                });
-                assert_eq!(count, cache.occupancy_count(), "seed {seed}, step {step}");
-                assert_eq!(
-                    cache.usage(),
-                    inside + outside.values().sum::<usize>(),
-                    "seed {seed}, step {step}, {cache_type:?}"
-                );
+                15 => _ = cache.erase(&key(i)),
+                16 => cache.set_capacity(rng.between(50, 2000) as usize),
+                _ if !held.is_empty() => drop(held.swap_remove(rng.index(held.len()))),
+                _ => {}
             }
-            drop(held);
-            cache.erase_unreferenced();
-            settle(&cache);
-            assert_eq!((cache.usage(), cache.occupancy_count()), (0, 0));
+            outside.clear();
+            outside.extend(
+                held.iter().filter(|h| !Handle::is_in_cache(h)).map(|h| (&raw const **h, Handle::charge(h))),
+            );
+            let (mut inside, mut count) = (0, 0);
+            cache.apply_to_all(|e| {
+                inside += e.charge;
+                count += 1;
+            });
+            assert_eq!(count, cache.occupancy_count(), "seed {seed}, step {step}");
+            assert_eq!(
+                cache.usage(),
+                inside + outside.values().sum::<usize>(),
+                "seed {seed}, step {step}, {cache_type:?}"
+            );
         }
+        drop(held);
+        cache.erase_unreferenced();
+        settle(&cache);
+        assert_eq!((cache.usage(), cache.occupancy_count()), (0, 0));
     }
 }
