@@ -52,7 +52,8 @@ mod wal;
 mod write;
 
 pub use db::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg, OpenMode, destroy_db,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg, MultiGetOutput,
+    OpenMode, destroy_db,
 };
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,

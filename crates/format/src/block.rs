@@ -22,6 +22,7 @@ mod prefixes;
 pub use builder::{BlockBuilder, common_prefix};
 pub use cursor::{BlockCursor, EntryShape};
 
+use esker_base::memory::prefetch;
 use esker_base::{Error, Result};
 
 const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
@@ -132,6 +133,30 @@ impl Block {
     pub(crate) fn restart(&self, i: u32) -> u32 {
         let at = self.restarts as usize + 4 * i as usize;
         self.bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
+    }
+
+    /// Has the processor fetch what a search reads first: the restart offsets.
+    #[inline]
+    pub fn prefetch_restarts(&self) {
+        prefetch(self.bytes.get(self.restarts as usize..).unwrap_or_default());
+    }
+
+    /// Has the processor fetch the first keys a search compares, those of all restarts if they are few.
+    #[inline]
+    pub fn prefetch_restart_keys(&self) {
+        let few = 4;
+        let step = self.restart_count.div_ceil(few);
+        for restart in (0..self.restart_count).step_by(step as usize) {
+            let at = self.restart(restart) as usize;
+            prefetch(self.bytes.get(at..=at).unwrap_or_default());
+        }
+    }
+
+    /// Has the processor fetch the entries from this restart up to the next one.
+    #[inline]
+    pub fn prefetch_interval(&self, restart: u32) {
+        let end = if restart + 1 < self.restart_count { self.restart(restart + 1) } else { self.entries_end };
+        prefetch(self.bytes.get(self.restart(restart) as usize..end as usize).unwrap_or_default());
     }
 
     /// Speeds up searches by user key, whose order is bytewise; `user_key` cuts it from a restart's key.

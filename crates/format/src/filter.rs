@@ -18,6 +18,7 @@ pub mod legacy_bloom;
 pub mod policy;
 pub mod ribbon;
 
+use esker_base::memory::prefetch;
 use esker_base::{hash, xxph3};
 use std::fmt;
 
@@ -128,6 +129,14 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
             Layout::LegacyBloom(l) => l.may_match(self.contents.as_ref(), probe.hash32()),
             Layout::MatchesNothing => false,
             Layout::MatchesEverything => true,
+        }
+    }
+
+    /// Has the processor fetch what the probe will look at, where that is known: one line of a Bloom filter.
+    #[inline]
+    pub fn prefetch(&self, probe: &mut FilterProbe<'_>) {
+        if let Layout::FastLocalBloom(l) = &self.layout {
+            prefetch(l.line(self.contents.as_ref(), probe.xxph3()));
         }
     }
 

@@ -8,7 +8,7 @@ use esker_base::Result;
 use esker_format::block::Block;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexCursor, IndexShape};
-use esker_format::key::InternalKeyComparator;
+use esker_format::key::{self, InternalKeyComparator};
 use std::ops::Deref;
 
 /// A place in an index.
@@ -18,6 +18,8 @@ pub(crate) struct IndexWalker<H> {
     top_cursor: IndexCursor,
     /// The current partition, of a two-level index.
     partition: Option<(BlockRef, IndexCursor)>,
+    /// Which block that is.
+    partition_handle: BlockHandle,
     two_level: bool,
     shape: IndexShape,
 }
@@ -30,6 +32,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
             top,
             top_cursor: IndexCursor::with_buffer(shape, buffer),
             partition: None,
+            partition_handle: BlockHandle::default(),
             two_level,
             shape,
         }
@@ -70,6 +73,18 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
     #[inline]
     pub(crate) fn separator_user_key(&self) -> &[u8] {
         self.cursor().separator_user_key()
+    }
+
+    /// Whether the separator is at or after the internal key `target`. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn reaches(&self, target: &[u8], icmp: &InternalKeyComparator) -> bool {
+        let separator = self.cursor().separator();
+        let order = if self.shape.key_is_user_key {
+            icmp.compare_user_keys(separator, key::user_key(target))
+        } else {
+            icmp.compare(separator, target)
+        };
+        order.is_ge()
     }
 
     /// Its separator: a user key, or an internal key.
@@ -148,12 +163,17 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         if !self.two_level {
             return Ok(());
         }
-        self.partition = None;
+        let before = self.partition.take();
         if !self.top_cursor.valid() {
             return Ok(());
         }
-        let block = source.block(self.top_cursor.handle(), BlockKind::Index, options, None)?;
-        let mut cursor = IndexCursor::new(self.shape);
+        let handle = self.top_cursor.handle();
+        let (block, mut cursor) = match before {
+            Some(before) if self.partition_handle == handle => before,
+            _ => (source.block(handle, BlockKind::Index, options, None)?, IndexCursor::new(self.shape)),
+        };
+        self.partition_handle = handle;
+        cursor.reset();
         place(&mut cursor, block.key_value()?)?;
         self.partition = Some((block, cursor));
         Ok(())

@@ -15,6 +15,7 @@ mod filter;
 mod index_walker;
 mod inspect;
 mod iter;
+mod multi_get;
 mod open;
 pub mod options;
 mod readahead;
@@ -27,6 +28,7 @@ pub use block_source::{BlockCache, CachedBlock, DEFAULT_BLOCK_CACHE_BYTES, defau
 pub use esker_format::filter::FilterPolicy;
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
+pub use multi_get::BatchVisitor;
 pub use options::{
     BlockBasedTableOptions, IndexShorteningMode, ReadTier, TableBuilderOptions, TableReadOptions,
     TableReaderOptions,

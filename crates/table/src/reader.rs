@@ -72,7 +72,7 @@ pub struct TableReader {
 thread_local! {
     /// A key buffer for point reads, so that they allocate nothing. Taken and put back: a read inside a callback of a
     /// read finds it gone and makes its own.
-    static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    pub(crate) static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl TableReader {
@@ -131,9 +131,22 @@ impl TableReader {
         target: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<()> {
+        walker.seek(&self.source, options, target, &self.options.icmp).map_err(|e| self.source.in_file(e))?;
+        self.get_at(options, walker, target, true, visit)
+    }
+
+    /// `get` from the block on that the walker stands on: the first with entries at or after `target` or, if not
+    /// `is_first`, a later one.
+    #[inline]
+    fn get_at(
+        &self,
+        options: &TableReadOptions,
+        walker: &mut IndexWalker<&CachedBlock>,
+        target: &[u8],
+        mut is_first: bool,
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<()> {
         let icmp = &self.options.icmp;
-        walker.seek(&self.source, options, target, icmp).map_err(|e| self.source.in_file(e))?;
-        let mut is_first = true;
         while walker.valid() {
             if let Some(first) = walker.first_key()?
                 && icmp.compare_user_keys(key::user_key(first), key::user_key(target)).is_gt()
@@ -153,9 +166,27 @@ impl TableReader {
         Ok(())
     }
 
+    /// `get` in the blocks behind the first one that `target` may be in.
+    #[cold]
+    pub(crate) fn get_behind(
+        &self,
+        options: &TableReadOptions,
+        target: &[u8],
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<()> {
+        self.index.with(&self.source, BlockKind::Index, options, |top| {
+            let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, Vec::new());
+            walker
+                .seek(&self.source, options, target, &self.options.icmp)
+                .and_then(|()| walker.next(&self.source, options))
+                .map_err(|e| self.source.in_file(e))?;
+            self.get_at(options, &mut walker, target, false, visit)
+        })
+    }
+
     /// Whether entries of the target's user key can lie behind the block that the walker stands on.
     #[inline]
-    fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
+    pub(crate) fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
         let separator = walker.separator_user_key();
         match self.options.icmp.compare_user_keys(separator, key::user_key(target)) {
             Ordering::Less => true,
@@ -196,6 +227,19 @@ impl TableReader {
             Some(target) => seek_block(cursor, block, target, &self.options.icmp, self.global_seqno)?,
             None => cursor.seek_to_first(block)?,
         }
+        self.visit_from(cursor, block, shared, user_key, visit)
+    }
+
+    /// Visits the entries of `user_key` from where the cursor stands. Returns as `visit_block`.
+    #[inline]
+    pub(crate) fn visit_from(
+        &self,
+        cursor: &mut BlockCursor,
+        block: &Block,
+        shared: &BlockRef,
+        user_key: &[u8],
+        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+    ) -> Result<bool> {
         while cursor.valid() {
             if !self.options.icmp.same_user_key(key::user_key(cursor.key()), user_key) {
                 return Ok(false);
@@ -233,12 +277,12 @@ impl TableReader {
     }
 
     #[inline]
-    fn filter_passes(&self, options: &TableReadOptions, key: &[u8], place: &[u8]) -> bool {
+    pub(crate) fn filter_passes(&self, options: &TableReadOptions, key: &[u8], place: &[u8]) -> bool {
         self.filter.may_match(&self.source, options, &self.options.icmp, key, place)
     }
 
     #[inline]
-    fn without_timestamp<'a>(&self, user_key: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn without_timestamp<'a>(&self, user_key: &'a [u8]) -> &'a [u8] {
         match self.options.icmp.user_comparator().timestamp_size() {
             0 => user_key,
             n => user_key.split_at(user_key.len().saturating_sub(n)).0,
@@ -344,7 +388,7 @@ impl TableReader {
 
 thread_local! {
     /// As `KEY_BUFFER`, for the data block.
-    static DATA_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    pub(crate) static DATA_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// To the first entry at or after the internal key `target`.

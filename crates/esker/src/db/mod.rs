@@ -30,6 +30,7 @@ pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;
 pub use iterator::DbIterator;
 pub(crate) use live_files::LiveCut;
+pub use multi_get::MultiGetOutput;
 pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 

@@ -1,18 +1,28 @@
 //! Many keys at one moment.
 //!
+//! In: keys of one family or of several. Out: a value or an error for each, in the order of the keys.
+//!
 //! One guard, one view per family and one sequence number serve the whole batch: every key is read as of the same moment,
-//! across families too.
+//! across families too. The keys are sorted, so that those in the same file, index block and data block are read together,
+//! and a key that is named twice is read once: [`crate::read::multi_get`].
+
+mod output;
+
+pub use output::MultiGetOutput;
 
 use super::reads::{check_read_options, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::options::ReadOptions;
-use crate::read::get::get;
+use crate::read::get::{ReadContext, get};
+use crate::read::multi_get::{Answer, multi_get};
 use crate::snapshot::Snapshot;
-use esker_base::stats::Ticker;
+use esker_base::comparator::KeyOrder;
+use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::LookupKey;
+use esker_table::TableReadOptions;
 
 impl Db {
     /// The values of `keys` in the default family, in the order of the keys.
@@ -38,34 +48,62 @@ impl Db {
         options: &ReadOptions,
         keys: &[(&ColumnFamilyHandle, &[u8])],
     ) -> Vec<Result<Option<PinnedBytes>>> {
+        let mut output = MultiGetOutput::new();
+        self.read_batch(options, keys, &mut output, true);
+        output.into_pinned()
+    }
+
+    /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results are those of
+    /// [`Db::multi_get_opt`]; a value that is not taken along costs no count of who holds it.
+    pub fn multi_get_lent<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+        output: &mut MultiGetOutput,
+    ) {
+        let pairs: Vec<_> = keys.iter().map(|key| (family, key.as_ref())).collect();
+        self.multi_get_lent_cf(options, &pairs, output);
+    }
+
+    /// The values of keys in several families, all as of one moment, lent by `output`, which forgets what it had.
+    pub fn multi_get_lent_cf(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, &[u8])],
+        output: &mut MultiGetOutput,
+    ) {
+        self.read_batch(options, keys, output, false);
+    }
+
+    fn read_batch(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, &[u8])],
+        output: &mut MultiGetOutput,
+        pin_all: bool,
+    ) {
+        output.reset(keys.len());
         if let Err(e) = check_read_options(options) {
-            return keys.iter().map(|_| Err(e.clone())).collect();
+            return output.fail_all(&e);
         }
         let guard = epoch::pin();
         let moment = self.moment(options, keys, &guard);
-        let Moment { views, sequence, .. } = &moment;
         let table_options = table_read_options(options);
         let statistics = self.engine().options.statistics.as_deref();
-        let mut value_bytes = 0u64;
-        let read = |(family, key): &(&ColumnFamilyHandle, &[u8])| {
-            if value_bytes > options.value_size_soft_limit {
-                return Err(Error::aborted("multi_get: value_size_soft_limit reached before this key"));
-            }
-            let view = views.iter().find(|(id, _)| *id == family.id()).expect("collected above").1;
-            let context = read_context(&family.cf, options, &table_options, statistics);
-            let value = get(view, &context, &LookupKey::new(key, *sequence))?;
-            value_bytes += value.as_ref().map_or(0, |v| v.len() as u64);
-            Ok(value)
-        };
-        let values: Vec<Result<Option<PinnedBytes>>> = keys.iter().map(read).collect();
+        let batch = KeyBatch { keys, moment: &moment, options, table_options: &table_options, statistics };
+        if keys.len() == 1 || options.value_size_soft_limit < u64::MAX {
+            batch.read_one_by_one(output, pin_all);
+        } else {
+            batch.read_together(output, pin_all);
+        }
         if let Some(statistics) = statistics {
             statistics.record_tick(Ticker::NumberMultigetCalls, 1);
             statistics.record_tick(Ticker::NumberMultigetKeysRead, keys.len() as u64);
-            statistics.record_tick(Ticker::NumberMultigetBytesRead, value_bytes);
-            let found = values.iter().filter(|v| matches!(v, Ok(Some(_)))).count();
+            statistics.record_tick(Ticker::NumberMultigetBytesRead, output.value_bytes());
+            let found = output.iter().filter(|v| matches!(v, Ok(Some(_)))).count();
             statistics.record_tick(Ticker::NumberMultigetKeysFound, found as u64);
         }
-        values
     }
 
     /// What to read, and at which number. All views are loaded before the number is read; the number is good for all
@@ -91,6 +129,122 @@ impl Db {
     }
 }
 
+/// Different keys that go through a family's memtables and files together, at most: bounds what a large batch holds.
+const MOST_KEYS_TOGETHER: usize = 256;
+
+/// A batch to be read.
+struct KeyBatch<'b> {
+    keys: &'b [(&'b ColumnFamilyHandle, &'b [u8])],
+    moment: &'b Moment<'b>,
+    options: &'b ReadOptions,
+    table_options: &'b TableReadOptions,
+    statistics: Option<&'b Statistics>,
+}
+
+/// A key's place in the order in which a batch is read.
+#[derive(Clone, Copy)]
+struct Ordered {
+    /// Which of the moment's views.
+    view: u32,
+    /// The key's number in the batch.
+    key: u32,
+    /// Sorts as the key does, where two of them differ.
+    head: u64,
+}
+
+impl KeyBatch<'_> {
+    fn context(&self, key: usize) -> ReadContext<'_> {
+        read_context(&self.keys[key].0.cf, self.options, self.table_options, self.statistics)
+    }
+
+    /// In the order of the keys, so that a limit ends the batch at a key that the caller can name.
+    fn read_one_by_one(&self, output: &mut MultiGetOutput, pin_all: bool) {
+        for (i, (family, key)) in self.keys.iter().enumerate() {
+            let answer = if output.value_bytes() > self.options.value_size_soft_limit {
+                Err(Error::aborted("multi_get: value_size_soft_limit reached before this key"))
+            } else {
+                let (_, view) = self.moment.views[self.moment.view_of(family)];
+                get(view, &self.context(i), &LookupKey::new(key, self.moment.sequence))
+            };
+            output.set(i, Answer::Made(answer), pin_all);
+        }
+    }
+
+    /// Sorted, family by family, each different key once.
+    fn read_together(&self, output: &mut MultiGetOutput, pin_all: bool) {
+        let ordered = self.ordered();
+        let mut lookups = Vec::with_capacity(ordered.len().min(MOST_KEYS_TOGETHER));
+        let mut numbers = Vec::with_capacity(lookups.capacity());
+        let mut repeated: Vec<(u32, u32)> = Vec::new();
+        let mut rest = ordered.as_slice();
+        while let Some(first) = rest.first() {
+            lookups.clear();
+            numbers.clear();
+            let mut taken = 0;
+            for at in rest.iter().take_while(|at| at.view == first.view) {
+                match numbers.last() {
+                    Some(&last) if self.is_same_key(last, at.key) => repeated.push((at.key, last)),
+                    _ if lookups.len() == MOST_KEYS_TOGETHER => break,
+                    _ => {
+                        lookups.push(LookupKey::new(self.keys[at.key as usize].1, self.moment.sequence));
+                        numbers.push(at.key);
+                    }
+                }
+                taken += 1;
+            }
+            rest = &rest[taken..];
+            let (_, view) = self.moment.views[first.view as usize];
+            multi_get(view, &self.context(first.key as usize), &lookups, &mut |i, answer| {
+                output.set(numbers[i] as usize, answer, pin_all);
+            });
+        }
+        for (key, of) in repeated {
+            output.repeat(key as usize, of as usize);
+        }
+    }
+
+    /// Whether two keys of one family are the same.
+    fn is_same_key(&self, a: u32, b: u32) -> bool {
+        let ((family, a), (_, b)) = (self.keys[a as usize], self.keys[b as usize]);
+        a == b || (family.cf.icmp.order() == KeyOrder::Custom && family.cf.icmp.same_user_key(a, b))
+    }
+
+    /// The keys by family, then by the family's order.
+    fn ordered(&self) -> Vec<Ordered> {
+        let order = |(i, (family, key)): (usize, &(&ColumnFamilyHandle, &[u8]))| Ordered {
+            view: self.moment.view_of(family) as u32,
+            key: i as u32,
+            head: head_of(family.cf.icmp.order(), key),
+        };
+        let mut ordered: Vec<Ordered> = self.keys.iter().enumerate().map(order).collect();
+        ordered.sort_unstable_by(|a, b| {
+            (a.view, a.head).cmp(&(b.view, b.head)).then_with(|| {
+                let ((family, a), (_, b)) = (self.keys[a.key as usize], self.keys[b.key as usize]);
+                family.cf.icmp.compare_user_keys(a, b)
+            })
+        });
+        ordered
+    }
+}
+
+/// A number that sorts as `order` does wherever two of them differ; the same for all keys of an order that is not known.
+#[inline]
+fn head_of(order: KeyOrder, user_key: &[u8]) -> u64 {
+    let head = match user_key.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => {
+            let mut padded = [0; 8];
+            padded[..user_key.len()].copy_from_slice(user_key);
+            u64::from_be_bytes(padded)
+        }
+    };
+    match order {
+        KeyOrder::Bytewise => head,
+        KeyOrder::ReverseBytewise => !head,
+        KeyOrder::Custom => 0,
+    }
+}
+
 /// How often switched memtables make a read look again before it takes a snapshot.
 const MOMENT_ATTEMPTS: usize = 3;
 
@@ -102,6 +256,14 @@ struct Moment<'g> {
     sequence: SequenceNumber,
     /// Keeps what `sequence` sees from being compacted away, where the views alone do not.
     _held: Option<Snapshot>,
+}
+
+impl Moment<'_> {
+    /// The number of a family's view. REQUIRES: the family was named when the moment was made.
+    #[inline]
+    fn view_of(&self, family: &ColumnFamilyHandle) -> usize {
+        self.views.iter().position(|(id, _)| *id == family.id()).expect("collected with the moment")
+    }
 }
 
 fn same_memtable((now, before): (&View<'_>, &View<'_>)) -> bool {

@@ -43,13 +43,13 @@ pub(crate) fn get(
 }
 
 #[inline]
-fn count(context: &ReadContext<'_>, ticker: Ticker) {
+pub(super) fn count(context: &ReadContext<'_>, ticker: Ticker) {
     if let Some(statistics) = context.statistics {
         statistics.record_tick(ticker, 1);
     }
 }
 
-fn hit_at(level: usize) -> Ticker {
+pub(super) fn hit_at(level: usize) -> Ticker {
     match level {
         0 => Ticker::GetHitL0,
         1 => Ticker::GetHitL1,

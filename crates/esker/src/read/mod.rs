@@ -2,5 +2,6 @@
 
 pub(crate) mod get;
 pub mod merge;
+pub(crate) mod multi_get;
 mod saver;
 pub(crate) mod tables;

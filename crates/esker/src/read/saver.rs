@@ -17,6 +17,8 @@ enum State {
     /// Nothing decisive yet.
     Searching,
     Found(PinnedBytes),
+    /// A value, which the caller has taken already: see `Saver::settles`.
+    Taken,
     Deleted,
     Failed(Error),
 }
@@ -101,6 +103,23 @@ impl<'a> Saver<'a> {
         false
     }
 
+    /// Whether this entry is the answer as it stands: a plain value with nothing newer over it. The caller then takes it,
+    /// and does not ask `save`.
+    #[inline]
+    pub(crate) fn settles(&mut self, value_type: ValueType, sequence: SequenceNumber) -> bool {
+        let settles = value_type == ValueType::Value && sequence >= self.covering && self.operands.is_empty();
+        if settles {
+            self.state = State::Taken;
+        }
+        settles
+    }
+
+    /// Whether the caller has taken the answer.
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self.state, State::Taken)
+    }
+
     /// Applies what operands there are to `base`.
     fn base(&mut self, base: Option<PinnedBytes>) {
         if self.operands.is_empty() {
@@ -116,7 +135,8 @@ impl<'a> Saver<'a> {
         }
     }
 
-    fn fail(&mut self, error: Error) {
+    /// The answer is this error.
+    pub(crate) fn fail(&mut self, error: Error) {
         self.state = State::Failed(error);
     }
 
@@ -131,7 +151,7 @@ impl<'a> Saver<'a> {
         match self.state {
             State::Found(value) => Ok(Some(value)),
             State::Failed(e) => Err(e),
-            State::Deleted | State::Searching => Ok(None),
+            State::Deleted | State::Searching | State::Taken => Ok(None),
         }
     }
 }

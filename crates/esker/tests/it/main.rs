@@ -7,6 +7,7 @@ mod compact_range;
 mod errors;
 mod ingest;
 mod moment;
+mod multi_get;
 mod observe;
 mod open_tables;
 mod prefix_scan;

@@ -222,12 +222,42 @@ impl BlockCursor {
     /// `Corruption`.
     #[inline]
     pub fn seek(&mut self, block: &Block, target: &[u8], icmp: &InternalKeyComparator) -> Result<()> {
-        if icmp.order() != KeyOrder::Bytewise {
-            return self.seek_by(block, |k| icmp.compare(k, target).is_lt());
-        }
+        let restart = self.restart_for(block, target, icmp)?;
+        self.seek_from(block, restart, target, icmp)
+    }
+
+    /// The restart from which a search for the internal key `target` walks: the last one before it, or the first.
+    /// # Errors
+    /// `Corruption`.
+    #[inline]
+    pub fn restart_for(&mut self, block: &Block, target: &[u8], icmp: &InternalKeyComparator) -> Result<u32> {
         let all = (0, block.restart_count() - 1);
-        let restart = self.search_restarts(block, all, &mut |k| compare_bytewise(k, target).0.is_lt())?;
+        match icmp.order() {
+            KeyOrder::Bytewise => {
+                self.search_restarts(block, all, &mut |k| compare_bytewise(k, target).0.is_lt())
+            }
+            _ => self.search_restarts(block, all, &mut |k| icmp.compare(k, target).is_lt()),
+        }
+    }
+
+    /// [`seek`](Self::seek), from what [`restart_for`](Self::restart_for) has found.
+    /// # Errors
+    /// `Corruption`.
+    #[inline]
+    pub fn seek_from(
+        &mut self,
+        block: &Block,
+        restart: u32,
+        target: &[u8],
+        icmp: &InternalKeyComparator,
+    ) -> Result<()> {
         self.seek_to_restart(block, restart)?;
+        if icmp.order() != KeyOrder::Bytewise {
+            while self.valid() && icmp.compare(&self.key, target).is_lt() {
+                self.next(block)?;
+            }
+            return Ok(());
+        }
         // Where the user key here is smaller than the target's. Keys that share more than that with the one before
         // them are smaller too, without a look at them.
         let mut smaller_at = None;

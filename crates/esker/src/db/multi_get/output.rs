@@ -1,0 +1,139 @@
+//! What a batch of reads has found.
+//!
+//! Invariant: small values lie in `bytes`; large ones are pinned, once for each key.
+
+use crate::read::multi_get::{Answer, LentValue};
+use esker_base::{Error, PinnedBytes, Result};
+use std::ops::Range;
+
+/// Values up to this many bytes are copied: cheaper than keeping their block or memtable alive.
+const COPY_UP_TO_BYTES: usize = 1 << 10;
+
+/// The values of a batch of keys, lent by [`get`](Self::get) or taken along by [`take_pinned`](Self::take_pinned).
+///
+/// Use one for batch after batch: its memory is used again. It holds nothing of the database but the blocks of large
+/// values.
+#[derive(Debug, Default)]
+pub struct MultiGetOutput {
+    found: Vec<Found>,
+    bytes: Vec<u8>,
+    value_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Found {
+    Nothing,
+    /// A part of `bytes`.
+    Copied(Range<usize>),
+    Pinned(PinnedBytes),
+    Failed(Error),
+}
+
+impl MultiGetOutput {
+    /// Of no keys.
+    pub fn new() -> MultiGetOutput {
+        MultiGetOutput::default()
+    }
+
+    /// How many keys the batch had.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether the batch had no keys.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The value of key `i` of the batch, or `None` if there is none.
+    /// # Errors
+    /// What kept this key from being read; as [`Db::get_pinned_opt`](crate::Db::get_pinned_opt).
+    /// # Panics
+    /// If the batch had no key `i`.
+    #[inline]
+    pub fn get(&self, i: usize) -> Result<Option<&[u8]>> {
+        match &self.found[i] {
+            Found::Nothing => Ok(None),
+            Found::Copied(range) => Ok(Some(&self.bytes[range.clone()])),
+            Found::Pinned(value) => Ok(Some(value)),
+            Found::Failed(e) => Err(e.clone()),
+        }
+    }
+
+    /// The value of key `i` of the batch, alive for as long as it is held: a copy of a small one, a large one without a
+    /// copy.
+    /// # Errors
+    /// As [`get`](Self::get).
+    /// # Panics
+    /// As [`get`](Self::get).
+    pub fn take_pinned(&self, i: usize) -> Result<Option<PinnedBytes>> {
+        match &self.found[i] {
+            Found::Pinned(value) => Ok(Some(value.clone())),
+            _ => Ok(self.get(i)?.map(PinnedBytes::copy_from)),
+        }
+    }
+
+    /// All values, in the order of the keys.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Option<&[u8]>>> {
+        (0..self.len()).map(|i| self.get(i))
+    }
+
+    /// Bytes of all values, counted once for each different key.
+    pub(super) fn value_bytes(&self) -> u64 {
+        self.value_bytes
+    }
+
+    /// Empties it for a batch of `len` keys.
+    pub(super) fn reset(&mut self, len: usize) {
+        self.bytes.clear();
+        self.value_bytes = 0;
+        self.found.clear();
+        self.found.resize(len, Found::Nothing);
+    }
+
+    /// Notes the answer for key `i`. Values are copied if they are small, or all pinned.
+    pub(super) fn set(&mut self, i: usize, answer: Answer<'_>, pin_all: bool) {
+        self.found[i] = match answer {
+            Answer::Lent(value) => self.keep(&value, pin_all),
+            Answer::Made(Ok(Some(value))) => {
+                self.value_bytes += value.len() as u64;
+                Found::Pinned(value)
+            }
+            Answer::Made(Ok(None)) => Found::Nothing,
+            Answer::Made(Err(e)) => Found::Failed(e),
+        };
+    }
+
+    #[inline]
+    fn keep(&mut self, value: &LentValue<'_>, pin_all: bool) -> Found {
+        let bytes = value.bytes();
+        self.value_bytes += bytes.len() as u64;
+        if pin_all || bytes.len() > COPY_UP_TO_BYTES {
+            return Found::Pinned(value.pin());
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Found::Copied(start..self.bytes.len())
+    }
+
+    /// Key `i` is the same as key `of`, which has its answer.
+    pub(super) fn repeat(&mut self, i: usize, of: usize) {
+        self.found[i] = self.found[of].clone();
+    }
+
+    /// Fails all keys with this error.
+    pub(super) fn fail_all(&mut self, error: &Error) {
+        self.found.fill(Found::Failed(error.clone()));
+    }
+
+    /// The values one by one. They must have been pinned.
+    pub(super) fn into_pinned(self) -> Vec<Result<Option<PinnedBytes>>> {
+        let taken = |found| match found {
+            Found::Nothing => Ok(None),
+            Found::Copied(range) => Ok(Some(PinnedBytes::copy_from(&self.bytes[range]))),
+            Found::Pinned(value) => Ok(Some(value)),
+            Found::Failed(e) => Err(e),
+        };
+        self.found.into_iter().map(taken).collect()
+    }
+}

@@ -1,0 +1,213 @@
+//! Batches of reads give what reads one by one give.
+
+use esker::builtin::string_append;
+use esker::comparator::ReverseBytewiseComparator;
+use esker::internals::env::fault::OpKind;
+use esker::internals::env::{FaultFs, FaultRule, mem::MemFs};
+use esker::internals::table::FilterPolicy;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, ErrorKind, MultiGetOutput, Options, ReadOptions,
+    Snapshot,
+};
+use esker_testkit::seed::for_each_seed;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const KEYS: u64 = 400;
+
+fn options(fs: FaultFs) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.env = Env::with_fs(Arc::new(fs));
+    options.cf.merge_operator = Some(string_append(","));
+    options.cf.disable_auto_compactions = true;
+    options.cf.target_file_size_base = 2 << 10;
+    options.cf.table.block_size = 128;
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+    options
+}
+
+fn open(options: &Options, rng: &mut fastrand::Rng) -> Db {
+    let mut families = Vec::new();
+    for name in ["default", "plain", "reverse"] {
+        let mut cf = options.cf.clone();
+        if name == "reverse" {
+            cf.comparator = Arc::new(ReverseBytewiseComparator);
+        }
+        if rng.bool() {
+            cf.table.filter_policy = None;
+        }
+        families.push(ColumnFamilyDescriptor::new(name, cf));
+    }
+    Db::open_cf(&options.db, "/db", families).unwrap()
+}
+
+/// Short and long, with and without eight common bytes.
+fn key(n: u64) -> Vec<u8> {
+    match n % 3 {
+        0 => format!("{n:03}").into_bytes(),
+        1 => format!("a-long-common-prefix-{n:03}").into_bytes(),
+        _ => n.to_be_bytes().to_vec(),
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Ends of a range in the family's order.
+fn range(reverse: bool, rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
+    let (a, b) = (key(rng.u64(..KEYS)), key(rng.u64(..KEYS)));
+    if (a < b) == reverse { (b, a) } else { (a, b) }
+}
+
+fn change(db: &Db, family: &ColumnFamilyHandle, model: &mut Model, rng: &mut fastrand::Rng) {
+    let k = key(rng.u64(..KEYS));
+    let length = if rng.u8(..8) == 0 { 1500 } else { rng.usize(..40) };
+    let value = vec![rng.u8(b'a'..=b'z'); length];
+    match rng.u8(..20) {
+        0..10 => {
+            db.put_cf(family, &k, &value).unwrap();
+            model.insert(k, value);
+        }
+        10..15 => {
+            db.merge_opt(&Default::default(), family, &k, &value).unwrap();
+            let merged = match model.remove(&k) {
+                Some(old) => [old, value].join(&b','),
+                None => value,
+            };
+            model.insert(k, merged);
+        }
+        15..19 => {
+            db.delete_cf(family, &k).unwrap();
+            model.remove(&k);
+        }
+        _ => {
+            let reverse = family.name() == "reverse";
+            let (begin, end) = range(reverse, rng);
+            db.delete_range_opt(&Default::default(), family, &begin, &end).unwrap();
+            let within =
+                |k: &Vec<u8>| if reverse { *k <= begin && *k > end } else { *k >= begin && *k < end };
+            model.retain(|k, _| !within(k));
+        }
+    }
+}
+
+fn settle(db: &Db, families: &[ColumnFamilyHandle], rng: &mut fastrand::Rng) {
+    let chosen: Vec<_> = families.iter().filter(|_| rng.bool()).collect();
+    match rng.u8(..4) {
+        0 | 1 => db.flush_opt(&Default::default(), &chosen).unwrap(),
+        2 => {
+            for family in chosen {
+                db.compact_range_opt(&Default::default(), family, None, None).unwrap();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Compares a random batch with the models and with reads one by one.
+fn check(
+    db: &Db,
+    families: &[ColumnFamilyHandle],
+    (models, snapshot): (&[Model], Option<&Snapshot>),
+    output: &mut MultiGetOutput,
+    rng: &mut fastrand::Rng,
+) {
+    let len = [0, 1, 2, 7, 40, 300, 900][rng.usize(..7)];
+    let near = rng.u64(..KEYS);
+    let wanted: Vec<(usize, Vec<u8>)> = (0..len)
+        .map(|_| {
+            let n = if rng.bool() { near + rng.u64(..20) } else { rng.u64(..KEYS + 20) };
+            (rng.usize(..families.len()), key(n))
+        })
+        .collect();
+    let options = snapshot.map_or_else(ReadOptions::default, |s| ReadOptions::new().snapshot(s));
+    let pairs: Vec<_> = wanted.iter().map(|(f, k)| (&families[*f], k.as_slice())).collect();
+    db.multi_get_lent_cf(&options, &pairs, output);
+    let pinned = db.multi_get_cf(&options, &pairs);
+    assert_eq!((output.len(), pinned.len(), output.is_empty()), (len, len, len == 0));
+    for (i, (f, k)) in wanted.iter().enumerate() {
+        let expected = models[*f].get(k).map(Vec::as_slice);
+        let context = || format!("key {} of family {f}", k.escape_ascii());
+        assert_eq!(output.get(i).unwrap(), expected, "lent: {}", context());
+        assert_eq!(output.take_pinned(i).unwrap().as_deref(), expected, "taken: {}", context());
+        assert_eq!(pinned[i].as_ref().unwrap().as_deref(), expected, "pinned: {}", context());
+        assert_eq!(
+            db.get_opt(&options, &families[*f], k).unwrap().as_deref(),
+            expected,
+            "get: {}",
+            context()
+        );
+    }
+}
+
+#[test]
+fn batches_give_what_the_model_and_single_reads_give() {
+    for_each_seed("multi_get", 12, |_, mut rng| {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let db = open(&options(fs), &mut rng);
+        let families: Vec<_> =
+            ["default", "plain", "reverse"].iter().map(|name| db.column_family(name).unwrap()).collect();
+        let mut models = vec![Model::new(); 3];
+        let mut kept: Vec<(Snapshot, Vec<Model>)> = Vec::new();
+        let mut output = MultiGetOutput::new();
+        for _ in 0..60 {
+            for _ in 0..rng.usize(..80) {
+                let f = rng.usize(..3);
+                change(&db, &families[f], &mut models[f], &mut rng);
+            }
+            if rng.u8(..4) == 0 {
+                kept.push((db.snapshot(), models.clone()));
+            }
+            settle(&db, &families, &mut rng);
+            check(&db, &families, (&models, None), &mut output, &mut rng);
+            if let Some((snapshot, models)) = kept.get(rng.usize(..kept.len().max(1))) {
+                check(&db, &families, (models, Some(snapshot)), &mut output, &mut rng);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_read_fails_its_own_keys() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs.clone());
+    options.cf.table.no_block_cache = true;
+    options.cf.table.block_size = 1;
+    let db = Db::open(&options, "/db").unwrap();
+    let keys: Vec<[u8; 8]> = (0u64..100).map(u64::to_be_bytes).collect();
+    for key in &keys {
+        db.put(key, b"value").unwrap();
+    }
+    db.flush().unwrap();
+    db.get(keys[0]).unwrap();
+    for pin in [false, true] {
+        fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(".sst").nth(50));
+        let mut output = MultiGetOutput::new();
+        let found: Vec<_> = if pin {
+            db.multi_get(&keys).into_iter().map(|value| value.map(|v| v.map(|v| v.to_vec()))).collect()
+        } else {
+            db.multi_get_lent(&ReadOptions::default(), &db.default_column_family(), &keys, &mut output);
+            output.iter().map(|value| value.map(|v| v.map(<[u8]>::to_vec))).collect()
+        };
+        let (good, bad): (Vec<_>, Vec<_>) = found.into_iter().partition(Result::is_ok);
+        assert_eq!(bad.len(), 1, "each key has a block of its own");
+        assert_eq!(bad[0].as_ref().unwrap_err().kind(), ErrorKind::IoError);
+        assert!(good.iter().all(|value| value.as_ref().unwrap().as_deref() == Some(b"value")));
+    }
+}
+
+#[test]
+fn a_limit_of_bytes_ends_the_batch_in_the_order_of_its_keys() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    for k in ["a", "b", "c"] {
+        db.put(k, [0; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    let mut output = MultiGetOutput::new();
+    let options = ReadOptions { value_size_soft_limit: 150, ..ReadOptions::default() };
+    db.multi_get_lent(&options, &db.default_column_family(), &["c", "a", "b", "a"], &mut output);
+    let lengths: Vec<_> =
+        output.iter().map(|v| v.map(|v| v.map(<[u8]>::len)).map_err(|e| e.kind())).collect();
+    assert_eq!(lengths, [Ok(Some(100)), Ok(Some(100)), Err(ErrorKind::Aborted), Err(ErrorKind::Aborted)]);
+}
