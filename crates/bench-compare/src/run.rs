@@ -178,6 +178,9 @@ impl Run {
             self.save()?;
         }
         self.progress.finish_and_clear();
+        let disagreements = self.report.suites.last().expect("pushed above").disagreements();
+        self.failed |= !disagreements.is_empty();
+        self.report.problems.extend(disagreements);
         Ok(())
     }
 

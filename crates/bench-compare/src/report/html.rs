@@ -2,7 +2,7 @@
 
 use super::chart::{Line, escape, lines, rate_label, ratios};
 use super::table::{bytes, micros, short};
-use super::{Cell, Report, Row, SuiteReport};
+use super::{Cell, EngineInfo, Report, Row, SuiteReport};
 use crate::engines::Kind;
 use crate::measure::Sample;
 use crate::suites::SuiteId;
@@ -125,13 +125,12 @@ fn legend(page: &mut String, report: &Report) {
 
 fn section(page: &mut String, report: &Report, suite: &SuiteReport) {
     push(page, format_args!("<section><h2>{}</h2>", escape(&suite.title)));
-    push(
-        page,
-        format_args!(
-            "<p class=\"hint\">How many times as fast Esker is: right of the line Esker is ahead, left of it the other. \
-             The dot is the median, the bar goes from the least round to the greatest.</p>"
-        ),
-    );
+    if report.suites.first().is_some_and(|first| first.id == suite.id) {
+        page.push_str(
+            "<p class=\"hint\">How many times as fast Esker is: right of the line Esker is ahead, left of it the other. The \
+             dot is the median, the bar goes from the least round to the greatest.</p>",
+        );
+    }
     page.push_str(&ratios(report, suite));
     page.push_str(&curves(report, suite));
     rates(page, report, suite);
@@ -174,9 +173,9 @@ fn curves(report: &Report, suite: &SuiteReport) -> String {
     html
 }
 
-fn table_head(page: &mut String, report: &Report, first: &str) {
+fn table_head(page: &mut String, engines: &[&EngineInfo], first: &str) {
     push(page, format_args!("<div class=\"wide\"><table><thead><tr><th>{first}</th>"));
-    for engine in &report.engines {
+    for engine in engines {
         push(
             page,
             format_args!("<th class=\"e-{}\"><i></i>{}</th>", engine.kind.name(), escape(&engine.title)),
@@ -186,7 +185,8 @@ fn table_head(page: &mut String, report: &Report, first: &str) {
 }
 
 fn rates(page: &mut String, report: &Report, suite: &SuiteReport) {
-    table_head(page, report, "µs an operation");
+    let engines = report.engines_of(suite);
+    table_head(page, &engines, "µs an operation");
     for row in &suite.rows {
         push(
             page,
@@ -196,9 +196,9 @@ fn rates(page: &mut String, report: &Report, suite: &SuiteReport) {
                 escape(&row.info.unit)
             ),
         );
-        let best = report.engines.iter().filter(|e| e.kind != Kind::Memory).filter_map(|e| row.rate(e.kind));
+        let best = engines.iter().filter(|e| e.kind != Kind::Memory).filter_map(|e| row.rate(e.kind));
         let best = best.map(|rate| rate.median).fold(0.0, f64::max);
-        for engine in &report.engines {
+        for engine in &engines {
             rate_cell(page, row, engine.kind, best);
         }
         page.push_str("</tr>");
@@ -236,10 +236,11 @@ fn costs(page: &mut String, report: &Report, suite: &SuiteReport) {
         "<p class=\"hint\">CPU µs an operation with all background work (×: of Esker’s) · peak of resident memory · bytes on \
          disk · bytes written for each byte stored</p>",
     );
-    table_head(page, report, "");
+    let engines = report.engines_of(suite);
+    table_head(page, &engines, "");
     for row in &suite.rows {
         push(page, format_args!("<tr><th>{}</th>", escape(&row.info.title)));
-        for engine in &report.engines {
+        for engine in &engines {
             let cell = row.cell(engine.kind).filter(|cell| !cell.samples.is_empty());
             match cell {
                 Some(cell) => push(page, format_args!("<td>{}</td>", cost(row, cell))),

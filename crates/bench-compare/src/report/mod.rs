@@ -87,9 +87,40 @@ pub(crate) struct Cell {
     pub(crate) missing: Option<String>,
 }
 
+impl Report {
+    /// The engines that have figures in this set.
+    pub(crate) fn engines_of(&self, suite: &SuiteReport) -> Vec<&EngineInfo> {
+        let has_figures = |engine: &&EngineInfo| {
+            suite.rows.iter().any(|row| row.cell(engine.kind).is_some_and(|cell| !cell.samples.is_empty()))
+        };
+        self.engines.iter().filter(has_figures).collect()
+    }
+}
+
+impl SuiteReport {
+    /// A sentence for each step in which engines have read different values, though they did the same operations.
+    pub(crate) fn disagreements(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for row in &self.rows {
+            let whole = row.cells.iter().flat_map(|cell| cell.samples.iter().map(move |s| (cell.kind, s)));
+            let mut answers = whole.filter(|(_, sample)| !sample.cut && sample.digest != 0);
+            let Some((first, sample)) = answers.next() else { continue };
+            if let Some((other, _)) = answers
+                .find(|(_, other)| other.operations == sample.operations && other.digest != sample.digest)
+            {
+                found.push(format!("{}: {first} and {other} have read different values", row.info.name));
+            }
+        }
+        found
+    }
+}
+
 impl Row {
     /// The cell of an engine.
     pub(crate) fn cell(&self, kind: Kind) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.kind == kind)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The table for the terminal.
 
 use super::stats::Spread;
-use super::{Report, Row, SuiteReport};
+use super::{EngineInfo, Report, Row, SuiteReport};
 use crate::engines::Kind;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -61,13 +61,13 @@ pub(crate) fn render(report: &Report) -> String {
     text
 }
 
-fn new_table(report: &Report, first: &str) -> Table {
+fn new_table(engines: &[&EngineInfo]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    let mut header = vec![first.to_owned()];
-    header.extend(report.engines.iter().map(|engine| engine.title.clone()));
+    let mut header = vec![String::new()];
+    header.extend(engines.iter().map(|engine| engine.title.clone()));
     table.set_header(header);
-    for index in 1..=report.engines.len() {
+    for index in 1..=engines.len() {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -76,10 +76,11 @@ fn new_table(report: &Report, first: &str) -> Table {
 }
 
 fn rates(report: &Report, suite: &SuiteReport) -> Table {
-    let mut table = new_table(report, "");
+    let engines = report.engines_of(suite);
+    let mut table = new_table(&engines);
     for row in &suite.rows {
         let mut cells = vec![row.info.title.clone()];
-        cells.extend(report.engines.iter().map(|engine| rate(row, engine.kind)));
+        cells.extend(engines.iter().map(|engine| rate(row, engine.kind)));
         table.add_row(cells);
     }
     table
@@ -99,10 +100,11 @@ fn rate(row: &Row, kind: Kind) -> String {
 }
 
 fn costs(report: &Report, suite: &SuiteReport) -> Table {
-    let mut table = new_table(report, "");
+    let engines = report.engines_of(suite);
+    let mut table = new_table(&engines);
     for row in &suite.rows {
         let mut cells = vec![row.info.title.clone()];
-        cells.extend(report.engines.iter().map(|engine| cost(row, engine.kind)));
+        cells.extend(engines.iter().map(|engine| cost(row, engine.kind)));
         table.add_row(cells);
     }
     table

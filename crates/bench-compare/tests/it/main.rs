@@ -84,3 +84,23 @@ fn a_peer_that_is_not_there_is_left_out_by_name() {
     let text = errors(&output);
     assert!(text.contains("RocksDB is left out: /nowhere/librocksdb.so is not there"), "{text}");
 }
+
+#[test]
+fn an_engine_that_dies_is_named_and_the_others_go_on() {
+    let dir = TempDir::new("compare");
+    let library = dir.join("librocksdb.so");
+    std::fs::write(&library, "not a library").unwrap();
+    let flags = ["--engines", "rocksdb,memory", "--only", "core/fillseq", "--num", "1000", "--pairs", "2"];
+    let output = compare(&dir, &[&flags[..], &["--rocksdb-library", library.to_str().unwrap()]].concat());
+    assert!(errors(&output).contains("partial"), "{output:?}");
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.join("compare.json")).unwrap()).unwrap();
+    assert_eq!(report["partial"], true);
+    assert!(
+        report["problems"][0].as_str().unwrap().contains("RocksDB stopped at 'core/fillseq'"),
+        "{report}"
+    );
+    let cells = &report["suites"][0]["rows"][0]["cells"];
+    assert_eq!(cells[1]["kind"], "memory");
+    assert_eq!(cells[1]["samples"].as_array().unwrap().len(), 2, "what could be measured is kept");
+}
