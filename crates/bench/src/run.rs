@@ -401,7 +401,7 @@ impl Benchmark {
             "levelstats" => What::Meta(Meta::Property("rocksdb.levelstats")),
             "sstables" => What::Meta(Meta::Property("rocksdb.sstables")),
             "memstats" => What::Meta(Meta::MemStats),
-            other => return Err(Stop::Failed(format!("unknown benchmark '{other}'"))),
+            other => return Err(Stop::Failed(name::unknown(other))),
         };
         Ok(Benchmark { named, fresh, plan, what })
     }

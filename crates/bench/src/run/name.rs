@@ -2,6 +2,111 @@
 
 use crate::output::Stop;
 
+/// The benchmarks that can be run.
+pub(super) const SUPPORTED: &[&str] = &[
+    "compact",
+    "compactall",
+    "compress",
+    "crc32c",
+    "deleterandom",
+    "deleteseq",
+    "fill100K",
+    "fillbatch",
+    "fillrandom",
+    "fillseq",
+    "fillsync",
+    "filluniquerandom",
+    "flush",
+    "levelstats",
+    "memstats",
+    "mergerandom",
+    "multireadrandom",
+    "multireadwhilewriting",
+    "newiterator",
+    "newiteratorwhilewriting",
+    "overwrite",
+    "readhot",
+    "readmissing",
+    "readrandom",
+    "readrandomwriterandom",
+    "readreverse",
+    "readseq",
+    "readwhilemerging",
+    "readwhilescanning",
+    "readwhilewriting",
+    "seekrandom",
+    "seekrandomwhilemerging",
+    "seekrandomwhilewriting",
+    "sstables",
+    "stats",
+    "uncompress",
+    "updaterandom",
+    "waitforcompaction",
+    "xxh3",
+    "xxhash",
+    "xxhash64",
+];
+
+/// Those that RocksDB 11.9 has besides.
+const KNOWN: &[&str] = &[
+    "acquireload",
+    "appendrandom",
+    "approximatememtablestats",
+    "approximatesizerandom",
+    "backup",
+    "block_cache_entry_stats",
+    "cache_report_problems",
+    "compact0",
+    "compact1",
+    "compressreject",
+    "fillanddeleteuniquerandom",
+    "fillembeddedblob",
+    "fillembeddedentity",
+    "fillseekseq",
+    "fillseqdeterministic",
+    "filluniquerandomdeterministic",
+    "getmergeoperands",
+    "heapprofile",
+    "ingestexternalfile",
+    "mixgraph",
+    "multireadentity",
+    "multireadrandomcoroutine",
+    "multiscan",
+    "multiscanrandom",
+    "openandcompact",
+    "randomreplacekeys",
+    "randomtransaction",
+    "randomwithverify",
+    "readrandomcoroutine",
+    "readrandomentity",
+    "readrandomfast",
+    "readrandommergerandom",
+    "readrandomoperands",
+    "readrandomsmall",
+    "readtocache",
+    "readtorowcache",
+    "replay",
+    "resetstats",
+    "restore",
+    "stats_history",
+    "timeseries",
+    "verify",
+    "verifychecksum",
+    "verifyfilechecksums",
+    "xorupdaterandom",
+];
+
+/// Why there is no benchmark called `name`.
+pub(super) fn unknown(name: &str) -> String {
+    if KNOWN.contains(&name) {
+        return format!("benchmark '{name}': RocksDB's db_bench has it, but it is not supported yet");
+    }
+    let likeness = |candidate: &str| strsim::jaro_winkler(name, candidate);
+    let nearest =
+        SUPPORTED.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("there are some");
+    format!("unknown benchmark '{name}'; did you mean '{nearest}'?")
+}
+
 /// One entry of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Named {

@@ -13,3 +13,12 @@ fn repeats_and_warm_ups_stand_in_brackets() {
         assert_eq!(why, format!("unknown benchmark arguments '{wrong}'"));
     }
 }
+
+#[test]
+fn every_benchmark_that_is_suggested_can_be_run() {
+    let flags = Flags::default();
+    for name in name::SUPPORTED {
+        let named = Named { name: name.to_string(), repeats: 1, warm_ups: 0 };
+        assert!(Benchmark::new(&flags, named).is_ok(), "{name}");
+    }
+}

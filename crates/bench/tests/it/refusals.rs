@@ -1,7 +1,11 @@
 //! What cannot be run says so, and touches nothing.
 
-use crate::run::run;
+use crate::run::{result, run, run_on_store};
+use esker::internals::env::{FaultFs, MemFs};
+use esker::{Env, Options};
+use esker_bench::engine::EskerStore;
 use esker_testkit::TempDir;
+use std::sync::Arc;
 
 #[test]
 fn a_directory_of_something_else_is_left_alone() {
@@ -35,7 +39,7 @@ fn reading_what_is_not_there_is_an_error() {
 fn an_unknown_benchmark_is_found_before_anything_is_run() {
     let dir = TempDir::new("bench");
     let why = run(&dir, &["--benchmarks=fillseq,readrandum", "--num=10"]).failed();
-    assert_eq!(why, "unknown benchmark 'readrandum'");
+    assert_eq!(why, "unknown benchmark 'readrandum'; did you mean 'readrandom'?");
     assert!(!dir.join("db").exists());
 }
 
@@ -55,4 +59,36 @@ fn numbers_without_sense_are_named() {
         let failed = run(&dir, &["--benchmarks=fillseq", flag]).failed();
         assert!(failed.contains(why), "{flag}: {failed}");
     }
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(faults.clone()));
+    options.cf.write_buffer_size = 64 << 10;
+    let store = EskerStore { path: "/db".into(), options, read_only: false };
+    // The disk is full when the second benchmark has begun to write.
+    let list = "--benchmarks=fillseq,overwrite,readrandom";
+    let ran = run_on_store(&store, &[list, "--num=2000", "--seed=1"], move |out| {
+        if out.contains("\nfillseq ") {
+            faults.no_space_after(Some(20_000));
+        }
+    });
+    let out = ran.out.clone();
+    let why = ran.failed();
+    assert!(why.starts_with("overwrite: put error: IO error: "), "{why}");
+    assert!(why.contains("No space left on device"), "{why}");
+    assert_eq!(result(&out, "fillseq"), "2000 operations;");
+    assert!(result(&out, "overwrite").ends_with("(partial: ended by an error)"), "{out}");
+    assert!(!out.contains("readrandom"), "{out}");
+}
+
+#[test]
+fn a_benchmark_that_rocksdb_has_and_this_has_not_is_told_as_such() {
+    let dir = TempDir::new("bench");
+    let why = run(&dir, &["--benchmarks=fillseq,mixgraph"]).failed();
+    assert_eq!(why, "benchmark 'mixgraph': RocksDB's db_bench has it, but it is not supported yet");
+    assert!(!dir.join("db").exists());
 }

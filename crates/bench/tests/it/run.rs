@@ -1,7 +1,7 @@
 //! Running `db_bench` in this process.
 
-use esker::internals::env::Clock;
-use esker_bench::engine::NoStore;
+use esker::internals::env::{Clock, SystemClock};
+use esker_bench::engine::{NoStore, Store};
 use esker_bench::flags::{CommandLine, parse};
 use esker_bench::{Output, Stop, db_bench, run_on};
 use esker_testkit::TempDir;
@@ -51,9 +51,44 @@ pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
     kept(|output| run_on(&NoStore, &flags, &LookedAt::default(), output))
 }
 
+/// Runs with these flags on `store`; `watch` sees all results whenever some are added.
+pub(crate) fn run_on_store<S: Store>(
+    store: &S,
+    flags: &[&str],
+    watch: impl FnMut(&str) + Send + 'static,
+) -> Ran {
+    let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+    let Ok(CommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
+    let (out, err) = (Kept::default(), Kept::default());
+    let watched = Watched { kept: out.clone(), watch };
+    let outcome = run_on(store, &flags, &SystemClock, &Output::new(watched, err.clone()));
+    ended(outcome, &out, &err)
+}
+
+/// A stream whose text somebody looks at.
+struct Watched<W> {
+    kept: Kept,
+    watch: W,
+}
+
+impl<W: FnMut(&str)> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.kept.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        (self.watch)(&self.kept.text());
+        Ok(())
+    }
+}
+
 fn kept(run: impl FnOnce(&Output) -> Result<(), Stop>) -> Ran {
     let (out, err) = (Kept::default(), Kept::default());
-    let failure = match run(&Output::new(out.clone(), err.clone())) {
+    let outcome = run(&Output::new(out.clone(), err.clone()));
+    ended(outcome, &out, &err)
+}
+
+fn ended(outcome: Result<(), Stop>, out: &Kept, err: &Kept) -> Ran {
+    let failure = match outcome {
         Ok(()) => None,
         Err(Stop::Failed(why)) => Some(why),
         Err(Stop::OutputClosed) => panic!("nobody has closed the output"),
@@ -101,4 +136,24 @@ pub(crate) fn result(out: &str, name: &str) -> String {
     let (operations, extra) = rest.split_once(';').unwrap_or_else(|| panic!("{line}"));
     let extra = extra.split_once(" MB/s").map_or(extra, |(_, message)| message);
     format!("{operations};{extra}")
+}
+
+/// A stream that nobody reads.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_closed_output_ends_the_run() {
+    let flags = ["--benchmarks=fillseq".to_owned(), "--num=10".to_owned()];
+    let Ok(CommandLine::Run(flags)) = parse(&flags) else { panic!("{flags:?}") };
+    let outcome = run_on(&NoStore, &flags, &SystemClock, &Output::new(Closed, io::sink()));
+    assert!(matches!(outcome, Err(Stop::OutputClosed)), "{outcome:?}");
 }

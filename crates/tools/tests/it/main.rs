@@ -7,6 +7,7 @@
     reason = "tests stop where they fail, and copy and damage files"
 )]
 
+mod db_bench;
 mod demo;
 mod ldb;
 mod peers;
