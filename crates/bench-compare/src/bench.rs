@@ -121,7 +121,7 @@ impl<E: Engine> Bench<E> {
         let dir = self.dir();
         let limit = Duration::from_secs_f64(self.plan.step_seconds);
         let db = self.db.as_mut().expect("a step that needs a database has opened one");
-        let meter = Meter::start();
+        let meter = Meter::start(db.mapped_bytes());
         let start = Instant::now();
         let mut sample = work(db, Deadline::after(limit))?;
         // Threads that must first be started measure themselves.
@@ -131,7 +131,7 @@ impl<E: Engine> Bench<E> {
         let end = Instant::now();
         db.settle()?;
         sample.settle_seconds = end.elapsed().as_secs_f64();
-        meter.finish(&mut sample, &dir)?;
+        meter.finish(&mut sample, &dir, db.mapped_bytes())?;
         Ok(sample)
     }
 }

@@ -47,22 +47,22 @@ impl Sample {
 #[derive(Debug)]
 pub(crate) struct Meter {
     cpu: Duration,
-    written: u64,
+    written: Written,
 }
 
 impl Meter {
-    /// Starts measuring.
-    pub(crate) fn start() -> Meter {
+    /// Starts measuring; the engine has stored so much into mapped files.
+    pub(crate) fn start(mapped_bytes: u64) -> Meter {
         // The high-water mark of resident memory starts again from what is resident now. Where that is forbidden the
         // figure covers the whole life of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
-        Meter { cpu: cpu_time(), written: written_bytes() }
+        Meter { cpu: cpu_time(), written: Written::now(mapped_bytes) }
     }
 
     /// Fills in what has been used since the start.
-    pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path) -> Result<()> {
+    pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> Result<()> {
         sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
-        sample.written_bytes = written_bytes().saturating_sub(self.written);
+        sample.written_bytes = Written::now(mapped_bytes).since(&self.written);
         sample.peak_memory_bytes = status_bytes("VmHWM:");
         sample.disk_bytes = directory_bytes(dir)?;
         Ok(())
@@ -74,11 +74,25 @@ fn cpu_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Bytes given to write calls, or dirtied in mapped files, whichever is more: memory file systems count no dirt, and
-/// mapped files see no calls.
-fn written_bytes() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    number_after(&io, "wchar:").max(number_after(&io, "write_bytes:"))
+/// What the kernel has counted for this process, and what it cannot see.
+#[derive(Debug)]
+struct Written {
+    by_calls: u64,
+    /// Dirtied pages of files on disks, mapped ones too. Memory file systems count none.
+    dirtied: u64,
+    mapped: u64,
+}
+
+impl Written {
+    fn now(mapped: u64) -> Written {
+        let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        Written { by_calls: number_after(&io, "wchar:"), dirtied: number_after(&io, "write_bytes:"), mapped }
+    }
+
+    fn since(&self, start: &Written) -> u64 {
+        let stored = (self.by_calls + self.mapped).saturating_sub(start.by_calls + start.mapped);
+        stored.max(self.dirtied.saturating_sub(start.dirtied))
+    }
 }
 
 fn status_bytes(field: &str) -> u64 {

@@ -4,7 +4,10 @@ use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Setting
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::filter::FilterPolicy;
-use esker::{ColumnFamilyHandle, Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{
+    ColumnFamilyHandle, Db, DbIterator, MultiGetOutput, Options, ReadOptions, WriteBatch, WriteOptions,
+};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +18,10 @@ pub(crate) struct Esker {
     read: ReadOptions,
     /// In the order of [`Durability`].
     write: [WriteOptions; 3],
+}
+
+thread_local! {
+    static OUTPUT: RefCell<MultiGetOutput> = RefCell::default();
 }
 
 fn text(error: esker::Error) -> String {
@@ -84,14 +91,17 @@ impl Engine for Esker {
     }
 
     fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
-        let mut found = 0;
-        for value in self.db.multi_get_opt(&self.read, &self.family, keys) {
-            if let Some(value) = value.map_err(text)? {
-                visit(&value);
-                found += 1;
+        OUTPUT.with_borrow_mut(|output| {
+            self.db.multi_get_lent(&self.read, &self.family, keys, output);
+            let mut found = 0;
+            for value in output.iter() {
+                if let Some(value) = value.map_err(text)? {
+                    visit(value);
+                    found += 1;
+                }
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     fn cursor(&self, under_snapshot: bool) -> Result<EskerCursor> {
@@ -112,6 +122,16 @@ impl Engine for Esker {
 
     fn settle(&self) -> Result<()> {
         self.db.wait_for_background_work().map_err(text)
+    }
+
+    /// Bytes of the log, if the log is mapped here: that depends on the file system.
+    fn mapped_bytes(&self) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        if !maps.lines().any(|line| line.ends_with(".log")) {
+            return 0;
+        }
+        let statistics = self.db.map_property("rocksdb.dbstats").unwrap_or_default();
+        statistics.get("db.wal_bytes_written").and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
     }
 }
 
