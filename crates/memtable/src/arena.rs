@@ -12,6 +12,7 @@
 //!  2. `allocated` is the sum of the sizes of all blocks: what the allocator was asked for.
 //!  3. Locks: a shard's, then the blocks'.
 
+use crate::node::prefetch_line;
 use crossbeam_utils::CachePadded;
 use esker_base::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
 use esker_base::sync::Mutex;
@@ -29,6 +30,8 @@ const FIRST_BLOCK_BYTES: usize = 4 << 10;
 const MAX_CHUNK_BYTES: usize = 64 << 10;
 /// From this size on a memtable gets huge pages, if it wants them: one more is then a small part of it.
 const HUGE_FROM_BYTES: usize = 16 << 20;
+/// How many cache lines of the memory that will be handed out next are brought near.
+const NEXT_RECORD_LINES: usize = 3;
 /// Blocks begin at a multiple of this; nothing in the arena needs more.
 const BLOCK_ALIGN: usize = 128;
 
@@ -155,6 +158,10 @@ impl Arena {
             None => self.refill(&mut shard.chunk, layout)?,
         };
         shard.stats.add(change);
+        // Fresh memory is far away too, and the locks to come wait until it is written: ask for the next record's now.
+        for line in 0..NEXT_RECORD_LINES {
+            prefetch_line(shard.chunk.at.wrapping_add(line * 64));
+        }
         Ok(place)
     }
 

@@ -645,11 +645,16 @@ impl<'t, const N: usize> Latched<'t, N> {
         let link = node.own_link();
         let count = link.count();
         let target = Target::of(record);
-        if at < count && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal {
+        let head = node.head_of(icmp.order(), target.user_key);
+        // Other heads say that the keys differ, without a look at the other record, which is far away.
+        let is_twin = at < count
+            && node.head::<true>(at) == head
+            && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
+        if is_twin {
             return Ok(Inserted::Duplicate);
         }
         let new = Slot {
-            head: node.head_of(icmp.order(), target.user_key),
+            head,
             record: record.as_ptr(),
             child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
         };
@@ -850,7 +855,7 @@ fn prefetch_record(record: *mut u8) {
 }
 
 #[inline]
-fn prefetch_line(_address: *const u8) {
+pub(crate) fn prefetch_line(_address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch of any address has no effect but on caches.
     unsafe {
