@@ -93,12 +93,17 @@ pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
 
 /// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where it uses shuttle.
 pub(crate) fn models(root: &Path) -> Outcome {
-    for dir in packages_that_mention(root, "cfg(loom)")? {
+    for dir in packages_with_tests_named(root, "loom_")? {
         let package = package_name(&dir);
+        // Where epochs themselves are checked, crossbeam's are built for loom too.
+        let (flags, target) = match dir.as_str() {
+            "base" => ("--cfg loom --cfg crossbeam_loom", "target/loom-epochs"),
+            _ => ("--cfg loom", "target/loom"),
+        };
         let args = ["test", "--profile", "stress", "--lib", "-p", &package, "--", "--nocapture", "loom"];
-        run(root, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")], "cargo", &args)?;
+        run(root, &[("RUSTFLAGS", flags), ("CARGO_TARGET_DIR", target)], "cargo", &args)?;
     }
-    for dir in packages_that_mention(root, "cfg(shuttle)")? {
+    for dir in packages_with_tests_named(root, "shuttle_")? {
         let package = package_name(&dir);
         let args = ["test", "--profile", "stress", "-p", &package, "--", "shuttle"];
         run(root, &[("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")], "cargo", &args)?;
@@ -118,12 +123,11 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     fuzz(root, minutes)
 }
 
-/// Directories below `crates` with a source file that contains `text`; `esker-base` holds the façade of the checkers
-/// itself and counts only with tests of its own.
-fn packages_that_mention(root: &Path, text: &str) -> Result<BTreeSet<String>, String> {
-    let files = tidy::sources(root)?;
-    let mentions = files.iter().filter(|f| f.text.contains(text) && f.text.contains("#[test]"));
-    Ok(mentions
+/// Directories below `crates` with a test whose name starts with `prefix`: the checkers' tests are told by their names.
+fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<String>, String> {
+    let (files, test) = (tidy::sources(root)?, format!("fn {prefix}"));
+    let with_tests = files.iter().filter(|f| f.text.contains("#[test]") && f.text.contains(&test));
+    Ok(with_tests
         .filter_map(|f| f.path.strip_prefix("crates/")?.split('/').next().map(str::to_owned))
         .collect())
 }

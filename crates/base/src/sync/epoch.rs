@@ -9,9 +9,9 @@
 //!     epoch, which releases it when no guard that could have loaded it is left.
 //!  2. A guard stays on its thread.
 
+use super::Arc;
+use super::atomic::{AtomicPtr, Ordering};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
 pub struct Guard(reclaim::Guard);
@@ -167,7 +167,7 @@ impl<T> SendPtr<T> {
 impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
         // Nobody can hold a reference borrowed from `self` now except through a guard, so release by the epoch too.
-        let last = SendPtr(*self.current.get_mut());
+        let last = SendPtr(self.current.load(Ordering::Relaxed));
         let guard = reclaim::pin();
         // SAFETY: as in `store`.
         unsafe { guard.defer_unchecked(move || drop(last.into_arc())) };
@@ -179,3 +179,6 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Swap<T> {
         self.load(&pin()).fmt(f)
     }
 }
+
+#[cfg(all(test, crossbeam_loom))]
+mod tests;

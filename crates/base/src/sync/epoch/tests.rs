@@ -1,0 +1,191 @@
+//! A `Swap` with readers and writers, in all interleavings that loom tells apart (`cargo xtask long loom`).
+//!
+//! The epochs below it are `crossbeam-epoch` itself, built for loom too.
+//!
+//! Shown for every interleaving
+//!  * What a guard has loaded is not freed while the guard lives, and its freeing comes after the reader's last look in
+//!    loom's order of memory.
+//!  * Every value is freed once: replaced ones when no guard is left, the last one with its `Swap`.
+
+use super::*;
+use crate::sync::process::atomic::AtomicUsize;
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+/// What stands in a value from when it is finished until it is freed.
+const ALIVE: usize = 7;
+
+/// How often each value of a run was freed.
+type Freed = std::sync::Arc<[AtomicUsize; 3]>;
+
+struct Value {
+    number: usize,
+    freed: Freed,
+    /// Written before it is stored, read by readers, written by the freeing: loom sees when neither comes before the other.
+    content: UnsafeCell<usize>,
+}
+
+// SAFETY: `content` is written only when nobody else has the value; loom checks that.
+unsafe impl Sync for Value {}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.freed[self.number].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the value is being dropped.
+        self.content.with_mut(|content| unsafe { *content = 0 });
+    }
+}
+
+/// A run's values, all made at its start so that each has an address of its own, and what became of them.
+struct Run {
+    swap: Swap<Value>,
+    addresses: [usize; 3],
+    freed: Freed,
+}
+
+impl Run {
+    /// The swap holds the first value; the others are to be stored.
+    fn new() -> (Arc<Run>, [Arc<Value>; 2]) {
+        let freed = Freed::default();
+        let values = [0, 1, 2].map(|number| {
+            let content = if number == 0 { ALIVE } else { 0 };
+            Arc::new(Value { number, freed: freed.clone(), content: UnsafeCell::new(content) })
+        });
+        let addresses = values.each_ref().map(|value| Arc::as_ptr(value).addr());
+        let [first, second, third] = values;
+        (Arc::new(Run { swap: Swap::new(first), addresses, freed }), [second, third])
+    }
+
+    /// Looks at a loaded value, first whether it is there at all.
+    fn look(&self, value: &Value) -> usize {
+        let address = std::ptr::from_ref(value).addr();
+        let number = self.addresses.iter().position(|a| *a == address).expect("a value of this run");
+        assert_eq!(self.freed[number].load(Ordering::Relaxed), 0, "value {number} was freed under a guard");
+        // SAFETY: not freed, and only freeing writes.
+        assert_eq!(value.content.with(|content| unsafe { *content }), ALIVE);
+        number
+    }
+
+    /// Loads under a guard and looks twice, with a load in between where others may run.
+    fn read(&self) {
+        let guard = pin();
+        let value = self.swap.load(&guard);
+        let number = self.look(value);
+        self.look(self.swap.load(&guard));
+        assert_eq!(self.look(value), number);
+    }
+
+    /// Stores a value that is finished at the last moment: who loads it sees that.
+    fn replace(&self, value: Arc<Value>) {
+        // SAFETY: nobody else has the value yet; loom checks that.
+        value.content.with_mut(|content| unsafe { *content = ALIVE });
+        self.swap.store(value);
+        collect();
+    }
+
+    /// When all others have returned: the `replaced` values are freed once, the one in force is not; then all are.
+    fn end(run: Arc<Run>, replaced: [usize; 3]) {
+        let freed = run.freed.clone();
+        let counts = || freed.each_ref().map(|count| count.load(Ordering::Relaxed));
+        collect_until(|| counts() == replaced);
+        let run = Arc::into_inner(run).expect("all others have returned");
+        assert_eq!(counts(), replaced);
+        drop(run);
+        collect_until(|| counts() == [1; 3]);
+    }
+}
+
+/// Lets other threads run (loom tears a thread's epochs down after its `join`), and frees what nobody guards.
+fn collect_until(is_freed: impl Fn() -> bool) {
+    for _ in 0..10 {
+        if is_freed() {
+            return;
+        }
+        collect();
+        thread::yield_now();
+    }
+    assert!(is_freed(), "nobody has a guard, and yet not everything is freed");
+}
+
+/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a failure: a search that is
+/// over at once has searched nothing.
+#[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
+fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    let runs = std::sync::Arc::new(AtomicUsize::new(0));
+    let counter = runs.clone();
+    builder.check(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        once();
+    });
+    let runs = runs.load(Ordering::Relaxed);
+    println!("{name}: {runs} runs");
+    assert!(runs >= 100, "{runs} runs cannot have been all interleavings");
+}
+
+fn spawn(run: &Arc<Run>, work: impl FnOnce(&Run) + 'static) -> thread::JoinHandle<()> {
+    let run = Arc::clone(run);
+    thread::spawn(move || work(&run))
+}
+
+#[test]
+fn loom_what_a_guard_has_loaded_outlives_its_replacement() {
+    explore("a reader and a writer", 2, || {
+        let (run, [second, third]) = Run::new();
+        drop(third);
+        let reader = spawn(&run, Run::read);
+        run.replace(second);
+        reader.join().expect("no assertion failed");
+        Run::end(run, [1, 0, 1]);
+    });
+}
+
+#[test]
+fn loom_two_replacements_beside_a_reader() {
+    explore("a reader and two replacements", 1, || {
+        let (run, [second, third]) = Run::new();
+        let reader = spawn(&run, Run::read);
+        run.replace(second);
+        run.replace(third);
+        reader.join().expect("no assertion failed");
+        Run::end(run, [1, 1, 0]);
+    });
+}
+
+#[test]
+fn loom_two_writers_free_each_replaced_value_once() {
+    explore("two writers", 1, || {
+        let (run, [second, third]) = Run::new();
+        let writer = spawn(&run, move |run| run.replace(third));
+        run.replace(second);
+        writer.join().expect("no assertion failed");
+        let in_force = run.look(run.swap.load(&pin()));
+        assert_ne!(in_force, 0);
+        Run::end(run, if in_force == 1 { [1, 0, 1] } else { [1, 1, 0] });
+    });
+}
+
+#[test]
+fn loom_a_counted_value_outlives_guards_and_replacement() {
+    explore("a counted value", 1, || {
+        let (run, [second, third]) = Run::new();
+        drop(third);
+        let holder = {
+            let run = Arc::clone(&run);
+            thread::spawn(move || {
+                let value = run.swap.load_full();
+                run.look(&value);
+                value
+            })
+        };
+        run.replace(second);
+        let value = holder.join().expect("no assertion failed");
+        collect();
+        let number = run.look(&value);
+        drop(value);
+        assert!(number < 2);
+        Run::end(run, [1, 0, 1]);
+    });
+}
