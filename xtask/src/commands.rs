@@ -1,6 +1,6 @@
 //! The commands that run other tools.
 
-use crate::{campaigns, tidy};
+use crate::{campaigns, instructions, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -113,6 +113,7 @@ pub(crate) fn models(root: &Path) -> Outcome {
 
 /// What takes a night: model checks of lock-free code, many seeds, the campaigns, every fuzz target.
 pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
+    instructions::check(root, false)?;
     models(root)?;
     let many = [("ROUNDS", LONG_ROUNDS)];
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])?;

@@ -1,4 +1,4 @@
-//! `cargo xtask check|test|long|compare|tidy`: the daily commands.
+//! `cargo xtask check|test|long|compare|instructions|tidy`: the daily commands.
 //!
 //! In: a command and its flags. Out: the output of the tools it runs; exit code 1 if one of them failed.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@
 
 mod campaigns;
 mod commands;
+mod instructions;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ cargo xtask long durability    ten thousand crash points, every file operation f
 cargo xtask long threads       writers and readers at once, five minutes
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
+cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
 cargo xtask tidy               rules that no compiler knows";
 
 fn main() -> ExitCode {
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
             Err(_) => Err(format!("'{minutes}' is not a number of minutes")),
         },
         ["compare", flags @ ..] => commands::compare(&root, flags),
+        ["instructions"] => instructions::check(&root, false),
+        ["instructions", "--record"] => instructions::check(&root, true),
         ["tidy"] => tidy::run(&root),
         _ => Err(USAGE.to_owned()),
     };

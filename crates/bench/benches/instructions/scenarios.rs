@@ -1,0 +1,379 @@
+//! What is counted: each scenario sets up, does its operation once for every key, and again while it is counted.
+
+use esker::internals::base::iter::InternalIterator as _;
+use esker::internals::base::sync::epoch;
+use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Priority, Role};
+use esker::internals::env::FileSystem as _;
+use esker::internals::env::mem::MemFs;
+use esker::internals::format::block::{Block, BlockBuilder, BlockCursor};
+use esker::internals::format::compression::CompressionType;
+use esker::internals::format::filter::{FilterBitsBuilder, FilterKind, FilterPolicy, FilterReader};
+use esker::internals::format::key::{InternalKeyComparator, LookupKey, internal_key, seek_key};
+use esker::internals::format::log::LogWriter;
+use esker::internals::format::trailer::BlockGuard;
+use esker::internals::memtable::{MemTable, MemTableOptions};
+use esker::{Db, Env, Options, Result, SequenceNumber, ValueType};
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How many operations of each scenario valgrind counts.
+pub(super) const COUNTED_OPERATIONS: u64 = 5_000;
+/// And how many run in the test.
+pub(super) const TESTED_OPERATIONS: u64 = 50;
+
+/// Keys of the databases and memtables that are read. More than there are operations; prime, so that multiples of any
+/// number come by each of them.
+const KEYS: u64 = 10_007;
+
+const VALUE: [u8; 100] = [b'v'; 100];
+/// Entries of 16 + 8 + 100 bytes in a block of about 4 KiB.
+const BLOCK_ENTRIES: u64 = 32;
+
+type Scenario = fn(u64) -> Result<()>;
+
+/// All of them by name.
+pub(super) const ALL: [(&str, Scenario); 19] = [
+    ("get_memtable_hit", get_memtable_hit),
+    ("get_cached_block_hit", get_cached_block_hit),
+    ("get_filter_miss", get_filter_miss),
+    ("multi_get_32_memtable", multi_get_32_memtable),
+    ("multi_get_32_cached_blocks", multi_get_32_cached_blocks),
+    ("iterator_next", iterator_next),
+    ("iterator_prev", iterator_prev),
+    ("iterator_seek", iterator_seek),
+    ("put_100_bytes", put_100_bytes),
+    ("memtable_insert", memtable_insert),
+    ("memtable_get", memtable_get),
+    ("memtable_next", memtable_next),
+    ("wal_append", wal_append),
+    ("block_seek", block_seek),
+    ("block_decode_4k", block_decode_4k),
+    ("bloom_probe", bloom_probe),
+    ("cache_lookup", cache_lookup),
+    ("cache_lookup_lru", cache_lookup_lru),
+    ("cache_lookup_under_guard", cache_lookup_under_guard),
+];
+
+/// Calls `operation` with each number; this is what callgrind finds by its name.
+#[inline(never)]
+fn counted_by_callgrind(
+    numbers: std::ops::Range<u64>,
+    operation: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    for number in numbers {
+        operation(number)?;
+    }
+    black_box(Ok(()))
+}
+
+/// Runs `operation` with the first `count` numbers, then, counted, with the next `count`.
+fn warm_up_and_count(count: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    (0..count).try_for_each(&mut operation)?;
+    counted_by_callgrind(count..2 * count, &mut operation)
+}
+
+/// The `number`-th key in an order without order. Even keys exist, odd ones do not.
+fn key(number: u64) -> [u8; 16] {
+    decimal(2 * (number * 7_919 % KEYS))
+}
+
+fn absent_key(number: u64) -> [u8; 16] {
+    decimal(2 * (number * 7_919 % KEYS) + 1)
+}
+
+fn decimal(mut number: u64) -> [u8; 16] {
+    let mut key = [b'0'; 16];
+    for digit in key.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
+    key
+}
+
+/// An empty database in memory files, with everything at its default but what would let time in.
+fn empty_db() -> Result<Db> {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.stats_dump_period_sec = 0;
+    options.cf.compression = CompressionType::None;
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+    Db::open(&options, "/db")
+}
+
+fn db_in_memory() -> Result<Db> {
+    let db = empty_db()?;
+    (0..KEYS).try_for_each(|number| db.put(key(number), VALUE))?;
+    Ok(db)
+}
+
+/// All keys in tables of one level.
+fn db_in_tables() -> Result<Db> {
+    let db = db_in_memory()?;
+    db.compact_range(None, None)?;
+    db.wait_for_background_work()?;
+    Ok(db)
+}
+
+fn check_get(db: &Db, number: u64) -> Result<()> {
+    let value = db.get_pinned(key(number))?;
+    assert_eq!(value.map(|v| v.len()), Some(VALUE.len()));
+    Ok(())
+}
+
+fn get_memtable_hit(count: u64) -> Result<()> {
+    let db = db_in_memory()?;
+    warm_up_and_count(count, |number| check_get(&db, number))
+}
+
+fn get_cached_block_hit(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    (0..KEYS).try_for_each(|number| check_get(&db, number))?;
+    warm_up_and_count(count, |number| check_get(&db, number))
+}
+
+/// One in a hundred passes the filter and looks into a block, as everywhere.
+fn get_filter_miss(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    (0..KEYS).try_for_each(|number| check_get(&db, number))?;
+    warm_up_and_count(count, |number| {
+        assert_eq!(db.get_pinned(absent_key(number))?, None);
+        Ok(())
+    })
+}
+
+/// Instructions for a batch of 32 keys.
+fn multi_get_32(db: &Db, count: u64) -> Result<()> {
+    (0..KEYS).try_for_each(|number| check_get(db, number))?;
+    warm_up_and_count(count, |number| {
+        let keys: [[u8; 16]; 32] = std::array::from_fn(|i| key(number * 32 + i as u64));
+        for value in db.multi_get(&keys) {
+            assert_eq!(value?.map(|v| v.len()), Some(VALUE.len()));
+        }
+        Ok(())
+    })
+}
+
+fn multi_get_32_memtable(count: u64) -> Result<()> {
+    multi_get_32(&db_in_memory()?, count)
+}
+
+fn multi_get_32_cached_blocks(count: u64) -> Result<()> {
+    multi_get_32(&db_in_tables()?, count)
+}
+
+fn iterator_next(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    let mut iter = db.iter()?;
+    let mut seen = 0;
+    iter.seek_to_first();
+    while iter.valid() {
+        seen += 1;
+        iter.next();
+    }
+    assert_eq!(seen, KEYS);
+    iter.seek_to_first();
+    counted_by_callgrind(0..count, &mut |_| {
+        assert_eq!(iter.value().len(), VALUE.len());
+        iter.next();
+        Ok(())
+    })?;
+    assert_eq!(iter.key(), decimal(2 * count));
+    iter.status()
+}
+
+fn iterator_prev(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    let mut iter = db.iter()?;
+    let mut seen = 0;
+    iter.seek_to_last();
+    while iter.valid() {
+        seen += 1;
+        iter.prev();
+    }
+    assert_eq!(seen, KEYS);
+    iter.seek_to_last();
+    counted_by_callgrind(0..count, &mut |_| {
+        assert_eq!(iter.value().len(), VALUE.len());
+        iter.prev();
+        Ok(())
+    })?;
+    assert_eq!(iter.key(), decimal(2 * (KEYS - 1 - count)));
+    iter.status()
+}
+
+fn iterator_seek(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    let mut iter = db.iter()?;
+    warm_up_and_count(count, |number| {
+        iter.seek(key(number));
+        assert_eq!(iter.key(), key(number));
+        Ok(())
+    })
+}
+
+/// With the WAL, not synced.
+fn put_100_bytes(count: u64) -> Result<()> {
+    let db = empty_db()?;
+    warm_up_and_count(count, |number| db.put(key(number), VALUE))
+}
+
+fn insert(memtable: &MemTable, number: u64) -> Result<()> {
+    memtable.add(SequenceNumber(number + 1), ValueType::Value, &key(number), &VALUE)
+}
+
+fn memtable() -> Result<Arc<MemTable>> {
+    let memtable = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+    (0..KEYS).try_for_each(|number| insert(&memtable, number))?;
+    Ok(memtable)
+}
+
+fn memtable_insert(count: u64) -> Result<()> {
+    let memtable = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+    warm_up_and_count(count, |number| insert(&memtable, number))
+}
+
+fn memtable_get(count: u64) -> Result<()> {
+    let memtable = memtable()?;
+    warm_up_and_count(count, |number| {
+        let mut bytes = 0;
+        memtable.get(&LookupKey::new(&key(number), SequenceNumber::MAX), |_, _, value| {
+            bytes = value.bytes().len();
+            false
+        });
+        assert_eq!(bytes, VALUE.len());
+        Ok(())
+    })
+}
+
+fn memtable_next(count: u64) -> Result<()> {
+    let memtable = memtable()?;
+    let mut iter = memtable.iter();
+    iter.seek_to_first();
+    warm_up_and_count(count, |_| {
+        assert_eq!(iter.value().len(), VALUE.len());
+        iter.next();
+        Ok(())
+    })
+}
+
+/// A record of one put: framed, checksummed, appended to a file.
+fn wal_append(count: u64) -> Result<()> {
+    let fs = MemFs::new();
+    let mut file = fs.new_writable_file(Path::new("/wal"))?;
+    let mut writer = LogWriter::new(1, false);
+    let mut buffer = Vec::new();
+    let record = [b'r'; 12 + 1 + 17 + 101];
+    warm_up_and_count(count, |_| {
+        buffer.clear();
+        writer.add_record(&record, &mut buffer);
+        file.append(&buffer)
+    })?;
+    assert!(file.file_size() > 2 * count * record.len() as u64);
+    Ok(())
+}
+
+/// The contents of a data block as tables hold it.
+fn block_bytes() -> Vec<u8> {
+    let mut builder = BlockBuilder::new(16);
+    for number in 0..BLOCK_ENTRIES {
+        let key = internal_key(&decimal(2 * number), SequenceNumber(1), ValueType::Value);
+        builder.add(&key, &VALUE);
+    }
+    builder.finish().to_vec()
+}
+
+fn block_seek(count: u64) -> Result<()> {
+    let block = Block::parse(block_bytes())?;
+    let order = InternalKeyComparator::default();
+    let targets: Vec<Vec<u8>> =
+        (0..BLOCK_ENTRIES).map(|n| seek_key(&decimal(2 * n), SequenceNumber::MAX)).collect();
+    let mut cursor = BlockCursor::new();
+    warm_up_and_count(count, |number| {
+        let wanted = number * 7 % BLOCK_ENTRIES;
+        cursor.seek(&block, &targets[wanted as usize], &order)?;
+        assert_eq!(&cursor.key()[..16], decimal(2 * wanted));
+        Ok(())
+    })
+}
+
+/// A block as it comes from a file: checksum, parse, step over each entry.
+fn block_decode_4k(count: u64) -> Result<()> {
+    let guard = BlockGuard::default();
+    let mut stored = block_bytes();
+    let length = stored.len();
+    guard.append_trailer(&mut stored, 0, CompressionType::None as u8, 4096);
+    let mut cursor = BlockCursor::new();
+    warm_up_and_count(count, |_| {
+        assert_eq!(guard.check(&stored, 4096)?, CompressionType::None as u8);
+        let block = Block::parse(stored[..length].to_vec())?;
+        let mut entries = 0;
+        cursor.seek_to_first(&block)?;
+        while cursor.valid() {
+            entries += 1;
+            cursor.next(&block)?;
+        }
+        assert_eq!(entries, BLOCK_ENTRIES);
+        Ok(())
+    })
+}
+
+/// Hash and probe: every second key is there.
+fn bloom_probe(count: u64) -> Result<()> {
+    let mut builder = FilterBitsBuilder::new(FilterKind::FastLocalBloom { millibits_per_key: 10_000 });
+    (0..KEYS).for_each(|number| builder.add_key(&key(number)));
+    let filter = FilterReader::parse(builder.finish());
+    let mut found = 0;
+    warm_up_and_count(count, |number| {
+        let key = if number % 2 == 0 { key(number) } else { absent_key(number) };
+        found += u64::from(filter.may_match(&key));
+        Ok(())
+    })?;
+    assert!((count..count + count / 20 + 2).contains(&found), "{found} of {count}");
+    Ok(())
+}
+
+const CACHED_BLOCKS: u64 = 1_000;
+
+fn cached_block(number: u64) -> CacheKey {
+    CacheKey::new((1, 2), number % CACHED_BLOCKS * 4096)
+}
+
+fn cache_of(cache_type: CacheType) -> Cache<u64> {
+    let options = CacheOptions { cache_type, ..CacheOptions::with_capacity(32 << 20) };
+    let cache = Cache::new(&options).expect("default options but for the type");
+    for number in 0..CACHED_BLOCKS {
+        let inserted = cache.insert(cached_block(number), number, 4096, Priority::Low, Role::DataBlock);
+        drop(inserted.expect("room for all"));
+    }
+    cache
+}
+
+/// A handle that stays, and its release.
+fn lookup(cache: &Cache<u64>, count: u64) -> Result<()> {
+    warm_up_and_count(count, |number| {
+        let handle = cache.lookup(&cached_block(number));
+        assert_eq!(handle.as_deref(), Some(&(number % CACHED_BLOCKS)));
+        Ok(())
+    })
+}
+
+fn cache_lookup(count: u64) -> Result<()> {
+    lookup(&cache_of(CacheType::default()), count)
+}
+
+fn cache_lookup_lru(count: u64) -> Result<()> {
+    lookup(&cache_of(CacheType::Lru), count)
+}
+
+/// As a read does it: under the guard that it has anyway.
+fn cache_lookup_under_guard(count: u64) -> Result<()> {
+    let cache = cache_of(CacheType::default());
+    let guard = epoch::pin();
+    warm_up_and_count(count, |number| {
+        let value = cache.lookup_under(&cached_block(number), &guard);
+        assert_eq!(value.as_deref(), Some(&(number % CACHED_BLOCKS)));
+        Ok(())
+    })
+}
