@@ -2,20 +2,19 @@
 //!
 //! In: flags and a store. Out: result lines; after an error, those of what was done, marked partial.
 
+mod benchmark;
 mod header;
 mod name;
 
 use crate::engine::{Engine, Store};
 use crate::flags::Flags;
-use crate::keys::{KeyMaker, WriteOrder};
+use crate::keys::KeyMaker;
 use crate::output::{Output, Stop};
 use crate::random::Random64;
 use crate::report::{Combined, Done, IntervalReport, Sink, Stats};
-use crate::workload::{
-    Background, Broken, Checksum, Foreground, Plan, Shared, Worker, Workload, non_negative,
-};
+use crate::workload::{Broken, Foreground, Plan, Shared, Worker, Workload, non_negative};
+use benchmark::{Benchmark, Meta, What};
 use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode};
-use esker::{ReadOptions, WriteOptions};
 use name::Named;
 use std::path::Path;
 use std::sync::{Barrier, mpsc};
@@ -119,8 +118,8 @@ impl<S: Store> Run<'_, S> {
             self.start_afresh()?;
         }
         match benchmark.what {
-            What::Threads(workload, extra) => {
-                self.threads(&benchmark.named, &benchmark.plan, workload, extra)
+            What::Threads(workload, threads) => {
+                self.threads(&benchmark.named, &benchmark.plan, workload, threads.count(self.flags))
             }
             What::Meta(meta) => self.meta(meta),
         }
@@ -146,7 +145,13 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// Runs a benchmark as often as its name says.
-    fn threads(&mut self, named: &Named, plan: &Plan, workload: Workload, extra: usize) -> Result<(), Stop> {
+    fn threads(
+        &mut self,
+        named: &Named,
+        plan: &Plan,
+        workload: Workload,
+        threads: usize,
+    ) -> Result<(), Stop> {
         let (output, name) = (self.output, named.name.as_str());
         output.print(format_args!("DB path: [{}]\n", self.store.path()))?;
         if matches!(workload, Workload::MultiReadRandom | Workload::Behind(_, Foreground::MultiRead)) {
@@ -156,14 +161,14 @@ impl<S: Store> Run<'_, S> {
             output.print(format_args!("Warming up benchmark by running {} times\n", named.warm_ups))?;
         }
         for _ in 0..named.warm_ups {
-            self.once(name, plan, workload, extra)?;
+            self.once(name, plan, workload, threads)?;
         }
         if named.repeats > 1 {
             output.print(format_args!("Running benchmark for {} times\n", named.repeats))?;
         }
         let mut combined = Combined::default();
         for _ in 0..named.repeats {
-            combined.add(&self.once(name, plan, workload, extra)?);
+            combined.add(&self.once(name, plan, workload, threads)?);
             let text = if self.flags.confidence_interval_only {
                 combined.interval_text(name)
             } else {
@@ -175,8 +180,7 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// Runs a benchmark once and prints its result line.
-    fn once(&mut self, name: &str, plan: &Plan, workload: Workload, extra: usize) -> Result<Done, Stop> {
-        let threads = usize::try_from(self.flags.threads).unwrap_or(1) + extra;
+    fn once(&mut self, name: &str, plan: &Plan, workload: Workload, threads: usize) -> Result<Done, Stop> {
         let first_seed = self.seed.wrapping_add(self.threads_so_far + 1);
         self.threads_so_far += threads as u64;
         let engine = self.engine()?;
@@ -217,6 +221,11 @@ impl<S: Store> Run<'_, S> {
             clock: self.clock,
             output: self.output,
             interval: (seconds > 0).then_some(&interval),
+            stats_interval: match self.flags.stats_interval_seconds {
+                // How often the clock is looked at then.
+                1.. => 1000,
+                _ => non_negative(self.flags.stats_interval),
+            },
             property: &property,
         };
         let file = match seconds {
@@ -310,136 +319,6 @@ const MEMTABLE_PROPERTIES: [&str; 6] = [
     "rocksdb.num-entries-active-mem-table",
     "rocksdb.num-entries-imm-mem-tables",
 ];
-
-/// What is done once, by the main thread, and not measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Meta {
-    CompactAll,
-    WaitForCompaction,
-    Flush,
-    Property(&'static str),
-    MemStats,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    /// Threads beyond `--threads` come second.
-    Threads(Workload, usize),
-    Meta(Meta),
-}
-
-/// A benchmark by its name, with what the flags say for it.
-struct Benchmark {
-    named: Named,
-    /// It wants an empty database.
-    fresh: bool,
-    plan: Plan,
-    what: What,
-}
-
-impl Benchmark {
-    fn new(flags: &Flags, named: Named) -> Result<Benchmark, Stop> {
-        let mut plan = plan(flags);
-        let fresh = named.name.starts_with("fill");
-        let behind = |background, foreground| What::Threads(Workload::Behind(background, foreground), 1);
-        let threads = |workload| What::Threads(workload, 0);
-        let what = match named.name.as_str() {
-            "fillseq" => threads(Workload::Write(WriteOrder::Sequential)),
-            "fillbatch" => {
-                plan.batch_size = 1000;
-                threads(Workload::Write(WriteOrder::Sequential))
-            }
-            "fillrandom" | "overwrite" => threads(Workload::Write(WriteOrder::Random)),
-            "filluniquerandom" if flags.threads > 1 => {
-                return Err(Stop::Failed("filluniquerandom: runs with --threads=1 only".to_owned()));
-            }
-            "filluniquerandom" => threads(Workload::Write(WriteOrder::UniqueRandom)),
-            "fillsync" => {
-                plan.num /= 1000;
-                plan.write_options.sync = true;
-                threads(Workload::Write(WriteOrder::Random))
-            }
-            "fill100K" => {
-                plan.num /= 1000;
-                plan.value_size = 100_000;
-                threads(Workload::Write(WriteOrder::Random))
-            }
-            "readseq" => threads(Workload::ReadSequential),
-            "readreverse" => threads(Workload::ReadReverse),
-            "readrandom" => threads(Workload::ReadRandom),
-            "readhot" => threads(Workload::ReadHot),
-            "readmissing" => {
-                plan.key_size += 1;
-                threads(Workload::ReadRandom)
-            }
-            "multireadrandom" => threads(Workload::MultiReadRandom),
-            "newiterator" => threads(Workload::NewIterator),
-            "seekrandom" => threads(Workload::SeekRandom),
-            "newiteratorwhilewriting" => behind(Background::Write, Foreground::NewIterator),
-            "seekrandomwhilewriting" => behind(Background::Write, Foreground::Seek),
-            "seekrandomwhilemerging" => behind(Background::Merge, Foreground::Seek),
-            "readwhilewriting" => behind(Background::Write, Foreground::Read),
-            "multireadwhilewriting" => behind(Background::Write, Foreground::MultiRead),
-            "readwhilemerging" => behind(Background::Merge, Foreground::Read),
-            "readwhilescanning" => behind(Background::Scan, Foreground::Read),
-            "readrandomwriterandom" => threads(Workload::ReadRandomWriteRandom),
-            "updaterandom" => threads(Workload::UpdateRandom),
-            "mergerandom" => threads(Workload::MergeRandom),
-            "deleteseq" => threads(Workload::DeleteSequential),
-            "deleterandom" => threads(Workload::DeleteRandom),
-            "compact" => threads(Workload::Compact),
-            "crc32c" => threads(Workload::Checksum(Checksum::Crc32c)),
-            "xxhash" => threads(Workload::Checksum(Checksum::XxHash)),
-            "xxhash64" => threads(Workload::Checksum(Checksum::XxHash64)),
-            "xxh3" => threads(Workload::Checksum(Checksum::Xxh3)),
-            "compress" => threads(Workload::Compress),
-            "uncompress" => threads(Workload::Uncompress),
-            "compactall" => What::Meta(Meta::CompactAll),
-            "waitforcompaction" => What::Meta(Meta::WaitForCompaction),
-            "flush" => What::Meta(Meta::Flush),
-            "stats" => What::Meta(Meta::Property("rocksdb.stats")),
-            "levelstats" => What::Meta(Meta::Property("rocksdb.levelstats")),
-            "sstables" => What::Meta(Meta::Property("rocksdb.sstables")),
-            "memstats" => What::Meta(Meta::MemStats),
-            other => return Err(Stop::Failed(name::unknown(other))),
-        };
-        Ok(Benchmark { named, fresh, plan, what })
-    }
-}
-
-/// What the flags say for any benchmark.
-fn plan(flags: &Flags) -> Plan {
-    let num = non_negative(flags.num);
-    let or_num = |count: i64| u64::try_from(count).unwrap_or(num);
-    let readwrites =
-        if flags.reads < 0 && flags.writes < 0 { num } else { non_negative(flags.reads.max(flags.writes)) };
-    Plan {
-        num,
-        reads: or_num(flags.reads),
-        writes: or_num(flags.writes),
-        deletes: or_num(flags.deletes),
-        readwrites,
-        merge_keys: or_num(flags.merge_keys).max(1),
-        batch_size: non_negative(flags.batch_size).max(1),
-        key_size: usize::try_from(flags.key_size).unwrap_or(0),
-        value_size: usize::try_from(flags.value_size).unwrap_or(0),
-        read_options: ReadOptions {
-            verify_checksums: flags.verify_checksum,
-            total_order_seek: flags.total_order_seek,
-            prefix_same_as_start: flags.prefix_same_as_start,
-            readahead_size: usize::try_from(flags.readahead_size).unwrap_or(0),
-            adaptive_readahead: flags.adaptive_readahead,
-            async_io: flags.async_io,
-            auto_refresh_iterator_with_snapshot: flags.auto_refresh_iterator_with_snapshot,
-            ..ReadOptions::default()
-        },
-        write_options: WriteOptions {
-            sync: flags.sync,
-            disable_wal: flags.disable_wal,
-            ..WriteOptions::default()
-        },
-    }
-}
 
 #[cfg(test)]
 mod tests;

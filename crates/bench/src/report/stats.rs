@@ -61,6 +61,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a Output,
     pub(crate) interval: Option<&'a IntervalReport>,
+    /// Operations between reports of each thread; 0: ever more.
+    pub(crate) stats_interval: u64,
     /// A property of the database, for `stats_per_interval`.
     pub(crate) property: &'a (dyn Fn(&str) -> Option<String> + Sync),
 }
@@ -95,11 +97,10 @@ impl<'a> Stats<'a> {
     /// Starts the clock.
     pub(crate) fn start(sink: &'a Sink<'a>, thread: usize) -> Stats<'a> {
         let now = micros(sink.clock);
-        let flags = sink.flags;
-        let next_report = match u64::try_from(flags.stats_interval) {
-            _ if !flags.progress_reports => u64::MAX,
-            Ok(interval) if interval > 0 => interval,
-            _ => 100,
+        let next_report = match sink.stats_interval {
+            _ if !sink.flags.progress_reports => u64::MAX,
+            0 => 100,
+            interval => interval,
         };
         Stats {
             sink,
@@ -160,7 +161,7 @@ impl<'a> Stats<'a> {
         let now = micros(self.sink.clock);
         let took = now - self.last_op_micros;
         self.done.histogram(kind).add(took);
-        if took >= self.sink.flags.slow_usecs && self.sink.flags.stats_interval == 0 {
+        if took >= self.sink.flags.slow_usecs && self.sink.stats_interval == 0 {
             self.sink.output.tell(format_args!("long op: {took} micros{:30}\r", ""));
         }
         self.last_op_micros = now;
@@ -168,7 +169,7 @@ impl<'a> Stats<'a> {
 
     #[cold]
     fn report_progress(&mut self) {
-        let Ok(interval @ 1..) = u64::try_from(self.sink.flags.stats_interval) else {
+        if self.sink.stats_interval == 0 {
             self.next_report += match self.next_report {
                 ..1_000 => 100,
                 1_000..5_000 => 500,
@@ -180,8 +181,8 @@ impl<'a> Stats<'a> {
             };
             self.sink.output.tell(format_args!("... finished {} ops{:30}\r", self.done.operations, ""));
             return;
-        };
-        self.next_report += interval;
+        }
+        self.next_report += self.sink.stats_interval;
         let now = micros(self.sink.clock);
         let seconds = u64::try_from(self.sink.flags.stats_interval_seconds).unwrap_or(0);
         if now - self.last_report_micros < seconds * 1_000_000 {

@@ -8,7 +8,14 @@ use std::time::Duration;
 fn measured(flags: &Flags, work: impl FnOnce(&mut Stats<'_>, &MockClock)) -> Done {
     let (clock, output) = (MockClock::new(0), Output::new(std::io::sink(), std::io::sink()));
     clock.advance(Duration::from_secs(5));
-    let sink = Sink { flags, clock: &clock, output: &output, interval: None, property: &|_| None };
+    let sink = Sink {
+        flags,
+        clock: &clock,
+        output: &output,
+        interval: None,
+        stats_interval: 0,
+        property: &|_| None,
+    };
     let mut stats = Stats::start(&sink, 0);
     work(&mut stats, &clock);
     stats.stop()

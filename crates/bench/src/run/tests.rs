@@ -15,10 +15,19 @@ fn repeats_and_warm_ups_stand_in_brackets() {
 }
 
 #[test]
-fn every_benchmark_that_is_suggested_can_be_run() {
-    let flags = Flags::default();
-    for name in name::SUPPORTED {
+fn every_benchmark_in_the_table_is_found_by_its_name() {
+    let flags = Flags { merge_operator: "put".to_owned(), ..Flags::default() };
+    for (name, what) in benchmark::SUPPORTED {
         let named = Named { name: name.to_string(), repeats: 1, warm_ups: 0 };
-        assert!(Benchmark::new(&flags, named).is_ok(), "{name}");
+        let Ok(benchmark) = Benchmark::new(&flags, named) else { panic!("{name}") };
+        assert_eq!(benchmark.what, *what);
+    }
+}
+
+#[test]
+fn the_default_list_can_be_run() {
+    let flags = Flags::default();
+    for named in name::parse_list(&flags.benchmarks).unwrap() {
+        assert!(Benchmark::new(&flags, named).is_ok());
     }
 }

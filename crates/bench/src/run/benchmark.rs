@@ -1,0 +1,240 @@
+//! The benchmarks by name: what each does, with how many threads, and what it changes of what the flags say.
+//!
+//! Source of names and changes: RocksDB 11.9 `tools/db_bench_tool.cc`.
+
+use super::name::Named;
+use crate::flags::Flags;
+use crate::keys::WriteOrder;
+use crate::output::Stop;
+use crate::workload::{Background, Checksum, Foreground, Plan, Workload, non_negative};
+use esker::{ReadOptions, WriteOptions};
+
+/// What is done once, by the main thread, and not measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Meta {
+    CompactAll,
+    WaitForCompaction,
+    Flush,
+    Property(&'static str),
+    MemStats,
+}
+
+/// How many threads run a benchmark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ThreadCount {
+    /// As many as `--threads`.
+    Flag,
+    /// One more, which does something else behind them.
+    OneMore,
+    One,
+}
+
+impl ThreadCount {
+    pub(super) fn count(self, flags: &Flags) -> usize {
+        let asked_for = usize::try_from(flags.threads).unwrap_or(1);
+        match self {
+            ThreadCount::Flag => asked_for,
+            ThreadCount::OneMore => asked_for + 1,
+            ThreadCount::One => 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Threads(Workload, ThreadCount),
+    Meta(Meta),
+}
+
+const fn threads(workload: Workload) -> What {
+    What::Threads(workload, ThreadCount::Flag)
+}
+
+const fn behind(background: Background, foreground: Foreground) -> What {
+    What::Threads(Workload::Behind(background, foreground), ThreadCount::OneMore)
+}
+
+/// The benchmarks that can be run. Those that fill want an empty database.
+#[rustfmt::skip]
+pub(super) const SUPPORTED: &[(&str, What)] = &[
+    ("fillseq", threads(Workload::Write(WriteOrder::Sequential))),
+    ("fillbatch", threads(Workload::Write(WriteOrder::Sequential))),
+    ("fillrandom", threads(Workload::Write(WriteOrder::Random))),
+    ("filluniquerandom", threads(Workload::Write(WriteOrder::UniqueRandom))),
+    ("fillsync", threads(Workload::Write(WriteOrder::Random))),
+    ("fill100K", threads(Workload::Write(WriteOrder::Random))),
+    ("overwrite", threads(Workload::Write(WriteOrder::Random))),
+    ("readseq", threads(Workload::ReadSequential)),
+    ("readtocache", What::Threads(Workload::ReadSequential, ThreadCount::One)),
+    ("readreverse", threads(Workload::ReadReverse)),
+    ("readrandom", threads(Workload::ReadRandom)),
+    ("readrandomsmall", threads(Workload::ReadRandom)),
+    ("readmissing", threads(Workload::ReadRandom)),
+    ("readhot", threads(Workload::ReadHot)),
+    ("multireadrandom", threads(Workload::MultiReadRandom)),
+    ("newiterator", threads(Workload::NewIterator)),
+    ("seekrandom", threads(Workload::SeekRandom)),
+    ("newiteratorwhilewriting", behind(Background::Write, Foreground::NewIterator)),
+    ("seekrandomwhilewriting", behind(Background::Write, Foreground::Seek)),
+    ("seekrandomwhilemerging", behind(Background::Merge, Foreground::Seek)),
+    ("readwhilewriting", behind(Background::Write, Foreground::Read)),
+    ("multireadwhilewriting", behind(Background::Write, Foreground::MultiRead)),
+    ("readwhilemerging", behind(Background::Merge, Foreground::Read)),
+    ("readwhilescanning", behind(Background::Scan, Foreground::Read)),
+    ("readrandomwriterandom", threads(Workload::ReadRandomWriteRandom)),
+    ("updaterandom", threads(Workload::UpdateRandom)),
+    ("mergerandom", threads(Workload::MergeRandom)),
+    ("deleteseq", threads(Workload::DeleteSequential)),
+    ("deleterandom", threads(Workload::DeleteRandom)),
+    ("compact", threads(Workload::Compact)),
+    ("crc32c", threads(Workload::Checksum(Checksum::Crc32c))),
+    ("xxhash", threads(Workload::Checksum(Checksum::XxHash))),
+    ("xxhash64", threads(Workload::Checksum(Checksum::XxHash64))),
+    ("xxh3", threads(Workload::Checksum(Checksum::Xxh3))),
+    ("compress", threads(Workload::Compress)),
+    ("uncompress", threads(Workload::Uncompress)),
+    ("compactall", What::Meta(Meta::CompactAll)),
+    ("waitforcompaction", What::Meta(Meta::WaitForCompaction)),
+    ("flush", What::Meta(Meta::Flush)),
+    ("stats", What::Meta(Meta::Property("rocksdb.stats"))),
+    ("levelstats", What::Meta(Meta::Property("rocksdb.levelstats"))),
+    ("sstables", What::Meta(Meta::Property("rocksdb.sstables"))),
+    ("memstats", What::Meta(Meta::MemStats)),
+];
+
+/// Those that RocksDB 11.9 has besides.
+const KNOWN: &[&str] = &[
+    "acquireload",
+    "appendrandom",
+    "approximatememtablestats",
+    "approximatesizerandom",
+    "backup",
+    "block_cache_entry_stats",
+    "cache_report_problems",
+    "compact0",
+    "compact1",
+    "compressreject",
+    "fillanddeleteuniquerandom",
+    "fillembeddedblob",
+    "fillembeddedentity",
+    "fillseekseq",
+    "fillseqdeterministic",
+    "filluniquerandomdeterministic",
+    "getmergeoperands",
+    "heapprofile",
+    "ingestexternalfile",
+    "mixgraph",
+    "multireadentity",
+    "multireadrandomcoroutine",
+    "multiscan",
+    "multiscanrandom",
+    "openandcompact",
+    "randomreplacekeys",
+    "randomtransaction",
+    "randomwithverify",
+    "readrandomcoroutine",
+    "readrandomentity",
+    "readrandomfast",
+    "readrandommergerandom",
+    "readrandomoperands",
+    "readtorowcache",
+    "replay",
+    "resetstats",
+    "restore",
+    "stats_history",
+    "timeseries",
+    "verify",
+    "verifychecksum",
+    "verifyfilechecksums",
+    "xorupdaterandom",
+];
+
+/// Why there is no benchmark called `name`.
+fn unknown(name: &str) -> String {
+    if KNOWN.contains(&name) {
+        return format!("benchmark '{name}': RocksDB's db_bench has it, but it is not supported yet");
+    }
+    let likeness = |candidate: &str| strsim::jaro_winkler(name, candidate);
+    let names = SUPPORTED.iter().map(|(name, _)| name);
+    let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("there are some");
+    format!("unknown benchmark '{name}'; did you mean '{nearest}'?")
+}
+
+/// A benchmark by its name, with what the flags say for it.
+pub(super) struct Benchmark {
+    pub(super) named: Named,
+    /// It wants an empty database.
+    pub(super) fresh: bool,
+    pub(super) plan: Plan,
+    pub(super) what: What,
+}
+
+impl Benchmark {
+    /// # Errors
+    /// `Failed` if there is no such benchmark, or the flags forbid it.
+    pub(super) fn new(flags: &Flags, named: Named) -> Result<Benchmark, Stop> {
+        let name = named.name.as_str();
+        let Some(&(_, what)) = SUPPORTED.iter().find(|(supported, _)| *supported == name) else {
+            return Err(Stop::Failed(unknown(name)));
+        };
+        let mut plan = plan(flags);
+        match name {
+            "fillbatch" => plan.batch_size = 1000,
+            "fillsync" => {
+                plan.num /= 1000;
+                plan.write_options.sync = true;
+            }
+            "fill100K" => {
+                plan.num /= 1000;
+                plan.value_size = 100_000;
+            }
+            "readtocache" => plan.reads = plan.num,
+            "readrandomsmall" => plan.reads /= 1000,
+            "readmissing" => plan.key_size += 1,
+            "filluniquerandom" if flags.threads > 1 => {
+                return Err(Stop::Failed("filluniquerandom: runs with --threads=1 only".to_owned()));
+            }
+            "mergerandom" | "readwhilemerging" | "seekrandomwhilemerging"
+                if flags.merge_operator.is_empty() =>
+            {
+                return Err(Stop::Failed(format!("{name}: needs a --merge_operator")));
+            }
+            _ => {}
+        }
+        Ok(Benchmark { fresh: name.starts_with("fill"), named, plan, what })
+    }
+}
+
+/// What the flags say for any benchmark.
+fn plan(flags: &Flags) -> Plan {
+    let num = non_negative(flags.num);
+    let or_num = |count: i64| u64::try_from(count).unwrap_or(num);
+    let readwrites =
+        if flags.reads < 0 && flags.writes < 0 { num } else { non_negative(flags.reads.max(flags.writes)) };
+    Plan {
+        num,
+        reads: or_num(flags.reads),
+        writes: or_num(flags.writes),
+        deletes: or_num(flags.deletes),
+        readwrites,
+        merge_keys: or_num(flags.merge_keys).max(1),
+        batch_size: non_negative(flags.batch_size).max(1),
+        key_size: usize::try_from(flags.key_size).unwrap_or(0),
+        value_size: usize::try_from(flags.value_size).unwrap_or(0),
+        read_options: ReadOptions {
+            verify_checksums: flags.verify_checksum,
+            total_order_seek: flags.total_order_seek,
+            prefix_same_as_start: flags.prefix_same_as_start,
+            readahead_size: usize::try_from(flags.readahead_size).unwrap_or(0),
+            adaptive_readahead: flags.adaptive_readahead,
+            async_io: flags.async_io,
+            auto_refresh_iterator_with_snapshot: flags.auto_refresh_iterator_with_snapshot,
+            ..ReadOptions::default()
+        },
+        write_options: WriteOptions {
+            sync: flags.sync,
+            disable_wal: flags.disable_wal,
+            ..WriteOptions::default()
+        },
+    }
+}
