@@ -268,7 +268,8 @@ fn prefixes_and_filters_can_be_had() {
 #[test]
 fn reports_come_as_often_as_asked_for() {
     // With histograms the clock is looked at for each operation, and moves a millisecond.
-    let flags = ["--benchmarks=fillseq", "--num=5500", "--seed=1", "--histogram", "--stats_interval_seconds=2"];
+    let flags =
+        ["--benchmarks=fillseq", "--num=5500", "--seed=1", "--histogram", "--stats_interval_seconds=2"];
     let ran = run_on_nothing(&flags);
     assert_eq!(ran.err.matches(" ... thread 0: (").count(), 2, "{}", ran.err);
     assert!(ran.err.contains(" ... thread 0: (2000,4000) ops and ("), "{}", ran.err);
