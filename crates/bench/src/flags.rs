@@ -10,7 +10,7 @@
 
 mod known;
 mod supported;
-mod value;
+pub(crate) mod value;
 
 pub use supported::Flags;
 

@@ -7,9 +7,11 @@
 //! Reading order: [`flags`] (the command line), `options` (flags become the engine's options), `run` (the list of
 //! benchmarks), `workload` (what the threads of one do), `report` (what is told). [`engine`] is what a benchmark needs of an
 //! engine; `keys`, `values` and `random` make the same keys and values as RocksDB's tool from the same seed.
+//! [`cache_bench()`] is RocksDB's tool of that name.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod cache_bench;
 pub mod engine;
 pub mod flags;
 mod keys;
@@ -21,6 +23,7 @@ mod run;
 mod values;
 mod workload;
 
+pub use cache_bench::cache_bench;
 pub use output::{Output, Stop};
 pub use run::run_on;
 

@@ -1,4 +1,5 @@
-//! `esker db_bench`: RocksDB's benchmark tool. The flags are gflags', which clap cannot read: `esker_bench` does.
+//! `esker db_bench` and `esker cache_bench`: RocksDB's benchmark tools. The flags are gflags', which clap cannot read:
+//! `esker_bench` does.
 
 use crate::failure::{Failure, Outcome};
 use clap::Args;
@@ -6,16 +7,26 @@ use esker_bench::{Output, Stop};
 
 #[derive(Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
-pub(crate) struct DbBenchOptions {
+pub(crate) struct BenchOptions {
     /// As RocksDB's; --help lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
 
-pub(crate) fn run(options: &DbBenchOptions) -> Outcome {
+type Tool = fn(&[String], &Output) -> Result<(), Stop>;
+
+pub(crate) fn run(options: &BenchOptions) -> Outcome {
+    run_tool("db_bench", esker_bench::db_bench, options)
+}
+
+pub(crate) fn run_cache_bench(options: &BenchOptions) -> Outcome {
+    run_tool("cache_bench", esker_bench::cache_bench, options)
+}
+
+fn run_tool(name: &str, tool: Tool, options: &BenchOptions) -> Outcome {
     let output = Output::new(std::io::stdout(), std::io::stderr());
-    esker_bench::db_bench(&options.flags, &output).map_err(|stop| match stop {
-        Stop::Failed(why) => Failure::new(format_args!("db_bench: {why}")),
+    tool(&options.flags, &output).map_err(|stop| match stop {
+        Stop::Failed(why) => Failure::new(format_args!("{name}: {why}")),
         Stop::OutputClosed => Failure::OutputClosed,
     })
 }

@@ -36,7 +36,10 @@ enum Command {
     Demo(demo::DemoOptions),
     /// Benchmarks, as RocksDB's db_bench
     #[command(name = "db_bench")]
-    DbBench(db_bench::DbBenchOptions),
+    DbBench(db_bench::BenchOptions),
+    /// Benchmarks of the block cache, as RocksDB's cache_bench
+    #[command(name = "cache_bench")]
+    CacheBench(db_bench::BenchOptions),
     /// Administration and data access, as RocksDB's ldb
     Ldb(ldb::LdbOptions),
     /// Looks into table files, as RocksDB's sst_dump
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Demo(options) => demo::run(&options),
         Command::DbBench(options) => db_bench::run(&options),
+        Command::CacheBench(options) => db_bench::run_cache_bench(&options),
         Command::Ldb(options) => ldb::run(&options),
         Command::SstDump(options) => sst_dump::run(&options),
         Command::Verify(options) => verify::run(&options),

@@ -2,7 +2,7 @@
 
 /// What a flag holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Bool,
     Int32,
     UInt32,
@@ -14,7 +14,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// gflags' word for it.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Kind::Bool => "bool",
             Kind::Int32 => "int32",
@@ -29,7 +29,7 @@ impl Kind {
     /// Whether `a` and `b` are the same value of this kind.
     /// # Errors
     /// What would be right, if `a` is no value of this kind.
-    pub(super) fn same(self, a: &str, b: &str) -> Result<bool, String> {
+    pub(crate) fn same(self, a: &str, b: &str) -> Result<bool, String> {
         fn same<T: FlagValue + PartialEq>(a: &str, b: &str) -> Result<bool, String> {
             Ok(T::parse(a)? == T::parse(b)?)
         }
@@ -46,7 +46,7 @@ impl Kind {
 }
 
 /// A type that flags can have.
-pub(super) trait FlagValue: Sized {
+pub(crate) trait FlagValue: Sized {
     const KIND: Kind;
     /// # Errors
     /// What would be right.

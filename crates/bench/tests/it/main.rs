@@ -7,5 +7,6 @@
 )]
 
 mod benchmarks;
+mod cache_bench;
 mod refusals;
 mod run;

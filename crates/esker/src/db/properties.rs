@@ -93,6 +93,9 @@ impl Db {
             Property::LevelStats => cf_stats(engine, f).level_stats_text(),
             Property::CfWriteStallStats => f.stall_counts.to_text(&StallCounts::default()),
             Property::SsTables => f.version.to_string(),
+            Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
+                stats_dump::cache_entry_stats(f)?.to_text()
+            }
             _ => return None,
         })
     }
@@ -103,7 +106,7 @@ impl Db {
     }
 
     /// A property of `family` that is a map of names to values: `cfstats`, `dbstats`, `levelstats`,
-    /// `cf-write-stall-stats`, `aggregated-table-properties` and the same at one level; `None` for all others.
+    /// `cf-write-stall-stats`, `block-cache-entry-stats`, `aggregated-table-properties` and the same at one level; `None` for all others.
     pub fn map_property_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -122,8 +125,12 @@ impl Db {
             _ => {}
         }
         let state = engine.state.lock();
-        let stats = cf_stats(engine, state.families.get(&family.id())?);
+        let f = state.families.get(&family.id())?;
+        let stats = cf_stats(engine, f);
         match property {
+            Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
+                Some(stats_dump::cache_entry_stats(f)?.to_map())
+            }
             Property::CfStats => Some(stats.to_map()),
             Property::CfWriteStallStats => Some(stats.stalls.to_map()),
             Property::LevelStats => {

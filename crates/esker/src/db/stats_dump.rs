@@ -6,7 +6,7 @@
 
 use crate::cf::FamilyState;
 use crate::engine::Engine;
-use crate::observe::{CfStats, LevelStats};
+use crate::observe::{CacheEntryStats, CfStats, LevelStats};
 use crate::picker::score::scores;
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -41,9 +41,27 @@ pub(super) fn db_stats(engine: &Engine) -> String {
 
 /// `rocksdb.cfstats` of a family; `None` if it was dropped.
 pub(super) fn family_stats(engine: &Engine, family: ColumnFamilyId) -> Option<String> {
-    let now = cf_stats(engine, engine.state.lock().families.get(&family)?);
+    let (now, cache) = {
+        let state = engine.state.lock();
+        let f = state.families.get(&family)?;
+        (cf_stats(engine, f), cache_entry_stats(f))
+    };
     let last = engine.last_stats_dump.lock();
-    Some(now.to_text(last.families.get(&family)))
+    let of_cache = cache.map_or_else(String::new, |cache| cache.to_text());
+    Some(now.to_text(last.families.get(&family)) + &of_cache)
+}
+
+/// What is in a family's block cache; `None` if it has none.
+pub(super) fn cache_entry_stats(f: &FamilyState) -> Option<CacheEntryStats> {
+    let cache = f.options.table.block_cache.as_ref()?;
+    Some(CacheEntryStats {
+        id: format!("{}@{:p}#{}", cache.cache_type().name(), Arc::as_ptr(cache), std::process::id()),
+        capacity: cache.capacity(),
+        usage: cache.usage(),
+        table_size: cache.table_address_count(),
+        occupancy: cache.occupancy_count(),
+        roles: cache.role_stats(),
+    })
 }
 
 /// What was counted for one family, and its levels as they are.

@@ -3,6 +3,7 @@
 //! In: plain values from whoever does the work. Out: calls, lines and text. Nothing here takes a lock or looks anything
 //! up: the caller does, and hands over what it found.
 
+mod cache_stats;
 mod compaction_stats;
 mod events;
 mod human;
@@ -13,6 +14,7 @@ mod properties;
 mod reason;
 mod stats_dump;
 
+pub use cache_stats::CacheEntryStats;
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
 pub use events::{Event, TableFileCreation};
 pub use json::JsonWriter;

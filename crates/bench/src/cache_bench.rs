@@ -1,0 +1,320 @@
+//! RocksDB's `cache_bench` for Esker's caches: its flags, its work and its output.
+//!
+//! In: a command line. Out: throughput and the latencies of operations.   Source of work and output: RocksDB
+//! `cache/cache_bench_tool.cc`, and the output of 7.8.3's `cache_bench`.
+//!
+//! Threads draw keys from a skewed distribution, with RocksDB's random numbers, so that the same flags mean the same load,
+//! and look up, insert or erase. As there, a handle is kept until the next operation that takes one.
+
+mod flags;
+
+use crate::output::{Output, Stop};
+use crate::random::Random64;
+use esker::internals::base::stats::HistogramSnapshot;
+use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
+use esker::internals::base::sync::epoch;
+use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Handle, Priority, Role};
+use esker::internals::env::{Clock, SystemClock};
+use flags::{CommandLine, Flags};
+use std::fmt::Write;
+use std::sync::Barrier;
+use std::time::Duration;
+
+type Value = Vec<u8>;
+
+/// One percent of what a random number may be.
+const HUNDREDTH: u64 = u64::MAX / 100;
+const KIB: u64 = 1 << 10;
+
+/// Runs `cache_bench` with these arguments (without the program's name).
+/// # Errors
+/// `Failed` says which flag is wrong · `OutputClosed` if nobody reads the results any more.
+pub fn cache_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
+    match flags::parse(arguments).map_err(Stop::Failed)? {
+        CommandLine::Help(text) => output.print(format_args!("{text}")),
+        CommandLine::Run(flags) => {
+            let bench = Bench::new(*flags)?;
+            if bench.flags.populate_cache {
+                bench.populate();
+                output.print(format_args!("Population complete\n"))?;
+            }
+            output.print(format_args!("{}", bench.header()))?;
+            output.print(format_args!("{}", bench.run()))
+        }
+    }
+}
+
+struct Bench {
+    flags: Flags,
+    cache: Cache<Value>,
+    max_key: u64,
+    /// Up to which random number it is this operation: lookup and insert, insert, lookup, erase.
+    thresholds: [u64; 4],
+}
+
+/// What one thread has done.
+struct Done {
+    latencies_nanos: HistogramSnapshot,
+    micros: u64,
+}
+
+/// What a thread keeps from one operation to the next.
+struct Worker {
+    random: Random64,
+    held: Option<Handle<Value>>,
+    /// Of what was read, so that reading is not optimized away.
+    sum: u64,
+}
+
+impl Bench {
+    fn new(flags: Flags) -> Result<Bench, Stop> {
+        let estimate =
+            if flags.value_bytes_estimate == 0 { flags.value_bytes } else { flags.value_bytes_estimate };
+        let estimate = if flags.cache_type == "hyper_clock_cache" { 0 } else { estimate as usize };
+        let cache_type = CacheType::parse(&flags.cache_type, estimate)
+            .map_err(|e| Stop::Failed(format!("--cache_type: {}", e.message())))?;
+        let capacity = usize::try_from(flags.cache_size)
+            .map_err(|_| Stop::Failed("--cache_size: more than this machine can address".to_owned()))?;
+        let cache = Cache::new(&CacheOptions {
+            cache_type,
+            capacity,
+            num_shard_bits: flags.num_shard_bits,
+            strict_capacity_limit: flags.strict_capacity_limit,
+            ..CacheOptions::default()
+        })?;
+        let max_key = (flags.cache_size as f64 / flags.resident_ratio / f64::from(flags.value_bytes)) as u64;
+        let mut threshold = 0;
+        let thresholds =
+            [flags.lookup_insert_percent, flags.insert_percent, flags.lookup_percent, flags.erase_percent]
+                .map(|percent| {
+                    threshold += HUNDREDTH * u64::from(percent);
+                    threshold
+                });
+        Ok(Bench { flags, cache, max_key: max_key.max(1), thresholds })
+    }
+
+    fn key(&self, random: &mut Random64) -> CacheKey {
+        let raw = (0..self.flags.skew).fold(random.next(), |least, _| least.min(random.next()));
+        let key = ((u128::from(raw) * u128::from(self.max_key)) >> 64) as u64;
+        CacheKey::new((42, key), key)
+    }
+
+    /// A value that takes some time to make.
+    fn value(&self, random: &mut Random64) -> Value {
+        let mut value = Vec::with_capacity(self.flags.value_bytes as usize);
+        while value.len() < self.flags.value_bytes as usize {
+            value.extend_from_slice(&random.next().to_le_bytes());
+        }
+        value
+    }
+
+    fn insert(&self, key: CacheKey, role: Role, random: &mut Random64) -> Option<Handle<Value>> {
+        let value = self.value(random);
+        let charge = self.flags.value_bytes as usize;
+        // A strict limit may refuse it.
+        self.cache.insert(key, value, charge, Priority::Low, role).ok().map(|inserted| inserted.handle)
+    }
+
+    fn populate(&self) {
+        let mut random = Random64::new(1);
+        let mut bytes = 0;
+        while bytes < 2 * self.flags.cache_size {
+            let key = self.key(&mut random);
+            self.insert(key, Role::Misc, &mut random);
+            bytes += u64::from(self.flags.value_bytes);
+        }
+    }
+
+    fn operate(&self, worker: &mut Worker, key: CacheKey, choice: u64) {
+        let [lookup_insert, insert, lookup, _] = self.thresholds;
+        if choice < lookup_insert || (insert..lookup).contains(&choice) {
+            worker.held = None;
+            if self.flags.guarded {
+                let guard = epoch::pin();
+                if let Some(value) = self.cache.lookup_under(&key, &guard) {
+                    self.read(&value, &mut worker.sum);
+                    return;
+                }
+            } else {
+                worker.held = self.cache.lookup(&key);
+                if let Some(value) = &worker.held {
+                    self.read(value, &mut worker.sum);
+                    return;
+                }
+            }
+            if choice < lookup_insert {
+                worker.held = self.insert(key, Role::DataBlock, &mut worker.random);
+            }
+        } else if choice < insert {
+            worker.held = None;
+            worker.held = self.insert(key, Role::IndexBlock, &mut worker.random);
+        } else {
+            self.cache.erase(&key);
+        }
+    }
+
+    #[inline]
+    fn read(&self, value: &Value, sum: &mut u64) {
+        if !self.flags.lean {
+            let (words, _) = value.as_chunks::<8>();
+            *sum = words.iter().fold(*sum, |sum, word| sum.rotate_left(5) ^ u64::from_le_bytes(*word));
+        }
+    }
+
+    fn work(&self, thread: u32) -> Done {
+        let mut worker =
+            Worker { random: Random64::new(self.flags.seed + u64::from(thread)), held: None, sum: 0 };
+        let mut latencies_nanos = HistogramSnapshot::new();
+        let start = SystemClock.monotonic_nanos();
+        let mut left = self.flags.ops_per_thread;
+        while left > 0 {
+            let ops = left.min(u64::from(self.flags.ops_per_guard));
+            // One guard more around several operations makes theirs cheap, as in a read of the engine.
+            let _guard = (ops > 1).then(epoch::pin);
+            for _ in 0..ops {
+                let key = self.key(&mut worker.random);
+                let choice = worker.random.next();
+                if self.flags.histograms {
+                    let before = SystemClock.monotonic_nanos();
+                    self.operate(&mut worker, key, choice);
+                    latencies_nanos.add(SystemClock.monotonic_nanos() - before);
+                } else {
+                    self.operate(&mut worker, key, choice);
+                }
+            }
+            left -= ops;
+        }
+        std::hint::black_box(worker.sum);
+        drop(worker.held);
+        Done { latencies_nanos, micros: (SystemClock.monotonic_nanos() - start) / 1000 }
+    }
+
+    /// Runs the threads and says how it went.
+    fn run(&self) -> String {
+        let start_line = Barrier::new(self.flags.threads as usize + 1);
+        let is_over = AtomicBool::new(false);
+        let (done, nanos, gathered) = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.flags.threads)
+                .map(|thread| {
+                    let start_line = &start_line;
+                    scope.spawn(move || {
+                        start_line.wait();
+                        self.work(thread)
+                    })
+                })
+                .collect();
+            let gatherer = self.flags.gather_stats.then(|| scope.spawn(|| self.gather(&is_over)));
+            start_line.wait();
+            let start = SystemClock.monotonic_nanos();
+            let done: Vec<Done> =
+                workers.into_iter().map(|worker| worker.join().expect("no thread panics")).collect();
+            let nanos = SystemClock.monotonic_nanos() - start;
+            is_over.store(true, Ordering::Relaxed);
+            (done, nanos, gatherer.map(|gatherer| gatherer.join().expect("no thread panics")))
+        });
+        self.report(&done, nanos, gathered)
+    }
+
+    fn report(&self, done: &[Done], nanos: u64, gathered: Option<(HistogramSnapshot, String)>) -> String {
+        let ops = f64::from(self.flags.threads) * self.flags.ops_per_thread as f64;
+        let seconds = (nanos as f64 / 1e9).max(1e-9);
+        let mut text =
+            format!("Complete in {seconds:.3} s; Rough parallel ops/sec = {}\n", (ops / seconds) as u64);
+        let in_threads = done.iter().map(|d| d.micros as f64 / 1e6).sum::<f64>().max(1e-9);
+        let mut add = |part: std::fmt::Arguments<'_>| {
+            text.write_fmt(part).expect("a String takes all that is written");
+        };
+        add(format_args!("Thread ops/sec = {}\n", (ops / in_threads) as u64));
+        if self.flags.histograms {
+            let mut all = HistogramSnapshot::new();
+            done.iter().for_each(|d| all.merge(&d.latencies_nanos));
+            add(format_args!("\nOperation latency (ns):\n{all}"));
+        }
+        if let Some((latencies, last)) = gathered {
+            add(format_args!("\nGather stats latency (us):\n{latencies}\n{last}"));
+        }
+        text
+    }
+
+    /// Visits all entries from time to time.
+    fn gather(&self, is_over: &AtomicBool) -> (HistogramSnapshot, String) {
+        let mut latencies_micros = HistogramSnapshot::new();
+        let mut last = String::new();
+        let (pause, step) = (u64::from(self.flags.gather_stats_sleep_ms), 10);
+        let mut slept = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            if slept < pause {
+                SystemClock.sleep(Duration::from_millis(step));
+                slept += step;
+                continue;
+            }
+            slept = 0;
+            let before = SystemClock.monotonic_nanos();
+            let (mut entries, mut charge) = (0_u64, 0_u64);
+            let mut roles = [false; Role::COUNT];
+            self.cache.apply_to_all(|entry| {
+                entries += 1;
+                charge += entry.charge as u64;
+                roles[entry.role as usize] = true;
+            });
+            let (occupancy, size) = (self.cache.occupancy_count(), self.cache.table_address_count());
+            latencies_micros.add((SystemClock.monotonic_nanos() - before) / 1000);
+            last = format!(
+                "Most recent cache entry stats:\nNumber of entries: {entries}\nTable occupancy: {occupancy} / {size} = \
+                 {}%\nTotal charge: {}\nAverage key size: 16\nAverage charge: {}\nUnique roles: {}\n",
+                100.0 * occupancy as f64 / size.max(1) as f64,
+                human_bytes(charge),
+                human_bytes(charge / entries.max(1)),
+                roles.iter().filter(|&&seen| seen).count(),
+            );
+        }
+        (latencies_micros, last)
+    }
+
+    fn header(&self) -> String {
+        let flags = &self.flags;
+        let debug = if cfg!(debug_assertions) {
+            "WARNING: Assertions are enabled; benchmarks unnecessarily slow\n"
+        } else {
+            ""
+        };
+        let gather = if flags.gather_stats {
+            format!("enabled ({}ms)", flags.gather_stats_sleep_ms)
+        } else {
+            "disabled".to_owned()
+        };
+        format!(
+            "----------------------------\n{debug}Esker version       : {}\nCache type          : {}\n\
+             Number of threads   : {}\nOps per thread      : {}\nCache size          : {}\nNum shard bits      : {}\n\
+             Max key             : {}\nResident ratio      : {}\nSkew degree         : {}\nPopulate cache      : {}\n\
+             Lookup+Insert pct   : {}%\nInsert percentage   : {}%\nLookup percentage   : {}%\n\
+             Erase percentage    : {}%\nGather stats        : {gather}\n----------------------------\n",
+            env!("CARGO_PKG_VERSION"),
+            self.cache.cache_type().name(),
+            flags.threads,
+            flags.ops_per_thread,
+            human_bytes(flags.cache_size),
+            flags.num_shard_bits,
+            self.max_key,
+            flags.resident_ratio,
+            flags.skew,
+            u8::from(flags.populate_cache),
+            flags.lookup_insert_percent,
+            flags.insert_percent,
+            flags.lookup_percent,
+            flags.erase_percent,
+        )
+    }
+}
+
+/// As RocksDB's `BytesToHumanString`.
+fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
+    let mut size = bytes as f64 / KIB as f64;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.2} {}", UNITS[unit])
+}

@@ -1,0 +1,160 @@
+//! `cache_bench`'s command line: a line for each flag makes the field, its default, its parser and its line in `--help`.
+//!
+//! Source of names and defaults: RocksDB 11.9 `cache/cache_bench_tool.cc`. The default `cache_type` is Esker's.
+
+use crate::flags::value::FlagValue;
+use std::fmt::Write;
+
+macro_rules! flags {
+    ($( #[doc = $help:literal] $field:ident: $ty:ty = $default:expr; )*) => {
+        /// What a run does.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(super) struct Flags {
+            $( #[doc = $help] pub(super) $field: $ty, )*
+        }
+
+        impl Default for Flags {
+            fn default() -> Flags {
+                Flags { $( $field: $default, )* }
+            }
+        }
+
+        impl Flags {
+            fn set(&mut self, name: &str, text: &str) -> Option<Result<(), String>> {
+                match name {
+                    $( stringify!($field) => Some(<$ty>::parse(text).map(|value| self.$field = value)), )*
+                    _ => None,
+                }
+            }
+        }
+
+        fn is_bool(name: &str) -> bool {
+            match name {
+                $( stringify!($field) => matches!(<$ty as FlagValue>::KIND, crate::flags::value::Kind::Bool), )*
+                _ => false,
+            }
+        }
+
+        fn help() -> String {
+            let mut text = String::from(
+                "esker cache_bench: RocksDB's cache benchmark for Esker\n\nUSAGE:\nesker cache_bench [OPTIONS]...\n\nFlags:\n",
+            );
+            let defaults = Flags::default();
+            $( writeln!(
+                text,
+                "    -{} ({}) type: {} default: {}",
+                stringify!($field), $help.trim(), <$ty as FlagValue>::KIND.as_str(), defaults.$field
+            )
+            .expect("a String takes all that is written"); )*
+            text
+        }
+    };
+}
+
+flags! {
+    /// Number of concurrent threads to run.
+    threads: u32 = 16;
+    /// Number of bytes to use as a cache of uncompressed data.
+    cache_size: u64 = 1 << 30;
+    /// shard_bits of lru_cache; the clock caches have one table.
+    num_shard_bits: i32 = -1;
+    /// Ratio of keys fitting in cache to keyspace.
+    resident_ratio: f64 = 0.25;
+    /// Number of operations per thread.
+    ops_per_thread: u64 = 2_000_000;
+    /// Size of each value added.
+    value_bytes: u32 = 8 << 10;
+    /// Degree of skew in key selection.
+    skew: u32 = 5;
+    /// Populate cache before operations.
+    populate_cache: bool = true;
+    /// Ratio of lookup (+ insert on not found) to total workload (expressed as a percentage).
+    lookup_insert_percent: u32 = 87;
+    /// Ratio of insert to total workload (expressed as a percentage).
+    insert_percent: u32 = 2;
+    /// Ratio of lookup to total workload (expressed as a percentage).
+    lookup_percent: u32 = 10;
+    /// Ratio of erase to total workload (expressed as a percentage).
+    erase_percent: u32 = 1;
+    /// Whether to periodically visit all entries, using one more thread.
+    gather_stats: bool = false;
+    /// How many milliseconds to sleep between each gathering of stats.
+    gather_stats_sleep_ms: u32 = 1000;
+    /// Whether to track and print histogram statistics.
+    histograms: bool = true;
+    /// If true, no additional computation is performed besides cache operations.
+    lean: bool = false;
+    /// Type of block cache: lru_cache, fixed_hyper_clock_cache, auto_hyper_clock_cache or hyper_clock_cache.
+    cache_type: String = String::from("auto_hyper_clock_cache");
+    /// Initial estimated entry charge of fixed_hyper_clock_cache; 0: value_bytes.
+    value_bytes_estimate: u32 = 0;
+    /// Whether to refuse what does not fit.
+    strict_capacity_limit: bool = false;
+    /// Esker's: look up under a guard, as reads of the engine may, instead of taking a handle.
+    guarded: bool = false;
+    /// Esker's: open a guard for so many operations at once.
+    ops_per_guard: u32 = 1;
+    /// Seed of the keys; thread n draws from this plus n.
+    seed: u64 = 1000;
+}
+
+/// What a command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum CommandLine {
+    /// A run.
+    Run(Box<Flags>),
+    /// `--help`: the text.
+    Help(String),
+}
+
+/// Reads the arguments behind the program's name, in gflags' forms.
+/// # Errors
+/// One sentence for the first argument that is unknown, malformed or out of place.
+pub(super) fn parse(arguments: &[String]) -> Result<CommandLine, String> {
+    let mut flags = Flags::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
+        let text = text.ok_or_else(|| format!("'{argument}' belongs to no flag"))?;
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let name = name.replace('-', "_");
+        if matches!(name.as_str(), "help" | "helpfull" | "h") {
+            return Ok(CommandLine::Help(help()));
+        }
+        let (name, value) = match (value, name.strip_prefix("no").filter(|rest| is_bool(rest))) {
+            (Some(value), _) => (name.as_str(), value),
+            (None, Some(rest)) => (rest, "false"),
+            (None, None) if is_bool(&name) => (name.as_str(), "true"),
+            (None, None) => (
+                name.as_str(),
+                arguments.next().ok_or_else(|| format!("--{name}: its value is missing"))?.as_str(),
+            ),
+        };
+        let set = flags.set(name, value);
+        set.ok_or_else(|| format!("--{name}: there is no such flag; `esker cache_bench --help` lists all"))?
+            .map_err(|why| format!("--{name}: {why}"))?;
+    }
+    check(&flags)?;
+    Ok(CommandLine::Run(Box::new(flags)))
+}
+
+fn check(flags: &Flags) -> Result<(), String> {
+    let percents =
+        [flags.lookup_insert_percent, flags.insert_percent, flags.lookup_percent, flags.erase_percent];
+    if percents.iter().map(|&p| u64::from(p)).sum::<u64>() != 100 {
+        return Err("Percentages must add to 100.".to_owned());
+    }
+    let positive: [(&str, bool); 4] = [
+        ("threads", flags.threads > 0),
+        ("value_bytes", flags.value_bytes > 0),
+        ("ops_per_guard", flags.ops_per_guard > 0),
+        ("resident_ratio", flags.resident_ratio > 0.0),
+    ];
+    match positive.iter().find(|(_, ok)| !ok) {
+        Some((name, _)) => Err(format!("--{name}: must be more than 0")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

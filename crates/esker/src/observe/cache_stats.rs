@@ -1,0 +1,102 @@
+//! What is in the block cache, by role: `rocksdb.block-cache-entry-stats`, and the line in LOG.
+//!
+//! In: counts that the cache keeps as it goes. Out: RocksDB's text and map.   Source: RocksDB `db/internal_stats.cc`,
+//! `cache/cache_entry_stats.h`. RocksDB collects them by looking at every entry, at times; here they are always as of now,
+//! so that a collection takes no time and is none old.
+
+use super::human::bytes;
+use esker_cache::{Role, RoleStats};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A block cache as it is now.
+#[derive(Clone, Debug)]
+pub struct CacheEntryStats {
+    /// Which cache: families that print the same share it.
+    pub id: String,
+    /// Bytes it may hold.
+    pub capacity: usize,
+    /// Bytes it holds.
+    pub usage: usize,
+    /// Places its table has.
+    pub table_size: usize,
+    /// Entries in the table.
+    pub occupancy: usize,
+    /// Entries and bytes of each role.
+    pub roles: RoleStats,
+}
+
+impl CacheEntryStats {
+    fn portion(&self, role: Role) -> f64 {
+        100.0 * self.roles.bytes(role) as f64 / self.capacity.max(1) as f64
+    }
+
+    /// Two lines, as RocksDB's.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "Block cache {} capacity: {} usage: {} table_size: {} occupancy: {} collections: 1 last_copies: 0 \
+             last_secs: 0 secs_since: 0\nBlock cache entry stats(count,size,portion):",
+            self.id,
+            bytes(self.capacity as u64),
+            bytes(self.usage as u64),
+            self.table_size,
+            self.occupancy,
+        );
+        for role in Role::ALL {
+            let (entries, size) = (self.roles.entries(role), self.roles.bytes(role));
+            if entries > 0 {
+                let portion = self.portion(role);
+                write!(text, " {}({entries},{},{portion:.6}%)", role.camel_name(), bytes(size))
+                    .expect("a String takes all that is written");
+            }
+        }
+        text.push('\n');
+        text
+    }
+
+    /// RocksDB's keys: `id`, `capacity`, and `count.`, `bytes.`, `percent.` of each role.
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        let mut map = BTreeMap::from([
+            ("id".to_owned(), self.id.clone()),
+            ("capacity".to_owned(), self.capacity.to_string()),
+            ("secs_for_last_collection".to_owned(), "0.000000".to_owned()),
+            ("secs_since_last_collection".to_owned(), "0".to_owned()),
+        ]);
+        for role in Role::ALL {
+            let name = role.hyphen_name();
+            map.insert(format!("count.{name}"), self.roles.entries(role).to_string());
+            map.insert(format!("bytes.{name}"), self.roles.bytes(role).to_string());
+            map.insert(format!("percent.{name}"), format!("{:.6}", self.portion(role)));
+        }
+        map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_map_have_rocksdbs_form() {
+        let mut roles = RoleStats::default();
+        roles.add(Role::DataBlock, 3, 1536);
+        roles.add(Role::FilterBlock, 1, 512);
+        let stats = CacheEntryStats {
+            id: "lru_cache@0x1#2".to_owned(),
+            capacity: 4096,
+            usage: 2048,
+            table_size: 64,
+            occupancy: 4,
+            roles,
+        };
+        assert_eq!(
+            stats.to_text(),
+            "Block cache lru_cache@0x1#2 capacity: 4.00 KB usage: 2.00 KB table_size: 64 occupancy: 4 collections: 1 \
+             last_copies: 0 last_secs: 0 secs_since: 0\nBlock cache entry stats(count,size,portion): \
+             DataBlock(3,1.50 KB,37.500000%) FilterBlock(1,0.50 KB,12.500000%)\n"
+        );
+        let map = stats.to_map();
+        assert_eq!((&*map["capacity"], &*map["count.data-block"], &*map["bytes.misc"]), ("4096", "3", "0"));
+        assert_eq!((map.len(), &*map["percent.filter-block"]), (4 + 3 * Role::COUNT, "12.500000"));
+    }
+}
