@@ -10,6 +10,22 @@ use std::path::{Path, PathBuf};
 /// A file that says that a directory is ours.
 const MARK: &str = "ESKER-COMPARE";
 
+/// Of directories that nobody has named; behind it the number of the process.
+const PREFIX: &str = "esker-compare-";
+
+/// Removes what processes that were killed have left. One that cannot be removed is somebody else's.
+fn remove_orphans(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let is_dead = process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists());
+        if is_dead && entry.path().join(MARK).exists() {
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
 /// A directory for one run. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct WorkDirectory {
@@ -23,7 +39,11 @@ impl WorkDirectory {
     pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> Result<WorkDirectory> {
         let path = match wanted {
             Some(path) => path.to_owned(),
-            None => default_parent().join(format!("esker-compare-{}", std::process::id())),
+            None => {
+                let parent = default_parent();
+                remove_orphans(&parent);
+                parent.join(format!("{PREFIX}{}", std::process::id()))
+            }
         };
         let text = |e: std::io::Error| format!("--directory {}: {e}", path.display());
         std::fs::create_dir_all(&path).map_err(text)?;

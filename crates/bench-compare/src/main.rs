@@ -71,6 +71,9 @@ struct RunArguments {
     /// No round that warms up the machine.
     #[arg(long)]
     no_warm_up: bool,
+    /// When to stop, minutes: no set is begun behind that, and the figures are partial. 10 with --quick.
+    #[arg(long)]
+    minutes: Option<u64>,
     /// When a step of a slow engine is cut, seconds; its rate is then that of what it has done.
     #[arg(long)]
     step_seconds: Option<f64>,

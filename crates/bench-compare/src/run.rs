@@ -40,25 +40,16 @@ pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
         }
         return Ok(());
     }
-    let pairs = arguments.pairs.unwrap_or(5) as usize;
-    let mut run = Run::new(arguments, plan, pairs)?;
-    let start = Instant::now();
-    for suite in SuiteId::ALL {
-        let steps = run.steps(suite, &selection);
-        if !steps.is_empty() {
-            run.suite(suite, &steps, !arguments.no_warm_up)?;
-        }
+    let mut run = Run::new(arguments, plan, &selection)?;
+    if let Err(why) = run.rounds(!arguments.no_warm_up) {
+        run.fail(why);
     }
-    run.progress.finish_and_clear();
-    run.report.seconds = start.elapsed().as_secs_f64();
-    run.report.machine.load_after = machine::load();
-    run.report.partial = run.failed;
-    run.save()?;
+    run.finish()?;
     println!("{}", table::render(&run.report));
     let page = arguments.html.clone().unwrap_or_else(|| run.json.with_extension("html"));
     write_whole(&page, &html::render(&run.report))?;
     println!("figures: {} · page: {}", run.json.display(), page.display());
-    if run.failed { Err("some engines failed: the figures are partial".to_owned()) } else { Ok(()) }
+    if run.failed { Err("the figures are partial; the notes say why".to_owned()) } else { Ok(()) }
 }
 
 /// Makes the table and the page of an earlier run's figures.
@@ -71,6 +62,8 @@ fn render_again(json: &Path, page: Option<&Path>) -> Result<()> {
     write_whole(page.unwrap_or(&json.with_extension("html")), &html::render(&report))
 }
 
+/// What `--quick` may take.
+const QUICK_MINUTES: u64 = 10;
 /// Keys from which on sets have all their steps.
 const FULL: u64 = 1_000_000;
 
@@ -80,7 +73,7 @@ const FULL: u64 = 1_000_000;
 fn plan(arguments: &RunArguments) -> Result<Plan> {
     let num = arguments.num.unwrap_or(if arguments.quick { 200_000 } else { 2_000_000 });
     let data = usize::try_from(num).map_err(|e| format!("--num {num}: {e}"))?.saturating_mul(116);
-    let step_seconds = arguments.step_seconds.unwrap_or(if arguments.quick { 1.5 } else { 30.0 });
+    let step_seconds = arguments.step_seconds.unwrap_or(if arguments.quick { 0.5 } else { 30.0 });
     if !(step_seconds > 0.0 && step_seconds < 1e6) {
         return Err(format!("--step-seconds {step_seconds}: a positive number of seconds is needed"));
     }
@@ -99,15 +92,27 @@ struct Run {
     directory: WorkDirectory,
     json: PathBuf,
     rocksdb_library: Option<PathBuf>,
+    /// What is run of each set, and which engines have failed in it.
+    sets: Vec<Set>,
+    start: Instant,
+    /// No set is begun behind this.
+    end: Option<Instant>,
     progress: ProgressBar,
     failed: bool,
+}
+
+struct Set {
+    suite: SuiteId,
+    /// By their index in the set.
+    steps: Vec<(usize, StepInfo)>,
+    failed: Vec<Kind>,
 }
 
 /// Bytes a run may take on disk for each byte of keys and values, with every engine's files at once.
 const ROOM: u64 = 4;
 
 impl Run {
-    fn new(arguments: &RunArguments, plan: Plan, pairs: usize) -> Result<Run> {
+    fn new(arguments: &RunArguments, plan: Plan, selection: &Selection) -> Result<Run> {
         let library = arguments.rocksdb_library.clone();
         let mut problems = Vec::new();
         let mut engines = Vec::new();
@@ -130,58 +135,43 @@ impl Run {
             command: std::env::args().collect::<Vec<_>>().join(" "),
             machine: machine::describe(directory.path()),
             plan,
-            pairs,
+            pairs: arguments.pairs.unwrap_or(5) as usize,
             partial: true,
             problems,
             engines,
             suites: Vec::new(),
             seconds: 0.0,
         };
-        let json = arguments.json.clone();
-        Ok(Run {
+        let start = Instant::now();
+        let minutes = arguments.minutes.or(arguments.quick.then_some(QUICK_MINUTES));
+        let mut run = Run {
             report,
             directory,
-            json,
+            json: arguments.json.clone(),
             rocksdb_library: library,
+            sets: Vec::new(),
+            start,
+            end: minutes.map(|minutes| start + Duration::from_secs(minutes * 60)),
             progress: ProgressBar::hidden(),
             failed: false,
-        })
+        };
+        SuiteId::ALL.into_iter().for_each(|suite| run.add_set(suite, selection));
+        Ok(run)
     }
 
-    /// The steps of a set that must run: those asked for, and those they work on.
-    fn steps(&self, suite: SuiteId, selection: &Selection) -> Vec<(usize, StepInfo)> {
+    /// Adds the steps of a set that must run: those asked for, and those they work on.
+    fn add_set(&mut self, suite: SuiteId, selection: &Selection) {
         let plan = &self.report.plan;
         let steps = suite.steps(plan);
-        let Some(last) = steps.iter().rposition(|step| selection.contains(&step.name)) else {
-            return Vec::new();
-        };
+        let Some(last) = steps.iter().rposition(|step| selection.contains(&step.name)) else { return };
         let needed = |(index, step): &(usize, StepInfo)| {
             selection.contains(&step.name) || suite.prepares(plan, *index)
         };
-        steps.into_iter().enumerate().take(last + 1).filter(needed).collect()
-    }
-
-    /// Runs a set: a round that warms up, at a tenth of the size, and the rounds that count.
-    fn suite(&mut self, suite: SuiteId, steps: &[(usize, StepInfo)], warm_up: bool) -> Result<()> {
+        let steps: Vec<_> = steps.into_iter().enumerate().take(last + 1).filter(needed).collect();
         let rows = steps.iter().map(|(_, info)| Row { info: info.clone(), cells: self.empty_cells() });
-        self.report.suites.push(SuiteReport {
-            id: suite,
-            title: suite.title().to_owned(),
-            rows: rows.collect(),
-        });
-        let rounds = self.report.pairs + usize::from(warm_up);
-        self.progress = progress_bar((rounds * steps.len() * self.report.engines.len()) as u64);
-        let mut failed = Vec::new();
-        for round in 0..rounds {
-            let is_warm_up = warm_up && round == 0;
-            self.round(suite, steps, round, is_warm_up, &mut failed)?;
-            self.save()?;
-        }
-        self.progress.finish_and_clear();
-        let disagreements = self.report.suites.last().expect("pushed above").disagreements();
-        self.failed |= !disagreements.is_empty();
-        self.report.problems.extend(disagreements);
-        Ok(())
+        let rows = rows.collect();
+        self.report.suites.push(SuiteReport { id: suite, title: suite.title().to_owned(), rows });
+        self.sets.push(Set { suite, steps, failed: Vec::new() });
     }
 
     fn empty_cells(&self) -> Vec<Cell> {
@@ -189,14 +179,50 @@ impl Run {
         self.report.engines.iter().map(|engine| cell(engine.kind)).collect()
     }
 
-    fn round(
-        &mut self,
-        suite: SuiteId,
-        steps: &[(usize, StepInfo)],
-        round: usize,
-        is_warm_up: bool,
-        failed: &mut Vec<Kind>,
-    ) -> Result<()> {
+    /// A round that warms up, at a tenth of the size, and the rounds that count: each runs all sets, so that time that is
+    /// over costs rounds rather than sets.
+    fn rounds(&mut self, warm_up: bool) -> Result<()> {
+        let rounds = self.report.pairs + usize::from(warm_up);
+        let steps: usize = self.sets.iter().map(|set| set.steps.len()).sum();
+        self.progress = progress_bar((rounds * steps * self.report.engines.len()) as u64);
+        for round in 0..rounds {
+            for set in 0..self.sets.len() {
+                if self.end.is_some_and(|end| Instant::now() > end) {
+                    let counted = round.saturating_sub(usize::from(warm_up));
+                    return Err(format!(
+                        "the time was over in round {} of {}",
+                        counted + 1,
+                        self.report.pairs
+                    ));
+                }
+                self.round(set, round, warm_up && round == 0)?;
+            }
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, why: String) {
+        self.failed = true;
+        self.report.problems.push(why);
+    }
+
+    /// Says how it ended, and keeps the figures.
+    fn finish(&mut self) -> Result<()> {
+        self.progress.finish_and_clear();
+        let disagreements: Vec<String> =
+            self.report.suites.iter().flat_map(SuiteReport::disagreements).collect();
+        disagreements.into_iter().for_each(|why| self.fail(why));
+        self.report.seconds = self.start.elapsed().as_secs_f64();
+        self.report.machine.load_after = machine::load();
+        self.report.partial = self.failed;
+        self.save()
+    }
+
+    /// Runs one set once on every engine.
+    fn round(&mut self, set: usize, round: usize, is_warm_up: bool) -> Result<()> {
+        let Set { suite, steps, .. } = &self.sets[set];
+        let (suite, steps) = (*suite, steps.clone());
         let mut plan = self.report.plan.clone();
         if is_warm_up {
             plan.num = (plan.num / 10).max(1000);
@@ -207,7 +233,7 @@ impl Run {
         }
         let root = self.directory.path().join(format!("round-{round}"));
         let mut workers = Vec::new();
-        for kind in kinds.into_iter().filter(|kind| !failed.contains(kind)) {
+        for kind in kinds.into_iter().filter(|kind| !self.sets[set].failed.contains(kind)) {
             let task = Task {
                 engine: kind,
                 suite,
@@ -220,7 +246,7 @@ impl Run {
         for (row, (index, info)) in steps.iter().enumerate() {
             for (kind, worker) in &mut workers {
                 self.progress.inc(1);
-                if failed.contains(kind) {
+                if self.sets[set].failed.contains(kind) {
                     continue;
                 }
                 self.progress.set_message(format!("{} · {kind}", info.title));
@@ -233,9 +259,8 @@ impl Run {
                     Ok(_) if is_warm_up => {}
                     Ok(sample) => self.cell(cell).samples.push(sample),
                     Err(why) => {
-                        self.failed = true;
-                        failed.push(*kind);
-                        self.report.problems.push(format!("{} stopped at '{}': {why}", kind, info.name));
+                        self.sets[set].failed.push(*kind);
+                        self.fail(format!("{kind} stopped at '{}': {why}", info.name));
                     }
                 }
             }

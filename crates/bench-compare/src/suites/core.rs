@@ -122,6 +122,9 @@ impl Suite for Core {
         match step {
             Step::FillRandomNoWal if !abilities.no_wal => Some("it has no writes without its log"),
             Step::MultiReadRandom if !abilities.multi_get => Some("it reads keys one by one"),
+            Step::ReadWhileWriting if !abilities.disk => {
+                Some("it has no versions: readers and writer take turns")
+            }
             Step::Compact if !abilities.compacts => Some("it does not compact in place"),
             _ => None,
         }
