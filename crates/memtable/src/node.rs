@@ -849,9 +849,10 @@ fn first_8(bytes: &[u8]) -> u64 {
 
 #[inline]
 fn prefetch_record(record: *mut u8) {
-    // Header, key and the start of the value.
+    // Header, key and the start of the value: 100 bytes of it mostly reach into a third line.
     prefetch_line(record);
     prefetch_line(record.wrapping_add(64));
+    prefetch_line(record.wrapping_add(128));
 }
 
 #[inline]

@@ -78,8 +78,9 @@ pub fn probes_for(millibits_per_key: u32) -> u32 {
 
 /// Size of a filter for this many entries, metadata included: a multiple of 64, plus 5.
 pub fn filter_bytes(entries: usize, millibits_per_key: u32) -> usize {
-    let bits = entries as u128 * u128::from(millibits_per_key);
-    let raw = u64::try_from(bits.div_ceil(8000)).map_or(MAX_LEN, |len| len.min(MAX_LEN));
+    // Beyond u64 it is beyond the limit all the more. A compaction asks for every key: no wide division.
+    let bits = (entries as u64).checked_mul(u64::from(millibits_per_key));
+    let raw = bits.map_or(MAX_LEN, |bits| bits.div_ceil(8000).min(MAX_LEN));
     raw.next_multiple_of(LINE_BYTES as u64) as usize + METADATA_BYTES
 }
 

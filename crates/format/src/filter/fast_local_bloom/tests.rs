@@ -49,6 +49,9 @@ fn sizes_are_whole_lines_within_four_gigabytes() {
     assert_eq!(filter_bytes(1, 10_000), 64 + 5);
     assert_eq!(filter_bytes(51, 10_000), 64 + 5);
     assert_eq!(filter_bytes(52, 10_000), 128 + 5);
+    for entries in [usize::MAX / 10_000 + 1, usize::MAX / 3, usize::MAX] {
+        assert_eq!(filter_bytes(entries, 10_000), MAX_LEN as usize + 5);
+    }
     assert_eq!(filter_bytes(usize::MAX, 100_000), 0xFFFF_FFC0 + 5);
     assert!(build(&[], 10_000).is_empty());
 }
