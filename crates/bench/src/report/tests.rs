@@ -1,7 +1,9 @@
 use super::*;
 use crate::flags::Flags;
 use crate::output::Output;
-use esker::internals::env::MockClock;
+use esker::internals::env::{FileSystem, MemFs, MockClock};
+use std::path::Path;
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Runs `work` under a clock that only it moves.
@@ -129,4 +131,35 @@ fn dates_are_civil() {
     assert_eq!(ctime(0), "Thu Jan  1 00:00:00 1970");
     assert_eq!(ctime(951_782_400), "Tue Feb 29 00:00:00 2000");
     assert_eq!(log_time(1_795_294_589), "2026/11/21-20:56:29 ");
+}
+
+#[test]
+fn each_interval_is_a_line_of_its_own_operations() {
+    let (fs, clock, output) =
+        (MemFs::new(), MockClock::new(0), Output::new(std::io::sink(), std::io::sink()));
+    let path = Path::new("/report.csv");
+    fs.create_dir_if_missing(Path::new("/")).unwrap();
+    let report = IntervalReport::default();
+    report.add(10);
+    let file = IntervalReport::create(&fs, path).unwrap();
+    let header = fs.file_size(path).unwrap();
+    let (stop, stopped) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // An interval of no time: it writes line after line.
+        let (report, clock, output) = (&report, &clock, &output);
+        scope.spawn(move || report.run(file, Duration::ZERO, clock, &stopped, output));
+        while fs.file_size(path).unwrap() < header + 12 {
+            std::thread::yield_now();
+        }
+        drop(stop);
+    });
+    let text = String::from_utf8(read_all(&fs, path)).unwrap();
+    assert!(text.starts_with("secs_elapsed,interval_qps\n0,10\n0,0\n0,0\n"), "{text}");
+}
+
+fn read_all(fs: &MemFs, path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(fs.file_size(path).unwrap()).unwrap()];
+    let read = fs.new_sequential_file(path).unwrap().read(&mut bytes).unwrap();
+    bytes.truncate(read);
+    bytes
 }

@@ -44,6 +44,14 @@ fn an_unknown_benchmark_is_found_before_anything_is_run() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_an_error() {
+    let dir = TempDir::new("bench");
+    let file = format!("--report_file={}", dir.join("missing").join("report.csv").display());
+    let why = run(&dir, &["--benchmarks=fillseq", "--num=10", "--report_interval_seconds=1", &file]).failed();
+    assert!(why.starts_with("--report_file: IO error"), "{why}");
+}
+
+#[test]
 fn numbers_without_sense_are_named() {
     let dir = TempDir::new("bench");
     for (flag, why) in [
