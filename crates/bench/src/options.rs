@@ -2,6 +2,7 @@
 
 use crate::engine::EskerStore;
 use crate::flags::Flags;
+use esker::internals::base::perf_context::PerfLevel;
 use esker::internals::cache::{Cache, CacheOptions, CacheType};
 use esker::internals::env::{RateLimiter, RateLimiterMode};
 use esker::internals::format::compression::CompressionOptions as CodecOptions;
@@ -82,6 +83,9 @@ fn db_options(flags: &Flags) -> Result<DbOptions> {
         dump_malloc_stats: flags.dump_malloc_stats,
         ..DbOptions::default()
     };
+    if flags.delete_obsolete_files_period_micros > 0 {
+        db.delete_obsolete_files_period_micros = flags.delete_obsolete_files_period_micros;
+    }
     if flags.statistics {
         let statistics = Statistics::new();
         statistics.set_stats_level(stats_level(flags.stats_level)?);
@@ -94,6 +98,19 @@ fn db_options(flags: &Flags) -> Result<DbOptions> {
         db.rate_limiter = Some(Arc::new(limiter));
     }
     Ok(db)
+}
+
+/// What `--perf_level` means.
+pub(crate) fn perf_level(flags: &Flags) -> Result<PerfLevel> {
+    Ok(match flags.perf_level {
+        1 => PerfLevel::Disable,
+        2 => PerfLevel::EnableCount,
+        3 => PerfLevel::EnableWait,
+        4 => PerfLevel::EnableTimeExceptForMutex,
+        5 => PerfLevel::EnableTimeAndCpuTimeExceptForMutex,
+        6 => PerfLevel::EnableTime,
+        other => return Err(bad("perf_level", format_args!("{other} is not in 1..=6"))),
+    })
 }
 
 fn stats_level(level: i32) -> Result<StatsLevel> {

@@ -9,11 +9,13 @@ mod name;
 use crate::engine::{Engine, Store};
 use crate::flags::Flags;
 use crate::keys::KeyMaker;
+use crate::options;
 use crate::output::{Output, Stop};
 use crate::random::Random64;
 use crate::report::{Combined, Done, IntervalReport, Sink, Stats};
 use crate::workload::{Broken, Foreground, Plan, Shared, Worker, Workload, non_negative};
 use benchmark::{Benchmark, Meta, What};
+use esker::internals::base::perf_context::{PerfContext, PerfLevel, set_perf_level};
 use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode};
 use name::Named;
 use std::path::Path;
@@ -28,6 +30,7 @@ const PARTIAL: &str = "(partial: ended by an error)";
 /// As [`crate::db_bench`].
 pub fn run_on<S: Store>(store: &S, flags: &Flags, clock: &dyn Clock, output: &Output) -> Result<(), Stop> {
     check(flags)?;
+    options::perf_level(flags)?;
     // All names are looked at before the first database is made or removed.
     let benchmarks: Vec<Benchmark> = name::parse_list(&flags.benchmarks)?
         .into_iter()
@@ -214,6 +217,7 @@ impl<S: Store> Run<'_, S> {
         first_seed: u64,
     ) -> Result<Done, Stop> {
         let interval = IntervalReport::default();
+        let perf_level = options::perf_level(self.flags)?;
         let seconds = non_negative(self.flags.report_interval_seconds);
         let property = |name: &str| engine.property(name);
         let sink = Sink {
@@ -251,7 +255,12 @@ impl<S: Store> Run<'_, S> {
                 keys,
                 stats: Stats::start(&sink, index),
             };
+            set_perf_level(perf_level);
+            PerfContext::reset();
             worker.run(workload);
+            if perf_level > PerfLevel::Disable {
+                worker.stats.add_message(&perf_text(&PerfContext::current()));
+            }
             worker.stats.stop()
         };
         let work = &work;
@@ -309,6 +318,12 @@ impl<S: Store> Run<'_, S> {
         }
         Ok(())
     }
+}
+
+/// What a thread has noted, zeros included, as RocksDB prints it.
+fn perf_text(context: &PerfContext) -> String {
+    let numbers: Vec<String> = context.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    format!("PERF_CONTEXT:\n{}", numbers.join(", "))
 }
 
 const MEMTABLE_PROPERTIES: [&str; 6] = [

@@ -174,6 +174,8 @@ flags! {
     progress_reports: bool = true;
     /// After each repeat print the confidence interval only.
     confidence_interval_only: bool = false;
+    /// What threads note down in their perf contexts, which the result line then ends in: 1 (nothing) to 6.
+    perf_level: i32 = 1;
     /// Operations between reports on standard error; 0: ever more.
     stats_interval: i64 = 0;
     /// Seconds between reports on standard error.
@@ -296,6 +298,8 @@ flags! {
     force_consistency_checks: bool = true;
     /// The engine's option of this name.
     report_bg_io_stats: bool = false;
+    /// The engine's option of this name; 0: its default.
+    delete_obsolete_files_period_micros: u64 = 0;
     /// The engine's option of this name.
     dump_malloc_stats: bool = true;
     /// The engine's option of this name.

@@ -38,7 +38,7 @@ pub(super) fn print<S: Store>(
          Entries:    {}\nPrefix:    {} bytes\nKeys per prefix:    {}\n\
          RawSize:    {:.1} MB (estimated)\nFileSize:   {:.1} MB (estimated)\n\
          Write rate: {} bytes/second\nRead rate: {} ops/second\n\
-         Compression: {}\nCompression sampling rate: 0\nMemtablerep: {}\nPerf Level: 1\n{}\
+         Compression: {}\nCompression sampling rate: 0\nMemtablerep: {}\nPerf Level: {}\n{}\
          ------------------------------------------------\n",
         flags.key_size,
         (compressed + 0.5) as i64,
@@ -51,6 +51,7 @@ pub(super) fn print<S: Store>(
         flags.benchmark_read_rate_limit,
         options::compression(flags)?.property_name(),
         store.memtable_name(),
+        flags.perf_level,
         warnings(),
     ))
 }

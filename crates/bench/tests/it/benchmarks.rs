@@ -248,6 +248,16 @@ fn histograms_statistics_and_intervals_are_told() {
 }
 
 #[test]
+fn perf_contexts_follow_the_line_if_asked_for() {
+    let dir = TempDir::new("bench");
+    let fill = ["--benchmarks=fillseq,flush,readrandom", "--num=1000", "--seed=1"];
+    let out = run(&dir, &[&fill[..], &["--perf_level=2"]].concat()).ok();
+    assert!(out.contains("\nPerf Level: 2\n"), "{out}");
+    assert!(out.contains("(1000 of 1000 found)\n PERF_CONTEXT:\nuser_key_comparison_count = "), "{out}");
+    assert!(!run(&dir, &fill).ok().contains("PERF_CONTEXT"));
+}
+
+#[test]
 fn prefixes_and_filters_can_be_had() {
     let flags = [
         "--prefix_size=8",

@@ -61,6 +61,7 @@ fn numbers_without_sense_are_named() {
         ("--cache_type=tape", "--cache_type: 'tape' is not supported"),
         ("--compression_type=bzip2", "--compression_type: 'bzip2' cannot be written"),
         ("--checksum_type=9", "--checksum_type: 9 is not in 0..=4"),
+        ("--perf_level=7", "--perf_level: 7 is not in 1..=6"),
         ("--merge_operator=magic", "--merge_operator: there is no 'magic'"),
         ("--value_size_distribution_type=odd", "'odd' is none of fixed, uniform, normal"),
     ] {
