@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //!  1. Only one engine works at a time: a child answers when its background work is done, too.
-//!  2. The JSON on disk is complete up to the last round that ended, and says `partial` until the run has ended well.
+//!  2. The JSON on disk is complete up to the last set that ended, and says `partial` until the run has ended well.
 //!  3. An engine that fails is out for the rest of the set, and named; the others go on.
 
 use crate::bench::{Plan, StepInfo};
@@ -196,8 +196,8 @@ impl Run {
                     ));
                 }
                 self.round(set, round, warm_up && round == 0)?;
+                self.save()?;
             }
-            self.save()?;
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub(super) fn ratios(report: &Report, suite: &SuiteReport) -> String {
     let all: Vec<Spread> = suite
         .rows
         .iter()
-        .flat_map(|row| rivals.iter().filter_map(|&rival| row.ratio(Kind::Esker, rival)))
+        .flat_map(|row| rivals.iter().filter_map(|&rival| report.ratio(row, rival)))
         .collect();
     if all.is_empty() {
         return String::new();
@@ -73,12 +73,12 @@ pub(super) fn ratios(report: &Report, suite: &SuiteReport) -> String {
             );
         }
         for (place, &rival) in rivals.iter().enumerate() {
-            if let Some(ratio) = row.ratio(Kind::Esker, rival) {
+            if let Some(ratio) = report.ratio(row, rival) {
                 let offset = (place as f64 - (rivals.len() as f64 - 1.0) / 2.0) * 5.6;
                 dot(&mut svg, rival, ratio, y + offset, (low, high));
             }
         }
-        if let Some(ratio) = row.ratio(Kind::Esker, Kind::Rocksdb) {
+        if let Some(ratio) = report.ratio(row, Kind::Rocksdb) {
             let class = if ratio.median >= 1.0 { "ahead" } else { "behind" };
             push(
                 &mut svg,

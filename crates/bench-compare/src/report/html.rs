@@ -53,15 +53,16 @@ fn header(page: &mut String, report: &Report) {
     if report.partial {
         push(page, format_args!("<p class=\"warning\">Partial: the run did not come to its end.</p>"));
     }
-    let load = machine.load_before.split(' ').next().and_then(|l| l.parse::<f64>().ok()).unwrap_or(0.0);
-    if load > 1.0 {
+    if report.was_disturbed() {
         push(
             page,
             format_args!(
-                "<p class=\"warning\">The machine had other work (load {} before, {} behind): trust ratios and CPU time, \
-                 not the times.</p>",
+                "<p class=\"warning\">The machine had other work (load {} before, {} behind) on {} CPUs. Times in the \
+                 tables are those of a busy machine; the charts and the sums compare CPU time instead, background work \
+                 included.</p>",
                 escape(&machine.load_before),
-                escape(&machine.load_after)
+                escape(&machine.load_after),
+                machine.cpus
             ),
         );
     }
@@ -82,11 +83,11 @@ fn grouped(number: u64) -> String {
 
 /// A tile for each rival: the geometric mean of all ratios, and how many of them are above one.
 fn summary(page: &mut String, report: &Report) {
+    let what = if report.was_disturbed() { "less CPU time than" } else { "as fast as" };
     page.push_str("<div class=\"tiles\">");
     for engine in report.engines.iter().filter(|e| !matches!(e.kind, Kind::Esker | Kind::Memory)) {
         let rows = report.suites.iter().flat_map(|suite| &suite.rows);
-        let all: Vec<f64> =
-            rows.filter_map(|row| Some(row.ratio(Kind::Esker, engine.kind)?.median)).collect();
+        let all: Vec<f64> = rows.filter_map(|row| Some(report.ratio(row, engine.kind)?.median)).collect();
         if all.is_empty() {
             continue;
         }
@@ -95,7 +96,7 @@ fn summary(page: &mut String, report: &Report) {
         push(
             page,
             format_args!(
-                "<div class=\"tile e-{}\"><span class=\"big\">×{}</span><span class=\"whom\">as fast as {}</span>\
+                "<div class=\"tile e-{}\"><span class=\"big\">×{}</span><span class=\"whom\">{what} {}</span>\
                  <span class=\"small\">geometric mean; ahead in {ahead} of {}</span></div>",
                 engine.kind.name(),
                 short(mean),
@@ -126,9 +127,17 @@ fn legend(page: &mut String, report: &Report) {
 fn section(page: &mut String, report: &Report, suite: &SuiteReport) {
     push(page, format_args!("<section><h2>{}</h2>", escape(&suite.title)));
     if report.suites.first().is_some_and(|first| first.id == suite.id) {
-        page.push_str(
-            "<p class=\"hint\">How many times as fast Esker is: right of the line Esker is ahead, left of it the other. The \
-             dot is the median, the bar goes from the least round to the greatest.</p>",
+        let what = if report.was_disturbed() {
+            "How many times as much CPU time an operation costs the other"
+        } else {
+            "How many times as fast Esker is"
+        };
+        push(
+            page,
+            format_args!(
+                "<p class=\"hint\">{what}: right of the line Esker is ahead, left of it the other. The dot is the median, the \
+                 bar goes from the least round to the greatest.</p>"
+            ),
         );
     }
     page.push_str(&ratios(report, suite));

@@ -88,6 +88,17 @@ pub(crate) struct Cell {
 }
 
 impl Report {
+    /// Whether the machine had so much other work that times say more about that than about engines.
+    pub(crate) fn was_disturbed(&self) -> bool {
+        let load = |text: &str| text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
+        load(&self.machine.load_before) > self.machine.cpus as f64
+    }
+
+    /// How many times as fast as `rival` Esker is; by CPU time if the machine was disturbed.
+    pub(crate) fn ratio(&self, row: &Row, rival: Kind) -> Option<stats::Spread> {
+        if self.was_disturbed() { row.cpu_ratio(Kind::Esker, rival) } else { row.ratio(Kind::Esker, rival) }
+    }
+
     /// The engines that have figures in this set.
     pub(crate) fn engines_of(&self, suite: &SuiteReport) -> Vec<&EngineInfo> {
         let has_figures = |engine: &&EngineInfo| {

@@ -22,3 +22,36 @@ fn an_engine_that_reads_something_else_is_found_out() {
     assert!(suite(vec![cell(esker, 7, false), cell(rocksdb, 8, true)]).disagreements().is_empty());
     assert!(suite(vec![cell(esker, 7, false), cell(rocksdb, 0, false)]).disagreements().is_empty());
 }
+
+#[test]
+fn on_a_busy_machine_cpu_time_is_compared() {
+    let sample = |seconds, cpu_seconds| Sample { operations: 10, seconds, cpu_seconds, ..Sample::default() };
+    let cell = |kind, sample| Cell { kind, samples: vec![sample], missing: None };
+    let cells = vec![cell(Kind::Esker, sample(9.0, 1.0)), cell(Kind::Rocksdb, sample(3.0, 2.0))];
+    let mut report = Report {
+        date: String::new(),
+        command: String::new(),
+        machine: Machine { cpus: 2, load_before: "1.90 9 9".to_owned(), ..Machine::default() },
+        plan: Plan {
+            num: 1,
+            full: false,
+            step_seconds: 1.0,
+            settings: crate::engine::Settings {
+                write_buffer_bytes: 1,
+                cache_bytes: 1,
+                bloom_bits: 10.0,
+                map_bytes: 1,
+            },
+        },
+        pairs: 1,
+        partial: false,
+        problems: Vec::new(),
+        engines: Vec::new(),
+        suites: vec![suite(cells)],
+        seconds: 0.0,
+    };
+    let row = report.suites[0].rows[0].clone();
+    assert!((report.ratio(&row, Kind::Rocksdb).unwrap().median - 1.0 / 3.0).abs() < 1e-9);
+    report.machine.load_before = "2.10 0 0".to_owned();
+    assert!((report.ratio(&row, Kind::Rocksdb).unwrap().median - 2.0).abs() < 1e-9);
+}
