@@ -56,6 +56,8 @@ struct Bench {
 struct Done {
     latencies_nanos: HistogramSnapshot,
     micros: u64,
+    /// Of the processor, without the time it worked for others.
+    cpu_nanos: u64,
 }
 
 /// What a thread keeps from one operation to the next.
@@ -166,6 +168,7 @@ impl Bench {
             Worker { random: Random64::new(self.flags.seed + u64::from(thread)), held: None, sum: 0 };
         let mut latencies_nanos = HistogramSnapshot::new();
         let start = SystemClock.monotonic_nanos();
+        let cpu_start = thread_cpu_nanos();
         let mut left = self.flags.ops_per_thread;
         while left > 0 {
             let ops = left.min(u64::from(self.flags.ops_per_guard));
@@ -186,7 +189,8 @@ impl Bench {
         }
         std::hint::black_box(worker.sum);
         drop(worker.held);
-        Done { latencies_nanos, micros: (SystemClock.monotonic_nanos() - start) / 1000 }
+        let micros = (SystemClock.monotonic_nanos() - start) / 1000;
+        Done { latencies_nanos, micros, cpu_nanos: thread_cpu_nanos() - cpu_start }
     }
 
     /// Runs the threads and says how it went.
@@ -225,6 +229,8 @@ impl Bench {
             text.write_fmt(part).expect("a String takes all that is written");
         };
         add(format_args!("Thread ops/sec = {}\n", (ops / in_threads) as u64));
+        let cpu_nanos = done.iter().map(|d| d.cpu_nanos as f64).sum::<f64>();
+        add(format_args!("CPU ns/op = {:.1}\n", cpu_nanos / ops));
         if self.flags.histograms {
             let mut all = HistogramSnapshot::new();
             done.iter().for_each(|d| all.merge(&d.latencies_nanos));
@@ -305,6 +311,12 @@ impl Bench {
             flags.erase_percent,
         )
     }
+}
+
+/// What this thread has had of a processor: on a busy machine a better measure of work than time.
+fn thread_cpu_nanos() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
 /// As RocksDB's `BytesToHumanString`.

@@ -182,7 +182,8 @@ impl BlockSource {
                 let charge = block.memory_usage();
                 let key = CacheKey::new(self.identity, handle.offset);
                 let inserted = cache.insert(key, block, charge, priority, kind.role());
-                counts::cache_add(self.statistics.as_ref(), kind, charge, inserted.is_ok());
+                let outcome = inserted.as_ref().ok().map(|inserted| inserted.outcome);
+                counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);
                 match inserted {
                     Ok(inserted) => Ok(inserted.handle),
                     // A full cache with a strict limit does not make the block unreadable.

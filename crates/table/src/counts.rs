@@ -3,6 +3,7 @@
 use crate::block_source::BlockKind;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{perf_add, perf_count};
+use esker_cache::InsertOutcome;
 use std::sync::Arc;
 
 /// The block was in the cache. `charge` is what it is charged there, in bytes.
@@ -44,12 +45,26 @@ pub(crate) fn cache_miss(statistics: Option<&Arc<Statistics>>, kind: BlockKind) 
     statistics.record_tick(of_kind, 1);
 }
 
-/// The block was put into the cache, at this charge, or did not fit.
-pub(crate) fn cache_add(statistics: Option<&Arc<Statistics>>, kind: BlockKind, charge: usize, added: bool) {
+/// The block was put into the cache, at this charge; or it was there already; or (`None`) it did not fit.
+pub(crate) fn cache_add(
+    statistics: Option<&Arc<Statistics>>,
+    kind: BlockKind,
+    charge: usize,
+    outcome: Option<InsertOutcome>,
+) {
     let Some(statistics) = statistics else { return };
-    if !added {
+    let Some(outcome) = outcome else {
         statistics.record_tick(Ticker::BlockCacheAddFailures, 1);
         return;
+    };
+    if matches!(outcome, InsertOutcome::Found | InsertOutcome::Replaced) {
+        let redundant = match kind {
+            BlockKind::Index => Ticker::BlockCacheIndexAddRedundant,
+            BlockKind::Filter => Ticker::BlockCacheFilterAddRedundant,
+            BlockKind::Data | BlockKind::Meta => Ticker::BlockCacheDataAddRedundant,
+        };
+        statistics.record_tick(Ticker::BlockCacheAddRedundant, 1);
+        statistics.record_tick(redundant, 1);
     }
     let (add, bytes) = match kind {
         BlockKind::Index => (Ticker::BlockCacheIndexAdd, Ticker::BlockCacheIndexBytesInsert),

@@ -2,25 +2,33 @@
 //!
 //! In: bytes that are wanted. Out: bytes that were taken back; entries that nobody holds and nobody has used of late.
 //!
-//! The hand goes over buckets; each step reads one line. An entry whose clock is above zero loses one; at zero it goes,
-//! if nobody holds it, and leaves a ghost of its hash in its place until that is needed. An entry whose ghost is still
-//! there when it comes back starts one higher: a scan, whose blocks never come back, does not push out what does.
+//! There are two hands, and each step of one reads one line. What is new is on probation: its clock is zero, and it was
+//! never used. The first hand looks for that in the next few buckets and takes what it finds, leaving all else as it is.
+//! So about a tenth of the entries are on probation, and a scan, whose blocks are never used again, goes through that
+//! tenth and no further. Only if the first hand finds nothing does the second take a step: an entry whose clock is above
+//! zero loses one; at zero it goes. What goes leaves a ghost of its hash in its place until that is needed; what comes
+//! back while its ghost is there is not on probation. (Quick demotion and lazy promotion, as in S3-FIFO, Yang et al., SOSP
+//! '23, on a clock; numbers in docs/design/0002-block-cache.md.)
 //!
 //! Invariants
-//!  1. Threads share the hand by adding to it, so none waits for another and each bucket is looked at by one.
+//!  1. Threads share the hands by adding to it, so none waits for another and each bucket is looked at by one.
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
-//!  3. Each call ends: after `MAX_TURNS` of the hand, or when it has seen so many pinned entries for each it took that
+//!  3. Each call ends: after `MAX_TURNS` of the second hand, or when it has seen so many pinned entries for each it took that
 //!     going on would be waste (`effort_cap`), unless the limit is strict.
 
 use super::slot::Found;
 use super::table::ClockTable;
 use crate::entry::Handle;
-use esker_base::sync::atomic::Ordering;
+use crate::ledger::Padded;
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::epoch::{self, Guard};
 use smallvec::SmallVec;
 
 /// Enough for every clock to come down to zero, and once more.
 const MAX_TURNS: usize = 4;
+/// Buckets that are searched for an entry on probation before another has to grow older. With 4 entries in each, as many
+/// as find one nearly always when a tenth of all is on probation.
+const PROBATION_BUCKETS: usize = 8;
 /// Memory that waits for guards is pushed when it exceeds this share of the capacity …
 const LIMBO_SHARE: usize = 64;
 /// … or this many bytes, whichever is more.
@@ -41,38 +49,70 @@ pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
 /// What was evicted and is to be told, when no guard is open any more.
 pub(crate) type Departed<V> = SmallVec<[Evicted<V>; 2]>;
 
+/// One eviction under way.
+struct Sweep<V> {
+    departed: Departed<V>,
+    freed: usize,
+    taken: usize,
+    pinned: usize,
+    wanted: usize,
+}
+
 impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Evicts until `wanted` bytes are free, or it is not worth the effort: more than `effort_cap` pinned entries seen
     /// for each that was taken. Returns the bytes.
     pub(crate) fn evict(&self, wanted: usize, effort_cap: usize) -> usize {
-        let mut departed = Departed::new();
-        let (mut freed, mut taken, mut pinned) = (0, 0, 0_usize);
+        let mut sweep = Sweep { departed: Departed::new(), freed: 0, taken: 0, pinned: 0, wanted };
         let guard = epoch::pin();
-        for step in 0.. {
-            let length = self.length();
-            if freed >= wanted || step >= length * MAX_TURNS || pinned >= effort_cap.saturating_mul(taken + 1)
-            {
-                break;
-            }
-            let index = self.hand.0.fetch_add(1, Ordering::Relaxed) % length;
-            for found in self.bucket(index).entries(&guard) {
-                if found.word.clock() > 0 {
-                    found.age();
-                } else if found.entry.is_pinned() {
-                    pinned += 1;
-                } else if let Some(bytes) = self.evict_found(&found, &mut departed, &guard) {
-                    freed += bytes;
-                    taken += 1;
-                    if freed >= wanted {
-                        break;
-                    }
+        let mut steps_left = self.length() * MAX_TURNS;
+        while sweep.freed < wanted
+            && steps_left > 0
+            && sweep.pinned < effort_cap.saturating_mul(sweep.taken + 1)
+        {
+            let taken = sweep.taken;
+            for _ in 0..PROBATION_BUCKETS {
+                self.sweep_bucket(&self.probation_hand, &mut sweep, true, &guard);
+                if sweep.taken > taken {
+                    break;
                 }
+            }
+            if sweep.taken == taken {
+                self.sweep_bucket(&self.hand, &mut sweep, false, &guard);
+                steps_left -= 1;
             }
         }
         drop(guard);
-        self.tell(departed);
+        self.tell(sweep.departed);
         self.push_limbo();
-        freed
+        sweep.freed
+    }
+
+    /// Moves a hand over one bucket.
+    fn sweep_bucket(
+        &self,
+        hand: &Padded<AtomicUsize>,
+        sweep: &mut Sweep<V>,
+        only_probation: bool,
+        guard: &Guard,
+    ) {
+        let index = hand.0.fetch_add(1, Ordering::Relaxed) % self.length();
+        for found in self.bucket(index).entries(guard) {
+            if sweep.freed >= sweep.wanted {
+                return;
+            }
+            if found.word.clock() > 0 {
+                if !only_probation {
+                    found.age();
+                }
+            } else if found.entry.is_pinned() {
+                sweep.pinned += usize::from(!only_probation);
+            } else if (!only_probation || found.word.is_on_probation())
+                && let Some(bytes) = self.evict_found(&found, &mut sweep.departed, guard)
+            {
+                sweep.freed += bytes;
+                sweep.taken += 1;
+            }
+        }
     }
 
     /// Evicts an entry if nobody holds it; cleans up after a dead one.

@@ -99,6 +99,11 @@ impl<V> Word<V> {
         self.0.addr() & HIT != 0
     }
 
+    /// New, or grown old without having been used.
+    pub(crate) fn is_on_probation(self) -> bool {
+        self.0.addr() & (CLOCK | HIT) == 0
+    }
+
     pub(crate) fn is_spilled(self) -> bool {
         self.0.addr() & SPILLED != 0
     }

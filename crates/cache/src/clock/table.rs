@@ -79,8 +79,10 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) ledger: Arc<Ledger>,
     /// Confirmed entries that nobody has killed.
     pub(super) occupancy: Padded<AtomicUsize>,
-    /// Where the next eviction looks first.
+    /// Where the next eviction looks first for what has grown old.
     pub(super) hand: Padded<AtomicUsize>,
+    /// Where it looks for what is on probation.
+    pub(super) probation_hand: Padded<AtomicUsize>,
     /// Inserts that found all their buckets full.
     crowded: AtomicUsize,
     growing: Mutex<()>,
@@ -146,6 +148,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             ledger,
             occupancy: Padded(AtomicUsize::new(0)),
             hand: Padded(AtomicUsize::new(0)),
+            probation_hand: Padded(AtomicUsize::new(0)),
             crowded: AtomicUsize::new(0),
             growing: Mutex::new(()),
             on_evict,
@@ -411,8 +414,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 fn initial_clock(priority: Priority, is_revived: bool) -> usize {
     match priority {
         Priority::High => 3,
-        Priority::Low => 1 + usize::from(is_revived),
-        Priority::Bottom => usize::from(is_revived),
+        Priority::Low => 2 * usize::from(is_revived),
+        Priority::Bottom => 0,
     }
 }
 
