@@ -156,6 +156,12 @@ impl MemTable {
         });
     }
 
+    /// Whether a cursor would find nothing now: it has no entries but range tombstones. Takes no lock.
+    #[inline]
+    pub fn has_no_points(&self) -> bool {
+        self.tree.is_empty()
+    }
+
     /// A cursor over all entries but range tombstones. It keeps the memtable alive. What is added later may or may
     /// not appear; nothing disappears.
     pub fn iter(self: &Arc<Self>) -> MemTableIter {

@@ -62,6 +62,13 @@ impl<const N: usize> Tree<N> {
         unsafe { Node::from_ptr(self.root.load(Ordering::Acquire)) }.expect("a tree has a root")
     }
 
+    /// Whether it has no records.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        let root = self.root();
+        root.level() == 0 && root.count() == 0
+    }
+
     /// The node of this level that `target` is in or right of; if not `inclusive`, what is just before `target`.
     /// REQUIRES: the root is at least so high.
     #[inline]

@@ -242,6 +242,10 @@ fn internal_iterator(
     for mem in view.memtables() {
         let tombstones = (!options.ignore_range_deletions && mem.num_range_deletes() > 0)
             .then(|| RunTombstones::new(cf.icmp.clone(), mem.range_tombstones(), None, sequence));
+        // What it may show was written before `sequence` was read, so it is not empty later if it is now.
+        if tombstones.is_none() && mem.has_no_points() {
+            continue;
+        }
         children.push(MergeChild {
             iter: Box::new(mem.iter()),
             tombstones: tombstones.map(|t| Box::new(t) as Box<_>),

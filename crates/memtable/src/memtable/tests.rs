@@ -185,6 +185,18 @@ fn get_visits_visible_versions_newest_first() {
 }
 
 #[test]
+fn it_has_points_from_the_first_one_on_and_range_tombstones_are_none() {
+    let table = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+    assert!(table.has_no_points());
+    table.add(SequenceNumber(1), ValueType::RangeDeletion, b"a", b"b").unwrap();
+    assert!(table.has_no_points());
+    for n in 0u64..1000 {
+        table.add(SequenceNumber(2 + n), ValueType::Value, &n.to_be_bytes(), b"").unwrap();
+        assert!(!table.has_no_points());
+    }
+}
+
+#[test]
 fn counts_are_those_of_what_was_added() {
     let table =
         MemTable::new(InternalKeyComparator::default(), MemTableOptions { id: 9, ..Default::default() });
