@@ -224,6 +224,12 @@ impl TableReader {
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<bool> {
         match seek {
+            Some(target) if self.global_seqno.is_none() => {
+                let icmp = &self.options.icmp;
+                let restart = cursor.restart_for(block, target, icmp)?;
+                block.prefetch_interval(restart);
+                cursor.seek_from(block, restart, target, icmp)?;
+            }
             Some(target) => seek_block(cursor, block, target, &self.options.icmp, self.global_seqno)?,
             None => cursor.seek_to_first(block)?,
         }
