@@ -425,9 +425,36 @@ impl BlockCursor {
         })
     }
 
+    /// `parse` for index blocks without first keys, whose handles are skipped: who reads them checks them.
+    #[inline]
+    fn parse_index(rest: &[u8], offset: u32) -> Option<Entry> {
+        let [shared, key_len, ..] = *rest else { return None };
+        if (shared | key_len) >= 0x80 {
+            return None;
+        }
+        let value_start = 2 + usize::from(key_len);
+        let mut end = skip_varint(rest, value_start)?;
+        if shared == 0 {
+            end = skip_varint(rest, end)?;
+        }
+        let position = |n: usize| u32::try_from(n).ok()?.checked_add(offset);
+        let (value_start, next) = (position(value_start)?, position(end)?);
+        Some(Entry {
+            shared: u32::from(shared),
+            key: offset + 2..value_start,
+            value: value_start..next,
+            next,
+        })
+    }
+
     /// `parse` for index blocks and blocks with values apart.
     fn parse_seldom(&self, block: &Block, offset: u32) -> Option<Entry> {
         let rest = block.entries().get(offset as usize..)?;
+        if self.shape == (EntryShape::DeltaIndex { with_first_key: false })
+            && let Some(entry) = Self::parse_index(rest, offset)
+        {
+            return Some(entry);
+        }
         let mut input = Decoder::new(rest);
         let position = |input: &Decoder<'_>| u32::try_from(rest.len() - input.rest().len()).ok();
         let shared = input.varint32().ok()?;
@@ -490,6 +517,13 @@ fn compare_bytewise(a: &[u8], b: &[u8]) -> (Ordering, Option<usize>) {
         (None, None) => (key::trailer(b).cmp(&key::trailer(a)), None),
         (x, y) => (x.is_some().cmp(&y.is_some()), None),
     }
+}
+
+/// The place behind the varint at `at`, if it ends within the bytes.
+#[inline]
+fn skip_varint(bytes: &[u8], at: usize) -> Option<usize> {
+    let length = bytes.get(at..)?.iter().take(10).position(|b| *b < 0x80)?;
+    Some(at + length + 1)
 }
 
 /// The three lengths before an entry, when one of them takes more than a byte.
