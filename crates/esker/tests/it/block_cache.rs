@@ -58,7 +58,7 @@ fn use_it(db: &Db) {
                     }
                 }
                 let mut iter = db.iter().unwrap();
-                iter.seek(&key(thread * 500));
+                iter.seek(key(thread * 500));
                 for (expected_key, expected) in model.range(key(thread * 500)..).take(500) {
                     assert_eq!((iter.key(), iter.value()), (&expected_key[..], &expected[..]));
                     iter.next();
