@@ -205,6 +205,18 @@ fn an_existing_database_is_kept_and_read() {
 }
 
 #[test]
+fn wals_can_lie_beside_the_tables_or_elsewhere() {
+    let dir = TempDir::new("bench");
+    for wal_dir in ["db", "wals"] {
+        let wal_dir = format!("--wal_dir={}", dir.join(wal_dir).display());
+        for _ in 0..2 {
+            let out = run(&dir, &["--benchmarks=fillseq,fillseq", "--num=1000", "--seed=1", &wal_dir]).ok();
+            assert_eq!(result(&out, "fillseq"), "1000 operations;");
+        }
+    }
+}
+
+#[test]
 fn a_duration_takes_the_place_of_counts() {
     let flags = [
         "-benchmarks=multireadrandom",

@@ -75,3 +75,25 @@ fn a_wal_from_before_the_open_is_not_written_over() {
     db.wait_for_background_work().unwrap();
     assert!(!wals(&options).contains(&before[0]), "it is deleted, not kept for recycling");
 }
+
+#[test]
+fn destroying_takes_the_wals_wherever_they_are_and_nothing_else() {
+    for wal_dir in ["/db", "/db/", "/wals"] {
+        let mut options = options();
+        options.db.wal_dir = Some(wal_dir.into());
+        let fs = options.db.env.fs.clone();
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("a", "value").unwrap();
+        db.close().unwrap();
+        drop(db);
+        if wal_dir == "/wals" {
+            fs.new_writable_file("/wals/MANIFEST-000007".as_ref()).unwrap().close().unwrap();
+        }
+        esker::destroy_db(&options.db, "/db").unwrap();
+        assert!(!fs.file_exists("/db".as_ref()).unwrap(), "{wal_dir}");
+        if wal_dir == "/wals" {
+            assert_eq!(fs.children("/wals".as_ref()).unwrap(), ["MANIFEST-000007"]);
+        }
+        esker::destroy_db(&options.db, "/db").unwrap();
+    }
+}
