@@ -133,7 +133,7 @@ fn next_dump(clock: &MockClock, env: &Env, lines: &Receiver<String>) -> String {
     clock.advance(Duration::from_secs(30));
     env.timer.look();
     loop {
-        let line = lines.recv_timeout(Duration::from_secs(60)).expect("a dump comes");
+        let line = lines.recv_timeout(Duration::from_secs(600)).expect("a dump comes");
         if line.contains("** DB Stats **") {
             return line;
         }
