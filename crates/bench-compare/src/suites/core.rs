@@ -141,12 +141,20 @@ impl Suite for Core {
             Step::FillRandomNoWal => fill_fresh(bench, Durability::NoWal, random_below(num, FILL_SEED)),
             Step::ReadMemtable => read_memtable(bench),
             Step::FillRandomThreads => fill_in_threads(bench),
-            Step::FillRandom => fill_fresh(bench, Durability::Wal, random_below(num, FILL_SEED)),
-            Step::Overwrite => bench.measure(|db, deadline| {
-                let number = random_below(num, OVERWRITE_SEED);
-                let done = fill(db, deadline, num, VALUE_SEED, Durability::Wal, number)?;
-                Ok(puts(done, num))
-            }),
+            Step::FillRandom => {
+                let sample = fill_fresh(bench, Durability::Wal, random_below(num, FILL_SEED))?;
+                complete(bench, &sample, FILL_SEED)?;
+                Ok(sample)
+            }
+            Step::Overwrite => {
+                let sample = bench.measure(|db, deadline| {
+                    let number = random_below(num, OVERWRITE_SEED);
+                    let done = fill(db, deadline, num, VALUE_SEED, Durability::Wal, number)?;
+                    Ok(puts(done, num))
+                })?;
+                complete(bench, &sample, OVERWRITE_SEED)?;
+                Ok(sample)
+            }
             Step::ReadRandom => {
                 bench.db().flush()?;
                 bench.db().settle()?;
@@ -182,6 +190,17 @@ fn fill_fresh<E: Engine>(
         let done = fill(db, deadline, num, VALUE_SEED, durability, number)?;
         Ok(puts(done, num))
     })
+}
+
+/// Puts what a fill that was cut has left out, so that what follows finds the same keys in every engine.
+fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<()> {
+    let num = bench.plan.num;
+    let mut number = random_below(num, seed);
+    for i in 0..sample.operations {
+        number(i);
+    }
+    load(bench.db(), num - sample.operations, VALUE_SEED + 1, VALUE_BYTES, number)?;
+    bench.db().settle()
 }
 
 /// Reads from a memtable that is large enough for everything.
