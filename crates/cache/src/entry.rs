@@ -36,7 +36,9 @@ use crate::ledger::Ledger;
 use crate::role::Role;
 use esker_base::bytes::RawOwner;
 use esker_base::sync::Arc;
-use esker_base::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(esker_tsan))]
+use esker_base::sync::atomic::fence;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::epoch::Guard;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -244,7 +246,12 @@ impl<V> Entry<V> {
     /// Neither pins nor listings are left, and no guard protects it.
     unsafe fn free(entry: NonNull<Entry<V>>) {
         // Whoever let go before us did so with release: all that was done with the value lies before its end.
+        #[cfg(not(esker_tsan))]
         fence(Ordering::Acquire);
+        // The same where fences are not seen.
+        #[cfg(esker_tsan)]
+        // SAFETY: the caller is the last to know it, and frees it below.
+        unsafe { entry.as_ref() }.state.load(Ordering::Acquire);
         // SAFETY: it came from a Box, and the caller is the last to know it.
         drop(unsafe { Box::from_raw(entry.as_ptr()) });
     }
