@@ -1,0 +1,298 @@
+//! Places between keys, and their order: what ranges start and end at.
+//!
+//! In: endpoints as callers name them ([`Endpoint`]) and a comparator. Out: [`Cut`]s, which lie between keys, so that
+//! every range is half open (`lo` to `hi`) and can be cut anywhere without a gap or an overlap; and their [`Order`].
+//!
+//! Around a key the places are, in ascending order of the comparator:
+//!
+//! ```text
+//! Infimum(p)    before every key that starts with p
+//!   Before(k)     just before k            the point k is Before(k)..After(k)
+//!   After(k)      just after k
+//! Supremum(p)   after every key that starts with p
+//! ```
+//!
+//! Nobody flips anything for a descending comparator: infimum and supremum are named by the comparator's order, not by
+//! that of the bytes. Source of the semantics: RocksDB `utilities/transaction_db.h` (`Endpoint`).
+//!
+//! Invariants
+//!  1. The order of cuts is total for every comparator, as long as no `Infimum` or `Supremum` is used; with those, for
+//!     every comparator under which the keys that share a prefix lie together. Both stock orders are such.
+//!  2. `a < b` implies `head(a) <= head(b)`.
+
+use crate::key::{KeyBuf, head_of};
+use esker_base::comparator::{Comparator, ComparatorRef, KeyOrder};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// One end of a range, which belongs to the range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Endpoint<'a> {
+    /// Before every key.
+    Min,
+    /// A key.
+    Key(&'a [u8]),
+    /// Before every key that starts with these bytes, in the comparator's order.
+    Infimum(&'a [u8]),
+    /// After every key that starts with these bytes, in the comparator's order.
+    Supremum(&'a [u8]),
+    /// After every key.
+    Max,
+}
+
+impl<'a> Endpoint<'a> {
+    /// RocksDB's `Endpoint(slice, inf_suffix)` for an ascending comparator.
+    pub const fn from_slice(slice: &'a [u8], inf_suffix: bool) -> Endpoint<'a> {
+        if inf_suffix { Endpoint::Supremum(slice) } else { Endpoint::Key(slice) }
+    }
+
+    #[inline]
+    fn cut(self, place_of_key: Place) -> Cut<'a> {
+        match self {
+            Endpoint::Min => Cut { key: &[], place: Place::Min },
+            Endpoint::Key(key) => Cut { key, place: place_of_key },
+            Endpoint::Infimum(key) => Cut { key, place: Place::Infimum },
+            Endpoint::Supremum(key) => Cut { key, place: Place::Supremum },
+            Endpoint::Max => Cut { key: &[], place: Place::Max },
+        }
+    }
+}
+
+/// An end of a range, owned, as dumps and reports show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointBuf {
+    /// Which place.
+    pub place: Place,
+    /// The bytes it is named by; empty for `Min` and `Max`.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Display for EndpointBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key.escape_ascii();
+        match self.place {
+            Place::Min => f.write_str("min"),
+            Place::Infimum => write!(f, "infimum({key})"),
+            Place::Before | Place::After => write!(f, "{key}"),
+            Place::Supremum => write!(f, "supremum({key})"),
+            Place::Max => f.write_str("max"),
+        }
+    }
+}
+
+/// A place relative to a key, in ascending order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Place {
+    /// Before everything.
+    Min,
+    /// Before every key with the prefix.
+    Infimum,
+    /// Just before the key: as the left end of a range, the key belongs to it.
+    Before,
+    /// Just after the key: as the right end of a range, the key belongs to it.
+    After,
+    /// After every key with the prefix.
+    Supremum,
+    /// After everything.
+    Max,
+}
+
+impl Place {
+    const ALL: [Place; 6] =
+        [Place::Min, Place::Infimum, Place::Before, Place::After, Place::Supremum, Place::Max];
+
+    /// The place with this number, as `place as u8` gives it.
+    pub(crate) fn from_u8(number: u8) -> Option<Place> {
+        Place::ALL.get(usize::from(number)).copied()
+    }
+
+    #[inline]
+    fn is_beside_key(self) -> bool {
+        matches!(self, Place::Before | Place::After)
+    }
+}
+
+/// A place between keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) place: Place,
+}
+
+impl Cut<'_> {
+    pub(crate) fn to_buf(self) -> CutBuf {
+        CutBuf { key: KeyBuf::new(self.key), place: self.place }
+    }
+
+    pub(crate) fn to_endpoint(self) -> EndpointBuf {
+        EndpointBuf { place: self.place, key: self.key.to_vec() }
+    }
+}
+
+/// An owned [`Cut`].
+#[derive(Clone, Debug)]
+pub(crate) struct CutBuf {
+    pub(crate) key: KeyBuf,
+    pub(crate) place: Place,
+}
+
+impl CutBuf {
+    #[inline]
+    pub(crate) fn as_cut(&self) -> Cut<'_> {
+        Cut { key: self.key.as_slice(), place: self.place }
+    }
+
+    pub(crate) const MIN: CutBuf =
+        CutBuf { key: KeyBuf::Inline { len: 0, bytes: [0; crate::key::INLINE] }, place: Place::Min };
+    pub(crate) const MAX: CutBuf =
+        CutBuf { key: KeyBuf::Inline { len: 0, bytes: [0; crate::key::INLINE] }, place: Place::Max };
+}
+
+/// From `lo` up to `hi`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'a> {
+    pub(crate) lo: Cut<'a>,
+    pub(crate) hi: Cut<'a>,
+}
+
+impl<'a> Span<'a> {
+    #[inline]
+    pub(crate) fn point(key: &'a [u8]) -> Span<'a> {
+        Span { lo: Cut { key, place: Place::Before }, hi: Cut { key, place: Place::After } }
+    }
+
+    /// Both endpoints belong to it. Not checked for order.
+    pub(crate) fn closed(left: Endpoint<'a>, right: Endpoint<'a>) -> Span<'a> {
+        Span { lo: left.cut(Place::Before), hi: right.cut(Place::After) }
+    }
+
+    /// Whether it is one key, by its form.
+    #[inline]
+    pub(crate) fn is_point(&self) -> bool {
+        self.lo.place == Place::Before && self.hi.place == Place::After && self.lo.key == self.hi.key
+    }
+
+    pub(crate) fn to_buf(self) -> SpanBuf {
+        SpanBuf { lo: self.lo.to_buf(), hi: self.hi.to_buf() }
+    }
+}
+
+/// An owned [`Span`].
+#[derive(Clone, Debug)]
+pub(crate) struct SpanBuf {
+    pub(crate) lo: CutBuf,
+    pub(crate) hi: CutBuf,
+}
+
+impl SpanBuf {
+    pub(crate) fn as_span(&self) -> Span<'_> {
+        Span { lo: self.lo.as_cut(), hi: self.hi.as_cut() }
+    }
+}
+
+/// The order of a family's cuts.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    /// Unsigned bytes, ascending; also for keys whose timestamps have been cut off.
+    Bytewise,
+    /// Unsigned bytes, descending.
+    Reverse,
+    /// Whatever the comparator says of keys without timestamps.
+    Custom(ComparatorRef),
+}
+
+impl Order {
+    /// The order of keys without timestamps under `comparator`.
+    pub(crate) fn of(comparator: &ComparatorRef) -> Order {
+        match comparator.order() {
+            KeyOrder::Bytewise => Order::Bytewise,
+            KeyOrder::ReverseBytewise => Order::Reverse,
+            KeyOrder::Custom if comparator.name() == "leveldb.BytewiseComparator.u64ts" => Order::Bytewise,
+            KeyOrder::Custom => Order::Custom(comparator.clone()),
+        }
+    }
+
+    #[inline]
+    fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            Order::Bytewise => a.cmp(b),
+            Order::Reverse => b.cmp(a),
+            Order::Custom(comparator) => compare_custom(&**comparator, a, b),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn cmp(&self, a: Cut<'_>, b: Cut<'_>) -> Ordering {
+        if a.place.is_beside_key() && b.place.is_beside_key() {
+            return self.compare_keys(a.key, b.key).then(a.place.cmp(&b.place));
+        }
+        self.cmp_far(a, b)
+    }
+
+    /// As [`cmp`](Self::cmp), where one of them is not beside a key.
+    fn cmp_far(&self, a: Cut<'_>, b: Cut<'_>) -> Ordering {
+        let is_end = |place| matches!(place, Place::Min | Place::Max);
+        if is_end(a.place) || is_end(b.place) || a.key == b.key {
+            return a.place.cmp(&b.place);
+        }
+        if !a.place.is_beside_key() && b.key.starts_with(a.key) {
+            return if a.place == Place::Infimum { Ordering::Less } else { Ordering::Greater };
+        }
+        if !b.place.is_beside_key() && a.key.starts_with(b.key) {
+            return if b.place == Place::Infimum { Ordering::Greater } else { Ordering::Less };
+        }
+        self.compare_keys(a.key, b.key).then(a.place.cmp(&b.place))
+    }
+
+    #[inline]
+    pub(crate) fn overlap(&self, a: Span<'_>, b: Span<'_>) -> bool {
+        self.cmp(a.lo, b.hi).is_lt() && self.cmp(b.lo, a.hi).is_lt()
+    }
+
+    pub(crate) fn covers(&self, outer: Span<'_>, inner: Span<'_>) -> bool {
+        self.cmp(outer.lo, inner.lo).is_le() && self.cmp(inner.hi, outer.hi).is_le()
+    }
+
+    pub(crate) fn is_empty(&self, span: Span<'_>) -> bool {
+        self.cmp(span.lo, span.hi).is_ge()
+    }
+
+    pub(crate) fn min<'a>(&self, a: Cut<'a>, b: Cut<'a>) -> Cut<'a> {
+        if self.cmp(a, b).is_le() { a } else { b }
+    }
+
+    pub(crate) fn max<'a>(&self, a: Cut<'a>, b: Cut<'a>) -> Cut<'a> {
+        if self.cmp(a, b).is_ge() { a } else { b }
+    }
+
+    /// A number that settles most comparisons (invariant 2).
+    #[inline]
+    pub(crate) fn head(&self, cut: Cut<'_>) -> u64 {
+        let zeros = head_of(cut.key);
+        // The unknown bytes of a prefix, as large as they can be.
+        let ones = || if cut.key.len() >= 8 { zeros } else { zeros | (u64::MAX >> (8 * cut.key.len())) };
+        match (self, cut.place) {
+            (Order::Custom(_), _) | (_, Place::Min) => 0,
+            (_, Place::Max) => u64::MAX,
+            (Order::Bytewise, Place::Supremum) => ones(),
+            (Order::Bytewise, _) => zeros,
+            (Order::Reverse, Place::Infimum) => !ones(),
+            (Order::Reverse, _) => !zeros,
+        }
+    }
+}
+
+/// Timestamps do not count: a comparator that expects them gets the same one on both sides.
+fn compare_custom(comparator: &dyn Comparator, a: &[u8], b: &[u8]) -> Ordering {
+    match comparator.timestamp_size() {
+        0 => comparator.compare(a, b),
+        size => {
+            let stamped = |key: &[u8]| [key, &vec![0; size]].concat();
+            comparator.compare(&stamped(a), &stamped(b))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Circles of those who wait for each other.
+//!
+//! In: a request that has just been queued. Out: nothing, or the circle it has closed, and the request withdrawn.
+//!
+//! Whoever waits is in the queues before it looks, and one looks at a time: of a circle, whoever looks last sees all of it,
+//! and whoever finds it first leaves, so that each circle costs one victim, the one that closed it. Edges are read from
+//! the leaves as they are now, in all families.
+//!
+//! Between two reads things move on, so a circle is believed only if each request in it still waits when all of it has
+//! been read: a locker that waits gives nothing up, so its edges were all there at that moment.
+//!
+//! Source of the contract (victim, depth, what is reported): RocksDB `utilities/transactions/lock/point`. There the depth
+//! counts transactions looked at; here it is the length of a chain of locks, and requests in a queue, which wait for those
+//! before them, do not count: a thousand who wait for one key are no deadlock.
+
+use crate::LockMode;
+use crate::cut::EndpointBuf;
+use crate::manager::Shared;
+use crate::wait::Waiter;
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use std::collections::{HashSet, VecDeque};
+
+/// One who waits in a circle. RocksDB's `DeadlockInfo` and `RangeDeadlockInfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadlockInfo {
+    /// Who.
+    pub id: u64,
+    /// For whose keys.
+    pub family: ColumnFamilyId,
+    /// Shared or exclusive.
+    pub mode: LockMode,
+    /// Left end of what it waits for.
+    pub start: EndpointBuf,
+    /// Right end of what it waits for.
+    pub end: EndpointBuf,
+}
+
+/// A deadlock: each waits for the next, the last for the first, who was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadlockPath {
+    /// The circle; empty if the search was given up.
+    pub path: Vec<DeadlockInfo>,
+    /// The search went deeper than allowed and assumed a deadlock.
+    pub limit_exceeded: bool,
+    /// Seconds since the Unix epoch.
+    pub deadlock_time: u64,
+}
+
+/// Recent deadlocks. Its lock is also what lets one search at a time.
+#[derive(Debug)]
+pub(crate) struct Deadlocks {
+    recent: VecDeque<DeadlockPath>,
+    max: usize,
+}
+
+impl Deadlocks {
+    pub(crate) fn new(max: usize) -> Deadlocks {
+        Deadlocks { recent: VecDeque::new(), max }
+    }
+
+    pub(crate) fn recent(&self) -> Vec<DeadlockPath> {
+        self.recent.iter().cloned().collect()
+    }
+
+    pub(crate) fn resize(&mut self, max: usize) {
+        self.max = max;
+        self.recent.truncate(max);
+    }
+
+    fn add(&mut self, path: DeadlockPath) {
+        self.recent.push_front(path);
+        self.recent.truncate(self.max);
+    }
+}
+
+/// Somebody who waits, on the way from the one who asks.
+struct Node {
+    waiter: Arc<Waiter>,
+    from: usize,
+    depth: usize,
+}
+
+enum Found {
+    Nothing,
+    Circle(Vec<Arc<Waiter>>),
+    TooDeep,
+}
+
+/// True if `waiter` closed a circle, or seems to; it has been withdrawn then.
+pub(crate) fn is_victim(shared: &Shared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
+    let mut deadlocks = shared.deadlocks.lock();
+    let (circle, limit_exceeded) = match search(waiter, max_depth) {
+        Found::Nothing => return false,
+        Found::Circle(circle) => (circle, false),
+        Found::TooDeep => (Vec::new(), true),
+    };
+    if !waiter.family.withdraw(waiter) {
+        return false;
+    }
+    shared.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
+    let path = circle.iter().map(|w| info(w)).collect();
+    deadlocks.add(DeadlockPath { path, limit_exceeded, deadlock_time: shared.clock.now_seconds() });
+    true
+}
+
+/// Breadth first, so that the circle is a shortest one.
+fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
+    let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0 }];
+    let mut seen = HashSet::new();
+    let mut next = 0;
+    while next < nodes.len() {
+        let (waiter, depth) = (nodes[next].waiter.clone(), nodes[next].depth);
+        for blocker in waiter.family.blockers(&waiter) {
+            if blocker.owner.id == start.owner.id {
+                let circle = circle_to(&nodes, next);
+                if circle.iter().all(|w| still_waits(w)) {
+                    return Found::Circle(circle);
+                }
+                continue;
+            }
+            if !seen.insert(blocker.owner.id) {
+                continue;
+            }
+            let Some(waiter) = blocker.owner.seat.lock().waiting.clone() else { continue };
+            let depth = depth + usize::from(blocker.is_holder);
+            if depth >= max_depth {
+                return Found::TooDeep;
+            }
+            nodes.push(Node { waiter, from: next, depth });
+        }
+        next += 1;
+    }
+    Found::Nothing
+}
+
+fn circle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {
+    let mut circle = vec![nodes[last].waiter.clone()];
+    let mut at = last;
+    while at != 0 {
+        at = nodes[at].from;
+        circle.push(nodes[at].waiter.clone());
+    }
+    circle.reverse();
+    circle
+}
+
+fn still_waits(waiter: &Waiter) -> bool {
+    waiter.owner.seat.lock().waiting.as_ref().is_some_and(|w| w.ticket == waiter.ticket)
+}
+
+fn info(waiter: &Waiter) -> DeadlockInfo {
+    let span = waiter.span.as_span();
+    DeadlockInfo {
+        id: waiter.owner.id,
+        family: waiter.family.id,
+        mode: waiter.mode,
+        start: span.lo.to_endpoint(),
+        end: span.hi.to_endpoint(),
+    }
+}

@@ -1,0 +1,126 @@
+//! Which leaf a key belongs to: a sorted array that is read without a lock and replaced as a whole.
+//!
+//! In: a span. Out: the leaves it touches. A directory that has just been replaced does no harm: a leaf that it still
+//! names and that is gone says so under its latch.
+//!
+//! Invariants
+//!  1. Leaves lie side by side from Min to Max: `leaves[i]` ends where `leaves[i + 1]` starts, at `bounds[i]`.
+//!  2. A directory never changes. The published one is replaced under `Stripe::structure`, and under the latches of the
+//!     leaves that go.
+
+use crate::cut::{CutBuf, Order, Span};
+use crate::leaf::{Leaf, LeafState};
+#[cfg(any(loom, shuttle))]
+use esker_base::sync::RwLock;
+use esker_base::sync::{Arc, Mutex};
+#[cfg(not(any(loom, shuttle)))]
+use esker_base::sync::epoch::{Swap, pin};
+use std::ops::Range;
+
+/// Leaves and what separates them.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// `Order::head` of each bound: settles most comparisons without following a key.
+    heads: Vec<u64>,
+    bounds: Vec<CutBuf>,
+    pub(crate) leaves: Vec<Arc<Leaf>>,
+}
+
+impl Directory {
+    /// Empty leaves between these bounds, which are sorted and differ.
+    pub(crate) fn new(order: &Order, bounds: Vec<CutBuf>) -> Directory {
+        let los = std::iter::once(CutBuf::MIN).chain(bounds.iter().cloned());
+        let his = bounds.iter().cloned().chain([CutBuf::MAX]);
+        let leaves =
+            los.zip(his).map(|(lo, hi)| Arc::new(Leaf::new(lo, hi, LeafState::default()))).collect();
+        Directory::of(order, bounds, leaves)
+    }
+
+    fn of(order: &Order, bounds: Vec<CutBuf>, leaves: Vec<Arc<Leaf>>) -> Directory {
+        let heads = bounds.iter().map(|b| order.head(b.as_cut())).collect();
+        Directory { heads, bounds, leaves }
+    }
+
+    /// Indexes of the leaves that `span`, which is not empty, touches.
+    #[inline]
+    pub(crate) fn touched(&self, order: &Order, span: Span<'_>) -> Range<usize> {
+        if self.bounds.is_empty() {
+            return 0..1;
+        }
+        // Bounds at or before `lo` lie to the left of the first leaf.
+        let head = order.head(span.lo);
+        let mut first = self.heads.partition_point(|h| *h < head);
+        while self.heads.get(first) == Some(&head)
+            && order.cmp(self.bounds[first].as_cut(), span.lo).is_le()
+        {
+            first += 1;
+        }
+        let mut last = first;
+        while self.bounds.get(last).is_some_and(|b| order.cmp(b.as_cut(), span.hi).is_lt()) {
+            last += 1;
+        }
+        first..last + 1
+    }
+
+    /// This one with the leaf at `index` cut in two.
+    pub(crate) fn with_split(
+        &self,
+        order: &Order,
+        index: usize,
+        at: CutBuf,
+        left: Leaf,
+        right: Leaf,
+    ) -> Directory {
+        let mut bounds = self.bounds.clone();
+        bounds.insert(index, at);
+        let mut leaves = self.leaves.clone();
+        leaves.splice(index..=index, [Arc::new(left), Arc::new(right)]);
+        Directory::of(order, bounds, leaves)
+    }
+}
+
+/// One directory and what is needed to change it. A family for ranges has one; a family for points has many, chosen by
+/// the hash of the key.
+#[derive(Debug)]
+pub(crate) struct Stripe {
+    published: Published,
+    /// Held while leaves are cut; taken before any latch.
+    pub(crate) structure: Mutex<()>,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+type Published = Swap<Directory>;
+/// Model checkers drive the latches; the epoch has its own models.
+#[cfg(any(loom, shuttle))]
+type Published = RwLock<Arc<Directory>>;
+
+impl Stripe {
+    pub(crate) fn new(directory: Directory) -> Stripe {
+        let directory = Arc::new(directory);
+        Stripe { published: Published::new(directory), structure: Mutex::new(()) }
+    }
+
+    /// Lets `f` look at the directory. It must not sleep, other than for latches.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&Directory) -> R) -> R {
+        let guard = pin();
+        f(self.published.load(&guard))
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&Directory) -> R) -> R {
+        let directory = self.published.read().clone();
+        f(&directory)
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn publish(&self, directory: Directory) {
+        self.published.store(Arc::new(directory));
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn publish(&self, directory: Directory) {
+        *self.published.write() = Arc::new(directory);
+    }
+}

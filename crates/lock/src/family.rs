@@ -1,0 +1,377 @@
+//! The locks of one column family: how requests come in, wait, and are let through.
+//!
+//! In: requests and releases by lockers. Out: [`Decision`]s; waiting itself is the locker's (`locker.rs`).
+//!
+//! Every operation does the same: look the leaves up, latch them in ascending order, decide, release the latches, and
+//! only then wake those to whom something was handed ([`Wakes`]).
+//!
+//! Order of locks: `Stripe::structure`, latches ascending, `Owner::seat`. Nothing is taken under a seat.
+
+use crate::cut::{CutBuf, Order, Span, SpanBuf};
+use crate::directory::{Directory, Stripe};
+use crate::fragment::{Escalated, Pieces};
+use crate::leaf::{Blocker, Latched, Leaf, LeafState, Wakes, part_of};
+use crate::manager::Shared;
+use crate::owner::Outcome;
+use crate::wait::{Request, Waiter};
+use crate::{FamilyOptions, Locking};
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, Error, hash};
+use std::fmt;
+
+/// Directories of a family that locks points only.
+const POINT_STRIPES: usize = 64;
+/// A leaf may hold this many fragments, and one more for each [`LEAVES_PER_FRAGMENT`] leaves there are, so that
+/// directories stay small enough to be copied at each split.
+const LEAVES_PER_FRAGMENT: usize = 8;
+/// Busy leaves are cut until there are this many.
+const MAX_LEAVES_BY_CONTENTION: usize = 1024;
+
+/// A column family, as far as locks go.
+pub struct Family {
+    pub(crate) id: ColumnFamilyId,
+    pub(crate) order: Order,
+    locking: Locking,
+    max_fragments: usize,
+    pub(crate) stripes: Box<[Stripe]>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Family").field("id", &self.id).field("locking", &self.locking).finish_non_exhaustive()
+    }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// Granted, with what is held now that was not, and how many bytes that takes.
+    Granted(Pieces, i64),
+    /// It would have to wait and may not.
+    Refused,
+    /// It stands in the queues.
+    Waits(Arc<Waiter>),
+    /// The family has been dropped.
+    Dropped,
+}
+
+impl Family {
+    pub(crate) fn new(id: ColumnFamilyId, options: &FamilyOptions, shared: Arc<Shared>) -> Family {
+        let (order, stripe_count) = match options.locking {
+            // Points are equal when their bytes are, whatever the comparator says, as in RocksDB.
+            Locking::Points => (Order::Bytewise, POINT_STRIPES),
+            Locking::Ranges => (Order::of(&options.comparator), 1),
+        };
+        let bounds = match options.locking {
+            Locking::Points => Vec::new(),
+            Locking::Ranges => bounds_at(&order, &options.boundaries),
+        };
+        let stripes =
+            (0..stripe_count).map(|_| Stripe::new(Directory::new(&order, bounds.clone()))).collect();
+        let max_fragments = options.max_fragments.max(1);
+        Family { id, order, locking: options.locking, max_fragments, stripes, shared }
+    }
+
+    /// The family's number.
+    pub fn id(&self) -> ColumnFamilyId {
+        self.id
+    }
+
+    /// What it locks.
+    pub fn locking(&self) -> Locking {
+        self.locking
+    }
+
+    #[inline]
+    fn stripe(&self, span: Span<'_>) -> &Stripe {
+        if self.stripes.len() == 1 { &self.stripes[0] } else { &self.stripes[stripe_of(span.lo.key)] }
+    }
+
+    /// Runs `f` with the latches of all leaves that `span` touches.
+    #[inline]
+    fn latched<R>(&self, span: Span<'_>, f: impl FnOnce(&mut Latched<'_>) -> R) -> R {
+        let stripe = self.stripe(span);
+        let mut f = Some(f);
+        loop {
+            let done = stripe.with(|directory| {
+                let touched = directory.touched(&self.order, span);
+                let mut latched = Latched::new(&directory.leaves[touched], span.lo)?;
+                let f = f.take()?;
+                let result = f(&mut latched);
+                let limit = self.max_fragments + directory.leaves.len() / LEAVES_PER_FRAGMENT;
+                Some((result, latched.states.iter().any(|state| state.wants_split(limit))))
+            });
+            if let Some((result, wants_split)) = done {
+                if wants_split {
+                    self.split(stripe, span);
+                }
+                return result;
+            }
+        }
+    }
+
+    /// Grants `request`, or queues it if it may wait.
+    pub(crate) fn acquire(self: &Arc<Family>, request: &Request<'_>, may_wait: bool) -> Decision {
+        let mut wakes = Wakes::default();
+        let now = || self.shared.now();
+        let decision = self.latched(request.span, |latched| {
+            if latched.is_closed() {
+                return Decision::Dropped;
+            }
+            let (order, owner) = (&self.order, request.owner);
+            if let [state] = &mut latched.states[..]
+                && state.queue.is_empty()
+                && let Some(bytes) = state.fragments.take_free(order, request.span, request.mode, owner)
+            {
+                return Decision::Granted(Pieces::Whole, bytes);
+            }
+            if latched.holds(order, request) {
+                return Decision::Granted(Pieces::Nothing, 0);
+            }
+            if latched.is_free_for(order, request, None, &now) {
+                let (pieces, bytes) = latched.take(order, request, &mut wakes);
+                return Decision::Granted(pieces, bytes);
+            }
+            if !may_wait {
+                return Decision::Refused;
+            }
+            let waiter = self.waiter(latched, request);
+            latched.enqueue(&waiter);
+            Decision::Waits(waiter)
+        });
+        self.deliver(wakes);
+        decision
+    }
+
+    /// A request that has to wait, with its ticket: drawn under the latches, so that queues are sorted.
+    fn waiter(self: &Arc<Family>, latched: &Latched<'_>, request: &Request<'_>) -> Arc<Waiter> {
+        let obstacles = latched.obstacles(&self.order, request);
+        Arc::new(Waiter {
+            ticket: self.shared.draw_ticket(),
+            owner: request.owner.clone(),
+            stamp: request.stamp,
+            family: self.clone(),
+            span: request.span.to_buf(),
+            mode: request.mode,
+            in_its_way: obstacles.holders,
+            bypasses: obstacles.overtakes,
+        })
+    }
+
+    /// Gives up what `id` holds of `span`; the difference in bytes, `None` if it held nothing.
+    pub(crate) fn release(&self, span: Span<'_>, id: u64, escalated: Escalated) -> Option<i64> {
+        self.loosen(span, |state, part| state.fragments.release(&self.order, part, id, escalated))
+    }
+
+    /// Makes what `id` holds exclusively of `span` shared; as [`release`](Self::release).
+    pub(crate) fn downgrade(&self, span: Span<'_>, id: u64) -> Option<i64> {
+        self.loosen(span, |state, part| state.fragments.downgrade(&self.order, part, id))
+    }
+
+    /// Lets `change` give something up in each leaf, and others have it.
+    #[inline]
+    fn loosen(
+        &self,
+        span: Span<'_>,
+        mut change: impl FnMut(&mut LeafState, Span<'_>) -> Option<i64>,
+    ) -> Option<i64> {
+        let mut wakes = Wakes::default();
+        let sum = self.latched(span, |latched| {
+            let mut sum = None;
+            for index in 0..latched.states.len() {
+                let part = part_of(latched.leaves, &self.order, index, span);
+                if let Some(bytes) = change(&mut latched.states[index], part) {
+                    sum = Some(sum.unwrap_or(0) + bytes);
+                }
+            }
+            if sum.is_some() {
+                self.grant(latched, span, &mut wakes);
+            }
+            sum
+        });
+        self.deliver(wakes);
+        sum
+    }
+
+    /// Lets those have `span` who wait for it and may.
+    #[inline]
+    fn grant(&self, latched: &mut Latched<'_>, span: Span<'_>, wakes: &mut Wakes) {
+        let leaves = latched.leaves;
+        for (leaf, state) in leaves.iter().zip(&mut latched.states).filter(|(_, s)| !s.queue.is_empty()) {
+            state.grant(&self.order, leaf, span, &|| self.shared.now(), wakes);
+        }
+    }
+
+    /// Takes a waiting request back. False if it has been settled meanwhile.
+    pub(crate) fn withdraw(&self, waiter: &Waiter) -> bool {
+        let span = waiter.span.as_span();
+        let mut wakes = Wakes::default();
+        let was_there = self.latched(span, |latched| {
+            let was_there = latched.dequeue(waiter.ticket);
+            if was_there {
+                waiter.owner.seat.lock().waiting = None;
+                self.grant(latched, span, &mut wakes);
+            }
+            was_there
+        });
+        self.deliver(wakes);
+        was_there
+    }
+
+    /// Looks at a waiting request again: somebody's locks may have expired, or it touches several leaves.
+    pub(crate) fn decide(&self, waiter: &Waiter) {
+        let mut wakes = Wakes::default();
+        self.decide_into(waiter, &mut wakes);
+        self.deliver(wakes);
+    }
+
+    fn decide_into(&self, waiter: &Waiter, wakes: &mut Wakes) {
+        let request = waiter.request();
+        self.latched(request.span, |latched| {
+            let is_queued = latched.states.iter().any(|s| s.queue.position(waiter.ticket).is_some());
+            let now = || self.shared.now();
+            if is_queued && latched.is_free_for(&self.order, &request, Some(waiter.ticket), &now) {
+                latched.dequeue(waiter.ticket);
+                let (pieces, bytes) = latched.take(&self.order, &request, wakes);
+                waiter.owner.settle(Outcome::Granted(pieces, bytes));
+                wakes.owners.push(waiter.owner.clone());
+            }
+        });
+    }
+
+    /// Decides what was left undecided, first come first served, and wakes whoever sleeps. Without any latch.
+    #[inline]
+    fn deliver(&self, mut wakes: Wakes) {
+        if wakes.owners.is_empty() && wakes.undecided.is_empty() {
+            return;
+        }
+        let mut undecided = std::mem::take(&mut wakes.undecided);
+        undecided.sort_by_key(|w| w.ticket);
+        undecided.dedup_by_key(|w| w.ticket);
+        for waiter in undecided {
+            self.decide_into(&waiter, &mut wakes);
+        }
+        for owner in wakes.owners {
+            self.shared.counters.wakeups.fetch_add(1, Ordering::Relaxed);
+            owner.wake.notify_one();
+        }
+    }
+
+    /// When the first of those expires whose locks alone are in the way of `waiter`.
+    pub(crate) fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
+        let request = waiter.request();
+        self.latched(request.span, |latched| latched.expiry(&self.order, &request, waiter.ticket))
+    }
+
+    /// Everybody in the way of a waiting request; nobody if it waits no longer.
+    pub(crate) fn blockers(&self, waiter: &Waiter) -> Vec<Blocker> {
+        let request = waiter.request();
+        self.latched(request.span, |latched| {
+            latched.blockers(&self.order, &request, waiter.ticket, &|| self.shared.now())
+        })
+    }
+
+    /// Cuts the leaf at the start of `span` in two, if it still wants that.
+    #[cold]
+    fn split(&self, stripe: &Stripe, span: Span<'_>) {
+        let _structure = stripe.structure.lock();
+        let order = &self.order;
+        stripe.with(|directory| {
+            let limit = self.max_fragments + directory.leaves.len() / LEAVES_PER_FRAGMENT;
+            for index in directory.touched(order, span) {
+                let leaf = &directory.leaves[index];
+                let mut state = leaf.latch(span.lo);
+                let is_large = state.fragments.len() > limit;
+                if !state.wants_split(limit)
+                    || (!is_large && directory.leaves.len() >= MAX_LEAVES_BY_CONTENTION)
+                {
+                    continue;
+                }
+                let Some(at) = state.place_to_split(order, limit) else { continue };
+                let is_inside = order.cmp(leaf.lo.as_cut(), at.as_cut()).is_lt()
+                    && order.cmp(at.as_cut(), leaf.hi.as_cut()).is_lt();
+                if !is_inside {
+                    continue;
+                }
+                let (left, right, bytes) = state.split_off(order, &at);
+                let left = Leaf::new(leaf.lo.clone(), at.clone(), left);
+                let right = Leaf::new(at.clone(), leaf.hi.clone(), right);
+                stripe.publish(directory.with_split(order, index, at, left, right));
+                self.shared.add_bytes(bytes);
+                self.shared.counters.splits.fetch_add(1, Ordering::Relaxed);
+                // The directory at hand is out of date.
+                return;
+            }
+        });
+    }
+
+    /// Ends the family: its locks are gone, who waits for one is told so, and so is whoever asks.
+    pub(crate) fn close(&self) {
+        for stripe in &self.stripes {
+            let _structure = stripe.structure.lock();
+            let mut waiting: Vec<Arc<Waiter>> = Vec::new();
+            stripe.with(|directory| {
+                let mut states: Vec<_> =
+                    directory.leaves.iter().map(|leaf| leaf.latch(leaf.lo.as_cut())).collect();
+                for state in &mut states {
+                    state.closed = true;
+                    self.shared.add_bytes(-state.fragments.clear());
+                    waiting.extend(state.queue.take_all());
+                }
+                waiting.sort_by_key(|w| w.ticket);
+                waiting.dedup_by_key(|w| w.ticket);
+                for waiter in &waiting {
+                    waiter.owner.settle(Outcome::Failed(dropped(self.id)));
+                }
+            });
+            for waiter in waiting {
+                waiter.owner.wake.notify_one();
+            }
+        }
+    }
+
+    /// Shows `f` each leaf with its latch, one after the other.
+    pub(crate) fn for_each_leaf(&self, mut f: impl FnMut(&Leaf, &mut LeafState)) {
+        for stripe in &self.stripes {
+            let _structure = stripe.structure.lock();
+            stripe.with(|directory| {
+                for leaf in &directory.leaves {
+                    f(leaf, &mut leaf.latch(leaf.lo.as_cut()));
+                }
+            });
+        }
+    }
+
+    /// Gives up all that `id` holds anywhere: for owners whose log escalation has made incomplete. Bytes.
+    pub(crate) fn sweep(&self, id: u64) -> i64 {
+        let everything = Span { lo: CutBuf::MIN.as_cut(), hi: CutBuf::MAX.as_cut() };
+        let mut held: Vec<SpanBuf> = Vec::new();
+        self.for_each_leaf(|_, state| {
+            let own = state.fragments.within(&self.order, everything).filter(|f| f.is_owned_by(id));
+            held.extend(own.map(|f| f.span().to_buf()));
+        });
+        held.iter().filter_map(|span| self.release(span.as_span(), id, Escalated::Release)).sum()
+    }
+}
+
+/// The error of a dropped family.
+#[cold]
+pub(crate) fn dropped(id: ColumnFamilyId) -> Error {
+    Error::column_family_dropped(format!("column family {id} was dropped; its locks are gone"))
+}
+
+/// Which directory of a family for points.
+#[inline]
+fn stripe_of(key: &[u8]) -> usize {
+    hash::xxh3_64(key, 0) as usize % POINT_STRIPES
+}
+
+/// Cuts before these keys, sorted, each once.
+fn bounds_at(order: &Order, keys: &[Vec<u8>]) -> Vec<CutBuf> {
+    let mut bounds: Vec<CutBuf> = keys.iter().map(|k| Span::point(k).lo.to_buf()).collect();
+    bounds.sort_by(|a, b| order.cmp(a.as_cut(), b.as_cut()));
+    bounds.dedup_by(|a, b| order.cmp(a.as_cut(), b.as_cut()).is_eq());
+    bounds
+}

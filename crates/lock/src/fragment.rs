@@ -1,0 +1,547 @@
+//! The locks of one leaf: disjoint pieces of the key space in order, each with its mode and its owners.
+//!
+//! In: a span and an owner. Out: whether it conflicts; or the span taken, released or downgraded, told as [`Pieces`] and as
+//! a difference in bytes. Nothing here waits or knows of those who do.
+//!
+//! Invariants
+//!  1. Fragments are disjoint and sorted. None is empty.
+//!  2. Each has at least one owner, an exclusive one exactly one. Owners beyond the first are sorted by id.
+//!  3. A fragment without `more.hi` is a point: it starts before its key and ends after it.
+
+use crate::cut::{Cut, CutBuf, Order, Place, Span, SpanBuf};
+use crate::key::KeyBuf;
+use crate::owner::Owner;
+use crate::{LockMode, cut::EndpointBuf};
+use esker_base::sync::Arc;
+use std::ops::Range;
+
+/// A locked piece of the key space.
+#[derive(Debug)]
+pub(crate) struct Fragment {
+    key: KeyBuf,
+    owner: Arc<Owner>,
+    more: Option<Box<More>>,
+    place: Place,
+    mode: LockMode,
+    /// Made by escalation: bridges keys its owner never asked for. Always exclusive.
+    escalated: bool,
+}
+
+const _: () = assert!(size_of::<Fragment>() == 48);
+
+/// What most fragments do not have.
+#[derive(Debug, Default)]
+struct More {
+    hi: Option<CutBuf>,
+    others: Vec<Arc<Owner>>,
+}
+
+/// What a request added to what its owner holds. Ranges are given where they are not the whole request.
+#[derive(Debug)]
+pub(crate) enum Pieces {
+    /// All of it was held already.
+    Nothing,
+    /// None of it was held: the whole request was taken.
+    Whole,
+    Some(Vec<Piece>),
+}
+
+/// One stretch that changed hands.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) change: Change,
+    pub(crate) span: SpanBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// Not held before.
+    Taken,
+    /// Held shared before, exclusive now.
+    Upgraded,
+}
+
+/// What is to happen to locks that escalation has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Escalated {
+    /// What is asked for goes; the rest is for whoever ends the transaction to sweep.
+    Release,
+    /// They stay until everything is released: a part of them cannot be told from what they bridge.
+    Keep,
+}
+
+impl Fragment {
+    fn new(order: &Order, span: Span<'_>, mode: LockMode, owner: Arc<Owner>) -> Fragment {
+        debug_assert!(!order.is_empty(span));
+        let more = (!span.is_point())
+            .then(|| Box::new(More { hi: Some(span.hi.to_buf()), others: Vec::new() }));
+        Fragment {
+            key: KeyBuf::new(span.lo.key),
+            owner,
+            more,
+            place: span.lo.place,
+            mode,
+            escalated: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn span(&self) -> Span<'_> {
+        let key = self.key.as_slice();
+        let hi = match self.more.as_ref().and_then(|more| more.hi.as_ref()) {
+            Some(hi) => hi.as_cut(),
+            None => Cut { key, place: Place::After },
+        };
+        Span { lo: Cut { key, place: self.place }, hi }
+    }
+
+    pub(crate) fn mode(&self) -> LockMode {
+        self.mode
+    }
+
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Arc<Owner>> {
+        std::iter::once(&self.owner).chain(self.others())
+    }
+
+    fn others(&self) -> &[Arc<Owner>] {
+        self.more.as_ref().map_or(&[], |more| &more.others)
+    }
+
+    #[inline]
+    fn is_sole_owner(&self, id: u64) -> bool {
+        self.owner.id == id && self.others().is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn is_owned_by(&self, id: u64) -> bool {
+        self.owner.id == id || self.others().iter().any(|o| o.id == id)
+    }
+
+    /// Everything it occupies.
+    pub(crate) fn bytes(&self) -> i64 {
+        let more = self.more.as_ref().map_or(0, |more| {
+            let hi = more.hi.as_ref().map_or(0, |hi| hi.key.heap_bytes());
+            size_of::<More>() + hi + more.others.capacity() * size_of::<Arc<Owner>>()
+        });
+        (size_of::<Fragment>() + self.key.heap_bytes() + more) as i64
+    }
+
+    /// The part up to `at`, which lies inside; `self` keeps the rest.
+    fn split_off_left(&mut self, order: &Order, at: Cut<'_>) -> Fragment {
+        let old = self.span();
+        let left_span = Span { lo: old.lo, hi: at };
+        let mut left = Fragment::new(order, left_span, self.mode, self.owner.clone());
+        let mut right = Fragment::new(order, Span { lo: at, hi: old.hi }, self.mode, self.owner.clone());
+        left.set_others(self.others().to_vec());
+        right.set_others(self.others().to_vec());
+        (left.escalated, right.escalated) = (self.escalated, self.escalated);
+        *self = right;
+        left
+    }
+
+    fn set_others(&mut self, others: Vec<Arc<Owner>>) {
+        match &mut self.more {
+            Some(more) => more.others = others,
+            None if others.is_empty() => return,
+            None => self.more = Some(Box::new(More { hi: None, others })),
+        }
+        if self.more.as_ref().is_some_and(|more| more.hi.is_none() && more.others.is_empty()) {
+            self.more = None;
+        }
+    }
+
+    fn set_owners(&mut self, mut owners: Vec<Arc<Owner>>) {
+        owners.sort_by_key(|o| o.id);
+        let first = owners.remove(0);
+        self.owner = first;
+        self.set_others(owners);
+    }
+
+    fn add_owner(&mut self, owner: Arc<Owner>) {
+        let owners = self.owners().cloned().chain([owner]).collect();
+        self.set_owners(owners);
+    }
+
+    /// False if nobody is left.
+    fn remove_owner(&mut self, id: u64) -> bool {
+        let owners: Vec<_> = self.owners().filter(|o| o.id != id).cloned().collect();
+        if owners.is_empty() {
+            return false;
+        }
+        self.set_owners(owners);
+        true
+    }
+
+    fn has_same_owners(&self, other: &Fragment) -> bool {
+        self.owner.id == other.owner.id
+            && self.others().iter().map(|o| o.id).eq(other.others().iter().map(|o| o.id))
+    }
+}
+
+/// True if the two may not overlap when they belong to different owners.
+#[inline]
+pub(crate) fn conflict(a: LockMode, b: LockMode) -> bool {
+    a == LockMode::Exclusive || b == LockMode::Exclusive
+}
+
+/// The fragments of a leaf.
+#[derive(Debug, Default)]
+pub(crate) struct Fragments {
+    all: Vec<Fragment>,
+}
+
+impl Fragments {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Fragment> {
+        self.all.iter()
+    }
+
+    /// Drops everything. Bytes that went.
+    pub(crate) fn clear(&mut self) -> i64 {
+        self.all.drain(..).map(|f| f.bytes()).sum()
+    }
+
+    /// Index of the first fragment that ends behind `lo`.
+    #[inline]
+    fn first_behind(&self, order: &Order, lo: Cut<'_>) -> usize {
+        self.all.partition_point(|f| order.cmp(f.span().hi, lo).is_le())
+    }
+
+    /// Indexes of those that overlap `span`.
+    #[inline]
+    fn overlapping(&self, order: &Order, span: Span<'_>) -> Range<usize> {
+        let first = self.first_behind(order, span.lo);
+        let count =
+            self.all[first..].iter().take_while(|f| order.cmp(f.span().lo, span.hi).is_lt()).count();
+        first..first + count
+    }
+
+    /// Those that overlap `span`, in order.
+    pub(crate) fn within<'a>(
+        &'a self,
+        order: &'a Order,
+        span: Span<'a>,
+    ) -> impl Iterator<Item = &'a Fragment> + 'a {
+        let first = self.first_behind(order, span.lo);
+        self.all[first..].iter().take_while(move |f| order.cmp(f.span().lo, span.hi).is_lt())
+    }
+
+    /// True if `owner` holds all of `span` in this mode or a stronger one.
+    pub(crate) fn holds(&self, order: &Order, span: Span<'_>, mode: LockMode, id: u64) -> bool {
+        let mut at = span.lo;
+        for fragment in self.within(order, span) {
+            let own = fragment.span();
+            if order.cmp(own.lo, at).is_gt() || fragment.mode < mode || !fragment.is_owned_by(id) {
+                return false;
+            }
+            at = own.hi;
+        }
+        order.cmp(at, span.hi).is_ge()
+    }
+
+    /// Takes `span` if nobody holds any of it; the difference in bytes.
+    #[inline]
+    pub(crate) fn take_free(
+        &mut self,
+        order: &Order,
+        span: Span<'_>,
+        mode: LockMode,
+        owner: &Arc<Owner>,
+    ) -> Option<i64> {
+        let first = self.first_behind(order, span.lo);
+        if self.all.get(first).is_some_and(|f| order.cmp(f.span().lo, span.hi).is_lt()) {
+            return None;
+        }
+        let fragment = Fragment::new(order, span, mode, owner.clone());
+        let bytes = fragment.bytes();
+        self.insert(first, fragment);
+        Some(bytes)
+    }
+
+    /// Takes `span`, which conflicts with nobody who may not be robbed.
+    pub(crate) fn take(
+        &mut self,
+        order: &Order,
+        span: Span<'_>,
+        mode: LockMode,
+        owner: &Arc<Owner>,
+    ) -> (Pieces, i64) {
+        if let Some(bytes) = self.take_free(order, span, mode, owner) {
+            return (Pieces::Whole, bytes);
+        }
+        self.take_beside_others(order, span, mode, owner)
+    }
+
+    #[inline]
+    fn insert(&mut self, at: usize, fragment: Fragment) {
+        if self.all.len() == self.all.capacity() {
+            // A quarter, not as much again: this is where the memory per lock is decided.
+            self.all.reserve_exact((self.all.len() / 4).max(4));
+        }
+        self.all.insert(at, fragment);
+    }
+
+    fn take_beside_others(
+        &mut self,
+        order: &Order,
+        span: Span<'_>,
+        mode: LockMode,
+        owner: &Arc<Owner>,
+    ) -> (Pieces, i64) {
+        let range = self.overlapping(order, span);
+        let mut new = Vec::new();
+        let mut pieces = Vec::new();
+        let mut at = span.lo.to_buf();
+        let fill = |new: &mut Vec<Fragment>, pieces: &mut Vec<Piece>, gap: Span<'_>| {
+            if !order.is_empty(gap) {
+                new.push(Fragment::new(order, gap, mode, owner.clone()));
+                add_piece(order, pieces, Change::Taken, gap);
+            }
+        };
+        let edit = self.cut_out(order, range, span);
+        let (place, old_bytes) = (edit.place, edit.bytes);
+        new.extend(edit.left);
+        for mut fragment in edit.inside {
+            fill(&mut new, &mut pieces, Span { lo: at.as_cut(), hi: fragment.span().lo });
+            if let Some(change) = fragment.join(mode, owner) {
+                add_piece(order, &mut pieces, change, fragment.span());
+            }
+            at = fragment.span().hi.to_buf();
+            new.push(fragment);
+        }
+        fill(&mut new, &mut pieces, Span { lo: at.as_cut(), hi: span.hi });
+        new.extend(edit.right);
+        let bytes = new.iter().map(Fragment::bytes).sum::<i64>() - old_bytes;
+        self.all.splice(place..place, new);
+        if pieces.is_empty() { (Pieces::Nothing, bytes) } else { (Pieces::Some(pieces), bytes) }
+    }
+
+    /// Takes the fragments of `range` out, those that stick out of `span` cut at its ends.
+    fn cut_out(&mut self, order: &Order, range: Range<usize>, span: Span<'_>) -> CutOut {
+        let place = range.start;
+        let mut inside: Vec<Fragment> = self.all.drain(range).collect();
+        let bytes = inside.iter().map(Fragment::bytes).sum();
+        let left = inside
+            .first_mut()
+            .filter(|f| order.cmp(f.span().lo, span.lo).is_lt())
+            .map(|f| f.split_off_left(order, span.lo));
+        let right = inside.last_mut().filter(|f| order.cmp(f.span().hi, span.hi).is_gt()).map(|f| {
+            let inner = f.split_off_left(order, span.hi);
+            std::mem::replace(f, inner)
+        });
+        CutOut { place, left, inside, right, bytes }
+    }
+
+    /// Gives up what `id` holds of `span`; the difference in bytes, `None` if nothing was held.
+    pub(crate) fn release(
+        &mut self,
+        order: &Order,
+        span: Span<'_>,
+        id: u64,
+        escalated: Escalated,
+    ) -> Option<i64> {
+        let range = self.overlapping(order, span);
+        if range.len() == 1 {
+            let fragment = &self.all[range.start];
+            if fragment.is_sole_owner(id) && !fragment.escalated && order.covers(span, fragment.span()) {
+                let fragment = self.all.remove(range.start);
+                self.shrink();
+                return Some(-fragment.bytes());
+            }
+        }
+        if !self.all[range.clone()].iter().any(|f| f.gives_up(id, escalated)) {
+            return None;
+        }
+        let edit = self.cut_out(order, range, span);
+        let (place, old_bytes) = (edit.place, edit.bytes);
+        let kept = edit
+            .inside
+            .into_iter()
+            .filter_map(|mut f| (!f.gives_up(id, escalated) || f.remove_owner(id)).then_some(f));
+        let new: Vec<Fragment> = edit.left.into_iter().chain(kept).chain(edit.right).collect();
+        let bytes = new.iter().map(Fragment::bytes).sum::<i64>() - old_bytes;
+        let count = new.len();
+        self.all.splice(place..place, new);
+        let saved = self.join_neighbours(order, place, count);
+        self.shrink();
+        Some(bytes - saved)
+    }
+
+    /// Makes what `id` holds exclusively of `span` shared. `None` if there is no such thing.
+    pub(crate) fn downgrade(&mut self, order: &Order, span: Span<'_>, id: u64) -> Option<i64> {
+        let is_hit = |f: &Fragment| f.mode == LockMode::Exclusive && f.is_owned_by(id);
+        let range = self.overlapping(order, span);
+        if !self.all[range.clone()].iter().any(is_hit) {
+            return None;
+        }
+        let mut edit = self.cut_out(order, range, span);
+        for fragment in edit.inside.iter_mut().filter(|f| is_hit(f)) {
+            fragment.mode = LockMode::Shared;
+            fragment.escalated = false;
+        }
+        let new: Vec<Fragment> = edit.left.into_iter().chain(edit.inside).chain(edit.right).collect();
+        let bytes = new.iter().map(Fragment::bytes).sum::<i64>() - edit.bytes;
+        let count = new.len();
+        self.all.splice(edit.place..edit.place, new);
+        let saved = self.join_neighbours(order, edit.place, count);
+        Some(bytes - saved)
+    }
+
+    /// Joins fragments that touch and are alike, around `count` fragments from `place` on. Bytes that saved.
+    fn join_neighbours(&mut self, order: &Order, place: usize, count: usize) -> i64 {
+        let mut saved = 0;
+        let mut index = place.saturating_sub(1);
+        let mut end = (place + count + 1).min(self.all.len());
+        while index + 1 < end {
+            let (a, b) = (&self.all[index], &self.all[index + 1]);
+            let alike = a.mode == b.mode && a.escalated == b.escalated && a.has_same_owners(b);
+            if alike && order.cmp(a.span().hi, b.span().lo).is_eq() {
+                saved += self.join_range(order, index..index + 2);
+                end -= 1;
+            } else {
+                index += 1;
+            }
+        }
+        saved
+    }
+
+    /// Makes one fragment, from the first one's start to the last one's end, of those in `range`. Bytes that saved.
+    fn join_range(&mut self, order: &Order, range: Range<usize>) -> i64 {
+        let old: i64 = self.all[range.clone()].iter().map(Fragment::bytes).sum();
+        let (first, last) = (&self.all[range.start], &self.all[range.end - 1]);
+        let span = Span { lo: first.span().lo, hi: last.span().hi };
+        let mut joined = Fragment::new(order, span, first.mode, first.owner.clone());
+        joined.set_others(first.others().to_vec());
+        joined.escalated = first.escalated;
+        let saved = old - joined.bytes();
+        self.all.splice(range, [joined]);
+        saved
+    }
+
+    /// Joins runs of `id`'s exclusive locks, nobody else's between them, wherever `may_bridge` agrees to the gap.
+    /// Number of locks that went, bytes saved.
+    pub(crate) fn escalate(
+        &mut self,
+        order: &Order,
+        id: u64,
+        may_bridge: impl Fn(Cut<'_>, Cut<'_>) -> bool,
+    ) -> (usize, i64) {
+        let (mut merged, mut saved) = (0, 0);
+        let mut start = 0;
+        while start < self.all.len() {
+            let mut end = start + 1;
+            while end < self.all.len() {
+                let (a, b) = (&self.all[end - 1], &self.all[end]);
+                let is_joinable = |f: &Fragment| f.mode == LockMode::Exclusive && f.is_sole_owner(id);
+                let alike = is_joinable(a) && is_joinable(b);
+                if !alike || !may_bridge(a.span().hi, b.span().lo) {
+                    break;
+                }
+                end += 1;
+            }
+            if end > start + 1 {
+                merged += end - start - 1;
+                saved += self.join_range(order, start..end);
+                self.all[start].escalated = true;
+            }
+            start += 1;
+        }
+        self.shrink();
+        (merged, saved)
+    }
+
+    /// Everything from `at` on; what sticks out is cut. The difference in bytes of both together.
+    pub(crate) fn split_off(&mut self, order: &Order, at: Cut<'_>) -> (Fragments, i64) {
+        let index = self.first_behind(order, at);
+        let mut right: Vec<Fragment> = self.all.drain(index..).collect();
+        let mut bytes = 0;
+        if let Some(first) = right.first_mut()
+            && order.cmp(first.span().lo, at).is_lt()
+        {
+            let old = first.bytes();
+            let left = first.split_off_left(order, at);
+            bytes = left.bytes() + first.bytes() - old;
+            self.all.push(left);
+        }
+        self.all.shrink_to_fit();
+        (Fragments { all: right }, bytes)
+    }
+
+    /// A key to cut in the middle, such that something lies on both sides.
+    pub(crate) fn middle(&self) -> Option<CutBuf> {
+        let middle = self.all.get(self.all.len() / 2)?;
+        Some(CutBuf { key: middle.key.clone(), place: middle.place })
+    }
+
+    fn shrink(&mut self) {
+        // Gives memory back after a burst; the margin keeps short transactions from allocating again and again.
+        if self.all.capacity() > 16 && self.all.len() < self.all.capacity() / 4 {
+            self.all.shrink_to(self.all.len() * 2);
+        }
+    }
+
+    /// Checks invariants 1 and 2.
+    pub(crate) fn check(&self, order: &Order) -> Result<(), String> {
+        for fragment in &self.all {
+            if order.is_empty(fragment.span()) {
+                return Err(format!("empty fragment {fragment:?}"));
+            }
+            if fragment.mode == LockMode::Exclusive && !fragment.others().is_empty() {
+                return Err(format!("exclusive with several owners {fragment:?}"));
+            }
+        }
+        match self.all.windows(2).find(|w| order.cmp(w[0].span().hi, w[1].span().lo).is_gt()) {
+            Some(pair) => Err(format!("overlap or disorder {pair:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Adds a piece, joined to the last one if it continues that.
+fn add_piece(order: &Order, pieces: &mut Vec<Piece>, change: Change, span: Span<'_>) {
+    match pieces.last_mut() {
+        Some(last) if last.change == change && order.cmp(last.span.hi.as_cut(), span.lo).is_eq() => {
+            last.span.hi = span.hi.to_buf();
+        }
+        _ => pieces.push(Piece { change, span: span.to_buf() }),
+    }
+}
+
+struct CutOut {
+    place: usize,
+    left: Option<Fragment>,
+    inside: Vec<Fragment>,
+    right: Option<Fragment>,
+    /// Of all of it, before it was cut.
+    bytes: i64,
+}
+
+impl Fragment {
+    fn gives_up(&self, id: u64, escalated: Escalated) -> bool {
+        self.is_owned_by(id) && !(self.escalated && escalated == Escalated::Keep)
+    }
+
+    /// Lets `owner` in; those whom the request conflicts with have been found to be robbable and go.
+    fn join(&mut self, mode: LockMode, owner: &Arc<Owner>) -> Option<Change> {
+        let is_own = self.is_owned_by(owner.id);
+        if is_own && self.mode >= mode {
+            return None;
+        }
+        if conflict(mode, self.mode) {
+            self.mode = mode;
+            self.set_owners(vec![owner.clone()]);
+            self.escalated &= is_own;
+            return Some(if is_own { Change::Upgraded } else { Change::Taken });
+        }
+        self.add_owner(owner.clone());
+        Some(Change::Taken)
+    }
+
+    /// Its ends, as reports show them.
+    pub(crate) fn endpoints(&self) -> (EndpointBuf, EndpointBuf) {
+        (self.span().lo.to_endpoint(), self.span().hi.to_endpoint())
+    }
+}

@@ -1,0 +1,137 @@
+//! What one locker took, in order: what it gives back at its end, or back to a save point.
+//!
+//! In: each stretch it came to hold, or to hold exclusively. Out: the same, from the start or from a mark on.
+//!
+//! One buffer, because transactions hold many locks and most keys are short:
+//!
+//! ```text
+//! entry = flags u8 | [family varint] | end | [end]      flags: 1 upgraded, 2 a point (one end), 4 not the first family
+//! end   = [place u8, not for points] | length varint | key
+//! ```
+//!
+//! Invariant: entries are whole; a mark lies between two. The log may name what is no longer held (it was unlocked, stolen
+//! or its family dropped) but, unless escalation joined locks, never less than what is.
+
+use crate::cut::{Cut, Place, Span};
+use crate::fragment::Change;
+use esker_base::Result;
+use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
+
+const UPGRADED: u8 = 1;
+const POINT: u8 = 2;
+const OTHER_FAMILY: u8 = 4;
+
+/// The log.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    bytes: Vec<u8>,
+}
+
+/// One entry of it.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) change: Change,
+    /// Index among the locker's families.
+    pub(crate) family: usize,
+    pub(crate) span: Span<'a>,
+}
+
+impl Log {
+    /// Nothing was taken, or it was given back.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The present end.
+    pub(crate) fn mark(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets what was added since the mark.
+    pub(crate) fn truncate(&mut self, mark: usize) {
+        self.bytes.truncate(mark);
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, change: Change, family: usize, span: Span<'_>) {
+        let is_point = span.is_point();
+        let room = span.lo.key.len() + if is_point { 7 } else { span.hi.key.len() + 14 } + 5;
+        if self.bytes.capacity() - self.bytes.len() < room {
+            // An eighth, not as much again: this counts into the memory per lock.
+            self.bytes.reserve_exact(room.max(self.bytes.len() / 8).max(64));
+        }
+        let flags = if change == Change::Upgraded { UPGRADED } else { 0 }
+            | if is_point { POINT } else { 0 }
+            | if family != 0 { OTHER_FAMILY } else { 0 };
+        self.bytes.push(flags);
+        if family != 0 {
+            put_varint32(&mut self.bytes, family as u32);
+        }
+        if is_point {
+            put_length_prefixed(&mut self.bytes, span.lo.key);
+        } else {
+            for cut in [span.lo, span.hi] {
+                self.bytes.push(cut.place as u8);
+                put_length_prefixed(&mut self.bytes, cut.key);
+            }
+        }
+    }
+
+    /// Entries from a mark on.
+    #[inline]
+    pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = Entry<'_>> {
+        let mut rest = Decoder::new(&self.bytes[mark..]);
+        std::iter::from_fn(move || {
+            (!rest.is_empty()).then(|| entry(&mut rest).expect("the log holds whole entries"))
+        })
+    }
+
+    /// Forgets the newest entry that names just this, so that locking and unlocking in turn does not make it grow. Returns
+    /// where it was and how many bytes went, for marks behind it to follow.
+    pub(crate) fn forget(&mut self, family: usize, span: Span<'_>) -> Option<(usize, usize)> {
+        let mut rest = Decoder::new(&self.bytes);
+        let mut found = None;
+        while !rest.is_empty() {
+            let start = self.bytes.len() - rest.rest().len();
+            let entry = entry(&mut rest).expect("the log holds whole entries");
+            let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
+            if entry.family == family && is_same(entry.span.lo, span.lo) && is_same(entry.span.hi, span.hi) {
+                found = Some((start, self.bytes.len() - rest.rest().len()));
+            }
+        }
+        let (start, end) = found?;
+        self.bytes.drain(start..end);
+        Some((start, end - start))
+    }
+
+    /// Forgets everything, but keeps the memory if it is little.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        if self.bytes.capacity() > 64 << 10 {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+#[inline]
+fn entry<'a>(rest: &mut Decoder<'a>) -> Result<Entry<'a>> {
+    let flags = rest.u8()?;
+    let change = if flags & UPGRADED == 0 { Change::Taken } else { Change::Upgraded };
+    let family = if flags & OTHER_FAMILY == 0 { 0 } else { rest.varint32()? as usize };
+    let span = if flags & POINT != 0 {
+        Span::point(rest.length_prefixed()?)
+    } else {
+        Span { lo: cut(rest)?, hi: cut(rest)? }
+    };
+    Ok(Entry { change, family, span })
+}
+
+fn cut<'a>(rest: &mut Decoder<'a>) -> Result<Cut<'a>> {
+    let place = Place::from_u8(rest.u8()?).expect("the log holds places");
+    Ok(Cut { key: rest.length_prefixed()?, place })
+}

@@ -1,0 +1,32 @@
+//! Tests of the crate as a whole; those of single modules lie beside them.
+
+mod behaviour;
+mod random;
+mod reference;
+
+use crate::*;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+
+/// A clock that stands still until it is told otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct StillClock(AtomicU64);
+
+impl StillClock {
+    pub(crate) fn advance(&self, nanos: u64) {
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+impl Clock for StillClock {
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn now_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+}
+
+pub(crate) fn manager() -> LockManager {
+    LockManager::new(LockManagerOptions::new(Arc::new(StillClock::default())))
+}

@@ -1,0 +1,257 @@
+//! A lock manager that is obviously right: the key space as a short row of cells, a list of those who wait.
+//!
+//! It knows nothing of leaves, fragments or cuts: a range is two numbers of cells. It says what `wait.rs` promises.
+
+use crate::LockMode;
+use crate::fragment::Change;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// A stretch of cells.
+pub(crate) type Cells = Range<usize>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) ticket: u64,
+    pub(crate) owner: usize,
+    stamp: u64,
+    family: usize,
+    cells: Cells,
+    mode: LockMode,
+    in_its_way: BTreeSet<usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Owner {
+    stamp: u64,
+    log: Vec<(Change, usize, Cells)>,
+    save_points: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Granted,
+    Refused,
+    Waits,
+}
+
+/// The reference.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    /// Family, cell -> owners and modes.
+    held: Vec<Vec<BTreeMap<usize, LockMode>>>,
+    /// Oldest first.
+    waiting: Vec<Waiting>,
+    owners: Vec<Owner>,
+    next_ticket: u64,
+    /// Owners let through since this was last taken.
+    pub(crate) granted: BTreeSet<usize>,
+}
+
+fn conflict(a: LockMode, b: LockMode) -> bool {
+    a == LockMode::Exclusive || b == LockMode::Exclusive
+}
+
+fn intersect(a: &Cells, b: &Cells) -> Cells {
+    a.start.max(b.start)..a.end.min(b.end)
+}
+
+impl Reference {
+    pub(crate) fn new(families: usize, cells: usize, owners: usize) -> Reference {
+        Reference {
+            held: vec![vec![BTreeMap::new(); cells]; families],
+            waiting: Vec::new(),
+            owners: vec![Owner::default(); owners],
+            next_ticket: 1,
+            granted: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn held(&self, family: usize) -> &[BTreeMap<usize, LockMode>] {
+        &self.held[family]
+    }
+
+    pub(crate) fn is_waiting(&self, owner: usize) -> bool {
+        self.waiting.iter().any(|w| w.owner == owner)
+    }
+
+    pub(crate) fn has_save_point(&self, owner: usize) -> bool {
+        !self.owners[owner].save_points.is_empty()
+    }
+
+    /// Who holds what conflicts with the request.
+    fn holders(&self, r: &Waiting) -> BTreeSet<usize> {
+        let cells = &self.held[r.family][r.cells.clone()];
+        cells
+            .iter()
+            .flatten()
+            .filter(|(owner, mode)| **owner != r.owner && conflict(**mode, r.mode))
+            .map(|(owner, _)| *owner)
+            .collect()
+    }
+
+    fn is_held_up_by(&self, earlier: &Waiting, later: &Waiting) -> bool {
+        let both = intersect(&earlier.cells, &later.cells);
+        if earlier.owner == later.owner
+            || earlier.family != later.family
+            || !conflict(earlier.mode, later.mode)
+            || both.is_empty()
+        {
+            return false;
+        }
+        let was_there = later.stamp <= earlier.ticket;
+        let is_in_its_way = earlier.in_its_way.contains(&later.owner)
+            || self.held[later.family][both].iter().any(|cell| cell.contains_key(&later.owner));
+        !(was_there && is_in_its_way)
+    }
+
+    fn is_free(&self, r: &Waiting) -> bool {
+        self.holders(r).is_empty()
+            && !self.waiting.iter().take_while(|w| w.ticket < r.ticket).any(|w| self.is_held_up_by(w, r))
+    }
+
+    fn take(&mut self, r: &Waiting) {
+        let mut pieces: Vec<(Change, usize, Cells)> = Vec::new();
+        for cell in r.cells.clone() {
+            let change = match self.held[r.family][cell].get(&r.owner) {
+                Some(mode) if *mode >= r.mode => continue,
+                Some(_) => Change::Upgraded,
+                None => Change::Taken,
+            };
+            self.held[r.family][cell].insert(r.owner, r.mode);
+            match pieces.last_mut() {
+                Some((last, _, cells)) if *last == change && cells.end == cell => cells.end += 1,
+                _ => pieces.push((change, r.family, cell..cell + 1)),
+            }
+        }
+        self.owners[r.owner].log.extend(pieces);
+    }
+
+    pub(crate) fn request(
+        &mut self,
+        owner: usize,
+        family: usize,
+        cells: Cells,
+        mode: LockMode,
+        may_wait: bool,
+    ) -> Answer {
+        if self.owners[owner].log.is_empty() {
+            self.owners[owner].stamp = self.next_ticket;
+        }
+        let stamp = self.owners[owner].stamp;
+        let ticket = self.next_ticket;
+        let mut r = Waiting { ticket, owner, stamp, family, cells, mode, in_its_way: BTreeSet::new() };
+        let holds_all =
+            self.held[family][r.cells.clone()].iter().all(|c| c.get(&owner).is_some_and(|m| *m >= mode));
+        if holds_all {
+            return Answer::Granted;
+        }
+        if self.is_free(&r) {
+            self.take(&r);
+            return Answer::Granted;
+        }
+        if !may_wait {
+            return Answer::Refused;
+        }
+        r.in_its_way = self.holders(&r);
+        self.next_ticket += 1;
+        self.waiting.push(r);
+        Answer::Waits
+    }
+
+    /// Lets everybody through who may go, first come first served.
+    fn settle(&mut self) {
+        let mut index = 0;
+        while index < self.waiting.len() {
+            if self.is_free(&self.waiting[index]) {
+                let r = self.waiting.remove(index);
+                self.granted.insert(r.owner);
+                self.take(&r);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    pub(crate) fn withdraw(&mut self, owner: usize) {
+        self.waiting.retain(|w| w.owner != owner);
+        self.settle();
+    }
+
+    /// False if nothing was held.
+    pub(crate) fn release(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
+        let mut any = false;
+        for cell in cells {
+            any |= self.held[family][cell].remove(&owner).is_some();
+        }
+        self.settle();
+        any
+    }
+
+    /// False if nothing was held exclusively.
+    pub(crate) fn downgrade(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
+        let mut any = false;
+        for cell in cells {
+            if let Some(mode) = self.held[family][cell].get_mut(&owner) {
+                any |= *mode == LockMode::Exclusive;
+                *mode = LockMode::Shared;
+            }
+        }
+        self.settle();
+        any
+    }
+
+    /// Forgets the newest entry of the log that names just this.
+    pub(crate) fn forget(&mut self, owner: usize, family: usize, cells: &Cells) {
+        let owner = &mut self.owners[owner];
+        let found = owner.log.iter().rposition(|(_, f, c)| *f == family && c == cells);
+        if let Some(index) = found {
+            owner.log.remove(index);
+            for mark in owner.save_points.iter_mut().filter(|m| **m > index) {
+                *mark -= 1;
+            }
+        }
+    }
+
+    pub(crate) fn set_save_point(&mut self, owner: usize) {
+        let mark = self.owners[owner].log.len();
+        self.owners[owner].save_points.push(mark);
+    }
+
+    pub(crate) fn rollback(&mut self, owner: usize) {
+        let mark = self.owners[owner].save_points.pop().expect("asked for before");
+        for (change, family, cells) in self.owners[owner].log.split_off(mark) {
+            match change {
+                Change::Taken => self.release(owner, family, cells),
+                Change::Upgraded => self.downgrade(owner, family, cells),
+            };
+        }
+    }
+
+    pub(crate) fn release_all(&mut self, owner: usize) {
+        let log = std::mem::take(&mut self.owners[owner].log);
+        for (change, family, cells) in log {
+            if change == Change::Taken {
+                self.release(owner, family, cells);
+            }
+        }
+        self.owners[owner].save_points.clear();
+    }
+
+    /// True if `owner` waits, by others, for itself.
+    pub(crate) fn is_in_circle(&self, owner: usize) -> bool {
+        let mut reached = BTreeSet::new();
+        let mut next = vec![owner];
+        while let Some(at) = next.pop() {
+            let Some(w) = self.waiting.iter().find(|w| w.owner == at) else { continue };
+            let earlier = self.waiting.iter().take_while(|e| e.ticket < w.ticket);
+            let queue = earlier.filter(|e| self.is_held_up_by(e, w)).map(|e| e.owner);
+            for blocker in self.holders(w).into_iter().chain(queue) {
+                if reached.insert(blocker) {
+                    next.push(blocker);
+                }
+            }
+        }
+        reached.contains(&owner)
+    }
+}

@@ -1,0 +1,168 @@
+//! One request that waits, and the queue it stands in.
+//!
+//! In: requests in the order in which they came. Out: who is held up by whom; who may go on when something was released.
+//!
+//! Fairness. A request is granted when nobody else *holds* what conflicts with it and nobody who came *earlier* waits for
+//! such. One exception keeps upgrades from blocking themselves: an earlier request does not hold up a transaction that is
+//! senior to it (took its first lock before the request came) and is in its way already, that is, held what conflicted
+//! with it when it came, or holds part of what both ask for. Only transactions that were there when a request came can
+//! overtake it, so nobody starves.
+//!
+//! Invariants
+//!  1. A queue is sorted by ticket. A request stands in the queue of each leaf that its span touches, or in none.
+//!  2. `bypassing` counts the requests in the queue that may overtake.
+
+use crate::LockMode;
+use crate::cut::{Order, Span, SpanBuf};
+use crate::family::Family;
+use crate::fragment::{Fragments, conflict};
+use crate::owner::Owner;
+use esker_base::sync::Arc;
+use std::collections::VecDeque;
+
+/// A request, as long as it is being looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) owner: &'a Arc<Owner>,
+    /// The next ticket when the owner took its first lock.
+    pub(crate) stamp: u64,
+    pub(crate) span: Span<'a>,
+    pub(crate) mode: LockMode,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// When it came.
+    pub(crate) ticket: u64,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) stamp: u64,
+    pub(crate) family: Arc<Family>,
+    pub(crate) span: SpanBuf,
+    pub(crate) mode: LockMode,
+    /// Ids of those whose locks were in its way when it came, sorted.
+    pub(crate) in_its_way: Vec<u64>,
+    /// It may overtake some that came earlier.
+    pub(crate) bypasses: bool,
+}
+
+impl Waiter {
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
+    }
+}
+
+impl Waiter {
+    /// True if it is exclusive and covers `span`: nobody behind it gets any of that.
+    pub(crate) fn bars(&self, order: &Order, span: Span<'_>) -> bool {
+        self.mode == LockMode::Exclusive && order.covers(self.span.as_span(), span)
+    }
+}
+
+/// How an earlier request stands to a later one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Earlier {
+    /// They can both be granted.
+    Compatible,
+    /// The later one waits for the earlier.
+    HoldsUp,
+    /// They conflict, but the later one was there first.
+    Overtaken,
+}
+
+/// How `earlier` stands to `later`, whose leaf holds `fragments`.
+pub(crate) fn stand(
+    order: &Order,
+    fragments: &Fragments,
+    earlier: &Waiter,
+    later: &Request<'_>,
+) -> Earlier {
+    let span = earlier.span.as_span();
+    let is_apart = earlier.owner.id == later.owner.id
+        || !conflict(earlier.mode, later.mode)
+        || !order.overlap(span, later.span);
+    if is_apart {
+        return Earlier::Compatible;
+    }
+    let is_senior = later.stamp <= earlier.ticket;
+    if !is_senior {
+        return Earlier::HoldsUp;
+    }
+    let both =
+        Span { lo: order.max(span.lo, later.span.lo), hi: order.min(span.hi, later.span.hi) };
+    let is_in_its_way = earlier.in_its_way.binary_search(&later.owner.id).is_ok()
+        || fragments.within(order, both).any(|f| f.is_owned_by(later.owner.id));
+    if is_in_its_way { Earlier::Overtaken } else { Earlier::HoldsUp }
+}
+
+/// Those who wait at a leaf.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    line: VecDeque<Arc<Waiter>>,
+    bypassing: usize,
+}
+
+impl Queue {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Arc<Waiter>> {
+        self.line.get(index)
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Waiter>> {
+        self.line.iter()
+    }
+
+    /// Where the request with this ticket stands.
+    pub(crate) fn position(&self, ticket: u64) -> Option<usize> {
+        self.line.binary_search_by_key(&ticket, |w| w.ticket).ok()
+    }
+
+    pub(crate) fn push(&mut self, waiter: Arc<Waiter>) {
+        debug_assert!(self.line.back().is_none_or(|last| last.ticket < waiter.ticket));
+        self.bypassing += usize::from(waiter.bypasses);
+        self.line.push_back(waiter);
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Option<Arc<Waiter>> {
+        let waiter = self.line.remove(index)?;
+        self.bypassing -= usize::from(waiter.bypasses);
+        if self.line.is_empty() {
+            self.line = VecDeque::new();
+        }
+        Some(waiter)
+    }
+
+    pub(crate) fn remove_ticket(&mut self, ticket: u64) -> bool {
+        self.position(ticket).and_then(|index| self.remove(index)).is_some()
+    }
+
+    pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Waiter>> {
+        self.bypassing = 0;
+        std::mem::take(&mut self.line)
+    }
+
+    /// How those who came before the one at `index` stand to `later`.
+    pub(crate) fn ahead<'a>(
+        &'a self,
+        order: &'a Order,
+        fragments: &'a Fragments,
+        index: usize,
+        later: &'a Request<'a>,
+    ) -> impl DoubleEndedIterator<Item = (&'a Arc<Waiter>, Earlier)> + 'a {
+        self.line.iter().take(index).map(move |w| (w, stand(order, fragments, w, later)))
+    }
+
+    /// True if nobody behind a request like this can be granted anything of `region`: it is exclusive, covers the region,
+    /// and nobody here may overtake.
+    pub(crate) fn is_barred_by(&self, order: &Order, waiter: &Waiter, region: Span<'_>) -> bool {
+        self.bypassing == 0 && waiter.bars(order, region)
+    }
+}
