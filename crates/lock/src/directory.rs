@@ -12,9 +12,9 @@ use crate::cut::{CutBuf, Order, Span};
 use crate::leaf::{Leaf, LeafState};
 #[cfg(any(loom, shuttle))]
 use esker_base::sync::RwLock;
-use esker_base::sync::{Arc, Mutex};
 #[cfg(not(any(loom, shuttle)))]
 use esker_base::sync::epoch::{Swap, pin};
+use esker_base::sync::{Arc, Mutex};
 use std::ops::Range;
 
 /// Leaves and what separates them.
@@ -31,8 +31,7 @@ impl Directory {
     pub(crate) fn new(order: &Order, bounds: Vec<CutBuf>) -> Directory {
         let los = std::iter::once(CutBuf::MIN).chain(bounds.iter().cloned());
         let his = bounds.iter().cloned().chain([CutBuf::MAX]);
-        let leaves =
-            los.zip(his).map(|(lo, hi)| Arc::new(Leaf::new(lo, hi, LeafState::default()))).collect();
+        let leaves = los.zip(his).map(|(lo, hi)| Arc::new(Leaf::new(lo, hi, LeafState::default()))).collect();
         Directory::of(order, bounds, leaves)
     }
 
@@ -50,8 +49,7 @@ impl Directory {
         // Bounds at or before `lo` lie to the left of the first leaf.
         let head = order.head(span.lo);
         let mut first = self.heads.partition_point(|h| *h < head);
-        while self.heads.get(first) == Some(&head)
-            && order.cmp(self.bounds[first].as_cut(), span.lo).is_le()
+        while self.heads.get(first) == Some(&head) && order.cmp(self.bounds[first].as_cut(), span.lo).is_le()
         {
             first += 1;
         }

@@ -22,7 +22,9 @@ impl Inner {
     /// True if there is room for more locks, made if need be. `untold` bytes are the caller's own.
     #[inline]
     pub(crate) fn has_room(&self, untold: i64) -> bool {
-        self.shared.max_bytes.load(Ordering::Relaxed) == usize::MAX || self.fits(untold) || self.make_room(untold)
+        self.shared.max_bytes.load(Ordering::Relaxed) == usize::MAX
+            || self.fits(untold)
+            || self.make_room(untold)
     }
 
     fn fits(&self, untold: i64) -> bool {
@@ -53,9 +55,8 @@ impl Inner {
     fn escalate(&self, family: &Family, owner: &Owner, barrier: Option<&EscalationBarrier>) {
         family.for_each_leaf(|_, state| {
             let LeafState { fragments, queue, .. } = state;
-            let is_wanted = |gap: Span<'_>| {
-                queue.iter().any(|waiter| family.order.overlap(waiter.span.as_span(), gap))
-            };
+            let is_wanted =
+                |gap: Span<'_>| queue.iter().any(|waiter| family.order.overlap(waiter.span.as_span(), gap));
             let is_barred = |lo: Cut<'_>, hi: Cut<'_>| {
                 barrier.is_some_and(|b| b(family.id, &lo.to_endpoint(), &hi.to_endpoint()))
             };

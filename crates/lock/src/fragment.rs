@@ -73,16 +73,9 @@ pub(crate) enum Escalated {
 impl Fragment {
     fn new(order: &Order, span: Span<'_>, mode: LockMode, owner: Arc<Owner>) -> Fragment {
         debug_assert!(!order.is_empty(span));
-        let more = (!span.is_point())
-            .then(|| Box::new(More { hi: Some(span.hi.to_buf()), others: Vec::new() }));
-        Fragment {
-            key: KeyBuf::new(span.lo.key),
-            owner,
-            more,
-            place: span.lo.place,
-            mode,
-            escalated: false,
-        }
+        let more =
+            (!span.is_point()).then(|| Box::new(More { hi: Some(span.hi.to_buf()), others: Vec::new() }));
+        Fragment { key: KeyBuf::new(span.lo.key), owner, more, place: span.lo.place, mode, escalated: false }
     }
 
     #[inline]
@@ -195,6 +188,13 @@ impl Fragments {
         self.all.len()
     }
 
+    /// What has been allocated for them.
+    #[cfg(test)]
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        let beside: i64 = self.all.iter().map(|f| f.bytes() - size_of::<Fragment>() as i64).sum();
+        self.all.capacity() * size_of::<Fragment>() + beside as usize
+    }
+
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Fragment> {
         self.all.iter()
     }
@@ -214,8 +214,7 @@ impl Fragments {
     #[inline]
     fn overlapping(&self, order: &Order, span: Span<'_>) -> Range<usize> {
         let first = self.first_behind(order, span.lo);
-        let count =
-            self.all[first..].iter().take_while(|f| order.cmp(f.span().lo, span.hi).is_lt()).count();
+        let count = self.all[first..].iter().take_while(|f| order.cmp(f.span().lo, span.hi).is_lt()).count();
         first..first + count
     }
 

@@ -273,9 +273,7 @@ impl<'d> Latched<'d> {
     pub(crate) fn holds(&self, order: &Order, request: &Request<'_>) -> bool {
         let Request { span, mode, owner, .. } = *request;
         let mut states = self.states.iter().enumerate();
-        states.all(|(i, state)| {
-            state.fragments.holds(order, self.part(order, i, span), mode, owner.id)
-        })
+        states.all(|(i, state)| state.fragments.holds(order, self.part(order, i, span), mode, owner.id))
     }
 
     /// True if `request` can be granted now; `ticket` is its own if it waits already.
@@ -287,7 +285,17 @@ impl<'d> Latched<'d> {
         now: &dyn Fn() -> u64,
     ) -> bool {
         !self.states.iter().any(|s| s.is_held(order, request, now))
-            && !self.stands(order, request, ticket).is_held_up()
+            && !self.is_held_up(order, request, ticket)
+    }
+
+    /// True if somebody who came before `ticket` is in the way of `request`.
+    fn is_held_up(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>) -> bool {
+        let [state] = &self.states[..] else {
+            return self.stands(order, request, ticket).is_held_up();
+        };
+        let index = state.queue.place(ticket);
+        let mut ahead = state.queue.ahead(order, &state.fragments, index, request);
+        ahead.any(|(_, stand)| stand == Earlier::HoldsUp)
     }
 
     /// How all who came before `ticket` stand to `request`. With several leaves, one of them decides: the one in which the
@@ -295,7 +303,7 @@ impl<'d> Latched<'d> {
     fn stands(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>) -> Stands {
         let mut stands = Stands::default();
         for state in self.states.iter().filter(|s| !s.queue.is_empty()) {
-            let index = ticket.and_then(|t| state.queue.position(t)).unwrap_or(state.queue.len());
+            let index = state.queue.place(ticket);
             for (waiter, stand) in state.queue.ahead(order, &state.fragments, index, request) {
                 match stand {
                     Earlier::Compatible => {}
@@ -339,11 +347,15 @@ impl<'d> Latched<'d> {
     ) -> Vec<Blocker> {
         let id = request.owner.id;
         let mut blockers = Vec::new();
-        let stands = self.stands(order, request, Some(ticket));
+        // With several leaves, who is overtaken in one of them is not in the way in any.
+        let overtaken = match self.states.len() {
+            1 => SmallVec::new(),
+            _ => self.stands(order, request, Some(ticket)).overtaken,
+        };
         for state in &self.states {
             let Some(index) = state.queue.position(ticket) else { continue };
             for (waiter, stand) in state.queue.ahead(order, &state.fragments, index, request).rev() {
-                if stand != Earlier::HoldsUp || stands.overtaken.contains(&waiter.ticket) {
+                if stand != Earlier::HoldsUp || overtaken.contains(&waiter.ticket) {
                     continue;
                 }
                 blockers.push(Blocker { owner: waiter.owner.clone(), is_holder: false });
@@ -351,7 +363,8 @@ impl<'d> Latched<'d> {
                     return blockers;
                 }
             }
-            let held = state.fragments.within(order, request.span).filter(|f| conflict(f.mode(), request.mode));
+            let held =
+                state.fragments.within(order, request.span).filter(|f| conflict(f.mode(), request.mode));
             let owners = held.flat_map(|f| f.owners()).filter(|o| o.id != id && !o.may_be_robbed(now));
             blockers.extend(owners.map(|o| Blocker { owner: o.clone(), is_holder: true }));
         }
@@ -361,7 +374,7 @@ impl<'d> Latched<'d> {
     /// When the first of those expires whose locks are in the way, if nobody who came earlier is.
     pub(crate) fn expiry(&self, order: &Order, request: &Request<'_>, ticket: u64) -> u64 {
         let is_queued = self.states.iter().any(|s| s.queue.position(ticket).is_some());
-        if !is_queued || self.stands(order, request, Some(ticket)).is_held_up() {
+        if !is_queued || self.is_held_up(order, request, Some(ticket)) {
             return NEVER;
         }
         let states = self.states.iter();
@@ -376,12 +389,7 @@ impl<'d> Latched<'d> {
     }
 
     /// Takes what is free.
-    pub(crate) fn take(
-        &mut self,
-        order: &Order,
-        request: &Request<'_>,
-        wakes: &mut Wakes,
-    ) -> (Pieces, i64) {
+    pub(crate) fn take(&mut self, order: &Order, request: &Request<'_>, wakes: &mut Wakes) -> (Pieces, i64) {
         if let [state] = &mut self.states[..] {
             let taken = state.fragments.take(order, request.span, request.mode, request.owner);
             state.nudge(order, request.owner, request.span, wakes);

@@ -86,7 +86,7 @@ impl Locker {
         self.options.lock_timeout = timeout;
     }
 
-    /// When locks may be stolen, from now on; `None`: never.
+    /// When its locks may be stolen, counted from now; `None`: never. Those who wait for it already do not notice.
     pub fn set_expiration(&mut self, after: Option<std::time::Duration>) {
         self.options.expiration = after;
         let at = after.map_or(NEVER, |after| {
@@ -248,8 +248,11 @@ impl Locker {
             Timeout::Never => start,
             Timeout::After(time) => start.saturating_add(nanos(time)),
         };
-        let mut detect_at =
-            if self.options.deadlock_detect { start.saturating_add(nanos(self.options.deadlock_timeout)) } else { NEVER };
+        let mut detect_at = if self.options.deadlock_detect {
+            start.saturating_add(nanos(self.options.deadlock_timeout))
+        } else {
+            NEVER
+        };
         loop {
             let expiry = self.expiry_in_the_way(waiter);
             match self.sleep(&shared, deadline.min(detect_at).min(expiry)) {
@@ -265,8 +268,10 @@ impl Locker {
                 Woken::Late(now) if now >= detect_at => {
                     detect_at = NEVER;
                     if deadlock::is_victim(&shared, waiter, self.options.deadlock_detect_depth) {
-                        return Err(Error::busy("waiting for this lock would close a circle of waiting transactions")
-                            .with_subcode(SubCode::Deadlock));
+                        return Err(Error::busy(
+                            "waiting for this lock would close a circle of waiting transactions",
+                        )
+                        .with_subcode(SubCode::Deadlock));
                     }
                 }
                 Woken::Late(now) if now >= deadline => {
@@ -341,7 +346,12 @@ impl Locker {
     /// Releases all it holds between `left` and `right`, both included.
     /// # Errors
     /// As [`unlock_key`](Self::unlock_key) and [`lock_range`](Self::lock_range).
-    pub fn unlock_range(&mut self, family: &Arc<Family>, left: Endpoint<'_>, right: Endpoint<'_>) -> Result<()> {
+    pub fn unlock_range(
+        &mut self,
+        family: &Arc<Family>,
+        left: Endpoint<'_>,
+        right: Endpoint<'_>,
+    ) -> Result<()> {
         match range(family, left, right)? {
             Some(span) => self.unlock(family, span),
             None => Ok(()),

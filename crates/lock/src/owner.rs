@@ -113,8 +113,7 @@ impl Owner {
         match self.state.load(Ordering::Acquire) {
             STOLEN => true,
             ACTIVE if now() >= at => {
-                let stolen =
-                    self.state.compare_exchange(ACTIVE, STOLEN, Ordering::AcqRel, Ordering::Acquire);
+                let stolen = self.state.compare_exchange(ACTIVE, STOLEN, Ordering::AcqRel, Ordering::Acquire);
                 matches!(stolen, Ok(_) | Err(STOLEN))
             }
             _ => false,

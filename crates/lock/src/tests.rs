@@ -1,4 +1,5 @@
 //! Tests of the crate as a whole; those of single modules lie beside them.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod behaviour;
 mod random;

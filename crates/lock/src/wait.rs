@@ -71,12 +71,7 @@ pub(crate) enum Earlier {
 }
 
 /// How `earlier` stands to `later`, whose leaf holds `fragments`.
-pub(crate) fn stand(
-    order: &Order,
-    fragments: &Fragments,
-    earlier: &Waiter,
-    later: &Request<'_>,
-) -> Earlier {
+pub(crate) fn stand(order: &Order, fragments: &Fragments, earlier: &Waiter, later: &Request<'_>) -> Earlier {
     let span = earlier.span.as_span();
     let is_apart = earlier.owner.id == later.owner.id
         || !conflict(earlier.mode, later.mode)
@@ -88,8 +83,7 @@ pub(crate) fn stand(
     if !is_senior {
         return Earlier::HoldsUp;
     }
-    let both =
-        Span { lo: order.max(span.lo, later.span.lo), hi: order.min(span.hi, later.span.hi) };
+    let both = Span { lo: order.max(span.lo, later.span.lo), hi: order.min(span.hi, later.span.hi) };
     let is_in_its_way = earlier.in_its_way.binary_search(&later.owner.id).is_ok()
         || fragments.within(order, both).any(|f| f.is_owned_by(later.owner.id));
     if is_in_its_way { Earlier::Overtaken } else { Earlier::HoldsUp }
@@ -108,10 +102,6 @@ impl Queue {
         self.line.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.line.len()
-    }
-
     pub(crate) fn get(&self, index: usize) -> Option<&Arc<Waiter>> {
         self.line.get(index)
     }
@@ -123,6 +113,11 @@ impl Queue {
     /// Where the request with this ticket stands.
     pub(crate) fn position(&self, ticket: u64) -> Option<usize> {
         self.line.binary_search_by_key(&ticket, |w| w.ticket).ok()
+    }
+
+    /// Where the request with this ticket stands; without one, behind all.
+    pub(crate) fn place(&self, ticket: Option<u64>) -> usize {
+        ticket.and_then(|t| self.position(t)).unwrap_or(self.line.len())
     }
 
     pub(crate) fn push(&mut self, waiter: Arc<Waiter>) {

@@ -1,1 +1,275 @@
+//! What a caller sees, case by case, by one thread.
 
+use super::{StillClock, manager};
+use crate::LockMode::{Exclusive, Shared};
+use crate::*;
+use esker_base::comparator::ReverseBytewiseComparator;
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, Error, ErrorKind, SubCode};
+use std::time::Duration;
+
+const TRY: LockerOptions = LockerOptions {
+    lock_timeout: Timeout::Never,
+    deadlock_detect: false,
+    deadlock_detect_depth: 50,
+    deadlock_timeout: Duration::ZERO,
+    expiration: None,
+};
+
+fn family(manager: &LockManager) -> Arc<Family> {
+    manager.add_family(ColumnFamilyId::DEFAULT, &FamilyOptions::default()).unwrap()
+}
+
+#[track_caller]
+fn refused(result: Result<(), Error>, kind: ErrorKind, subcode: SubCode) {
+    let why = result.expect_err("must be refused");
+    assert_eq!((why.kind(), why.subcode()), (kind, subcode), "{why}");
+}
+
+#[track_caller]
+fn timed_out(result: Result<(), Error>) {
+    refused(result, ErrorKind::TimedOut, SubCode::LockTimeout);
+}
+
+#[test]
+fn shared_locks_coexist_and_exclusive_ones_do_not() {
+    let manager = manager();
+    let family = family(&manager);
+    let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+    a.lock_key(&family, b"k", Shared).unwrap();
+    b.lock_key(&family, b"k", Shared).unwrap();
+    timed_out(a.lock_key(&family, b"k", Exclusive));
+    b.unlock_key(&family, b"k").unwrap();
+    a.lock_key(&family, b"k", Exclusive).unwrap();
+    timed_out(b.lock_key(&family, b"k", Shared));
+    a.downgrade(&family, Endpoint::Key(b"k"), Endpoint::Key(b"k")).unwrap();
+    b.lock_key(&family, b"k", Shared).unwrap();
+    let locks = manager.locks();
+    assert_eq!(locks.len(), 1);
+    assert_eq!((&locks[0].ids[..], locks[0].mode), (&[a.id(), b.id()][..], Shared));
+}
+
+#[test]
+fn overlapping_shared_ranges_of_different_lockers_coexist() {
+    let manager = manager();
+    let family = family(&manager);
+    let (mut a, mut b, mut c) = (manager.locker(TRY), manager.locker(TRY), manager.locker(TRY));
+    a.lock_range(&family, Endpoint::Key(b"b"), Endpoint::Key(b"m"), Shared).unwrap();
+    b.lock_range(&family, Endpoint::Key(b"f"), Endpoint::Max, Shared).unwrap();
+    timed_out(c.lock_key(&family, b"z", Exclusive));
+    timed_out(c.lock_range(&family, Endpoint::Min, Endpoint::Key(b"b"), Exclusive));
+    c.lock_range(&family, Endpoint::Min, Endpoint::Key(b"a"), Exclusive).unwrap();
+    drop(a);
+    c.lock_range(&family, Endpoint::Key(b"b"), Endpoint::Key(b"e"), Exclusive).unwrap();
+    timed_out(c.lock_key(&family, b"g", Exclusive));
+    drop((b, c));
+    assert!(manager.locks().is_empty());
+}
+
+#[test]
+fn prefixes_are_locked_by_the_same_call_in_both_orders() {
+    let manager = manager();
+    let descending =
+        FamilyOptions { comparator: Arc::new(ReverseBytewiseComparator), ..FamilyOptions::default() };
+    let up = family(&manager);
+    let down = manager.add_family(ColumnFamilyId(1), &descending).unwrap();
+    for family in [up, down] {
+        let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+        a.lock_range(&family, Endpoint::Infimum(b"ab"), Endpoint::Supremum(b"ab"), Exclusive).unwrap();
+        for inside in [&b"ab"[..], b"ab\xff", b"abc"] {
+            timed_out(b.lock_key(&family, inside, Shared));
+        }
+        for outside in [&b"a"[..], b"ac", b"aa\xff"] {
+            b.lock_key(&family, outside, Exclusive).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut a = manager.locker(TRY);
+    let invalid = |result| refused(result, ErrorKind::InvalidArgument, SubCode::None);
+    invalid(a.lock_range(&family, Endpoint::Key(b"b"), Endpoint::Key(b"a"), Shared));
+    invalid(a.lock_range(&family, Endpoint::Max, Endpoint::Min, Shared));
+    invalid(a.unlock_key(&family, b"a"));
+    invalid(a.downgrade(&family, Endpoint::Min, Endpoint::Max));
+    a.lock_range(&family, Endpoint::Max, Endpoint::Max, Exclusive).unwrap();
+    assert!(a.is_empty());
+    refused(a.rollback_to_save_point(), ErrorKind::NotFound, SubCode::None);
+    refused(a.pop_save_point(), ErrorKind::NotFound, SubCode::None);
+    let other = super::manager();
+    let foreign = self::family(&other);
+    invalid(a.lock_key(&foreign, b"a", Shared));
+    assert!(manager.add_family(ColumnFamilyId::DEFAULT, &FamilyOptions::default()).is_err());
+    let points = FamilyOptions { locking: Locking::Points, ..FamilyOptions::default() };
+    let points = manager.add_family(ColumnFamilyId(7), &points).unwrap();
+    let range = a.lock_range(&points, Endpoint::Min, Endpoint::Max, Shared);
+    refused(range, ErrorKind::NotSupported, SubCode::None);
+    a.lock_key(&points, b"a", Exclusive).unwrap();
+    a.downgrade(&points, Endpoint::Key(b"a"), Endpoint::Key(b"a")).unwrap();
+    a.unlock_key(&points, b"a").unwrap();
+    assert!(manager.locks().is_empty());
+}
+
+#[test]
+fn save_points_give_back_what_came_after_them() {
+    let manager = manager();
+    let family = family(&manager);
+    let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+    a.lock_key(&family, b"1", Exclusive).unwrap();
+    a.lock_key(&family, b"2", Shared).unwrap();
+    a.set_save_point();
+    a.lock_range(&family, Endpoint::Key(b"1"), Endpoint::Key(b"3"), Exclusive).unwrap();
+    a.rollback_to_save_point().unwrap();
+    timed_out(b.lock_key(&family, b"1", Shared));
+    b.lock_key(&family, b"2", Shared).unwrap();
+    b.lock_key(&family, b"3", Exclusive).unwrap();
+    a.set_save_point();
+    a.lock_key(&family, b"4", Exclusive).unwrap();
+    a.pop_save_point().unwrap();
+    timed_out(b.lock_key(&family, b"4", Shared));
+}
+
+#[test]
+fn locking_and_unlocking_in_turn_does_not_grow_the_log() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut a = manager.locker(TRY);
+    a.lock_key(&family, b"first", Exclusive).unwrap();
+    for _ in 0..10_000 {
+        a.lock_key(&family, b"key", Exclusive).unwrap();
+        a.unlock_key(&family, b"key").unwrap();
+    }
+    assert!(a.log_bytes() < 1024);
+}
+
+#[test]
+fn expired_locks_are_stolen_unless_their_owner_commits() {
+    let clock = Arc::new(StillClock::default());
+    let manager = LockManager::new(LockManagerOptions::new(clock.clone()));
+    let family = family(&manager);
+    let expiring = LockerOptions { expiration: Some(Duration::from_nanos(100)), ..TRY };
+    let (mut a, mut b) = (manager.locker(expiring), manager.locker(expiring));
+    let mut thief = manager.locker(TRY);
+    a.lock_key(&family, b"a", Exclusive).unwrap();
+    b.lock_key(&family, b"b", Exclusive).unwrap();
+    b.begin_commit().unwrap();
+    timed_out(thief.lock_key(&family, b"a", Shared));
+    clock.advance(100);
+    thief.lock_key(&family, b"a", Shared).unwrap();
+    timed_out(thief.lock_key(&family, b"b", Shared));
+    refused(a.lock_key(&family, b"c", Shared), ErrorKind::Expired, SubCode::None);
+    refused(a.begin_commit(), ErrorKind::Expired, SubCode::None);
+    a.release_all();
+    let locks = manager.locks();
+    assert_eq!(locks.iter().filter(|l| l.ids == [thief.id()]).count(), 1, "{locks:?}");
+    a.set_expiration(None);
+    a.lock_key(&family, b"c", Exclusive).unwrap();
+    a.begin_commit().unwrap();
+}
+
+#[test]
+fn the_greediest_gives_up_precision_and_everything_in_the_end() {
+    let manager = manager();
+    let family = family(&manager);
+    let (mut greedy, mut modest) = (manager.locker(TRY), manager.locker(TRY));
+    modest.lock_key(&family, b"key 050", Exclusive).unwrap();
+    manager.set_max_lock_memory(6000);
+    for i in (0..300).filter(|i| *i != 50) {
+        greedy.lock_key(&family, format!("key {i:03}").as_bytes(), Exclusive).unwrap();
+    }
+    let counters = manager.counters();
+    assert!(counters.escalations > 0 && counters.escalated_locks > 100, "{counters:?}");
+    assert!(counters.lock_memory < 6000, "{counters:?}");
+    manager.check().unwrap();
+    // Between keys that were asked for, and around the one that is somebody else's.
+    timed_out(modest.lock_key(&family, b"key 000+", Shared));
+    timed_out(greedy.lock_key(&family, b"key 050", Shared));
+    greedy.set_save_point();
+    greedy.rollback_to_save_point().unwrap();
+    greedy.release_all();
+    modest.release_all();
+    assert!(manager.locks().is_empty());
+    drop((greedy, modest));
+    assert_eq!(manager.counters().lock_memory, 0);
+}
+
+#[test]
+fn barriers_hold_and_a_limit_that_cannot_be_kept_is_told() {
+    let manager = manager();
+    let family = family(&manager);
+    manager.set_max_lock_memory(2000);
+    manager.set_escalation_barrier(Some(Arc::new(|_, _, _| true)));
+    let mut a = manager.locker(TRY);
+    let keys: Vec<String> = (0..100).map(|i| format!("key {i:03}")).collect();
+    let failed = keys.iter().find_map(|key| a.lock_key(&family, key.as_bytes(), Exclusive).err());
+    let why = failed.expect("there is no room for a hundred");
+    assert_eq!((why.kind(), why.subcode()), (ErrorKind::Aborted, SubCode::LockLimit));
+    manager.set_escalation_barrier(Some(Arc::new(|_, _, right| right.key == b"key 010")));
+    for key in &keys {
+        a.lock_key(&family, key.as_bytes(), Exclusive).unwrap();
+    }
+    let mut b = manager.locker(TRY);
+    manager.set_max_lock_memory(usize::MAX);
+    b.lock_key(&family, b"key 009+", Exclusive).unwrap();
+    timed_out(b.lock_key(&family, b"key 010+", Exclusive));
+    manager.set_max_lock_memory(0);
+    refused(b.lock_key(&family, b"z", Shared), ErrorKind::Aborted, SubCode::LockLimit);
+}
+
+#[test]
+fn a_dropped_family_takes_its_locks_with_it() {
+    let manager = manager();
+    let family = family(&manager);
+    let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+    a.lock_range(&family, Endpoint::Min, Endpoint::Max, Exclusive).unwrap();
+    manager.drop_family(ColumnFamilyId::DEFAULT).unwrap();
+    refused(b.lock_key(&family, b"a", Shared), ErrorKind::ColumnFamilyDropped, SubCode::None);
+    refused(a.lock_key(&family, b"a", Shared), ErrorKind::ColumnFamilyDropped, SubCode::None);
+    a.release_all();
+    assert!(manager.drop_family(ColumnFamilyId::DEFAULT).is_err());
+    let again = self::family(&manager);
+    b.lock_key(&again, b"a", Exclusive).unwrap();
+    drop((a, b));
+    assert_eq!(manager.counters().lock_memory, 0);
+}
+
+/// Everything that the locks of one locker on `count` keys take, by what has been allocated.
+fn bytes_per_lock(key: impl Fn(u64) -> Vec<u8>, count: u64) -> f64 {
+    let manager = manager();
+    let family = family(&manager);
+    let mut a = manager.locker(TRY);
+    for i in 0..count {
+        a.lock_key(&family, &key(i.wrapping_mul(0x9E37_79B9_7F4A_7C15)), Exclusive).unwrap();
+    }
+    let mut bytes = a.log_bytes();
+    family.for_each_leaf(|leaf, state| {
+        bytes += size_of_val(leaf) + 16 + 48 + state.fragments.allocated_bytes()
+    });
+    bytes as f64 / count as f64
+}
+
+#[test]
+fn a_point_lock_takes_at_most_64_bytes_and_its_key() {
+    for count in [10_000, 200_000] {
+        let bytes = bytes_per_lock(|i| [i.to_be_bytes(), i.to_be_bytes()].concat(), count);
+        assert!(bytes <= 64.0 + 16.0, "{bytes} bytes for each of {count} locks on keys of 16 bytes");
+    }
+}
+
+#[test]
+fn one_locker_may_hold_many_locks() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut a = manager.locker(TRY);
+    for i in 0..50_000_u32 {
+        a.lock_key(&family, &i.to_be_bytes(), Exclusive).unwrap();
+    }
+    manager.check().unwrap();
+    assert_eq!(manager.locks().len(), 50_000);
+    assert!(manager.counters().splits > 100);
+    a.release_all();
+    assert!(manager.locks().is_empty());
+}

@@ -44,8 +44,10 @@ impl Table {
     fn new(manager: &LockManager, id: u32, comparator: ComparatorRef, options: FamilyOptions) -> Table {
         let has_prefixes = comparator.order() != KeyOrder::Custom;
         let order = Order::of(&comparator);
-        let family = manager.add_family(ColumnFamilyId(id), &FamilyOptions { comparator, ..options }).unwrap();
-        let keys: [&[u8]; 9] = [b"a", b"ab", b"abc", b"abcdefghijklmnopqrstuvwxyz", b"ac", b"b", b"bb", b"c", b""];
+        let family =
+            manager.add_family(ColumnFamilyId(id), &FamilyOptions { comparator, ..options }).unwrap();
+        let keys: [&[u8]; 9] =
+            [b"a", b"ab", b"abc", b"abcdefghijklmnopqrstuvwxyz", b"ac", b"b", b"bb", b"c", b""];
         let beside = [Place::Before, Place::After];
         let around = [Place::Infimum, Place::Supremum];
         let mut places = vec![CutBuf::MIN, CutBuf::MAX];
@@ -75,9 +77,8 @@ impl Table {
     /// Mostly keys, some ranges, few of them wide.
     fn pick(&self, rng: &mut fastrand::Rng) -> Cells {
         if rng.u8(..10) < 6 {
-            let keys: Vec<usize> = (0..self.cell_count())
-                .filter(|i| self.span(&(*i..i + 1)).as_span().is_point())
-                .collect();
+            let keys: Vec<usize> =
+                (0..self.cell_count()).filter(|i| self.span(&(*i..i + 1)).as_span().is_point()).collect();
             let i = keys[rng.usize(..keys.len())];
             return i..i + 1;
         }
@@ -115,8 +116,7 @@ impl Round {
                 Table::new(&manager, id, orders[rng.usize(..3)].clone(), options)
             })
             .collect();
-        let lockers: Vec<Locker> =
-            (0..LOCKERS).map(|_| manager.locker(LockerOptions::default())).collect();
+        let lockers: Vec<Locker> = (0..LOCKERS).map(|_| manager.locker(LockerOptions::default())).collect();
         let indexes = lockers.iter().enumerate().map(|(i, l)| (l.id(), i)).collect();
         let cells = tables.iter().map(Table::cell_count).max().unwrap_or(0);
         let reference = Reference::new(tables.len(), cells, LOCKERS);
@@ -153,7 +153,15 @@ impl Round {
         }
     }
 
-    fn request(&mut self, who: usize, family: usize, cells: &Cells, mode: LockMode, may_wait: bool, detect: bool) {
+    fn request(
+        &mut self,
+        who: usize,
+        family: usize,
+        cells: &Cells,
+        mode: LockMode,
+        may_wait: bool,
+        detect: bool,
+    ) {
         let span = self.tables[family].span(cells);
         let table = &self.tables[family];
         let answer = self.lockers[who].start(&table.family, span.as_span(), mode, may_wait);
@@ -242,7 +250,8 @@ impl Round {
     fn compare(&self) {
         self.manager.check().unwrap();
         for (number, table) in self.tables.iter().enumerate() {
-            let mut cells: Vec<BTreeMap<usize, LockMode>> = vec![BTreeMap::new(); self.reference.held(number).len()];
+            let mut cells: Vec<BTreeMap<usize, LockMode>> =
+                vec![BTreeMap::new(); self.reference.held(number).len()];
             table.family.for_each_leaf(|_, state| {
                 for f in state.fragments.iter() {
                     let Span { lo, hi } = f.span();

@@ -1,0 +1,40 @@
+//! The lock manager with real threads. `waiting`: who is let through, and in which order; `soak`: everything at once.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod soak;
+mod waiting;
+
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use esker_lock::{Clock, Family, FamilyOptions, LockManager, LockManagerOptions};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The real clocks: what waits for a time here is to be late at worst.
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+    #[expect(clippy::disallowed_methods, reason = "the engine's clock lies above this crate")]
+    fn now_seconds(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the engine's clock lies above this crate")]
+fn manager() -> LockManager {
+    LockManager::new(LockManagerOptions::new(Arc::new(RealClock(Instant::now()))))
+}
+
+fn family(manager: &LockManager, id: u32) -> Arc<Family> {
+    manager.add_family(ColumnFamilyId(id), &FamilyOptions::default()).unwrap()
+}
+
+/// Lets others run until something is so.
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
+}
