@@ -18,6 +18,15 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
+/// Twenty million requests for locks against the reference, then everything at once for some time.
+pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
+    let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
+    let random = [&cargo[..], &["--lib", "--", "random_requests"]].concat();
+    run(root, &[("ROUNDS", "40000")], "cargo", &random)?;
+    let soak = [&cargo[..], &["--test", "it", "--", "soak"]].concat();
+    run(root, &[("SECONDS", &seconds(minutes))], "cargo", &soak)
+}
+
 /// Crashes on a simulated disk, every file operation failing, and killed processes on the real disk.
 pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["crash", "--points", "10000"])?;

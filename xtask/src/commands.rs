@@ -119,6 +119,7 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])?;
     campaigns::model(root)?;
     campaigns::threads(root, minutes)?;
+    campaigns::locks(root, minutes)?;
     campaigns::durability(root)?;
     campaigns::sanitizers(root, minutes)?;
     fuzz(root, minutes)

@@ -25,6 +25,7 @@ cargo xtask long loom          the memtable, the write queue and the super versi
 cargo xtask long model         ten million random operations against a model
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
+cargo xtask long locks         the lock manager against a reference, and half an hour of everything at once
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["long", "model"] => campaigns::model(&root),
         ["long", "durability"] => campaigns::durability(&root),
         ["long", "threads"] => campaigns::threads(&root, 5),
+        ["long", "locks"] => campaigns::locks(&root, 30),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
         ["long", minutes] => match minutes.parse() {
             Ok(minutes) => commands::long(&root, minutes),
