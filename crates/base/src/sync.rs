@@ -2,25 +2,27 @@
 //! them. Nothing else in the workspace names `std::sync::atomic` or `parking_lot`.
 
 pub mod epoch;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub mod ranked;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use ranked::{LockRank, RankedCondvar, RankedMutex, RankedMutexGuard};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use std::sync::atomic;
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 mod model;
 #[cfg(loom)]
 pub use loom::sync::atomic;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub use model::{
     Condvar, LockRank, Mutex, MutexGuard, RankedCondvar, RankedMutex, RankedMutexGuard, RwLock,
     RwLockReadGuard, RwLockWriteGuard,
 };
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic;
 
 #[cfg(esker_tsan)]
 mod once;

@@ -15,6 +15,7 @@ mod cache_bench;
 pub mod engine;
 pub mod flags;
 mod keys;
+pub mod lock_bench;
 mod options;
 mod output;
 mod random;

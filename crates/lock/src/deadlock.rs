@@ -7,7 +7,9 @@
 //! the leaves as they are now, in all families.
 //!
 //! Between two reads things move on, so a circle is believed only if each request in it still waits when all of it has
-//! been read: a locker that waits gives nothing up, so its edges were all there at that moment.
+//! been read: a locker that waits gives nothing up, so its edges were all there at that moment. And a request in a queue
+//! that stood for others in front of it ([`Latched::blockers`](crate::leaf::Latched::blockers)) hides them no longer when it
+//! is withdrawn: then the search starts again.
 //!
 //! Source of the contract (victim, depth, what is reported): RocksDB `utilities/transactions/lock/point`. There the depth
 //! counts transactions looked at; here it is the length of a chain of locks, and requests in a queue, which wait for those
@@ -76,10 +78,13 @@ impl Deadlocks {
 }
 
 /// Somebody who waits, on the way from the one who asks.
+#[derive(Clone)]
 struct Node {
     waiter: Arc<Waiter>,
     from: usize,
     depth: usize,
+    /// It was found in the queue in front of `from`, and may stand for others there.
+    in_queue: bool,
 }
 
 enum Found {
@@ -105,34 +110,47 @@ pub(crate) fn is_victim(shared: &Shared, waiter: &Arc<Waiter>, max_depth: usize)
     true
 }
 
-/// Breadth first, so that the circle is a shortest one.
 fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
-    let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0 }];
+    loop {
+        if let Some(found) = search_once(start, max_depth) {
+            return found;
+        }
+    }
+}
+
+/// Breadth first, so that the circle is a shortest one. `None` if a request went away that stood for others in the way.
+fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
+    let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();
     let mut next = 0;
     while next < nodes.len() {
-        let (waiter, depth) = (nodes[next].waiter.clone(), nodes[next].depth);
-        for blocker in waiter.family.blockers(&waiter) {
+        let Node { waiter, depth, in_queue, .. } = nodes[next].clone();
+        let blockers = match waiter.family.blockers(&waiter) {
+            Some(blockers) => blockers,
+            None if in_queue => return None,
+            // Its owner runs; should it wait again, it will look itself.
+            None => Vec::new(),
+        };
+        for blocker in blockers {
             if blocker.owner.id == start.owner.id {
                 let circle = circle_to(&nodes, next);
-                if circle.iter().all(|w| still_waits(w)) {
-                    return Found::Circle(circle);
-                }
-                continue;
+                return circle.iter().all(|w| still_waits(w)).then_some(Found::Circle(circle));
             }
             if !seen.insert(blocker.owner.id) {
                 continue;
             }
-            let Some(waiter) = blocker.owner.seat.lock().waiting.clone() else { continue };
-            let depth = depth + usize::from(blocker.is_holder);
+            let in_queue = blocker.by_request.is_some();
+            let waits = || blocker.owner.seat.lock().waiting.clone();
+            let Some(waiter) = blocker.by_request.clone().or_else(waits) else { continue };
+            let depth = depth + usize::from(!in_queue);
             if depth >= max_depth {
-                return Found::TooDeep;
+                return Some(Found::TooDeep);
             }
-            nodes.push(Node { waiter, from: next, depth });
+            nodes.push(Node { waiter, from: next, depth, in_queue });
         }
         next += 1;
     }
-    Found::Nothing
+    Some(Found::Nothing)
 }
 
 fn circle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {

@@ -265,8 +265,8 @@ impl Family {
         self.latched(request.span, |latched| latched.expiry(&self.order, &request, waiter.ticket))
     }
 
-    /// Everybody in the way of a waiting request; nobody if it waits no longer.
-    pub(crate) fn blockers(&self, waiter: &Waiter) -> Vec<Blocker> {
+    /// Everybody in the way of a waiting request; `None` if it waits no longer.
+    pub(crate) fn blockers(&self, waiter: &Waiter) -> Option<Vec<Blocker>> {
         let request = waiter.request();
         self.latched(request.span, |latched| {
             latched.blockers(&self.order, &request, waiter.ticket, &|| self.shared.now())

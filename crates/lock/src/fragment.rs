@@ -105,6 +105,13 @@ impl Fragment {
         self.owner.id == id && self.others().is_empty()
     }
 
+    /// True if it is this one key, and `id`'s alone.
+    #[inline]
+    fn is_just(&self, key: &[u8], id: u64) -> bool {
+        let is_point = self.more.is_none() && self.place == Place::Before;
+        is_point && self.owner.id == id && !self.escalated && self.key.as_slice() == key
+    }
+
     #[inline]
     pub(crate) fn is_owned_by(&self, id: u64) -> bool {
         self.owner.id == id || self.others().iter().any(|o| o.id == id)
@@ -189,7 +196,7 @@ impl Fragments {
     }
 
     /// What has been allocated for them.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn allocated_bytes(&self) -> usize {
         let beside: i64 = self.all.iter().map(|f| f.bytes() - size_of::<Fragment>() as i64).sum();
         self.all.capacity() * size_of::<Fragment>() + beside as usize
@@ -342,15 +349,13 @@ impl Fragments {
         id: u64,
         escalated: Escalated,
     ) -> Option<i64> {
-        let range = self.overlapping(order, span);
-        if range.len() == 1 {
-            let fragment = &self.all[range.start];
-            if fragment.is_sole_owner(id) && !fragment.escalated && order.covers(span, fragment.span()) {
-                let fragment = self.all.remove(range.start);
-                self.shrink();
-                return Some(-fragment.bytes());
-            }
+        let first = self.first_behind(order, span.lo);
+        if span.is_point() && self.all.get(first).is_some_and(|f| f.is_just(span.lo.key, id)) {
+            let fragment = self.all.remove(first);
+            self.shrink();
+            return Some(-fragment.bytes());
         }
+        let range = self.overlapping(order, span);
         if !self.all[range.clone()].iter().any(|f| f.gives_up(id, escalated)) {
             return None;
         }

@@ -231,8 +231,8 @@ pub(crate) struct Latched<'d> {
 #[derive(Debug)]
 pub(crate) struct Blocker {
     pub(crate) owner: Arc<Owner>,
-    /// By a lock it has; otherwise by a request that came earlier.
-    pub(crate) is_holder: bool,
+    /// The request that came earlier; `None` if it is in the way by a lock it has.
+    pub(crate) by_request: Option<Arc<Waiter>>,
 }
 
 /// Why a request cannot be granted now, all of it.
@@ -334,7 +334,7 @@ impl<'d> Latched<'d> {
         Obstacles { holders, overtakes }
     }
 
-    /// Everybody in the way of a request that waits with `ticket`; nobody if it waits no longer.
+    /// Everybody in the way of a request that waits with `ticket`; `None` if it waits no longer.
     ///
     /// Of requests that came earlier, the nearest exclusive one that covers this one stands for all before it: they and
     /// their holders are in its way too.
@@ -344,9 +344,9 @@ impl<'d> Latched<'d> {
         request: &Request<'_>,
         ticket: u64,
         now: &dyn Fn() -> u64,
-    ) -> Vec<Blocker> {
+    ) -> Option<Vec<Blocker>> {
         let id = request.owner.id;
-        let mut blockers = Vec::new();
+        let (mut blockers, mut is_queued) = (Vec::new(), false);
         // With several leaves, who is overtaken in one of them is not in the way in any.
         let overtaken = match self.states.len() {
             1 => SmallVec::new(),
@@ -354,21 +354,22 @@ impl<'d> Latched<'d> {
         };
         for state in &self.states {
             let Some(index) = state.queue.position(ticket) else { continue };
+            is_queued = true;
             for (waiter, stand) in state.queue.ahead(order, &state.fragments, index, request).rev() {
                 if stand != Earlier::HoldsUp || overtaken.contains(&waiter.ticket) {
                     continue;
                 }
-                blockers.push(Blocker { owner: waiter.owner.clone(), is_holder: false });
+                blockers.push(Blocker { owner: waiter.owner.clone(), by_request: Some(waiter.clone()) });
                 if self.states.len() == 1 && !waiter.bypasses && waiter.bars(order, request.span) {
-                    return blockers;
+                    return Some(blockers);
                 }
             }
             let held =
                 state.fragments.within(order, request.span).filter(|f| conflict(f.mode(), request.mode));
             let owners = held.flat_map(|f| f.owners()).filter(|o| o.id != id && !o.may_be_robbed(now));
-            blockers.extend(owners.map(|o| Blocker { owner: o.clone(), is_holder: true }));
+            blockers.extend(owners.map(|o| Blocker { owner: o.clone(), by_request: None }));
         }
-        blockers
+        is_queued.then_some(blockers)
     }
 
     /// When the first of those expires whose locks are in the way, if nobody who came earlier is.

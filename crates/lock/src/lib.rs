@@ -26,6 +26,8 @@ mod options;
 mod owner;
 mod wait;
 
+pub use esker_base::ColumnFamilyId;
+
 pub use cut::{Endpoint, EndpointBuf, Place};
 pub use deadlock::{DeadlockInfo, DeadlockPath};
 pub use family::Family;
@@ -33,5 +35,5 @@ pub use locker::{Canceller, Locker};
 pub use manager::{Counters, EscalationBarrier, LockInfo, LockManager, WaitInfo};
 pub use options::{Clock, FamilyOptions, LockManagerOptions, LockMode, LockerOptions, Locking, Timeout};
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
 mod tests;

@@ -335,7 +335,8 @@ impl LockManager {
 }
 
 fn wait_info(waiter: &Waiter) -> WaitInfo {
-    let mut waits_for: Vec<u64> = waiter.family.blockers(waiter).iter().map(|b| b.owner.id).collect();
+    let blockers = waiter.family.blockers(waiter).unwrap_or_default();
+    let mut waits_for: Vec<u64> = blockers.iter().map(|b| b.owner.id).collect();
     waits_for.sort_unstable();
     waits_for.dedup();
     let span = waiter.span.as_span();

@@ -1,19 +1,25 @@
 //! Tests of the crate as a whole; those of single modules lie beside them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[cfg(not(any(loom, shuttle)))]
 mod behaviour;
+#[cfg(any(loom, shuttle))]
+mod interleavings;
+#[cfg(not(any(loom, shuttle)))]
 mod random;
+#[cfg(not(any(loom, shuttle)))]
 mod reference;
 
 use crate::*;
 use esker_base::sync::Arc;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 
 /// A clock that stands still until it is told otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct StillClock(AtomicU64);
 
 impl StillClock {
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn advance(&self, nanos: u64) {
         self.0.fetch_add(nanos, Ordering::Relaxed);
     }

@@ -11,6 +11,7 @@ mod db_bench;
 mod demo;
 mod failure;
 mod ldb;
+mod lock_bench;
 mod manifest;
 mod sst_dump;
 mod table_text;
@@ -42,6 +43,9 @@ enum Command {
     CacheBench(db_bench::BenchOptions),
     /// Administration and data access, as RocksDB's ldb
     Ldb(ldb::LdbOptions),
+    /// How many locks a second the lock manager takes and gives back
+    #[command(name = "lock_bench")]
+    LockBench(lock_bench::LockBenchArguments),
     /// Looks into table files, as RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::DbBench(options) => db_bench::run(&options),
         Command::CacheBench(options) => db_bench::run_cache_bench(&options),
         Command::Ldb(options) => ldb::run(&options),
+        Command::LockBench(arguments) => lock_bench::run(&arguments),
         Command::SstDump(options) => sst_dump::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::DemoVictim(options) => demo::run_victim(&options),

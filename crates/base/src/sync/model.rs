@@ -1,9 +1,12 @@
-//! loom's locks behind parking_lot's faces: what the engine's locks are when a model checker drives them.
+//! loom's and shuttle's locks behind parking_lot's faces: what the engine's locks are when a model checker drives them.
 //!
 //! In: the calls the engine makes on parking_lot's types. Out: the same, each a point where loom may switch threads.
 //! A poisoned lock is a panic in some thread of the model; the model has failed already.
 
+#[cfg(loom)]
 use loom::sync as ls;
+#[cfg(shuttle)]
+use shuttle::sync as ls;
 use std::ops::{Deref, DerefMut};
 
 const POISON: &str = "no thread of the model panicked";

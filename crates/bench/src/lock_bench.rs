@@ -1,0 +1,202 @@
+//! `lock_bench`: how many locks a second the lock manager takes and gives back.
+//!
+//! In: workloads, numbers of threads, locks for each transaction. Out: a table of millions of locks a second, one row for
+//! each workload and number of threads, for families that lock points only and for families that lock ranges.
+//!
+//! Cells take turns: each round measures every cell once, the two kinds of family one right after the other, so that what
+//! else the machine does hits both. A figure is the median of the rounds; a ratio is the median of the rounds' ratios.
+//! Processor time is shown beside the rates: it is what is left to compare on a machine that is busy with other things.
+//!
+//! Source of the workloads: RocksDB's `point_lock_bench` (threads, keys, locks for each transaction, shares of shared and
+//! exclusive locks), and the ranges that a transaction over a table with secondary indexes takes.
+
+mod cell;
+mod workload;
+
+pub use workload::Workload;
+
+use cell::Cell;
+use esker_lock::Locking;
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct LockBenchOptions {
+    /// Kinds of transactions.
+    pub workloads: Vec<Workload>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Keys there are.
+    pub keys: u64,
+    /// Bytes of each key, 8 at least.
+    pub key_bytes: usize,
+    /// Locks that a transaction takes before it releases all.
+    pub locks: usize,
+    /// Keys that separate the leaves of a range family from the start: what samples of the data would give.
+    pub boundaries: usize,
+    /// How often each cell is measured.
+    pub rounds: usize,
+    /// How long each time.
+    pub time: Duration,
+}
+
+impl Default for LockBenchOptions {
+    fn default() -> LockBenchOptions {
+        LockBenchOptions {
+            workloads: Workload::ALL.to_vec(),
+            threads: vec![1, 2, 8, 40],
+            keys: 1_000_000,
+            key_bytes: 16,
+            locks: 5,
+            boundaries: 63,
+            rounds: 5,
+            time: Duration::from_millis(200),
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What transactions do.
+    pub workload: Workload,
+    /// How many of them at once.
+    pub threads: usize,
+    /// Locks a second in a family for points; `None` if the workload has ranges.
+    pub point: Option<f64>,
+    /// Locks a second in a family for ranges.
+    pub range: f64,
+    /// The second by the first.
+    pub ratio: Option<f64>,
+    /// The second by what random keys gave in the same rounds, if that was measured.
+    pub of_random: Option<f64>,
+    /// Requests that waited, of a thousand, in the last round of the range family.
+    pub waits: f64,
+    /// Nanoseconds of processor time for a lock and its release in a family for points.
+    pub point_cpu: Option<f64>,
+    /// The same in a family for ranges.
+    pub range_cpu: f64,
+    /// The first by the second: 1 is the same, more is better for ranges.
+    pub cpu_ratio: Option<f64>,
+}
+
+/// Measures everything and writes the table.
+/// # Errors
+/// What writing gives.
+pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<Row>> {
+    writeln!(
+        out,
+        "keys {} of {} bytes, {} locks for each transaction, {} leaves, medians of {} x {:?}",
+        options.keys,
+        options.key_bytes,
+        options.locks,
+        options.boundaries + 1,
+        options.rounds,
+        options.time
+    )?;
+    writeln!(
+        out,
+        "{:<14} {:>7} {:>10} {:>10} {:>11} {:>8} {:>11} {:>9} {:>9} {:>11}",
+        "workload",
+        "threads",
+        "point M/s",
+        "range M/s",
+        "range:point",
+        ":random",
+        "waits 1/000",
+        "point cpu",
+        "range cpu",
+        "range:point"
+    )?;
+    let mut rows = Vec::new();
+    for &threads in &options.threads {
+        for row in measure(options, threads) {
+            writeln!(out, "{}", line(&row))?;
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// All workloads with so many threads.
+fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
+    let count = options.workloads.len();
+    let (mut points, mut ranges) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+    let (mut point_cpu, mut range_cpu) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+    let mut waits = vec![0.0; count];
+    for round in 0..options.rounds {
+        for (index, &workload) in options.workloads.iter().enumerate() {
+            let cell = Cell { options, workload, threads, seed: round as u64 };
+            let both = [Locking::Points, Locking::Ranges];
+            let first = round % 2;
+            for locking in [both[first], both[1 - first]] {
+                match locking {
+                    Locking::Points if workload.has_ranges() => {}
+                    Locking::Points => {
+                        let result = cell.run(locking);
+                        points[index].push(result.locks_per_second);
+                        point_cpu[index].push(result.cpu_nanos);
+                    }
+                    Locking::Ranges => {
+                        let result = cell.run(locking);
+                        ranges[index].push(result.locks_per_second);
+                        range_cpu[index].push(result.cpu_nanos);
+                        waits[index] = result.waits_per_thousand;
+                    }
+                }
+            }
+        }
+    }
+    let random = options.workloads.iter().position(|w| *w == Workload::Random);
+    let row = |(index, &workload): (usize, &Workload)| Row {
+        workload,
+        threads,
+        point: median(&points[index]),
+        range: median(&ranges[index]).unwrap_or(0.0),
+        ratio: median(&ratios(&ranges[index], &points[index])),
+        of_random: random.and_then(|random| median(&ratios(&ranges[index], &ranges[random]))),
+        waits: waits[index],
+        point_cpu: median(&point_cpu[index]),
+        range_cpu: median(&range_cpu[index]).unwrap_or(0.0),
+        cpu_ratio: median(&ratios(&point_cpu[index], &range_cpu[index])),
+    };
+    options.workloads.iter().enumerate().map(row).collect()
+}
+
+fn ratios(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a / b).collect()
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+fn line(row: &Row) -> String {
+    let mut line = format!("{:<14} {:>7}", row.workload.name(), row.threads);
+    let millions = |value: f64| value / 1e6;
+    let cells = [
+        (row.point.map(millions), 10, 3),
+        (Some(millions(row.range)), 10, 3),
+        (row.ratio, 11, 2),
+        (row.of_random, 8, 2),
+        (Some(row.waits), 11, 1),
+        (row.point_cpu, 9, 0),
+        (Some(row.range_cpu), 9, 0),
+        (row.cpu_ratio, 11, 2),
+    ];
+    for (value, width, digits) in cells {
+        match value {
+            Some(value) => write!(line, " {value:>width$.digits$}"),
+            None => write!(line, " {:>width$}", "-"),
+        }
+        .expect("a string takes everything");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

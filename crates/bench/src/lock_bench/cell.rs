@@ -1,0 +1,152 @@
+//! One measurement: some threads, for some time, with a lock manager of their own.
+
+use super::{LockBenchOptions, workload::Request, workload::Workload};
+use esker_lock::{
+    Clock, ColumnFamilyId, Endpoint, Family, FamilyOptions, LockManager, LockManagerOptions, LockerOptions,
+    Locking, Timeout,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell<'a> {
+    pub(super) options: &'a LockBenchOptions,
+    pub(super) workload: Workload,
+    pub(super) threads: usize,
+    pub(super) seed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) locks_per_second: f64,
+    pub(super) waits_per_thousand: f64,
+    /// Of a thread's processor time, for taking a lock and giving it back.
+    pub(super) cpu_nanos: f64,
+}
+
+/// What one thread did.
+struct Work {
+    locks: u64,
+    nanos: u64,
+    cpu_nanos: u64,
+}
+
+struct SystemTime;
+
+fn nanos(id: ClockId) -> u64 {
+    let time = clock_gettime(id);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+impl Clock for SystemTime {
+    fn monotonic_nanos(&self) -> u64 {
+        nanos(ClockId::Monotonic)
+    }
+    fn now_seconds(&self) -> u64 {
+        nanos(ClockId::Realtime) / 1_000_000_000
+    }
+}
+
+/// Writes key number `n`, so that numbers order as keys do.
+fn write_key(key: &mut [u8], n: u64) {
+    key[..8].copy_from_slice(&n.to_be_bytes());
+}
+
+/// Numbers below a bound: SplitMix64.
+fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    move |bound| {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((u128::from(z ^ (z >> 31)) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+impl Cell<'_> {
+    pub(super) fn run(&self, locking: Locking) -> Outcome {
+        let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
+        let family = manager
+            .add_family(ColumnFamilyId::DEFAULT, &self.family_options(locking))
+            .expect("the first one");
+        let barrier = Barrier::new(self.threads);
+        let work: Vec<Work> = std::thread::scope(|scope| {
+            let start = |thread: u64| {
+                let (manager, family, barrier) = (&manager, &family, &barrier);
+                scope.spawn(move || self.work(manager, family, barrier, thread))
+            };
+            let threads: Vec<_> = (0..self.threads as u64).map(start).collect();
+            threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
+        });
+        let locks = work.iter().map(|w| w.locks).sum::<u64>().max(1) as f64;
+        Outcome {
+            locks_per_second: work.iter().map(|w| w.locks as f64 * 1e9 / w.nanos as f64).sum(),
+            waits_per_thousand: manager.counters().waits as f64 * 1000.0 / locks,
+            cpu_nanos: work.iter().map(|w| w.cpu_nanos).sum::<u64>() as f64 / locks,
+        }
+    }
+
+    fn family_options(&self, locking: Locking) -> FamilyOptions {
+        let LockBenchOptions { keys, key_bytes, boundaries, .. } = *self.options;
+        let boundary = |i: u64| {
+            let mut key = vec![0; key_bytes.max(8)];
+            write_key(&mut key, keys / (boundaries as u64 + 1) * i);
+            key
+        };
+        let boundaries = (1..=boundaries as u64).map(boundary).collect();
+        FamilyOptions { locking, boundaries, ..FamilyOptions::default() }
+    }
+
+    /// Transactions, one after the other, until the time is over.
+    fn work(&self, manager: &LockManager, family: &Arc<Family>, barrier: &Barrier, thread: u64) -> Work {
+        let LockBenchOptions { keys, key_bytes, locks, time, .. } = *self.options;
+        let mut random = generator((self.seed << 32) | thread);
+        let mut locker = manager.locker(LockerOptions {
+            lock_timeout: Timeout::After(Duration::from_secs(1)),
+            ..LockerOptions::default()
+        });
+        let (mut left, mut right) = (vec![0; key_bytes.max(8)], vec![0; key_bytes.max(8)]);
+        let mut requests: Vec<Request> = Vec::with_capacity(locks);
+        let (mut taken, mut grown) = (0, thread);
+        barrier.wait();
+        let (start, cpu) = (nanos(ClockId::Monotonic), nanos(ClockId::ThreadCPUTime));
+        loop {
+            requests.clear();
+            for _ in 0..locks {
+                let mut next = || {
+                    grown += self.threads as u64;
+                    grown
+                };
+                requests.push(self.workload.request(keys, &mut random, &mut next));
+            }
+            if self.workload.is_sorted() {
+                requests.sort_by_key(|r| r.first);
+            }
+            for request in &requests {
+                write_key(&mut left, request.first);
+                let result = if request.count == 1 {
+                    locker.lock_key(family, &left, request.mode)
+                } else {
+                    write_key(&mut right, request.first + request.count - 1);
+                    locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), request.mode)
+                };
+                // Whoever waited in vain starts anew.
+                if result.is_err() {
+                    break;
+                }
+                taken += 1;
+            }
+            locker.release_all();
+            if taken % 64 < locks as u64 {
+                let passed = nanos(ClockId::Monotonic) - start;
+                if Duration::from_nanos(passed) >= time {
+                    let cpu_nanos = nanos(ClockId::ThreadCPUTime) - cpu;
+                    return Work { locks: taken, nanos: passed, cpu_nanos };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+use super::*;
+
+#[test]
+fn a_small_run_measures_every_cell() {
+    let options = LockBenchOptions {
+        threads: vec![1, 3],
+        keys: 1000,
+        rounds: 2,
+        time: Duration::from_millis(2),
+        ..LockBenchOptions::default()
+    };
+    let mut out = Vec::new();
+    let rows = run(&options, &mut out).expect("memory takes everything");
+    assert_eq!(rows.len(), 2 * Workload::ALL.len());
+    for row in &rows {
+        assert_eq!(row.point.is_none(), row.workload.has_ranges());
+        assert!(row.range > 0.0, "{row:?}");
+    }
+    assert_eq!(String::from_utf8_lossy(&out).lines().count(), 2 + rows.len());
+}
+
+#[test]
+fn workloads_have_names() {
+    for workload in Workload::ALL {
+        assert_eq!(Workload::by_name(workload.name()), Some(workload));
+    }
+}

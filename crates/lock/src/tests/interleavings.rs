@@ -1,0 +1,223 @@
+//! Threads in orders that a scheduler chooses: few of them in all orders (loom), more of them in many (shuttle).
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --profile stress -p esker-lock --lib loom`, and the same with `shuttle`.
+
+use super::manager;
+use crate::LockMode::{Exclusive, Shared};
+use crate::*;
+use esker_base::ErrorKind;
+#[cfg(shuttle)]
+use esker_base::Result;
+use esker_base::sync::Arc;
+
+const FOREVER: LockerOptions = LockerOptions {
+    lock_timeout: Timeout::Forever,
+    deadlock_detect: true,
+    deadlock_detect_depth: 50,
+    deadlock_timeout: std::time::Duration::ZERO,
+    expiration: None,
+};
+
+fn family(manager: &LockManager, max_fragments: usize) -> Arc<Family> {
+    let options = FamilyOptions { max_fragments, ..FamilyOptions::default() };
+    manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap()
+}
+
+#[cfg(shuttle)]
+mod shuttle_scenarios {
+    use super::*;
+    use shuttle::rand::{Rng, thread_rng};
+    use shuttle::thread;
+
+    /// What one thread does: a few transactions of a few requests.
+    fn work(mut locker: Locker, family: &Arc<Family>, passing: &Arc<Family>, transactions: usize) {
+        for _ in 0..transactions {
+            for _ in 0..thread_rng().gen_range(1..6) {
+                if step(&mut locker, family, passing).is_err() {
+                    break;
+                }
+            }
+            locker.release_all();
+            locker.reset_cancel();
+        }
+    }
+
+    fn step(locker: &mut Locker, family: &Arc<Family>, passing: &Arc<Family>) -> Result<()> {
+        let mut rng = thread_rng();
+        let first: u8 = rng.gen_range(0..8);
+        let last = first + if rng.gen_range(0..3) == 0 { rng.gen_range(0..4) } else { 0 };
+        let mode = if rng.gen_range(0..2) == 0 { Shared } else { Exclusive };
+        let (left, right) = ([first], [last]);
+        match rng.gen_range(0..10) {
+            0 => locker.set_save_point(),
+            1 => {
+                locker.rollback_to_save_point().ok();
+            }
+            2 => {
+                locker.downgrade(family, Endpoint::Key(&left), Endpoint::Key(&right)).ok();
+            }
+            3 => locker.lock_key(passing, &left, Exclusive)?,
+            4 => {
+                locker.set_lock_timeout(Timeout::Never);
+                let result = locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), mode);
+                locker.set_lock_timeout(Timeout::Forever);
+                // Whoever did not get it goes on with what it has.
+                result.or_else(|why| if why.kind() == ErrorKind::TimedOut { Ok(()) } else { Err(why) })?;
+            }
+            _ => locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), mode)?,
+        }
+        Ok(())
+    }
+
+    fn soak(threads: usize, limit: usize) {
+        let manager = manager();
+        let family = family(&manager, 2);
+        manager.set_max_lock_memory(limit);
+        let passing = manager.add_family(ColumnFamilyId(1), &FamilyOptions::default()).unwrap();
+        let lockers: Vec<_> = (0..threads).map(|_| manager.locker(FOREVER)).collect();
+        let cancellers: Vec<_> = lockers.iter().map(Locker::canceller).collect();
+        let workers: Vec<_> = lockers
+            .into_iter()
+            .map(|locker| {
+                let (family, passing) = (family.clone(), passing.clone());
+                thread::spawn(move || work(locker, &family, &passing, 3))
+            })
+            .collect();
+        cancellers[0].cancel();
+        if thread_rng().gen_range(0..2) == 0 {
+            manager.drop_family(ColumnFamilyId(1)).unwrap();
+        }
+        cancellers[1].cancel();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        manager.check().unwrap();
+        assert!(manager.locks().is_empty() && manager.waits().is_empty());
+        assert_eq!(manager.counters().lock_memory, 0);
+    }
+
+    fn rounds() -> usize {
+        std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(2000)
+    }
+
+    #[test]
+    fn shuttle_everything_at_once() {
+        shuttle::check_random(|| soak(5, usize::MAX), rounds());
+    }
+
+    #[test]
+    fn shuttle_everything_at_once_in_little_memory() {
+        shuttle::check_random(|| soak(4, 700), rounds());
+    }
+}
+
+#[cfg(loom)]
+mod loom_models {
+    use super::*;
+    use esker_base::sync::process::atomic::{AtomicU64, Ordering};
+    use loom::thread;
+
+    /// Runs `model` in all orders of its threads with at most `preemptions` preemptions.
+    fn all_orders(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        let runs = std::sync::Arc::new(AtomicU64::new(0));
+        let count = runs.clone();
+        builder.check(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+        let runs = runs.load(Ordering::Relaxed);
+        println!("{runs} orders");
+        assert!(runs > 10, "{runs} orders: nothing was searched");
+    }
+
+    fn is_empty(manager: &LockManager) {
+        manager.check().unwrap();
+        assert!(manager.locks().is_empty() && manager.waits().is_empty());
+    }
+
+    #[test]
+    fn loom_a_lock_is_handed_over() {
+        all_orders(3, || {
+            let manager = manager();
+            let family = family(&manager, 4);
+            let other = {
+                let (manager, family) = (manager.clone(), family.clone());
+                thread::spawn(move || manager.locker(FOREVER).lock_key(&family, b"k", Exclusive))
+            };
+            let mut locker = manager.locker(FOREVER);
+            locker.lock_key(&family, b"k", Exclusive).unwrap();
+            locker.release_all();
+            other.join().unwrap().unwrap();
+            is_empty(&manager);
+        });
+    }
+
+    #[test]
+    fn loom_a_leaf_is_cut_beside_requests_for_what_it_holds() {
+        all_orders(3, || {
+            let manager = manager();
+            let family = family(&manager, 1);
+            let mut locker = manager.locker(FOREVER);
+            locker.lock_key(&family, b"a", Exclusive).unwrap();
+            let other = {
+                let (manager, family) = (manager.clone(), family.clone());
+                thread::spawn(move || {
+                    let mut locker = manager.locker(FOREVER);
+                    locker.lock_range(&family, Endpoint::Key(b"a"), Endpoint::Key(b"c"), Exclusive)
+                })
+            };
+            // The second lock in a leaf for one.
+            match locker.lock_key(&family, b"b", Shared) {
+                Ok(()) => {}
+                Err(why) => assert_eq!(why.kind(), ErrorKind::Busy),
+            }
+            locker.release_all();
+            other.join().unwrap().unwrap();
+            is_empty(&manager);
+        });
+    }
+
+    #[test]
+    fn loom_a_circle_costs_one_victim() {
+        all_orders(3, || {
+            let manager = manager();
+            let family = family(&manager, 4);
+            let cross = |first: &'static [u8], second: &'static [u8]| {
+                let (manager, family) = (manager.clone(), family.clone());
+                move || {
+                    let mut locker = manager.locker(FOREVER);
+                    locker.lock_key(&family, first, Exclusive).unwrap();
+                    locker.lock_key(&family, second, Exclusive).is_err()
+                }
+            };
+            let other = thread::spawn(cross(b"a", b"b"));
+            let victims = u8::from(cross(b"b", b"a")()) + u8::from(other.join().unwrap());
+            assert!(victims <= 1);
+            assert_eq!(u64::from(victims), manager.counters().deadlocks);
+            is_empty(&manager);
+        });
+    }
+
+    #[test]
+    fn loom_a_cancellation_meets_a_grant() {
+        all_orders(3, || {
+            let manager = manager();
+            let family = family(&manager, 4);
+            let mut locker = manager.locker(FOREVER);
+            locker.lock_key(&family, b"k", Exclusive).unwrap();
+            let mut waiting = manager.locker(FOREVER);
+            let canceller = waiting.canceller();
+            let other = {
+                let family = family.clone();
+                thread::spawn(move || waiting.lock_key(&family, b"k", Shared).map_err(|why| why.kind()))
+            };
+            canceller.cancel();
+            locker.release_all();
+            let result = other.join().unwrap();
+            assert!(result.is_ok() || result == Err(ErrorKind::Aborted));
+            is_empty(&manager);
+        });
+    }
+}

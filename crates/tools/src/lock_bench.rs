@@ -1,0 +1,72 @@
+//! `esker lock_bench`: how many locks a second the lock manager takes and gives back.
+
+use crate::failure::{Failure, Outcome};
+use clap::Args;
+use esker_bench::lock_bench::{LockBenchOptions, Workload, run as measure};
+use std::time::Duration;
+
+#[derive(Args)]
+pub(crate) struct LockBenchArguments {
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8, 40])]
+    threads: Vec<usize>,
+    /// random, increasing, short-ranges, wide-ranges, shared, hot
+    #[arg(long, value_delimiter = ',', value_parser = workload, default_values_t = Workload::ALL.map(Named))]
+    workloads: Vec<Named>,
+    /// Locks that a transaction takes before it releases all
+    #[arg(long, default_value_t = 5)]
+    locks: usize,
+    /// Keys there are
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Bytes of each key
+    #[arg(long, default_value_t = 16)]
+    key_size: usize,
+    /// Keys that separate leaves from the start
+    #[arg(long, default_value_t = 256)]
+    boundaries: usize,
+    /// How often each cell is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How long each time
+    #[arg(long, default_value_t = 200)]
+    milliseconds: u64,
+}
+
+/// A workload by its name.
+#[derive(Clone, Copy)]
+struct Named(Workload);
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+fn workload(name: &str) -> Result<Named, String> {
+    let names = || Workload::ALL.map(Workload::name).join(", ");
+    Workload::by_name(name).map(Named).ok_or_else(|| format!("one of {}", names()))
+}
+
+pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
+    let LockBenchArguments { threads, workloads, locks, keys, key_size, boundaries, rounds, milliseconds } =
+        arguments;
+    let is_zero = threads.is_empty() || threads.contains(&0) || *locks == 0 || *keys == 0 || *rounds == 0;
+    if is_zero {
+        return Err(Failure::new(format_args!(
+            "lock_bench: threads, locks, keys and rounds must be 1 or more"
+        )));
+    }
+    let options = LockBenchOptions {
+        workloads: workloads.iter().map(|named| named.0).collect(),
+        threads: threads.clone(),
+        keys: *keys,
+        key_bytes: *key_size,
+        locks: *locks,
+        boundaries: *boundaries,
+        rounds: *rounds,
+        time: Duration::from_millis(*milliseconds),
+    };
+    // Nobody to tell it to: the reader has gone.
+    measure(&options, &mut std::io::stdout()).map(|_| ()).map_err(|_| Failure::OutputClosed)
+}
