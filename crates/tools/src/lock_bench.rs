@@ -23,7 +23,7 @@ pub(crate) struct LockBenchArguments {
     #[arg(long, default_value_t = 16)]
     key_size: usize,
     /// Keys that separate leaves from the start
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 63)]
     boundaries: usize,
     /// How often each cell is measured
     #[arg(long, default_value_t = 5)]
