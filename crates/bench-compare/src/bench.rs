@@ -8,6 +8,7 @@ use crate::engine::{Durability, Engine, Result, Settings};
 use crate::keys::{Digest, KEY_BYTES, VALUE_BYTES, Values, key};
 use crate::measure::{Deadline, Meter, Sample};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -174,10 +175,25 @@ pub(crate) fn load<E: Engine>(
     count: u64,
     seed: u64,
     value_bytes: usize,
+    number: impl FnMut(u64) -> u64,
+) -> Result<()> {
+    load_behind(db, 0..count, seed, value_bytes, number)
+}
+
+/// The same for a part: values begin where those of the pairs before it have ended.
+pub(crate) fn load_behind<E: Engine>(
+    db: &E,
+    part: Range<u64>,
+    seed: u64,
+    value_bytes: usize,
     mut number: impl FnMut(u64) -> u64,
 ) -> Result<()> {
     let mut values = Values::new(seed);
-    let (mut next, mut batch) = (0, Vec::with_capacity(LOAD_BATCH));
+    for _ in 0..part.start {
+        values.next(value_bytes);
+    }
+    let count = part.end;
+    let (mut next, mut batch) = (part.start, Vec::with_capacity(LOAD_BATCH));
     while next < count {
         batch.clear();
         while next < count && batch.len() < LOAD_BATCH {

@@ -4,7 +4,7 @@
 //! repetition, one iterator for all seeks of a thread.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, puts, reads};
+use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
 use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
 use crate::keys::{Digest, Key, VALUE_BYTES, Values, key};
 use crate::measure::{Deadline, Sample};
@@ -205,7 +205,7 @@ fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<(
     for i in 0..sample.operations {
         number(i);
     }
-    load(bench.db(), num - sample.operations, VALUE_SEED + 1, VALUE_BYTES, number)?;
+    load_behind(bench.db(), sample.operations..num, VALUE_SEED, VALUE_BYTES, number)?;
     bench.db().settle()
 }
 

@@ -104,3 +104,13 @@ fn an_engine_that_dies_is_named_and_the_others_go_on() {
     assert_eq!(cells[1]["kind"], "memory");
     assert_eq!(cells[1]["samples"].as_array().unwrap().len(), 2, "what could be measured is kept");
 }
+
+/// Fills are cut at different places in each round; the run fails if engines or rounds then read different values.
+#[test]
+fn fills_that_are_cut_are_completed() {
+    let dir = TempDir::new("compare");
+    let flags =
+        ["--num", "2000", "--pairs", "2", "--engines", "esker,memory", "--no-warm-up", "--only", "core"];
+    let output = compare(&dir, &[&flags[..], &["--step-seconds", "0.002"]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
