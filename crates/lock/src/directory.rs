@@ -48,11 +48,14 @@ impl Directory {
         }
         // Bounds at or before `lo` lie to the left of the first leaf.
         let head = order.head(span.lo);
-        let mut first = self.heads.partition_point(|h| *h < head);
-        while self.heads.get(first) == Some(&head) && order.cmp(self.bounds[first].as_cut(), span.lo).is_le()
-        {
-            first += 1;
-        }
+        let less = self.heads.partition_point(|h| *h < head);
+        // Most often none; all of them in an order that the engine does not know.
+        let equal = match self.heads.get(less) {
+            Some(h) if *h == head => self.heads[less..].partition_point(|h| *h == head),
+            _ => 0,
+        };
+        let is_left = |bound: &CutBuf| order.cmp(bound.as_cut(), span.lo).is_le();
+        let first = less + self.bounds[less..less + equal].partition_point(is_left);
         let mut last = first;
         while self.bounds.get(last).is_some_and(|b| order.cmp(b.as_cut(), span.hi).is_lt()) {
             last += 1;
