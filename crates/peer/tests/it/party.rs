@@ -47,8 +47,15 @@ pub(crate) fn check_open_esker(db: &Db, world: &World, when: &str) {
 #[track_caller]
 pub(crate) fn check_7(dir: &Path, world: &World, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
-    tools.check_consistency(dir).unwrap_or_else(|e| panic!("{when}: {e}"));
     tools.verify_tables(dir).unwrap_or_else(|e| panic!("{when}: {e}"));
+    check_7_after_kill(dir, world, when);
+}
+
+/// As [`check_7`], but for the tables one by one: who was killed may have left one unfinished, which no MANIFEST names.
+#[track_caller]
+pub(crate) fn check_7_after_kill(dir: &Path, world: &World, when: &str) {
+    let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
+    tools.check_consistency(dir).unwrap_or_else(|e| panic!("{when}: {e}"));
     let mut names = tools.list_column_families(dir).unwrap_or_else(|e| panic!("{when}: {e}"));
     names.sort();
     let mut expected: Vec<String> = world.families.iter().map(|f| f.name.clone()).collect();

@@ -9,7 +9,8 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
         let seed = seed >> 24; // batches are numbered behind it
         let report =
             run(&Parameters { seed, points: 250, verbose: false }).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!(report.points, 250);
+        // The last run ends its recoveries, and crashes in them, too.
+        assert!(report.points >= 250, "{report}");
         assert!(report.kills > 25 && report.batches > 500, "{report}");
     });
 }
