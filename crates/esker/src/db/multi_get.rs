@@ -4,7 +4,8 @@
 //!
 //! One guard, one view per family and one sequence number serve the whole batch: every key is read as of the same moment,
 //! across families too. The keys are sorted, so that those in the same file, index block and data block are read together,
-//! and a key that is named twice is read once: [`crate::read::multi_get`].
+//! and a key that is named twice is read once: [`crate::read::multi_get`]. What only memtables can have is not sorted, and a
+//! key or two are read as by `get`: that costs less than what they could share.
 
 mod output;
 
@@ -13,7 +14,7 @@ pub use output::MultiGetOutput;
 use super::reads::{check_read_options, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
-use crate::options::ReadOptions;
+use crate::options::{ReadOptions, ReadTier};
 use crate::read::get::{ReadContext, get};
 use crate::read::multi_get::{Answer, multi_get};
 use crate::snapshot::Snapshot;
@@ -21,8 +22,10 @@ use esker_base::comparator::KeyOrder;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_format::block::common_prefix;
 use esker_format::key::LookupKey;
 use esker_table::TableReadOptions;
+use smallvec::SmallVec;
 
 impl Db {
     /// The values of `keys` in the default family, in the order of the keys.
@@ -38,7 +41,7 @@ impl Db {
         family: &ColumnFamilyHandle,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let pairs: Vec<_> = keys.iter().map(|key| (family, key.as_ref())).collect();
+        let pairs: Pairs<'_> = keys.iter().map(|key| (family, key.as_ref())).collect();
         self.multi_get_cf(options, &pairs)
     }
 
@@ -62,7 +65,7 @@ impl Db {
         keys: &[K],
         output: &mut MultiGetOutput,
     ) {
-        let pairs: Vec<_> = keys.iter().map(|key| (family, key.as_ref())).collect();
+        let pairs: Pairs<'_> = keys.iter().map(|key| (family, key.as_ref())).collect();
         self.multi_get_lent_cf(options, &pairs, output);
     }
 
@@ -92,7 +95,7 @@ impl Db {
         let table_options = table_read_options(options);
         let statistics = self.engine().options.statistics.as_deref();
         let batch = KeyBatch { keys, moment: &moment, options, table_options: &table_options, statistics };
-        if keys.len() == 1 || options.value_size_soft_limit < u64::MAX {
+        if keys.len() <= FEW_KEYS || options.value_size_soft_limit < u64::MAX {
             batch.read_one_by_one(output, pin_all);
         } else {
             batch.read_together(output, pin_all);
@@ -129,13 +132,16 @@ impl Db {
     }
 }
 
+/// So many keys are read one by one: what they could share is less than it costs to put them in order.
+const FEW_KEYS: usize = 2;
+
 /// Different keys that go through a family's memtables and files together, at most: bounds what a large batch holds.
 const MOST_KEYS_TOGETHER: usize = 256;
 
 /// A batch to be read.
-struct KeyBatch<'b> {
+struct KeyBatch<'b, 'g> {
     keys: &'b [(&'b ColumnFamilyHandle, &'b [u8])],
-    moment: &'b Moment<'b>,
+    moment: &'b Moment<'g>,
     options: &'b ReadOptions,
     table_options: &'b TableReadOptions,
     statistics: Option<&'b Statistics>,
@@ -148,11 +154,11 @@ struct Ordered {
     view: u32,
     /// The key's number in the batch.
     key: u32,
-    /// Sorts as the key does, where two of them differ.
+    /// Sorts as the key does, where two of them differ: what lies behind the bytes that all keys have in common.
     head: u64,
 }
 
-impl KeyBatch<'_> {
+impl KeyBatch<'_, '_> {
     fn context(&self, key: usize) -> ReadContext<'_> {
         read_context(&self.keys[key].0.cf, self.options, self.table_options, self.statistics)
     }
@@ -170,7 +176,7 @@ impl KeyBatch<'_> {
         }
     }
 
-    /// Sorted, family by family, each different key once.
+    /// Family by family and, where files are read, sorted and each different key once.
     fn read_together(&self, output: &mut MultiGetOutput, pin_all: bool) {
         let ordered = self.ordered();
         let mut lookups = Vec::with_capacity(ordered.len().min(MOST_KEYS_TOGETHER));
@@ -209,14 +215,34 @@ impl KeyBatch<'_> {
         a == b || (family.cf.icmp.order() == KeyOrder::Custom && family.cf.icmp.same_user_key(a, b))
     }
 
-    /// The keys by family, then by the family's order.
+    /// How many first bytes all keys have in common.
+    fn shared_prefix(&self) -> usize {
+        let Some(((_, first), rest)) = self.keys.split_first() else { return 0 };
+        rest.iter().fold(first.len(), |shared, (_, key)| common_prefix(&first[..shared], key))
+    }
+
+    /// Whether no key goes further than the memtables, which are searched in any order.
+    fn ends_in_memtables(&self) -> bool {
+        let has_no_files = |(_, view): &View<'_>| view.version.levels().iter().all(|l| l.files().is_empty());
+        self.options.read_tier == ReadTier::Memtable || self.moment.views.iter().all(has_no_files)
+    }
+
+    /// The keys by family, then by the family's order if they may be looked for in files.
     fn ordered(&self) -> Vec<Ordered> {
+        let in_any_order = self.ends_in_memtables();
+        let shared = if in_any_order { 0 } else { self.shared_prefix() };
         let order = |(i, (family, key)): (usize, &(&ColumnFamilyHandle, &[u8]))| Ordered {
             view: self.moment.view_of(family) as u32,
             key: i as u32,
-            head: head_of(family.cf.icmp.order(), key),
+            head: head_of(family.cf.icmp.order(), &key[shared..]),
         };
         let mut ordered: Vec<Ordered> = self.keys.iter().enumerate().map(order).collect();
+        if in_any_order {
+            if self.moment.views.len() > 1 {
+                ordered.sort_unstable_by_key(|at| at.view);
+            }
+            return ordered;
+        }
         ordered.sort_unstable_by(|a, b| {
             (a.view, a.head).cmp(&(b.view, b.head)).then_with(|| {
                 let ((family, a), (_, b)) = (self.keys[a.key as usize], self.keys[b.key as usize]);
@@ -248,11 +274,16 @@ fn head_of(order: KeyOrder, user_key: &[u8]) -> u64 {
 /// How often switched memtables make a read look again before it takes a snapshot.
 const MOMENT_ATTEMPTS: usize = 3;
 
+/// Keys with their families; few of them stay on the stack.
+type Pairs<'k> = SmallVec<[(&'k ColumnFamilyHandle, &'k [u8]); 8]>;
+
 type View<'g> = (esker_base::ColumnFamilyId, &'g SuperVersion);
+
+type Views<'g> = SmallVec<[View<'g>; 2]>;
 
 /// One view for each family, and a number up to which all of them are complete.
 struct Moment<'g> {
-    views: Vec<View<'g>>,
+    views: Views<'g>,
     sequence: SequenceNumber,
     /// Keeps what `sequence` sees from being compacted away, where the views alone do not.
     _held: Option<Snapshot>,
@@ -271,8 +302,8 @@ fn same_memtable((now, before): (&View<'_>, &View<'_>)) -> bool {
 }
 
 /// The current view of each family, once.
-fn views_of<'g>(keys: &[(&ColumnFamilyHandle, &[u8])], guard: &'g epoch::Guard) -> Vec<View<'g>> {
-    let mut views: Vec<View<'g>> = Vec::new();
+fn views_of<'g>(keys: &[(&ColumnFamilyHandle, &[u8])], guard: &'g epoch::Guard) -> Views<'g> {
+    let mut views = Views::new();
     for (family, _) in keys {
         if !views.iter().any(|(id, _)| *id == family.id()) {
             views.push((family.id(), family.cf.super_version.load(guard)));

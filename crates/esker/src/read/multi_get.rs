@@ -4,7 +4,7 @@
 //! where they lie, so that nothing is counted for them.
 //!
 //! Invariants
-//!  1. Keys ascend and differ; so do the open ones, in every step.
+//!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
 //!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles it.
 //!  3. An error settles the keys that needed what failed.
 
@@ -52,7 +52,8 @@ pub(crate) enum Answer<'a> {
     Made(Result<Option<PinnedBytes>>),
 }
 
-/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order. The keys ascend and differ.
+/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order. The keys ascend and differ,
+/// unless the search ends in the memtables.
 pub(crate) fn multi_get(
     view: &SuperVersion,
     context: &ReadContext<'_>,

@@ -78,7 +78,7 @@ impl MultiGetOutput {
         (0..self.len()).map(|i| self.get(i))
     }
 
-    /// Bytes of all values, counted once for each different key.
+    /// Bytes of all values, of a repeated key's each time.
     pub(super) fn value_bytes(&self) -> u64 {
         self.value_bytes
     }
@@ -119,6 +119,9 @@ impl MultiGetOutput {
     /// Key `i` is the same as key `of`, which has its answer.
     pub(super) fn repeat(&mut self, i: usize, of: usize) {
         self.found[i] = self.found[of].clone();
+        if let Ok(Some(value)) = self.get(i) {
+            self.value_bytes += value.len() as u64;
+        }
     }
 
     /// Fails all keys with this error.
