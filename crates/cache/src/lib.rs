@@ -3,8 +3,8 @@
 //! Knows keys of 16 bytes, values, and what each costs; never what a key means. What is `pub` here is shared between
 //! Esker's crates and promises nothing to others.
 //!
-//! In reading order: [`Cache`] is the contract; [`entry`] is one value with its counts, [`ledger`] what is charged;
-//! [`clock`] and [`lru`] are the tables; [`flight`] makes concurrent misses one load, [`reservation`] charges for memory
+//! In reading order: [`Cache`] is the contract; `entry` is one value with its counts, `ledger` what is charged;
+//! `clock` and `lru` are the tables; `flight` makes concurrent misses one load, `reservation` charges for memory
 //! elsewhere.
 #![warn(missing_docs)]
 
