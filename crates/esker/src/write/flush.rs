@@ -2,6 +2,7 @@
 
 use super::WritePath;
 use super::queue::Leader;
+use super::switch::forget_old_wals;
 use crate::cf::FamilyState;
 use crate::engine::{
     DbState, ErrorReason, maybe_schedule, publish_super_version, queue_flushes, schedule_purge,
@@ -122,7 +123,11 @@ impl WritePath {
             return self.flush_all(reason);
         }
         let leader = self.queue.lead_alone();
-        self.engine.wals.lock().abandon_current(self.engine.numbers.new_file_number())?;
+        let fresh = self.engine.numbers.new_file_number();
+        self.engine.wals.lock().abandon_current(fresh)?;
+        // An earlier attempt may have left a WAL without a record. If that is a recycled one, its old records would stop
+        // replay before the fresh one, so nobody may need it.
+        forget_old_wals(&mut self.engine.state.lock(), fresh);
         drop(leader);
         self.flush_all(reason)?;
         self.disown_old_wals()

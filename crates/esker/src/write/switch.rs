@@ -82,7 +82,7 @@ fn switch_wal(engine: &Engine) -> Result<FileNumber> {
 }
 
 /// Families without entries need nothing older than the new WAL.
-fn forget_old_wals(state: &mut DbState, log_number: FileNumber) {
+pub(super) fn forget_old_wals(state: &mut DbState, log_number: FileNumber) {
     for family in state.families.values_mut() {
         if family.memtables.active.is_empty() {
             family.memtables.log_number = log_number;

@@ -125,3 +125,33 @@ fn merges_are_applied_once_though_recovery_filled_memtables_and_keeps_wals() {
         assert_eq!(again.get("sum").unwrap().as_deref(), Some(&1000_u64.to_le_bytes()[..]));
     }
 }
+
+/// The first attempt to resume makes a WAL and fails; the second makes another. The first one is an old file, recycled, and
+/// its records must not end a recovery.
+#[test]
+fn a_second_resume_forgets_the_recycled_wal_of_the_first() {
+    let disk = CrashFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let mut options = Options::default();
+    options.db.recycle_log_file_num = 2;
+    let db = open(&options, Arc::new(fs.clone())).unwrap();
+    for round in 0..6 {
+        db.put(format!("key{round}"), "1").unwrap();
+        db.flush().unwrap();
+        db.wait_for_background_work().unwrap();
+    }
+    db.put("before", "1").unwrap();
+    fs.add_rule(FaultRule::short_write(None).on_name(".log"));
+    db.put("failed", "x").unwrap_err();
+    fs.add_rule(FaultRule::fail_any().on_name(".sst"));
+    db.resume().unwrap_err();
+    fs.clear_rules();
+    db.resume().unwrap();
+    db.put_opt(&WriteOptions::default().sync(true), &db.default_column_family(), "after", "2").unwrap();
+    for choices in [CrashChoices::process_kill(), CrashChoices::lose_unsynced()] {
+        let again = open(&options, Arc::new(disk.crash_clone(&choices))).unwrap();
+        assert_eq!(again.get("before").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(again.get("after").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(again.get("failed").unwrap(), None);
+    }
+}
