@@ -16,6 +16,7 @@ pub(crate) enum Job {
 }
 
 /// One database's door to the environment's thread pools, which it may share with others.
+#[derive(Clone)]
 pub(crate) struct Scheduler {
     pool: Arc<ThreadPool>,
     /// Tells this database's jobs from others' when queued ones are taken back.

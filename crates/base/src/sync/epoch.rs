@@ -10,7 +10,7 @@
 //!  2. A guard stays on its thread.
 
 use super::Arc;
-use super::atomic::{AtomicPtr, Ordering};
+use super::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::fmt;
 
 /// What keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
@@ -28,6 +28,24 @@ pub fn collect() {
     for _ in 0..3 {
         reclaim::pin().flush();
     }
+}
+
+/// Hands this thread's retired values over and has every guard that is open now, and what was handed over before, gone;
+/// between attempts, so many at most, it calls `pause`: a guard lives as long as the read that opened it, and longer when
+/// its thread gets no processor. Only for threads that hold no guard and no lock. Returns whether all is released.
+pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
+    let settled = Arc::new(AtomicBool::new(false));
+    let told = settled.clone();
+    // SAFETY: the closure owns what it captures, and that is `Send`.
+    unsafe { pin().defer(move || told.store(true, Ordering::Release)) };
+    for _ in 0..attempts {
+        collect();
+        if settled.load(Ordering::Acquire) {
+            return true;
+        }
+        pause();
+    }
+    false
 }
 
 impl Guard {

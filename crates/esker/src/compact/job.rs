@@ -11,9 +11,7 @@
 
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
-use crate::engine::{
-    CompactionReport, DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, schedule_purge,
-};
+use crate::engine::{CompactionReport, DbState, Engine, ErrorReason, maybe_schedule, publish_super_version};
 use crate::iter::CompactionIteratorStats;
 use crate::options::ColumnFamilyOptions;
 use crate::picker::leveled::{PickContext, pick};
@@ -46,7 +44,7 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     }
     let mut state = engine.state.lock();
     state.compactions_scheduled -= 1;
-    schedule_purge(engine, &mut state);
+    engine.purger.request();
     maybe_schedule(engine, &mut state);
     engine.state_changed.notify_all();
     drop(state);

@@ -8,7 +8,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::picker::score::LevelSizes;
 use crate::version::{LogOptions, Version};
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
@@ -65,6 +65,9 @@ fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, ta
         }
         publish_super_version(engine, &mut state, id);
     }
+    drop(state);
+    drop(manifest);
+    epoch::collect();
     Ok(())
 }
 

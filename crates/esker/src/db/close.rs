@@ -81,7 +81,7 @@ impl DbInner {
 /// Jobs that run see the flag and stop at the next key or file; queued ones are taken back.
 fn wait_for_jobs(engine: &Engine) {
     let mut state = engine.state.lock();
-    while state.jobs_scheduled() > 0 {
+    while engine.jobs_scheduled(&state) > 0 {
         engine.state_changed.wait(&mut state);
     }
 }

@@ -10,8 +10,8 @@ use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::{Family, FamilyDescriptor};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
-use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
+use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::MemTable;
@@ -151,7 +151,8 @@ impl Db {
         drop(manifest);
         drop(lead);
         self.write_options_file()?;
-        self.schedule_purge();
+        epoch::collect();
+        engine.purger.request();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What the background jobs are: the engine knows when they run, this file what they do.
 
-use crate::engine::{Engine, Jobs, maybe_schedule};
+use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
 use crate::files::{KeepSet, is_obsolete};
 use crate::observe::{Event, TableFileDeletionInfo};
 use crate::{compact, flush};
@@ -8,28 +8,30 @@ use esker_base::sync::{Arc, epoch};
 use esker_base::{FileNumber, Result};
 use esker_format::file_name;
 use std::path::Path;
+use std::time::Duration;
 
 /// Makes the jobs known and starts those that recovery left work for.
 pub(super) fn start(engine: &Arc<Engine>) {
     let limits = engine.job_limits();
     engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
-    let jobs = Jobs {
-        flush: flush::background_flush,
-        compact: compact::background_compaction,
-        purge: background_purge,
-    };
+    let jobs = Jobs { flush: flush::background_flush, compact: compact::background_compaction };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
+    Purger::start(engine, background_purge);
+    // Whoever drops the last view of a file, be it the reader of an old iterator, has the file deleted.
+    let purger = engine.purger.clone();
+    engine.manifest.lock().on_obsolete_table(move || purger.request());
     maybe_schedule(engine, &mut engine.state.lock());
 }
 
+/// How long a purge waits for the reads that were under way when it began: theirs are the views that hold files which
+/// nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
+const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
+
 /// Deletes files that have become obsolete since the last purge.
-fn background_purge(engine: &Arc<Engine>) {
-    // Views that nobody reads any more hold their files until the epoch moves on.
-    epoch::collect();
+fn background_purge(engine: &Engine) {
+    let (attempts, pause) = PATIENCE;
+    epoch::settle(attempts, || engine.env.clock.sleep(pause));
     purge(engine);
-    let mut state = engine.state.lock();
-    state.purge_scheduled = false;
-    engine.state_changed.notify_all();
 }
 
 /// Deletes tables that no version names, WALs that no memtable needs and old MANIFESTs.

@@ -2,7 +2,7 @@
 
 use super::{ColumnFamilyHandle, Db};
 use crate::compact::ManualRange;
-use crate::engine::{maybe_schedule, schedule_purge};
+use crate::engine::maybe_schedule;
 use crate::observe::FlushReason;
 use crate::options::{CompactRangeOptions, FlushOptions, WriteOptions};
 use esker_base::{Error, Result};
@@ -118,7 +118,7 @@ impl Db {
             }
             if state.flush_queue.is_empty()
                 && state.compaction_queue.is_empty()
-                && state.jobs_scheduled() == 0
+                && engine.jobs_scheduled(&state) == 0
             {
                 return Ok(());
             }
@@ -142,12 +142,7 @@ impl Db {
             .file_deletions_disabled
             .checked_sub(1)
             .ok_or_else(|| Error::invalid_argument("enable_file_deletions: deletions are not disabled"))?;
-        schedule_purge(engine, &mut state);
+        engine.purger.request();
         Ok(())
-    }
-
-    pub(super) fn schedule_purge(&self) {
-        let engine = self.engine();
-        schedule_purge(engine, &mut engine.state.lock());
     }
 }

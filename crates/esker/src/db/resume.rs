@@ -17,7 +17,7 @@ impl Db {
         let wal_damaged = {
             let mut state = engine.state.lock();
             // The job that failed may still be clearing up, and others have met the same.
-            while state.jobs_scheduled() > 0 && state.background_error.stops_background_work() {
+            while engine.jobs_scheduled(&state) > 0 && state.background_error.stops_background_work() {
                 engine.check_open()?;
                 engine.state_changed.wait(&mut state);
             }

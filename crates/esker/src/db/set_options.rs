@@ -9,7 +9,7 @@ use super::{ColumnFamilyHandle, Db};
 use crate::engine::{maybe_schedule, publish_super_version};
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
 use crate::picker::CompactionOptions;
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, Result};
 
 impl Db {
@@ -34,6 +34,7 @@ impl Db {
             publish_super_version(engine, &mut state, family.id());
             maybe_schedule(engine, &mut state);
         }
+        epoch::collect();
         engine.tell_stall_changes();
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "[{}] SetOptions: {name}={value}", family.name());

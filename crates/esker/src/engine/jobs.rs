@@ -6,9 +6,10 @@
 use crate::engine::{DbState, Engine, FlushRequest};
 use crate::observe::FlushReason;
 use crate::options::DbOptions;
-use crate::schedule::Job;
+use crate::schedule::{Job, Scheduler};
 use esker_base::ColumnFamilyId;
-use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Arc, OnceLock, Weak};
 
 /// Hands as many jobs to the pools as there is work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
@@ -30,14 +31,71 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
     }
 }
 
-/// Queues a purge of files that may go, unless one is queued.
-pub(crate) fn schedule_purge(engine: &Arc<Engine>, state: &mut DbState) {
-    if let Some(jobs) = engine.jobs.get()
-        && !state.purge_scheduled
-        && !engine.is_shutting_down()
-    {
-        state.purge_scheduled = true;
-        engine.scheduler.schedule(Job::Purge, run(engine, jobs.purge));
+/// The purge of files that may go: at most one is queued or runs, and a request that comes while one runs is not lost.
+///
+/// It is asked for from anywhere, under any lock: whoever drops the last view of a file asks. So it takes no lock but the
+/// pool's, and keeps the engine alive only while it runs.
+pub(crate) struct Purger {
+    job: OnceLock<PurgeJob>,
+    /// Somebody asked since the last one began.
+    requested: AtomicBool,
+    /// Queued or running.
+    active: AtomicBool,
+    shutting_down: Arc<AtomicBool>,
+}
+
+struct PurgeJob {
+    scheduler: Scheduler,
+    engine: Weak<Engine>,
+    run: fn(&Engine),
+}
+
+impl Purger {
+    /// Deaf until [`Purger::start`]; asks nothing of the pool once `shutting_down` is set.
+    pub(crate) fn new(shutting_down: Arc<AtomicBool>) -> Purger {
+        Purger {
+            job: OnceLock::new(),
+            requested: AtomicBool::new(false),
+            active: AtomicBool::new(false),
+            shutting_down,
+        }
+    }
+
+    /// From now on requests have `run` called in the pool.
+    pub(crate) fn start(engine: &Arc<Engine>, run: fn(&Engine)) {
+        let job = PurgeJob { scheduler: engine.scheduler.clone(), engine: Arc::downgrade(engine), run };
+        assert!(engine.purger.job.set(job).is_ok(), "a database starts once");
+    }
+
+    /// Queues a purge, unless one is queued that has not begun.
+    pub(crate) fn request(&self) {
+        let Some(job) = self.job.get() else { return };
+        self.requested.store(true, Ordering::SeqCst);
+        if self.shutting_down.load(Ordering::Acquire) || self.active.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (engine, run) = (job.engine.clone(), job.run);
+        let work = move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.purger.serve(&engine, run);
+            }
+        };
+        job.scheduler.schedule(Job::Purge, Box::new(work));
+    }
+
+    /// Runs purges until nobody asks any more.
+    fn serve(&self, engine: &Engine, run: fn(&Engine)) {
+        while self.requested.swap(false, Ordering::SeqCst) && !engine.is_shutting_down() {
+            run(engine);
+        }
+        let state = engine.state.lock();
+        self.active.store(false, Ordering::SeqCst);
+        engine.state_changed.notify_all();
+        drop(state);
+        // Who asked between the loop's end and the store found one active and left.
+        if self.requested.load(Ordering::SeqCst) {
+            self.request();
+        }
     }
 }
 
@@ -47,6 +105,12 @@ fn run(engine: &Arc<Engine>, job: fn(&Arc<Engine>)) -> Box<dyn FnOnce() + Send> 
 }
 
 impl Engine {
+    /// Jobs that have not ended. Changes to 0 only under the db mutex, and is then signalled.
+    pub(crate) fn jobs_scheduled(&self, state: &DbState) -> usize {
+        let purge = usize::from(self.purger.active.load(Ordering::SeqCst));
+        state.flushes_scheduled + state.compactions_scheduled + purge
+    }
+
     /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at once could each become
     /// durable without the other.
     pub(crate) fn job_limits(&self) -> JobLimits {

@@ -23,7 +23,7 @@ mod state;
 pub(crate) use background_error::{BackgroundError, ErrorReason};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use install::{publish_super_version, update_stall};
-pub(crate) use jobs::{maybe_schedule, queue_flushes, schedule_purge};
+pub(crate) use jobs::{Purger, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
 pub(crate) use report::CompactionReport;
 pub(crate) use stall::StallState;
@@ -62,7 +62,6 @@ pub(crate) mod rank {
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
-    pub(crate) purge: fn(&Arc<Engine>),
 }
 
 /// One open database, without its front door.
@@ -82,6 +81,7 @@ pub(crate) struct Engine {
     pub(crate) info_log: Arc<dyn InfoLog>,
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
     pub(crate) scheduler: Scheduler,
+    pub(crate) purger: Arc<Purger>,
     pub(crate) families: ColumnFamilySet,
     /// Next file number, last published sequence.
     pub(crate) numbers: Arc<Numbers>,

@@ -1,6 +1,6 @@
 //! How an [`Engine`] is put together from what recovery found.
 
-use super::{Counters, DbState, Engine, StallState, StatsDump, rank};
+use super::{Counters, DbState, Engine, Purger, StallState, StatsDump, rank};
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
@@ -42,7 +42,9 @@ impl Engine {
             set => set,
         };
         let last_sequence = parts.numbers.last_sequence();
+        let shutting_down = Arc::new(AtomicBool::new(false));
         Engine {
+            purger: Arc::new(Purger::new(shutting_down.clone())),
             counters: Counters::new(parts.options.env.clock.as_ref()),
             stall: StallState::new(rate),
             allocated_sequence: AtomicU64::new(last_sequence.0),
@@ -61,7 +63,7 @@ impl Engine {
             scheduler: parts.scheduler,
             families: parts.families,
             numbers: parts.numbers,
-            shutting_down: Arc::new(AtomicBool::new(false)),
+            shutting_down,
             closed: AtomicBool::new(false),
             writes_stopped: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),

@@ -39,7 +39,6 @@ pub(crate) struct DbState {
     /// Jobs handed to the pool and not ended.
     pub(crate) flushes_scheduled: usize,
     pub(crate) compactions_scheduled: usize,
-    pub(crate) purge_scheduled: bool,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
     /// Callers of `disable_file_deletions` without their `enable`.
@@ -59,10 +58,5 @@ impl DbState {
     /// The oldest WAL that any family needs.
     pub(crate) fn oldest_log_needed(&self) -> Option<FileNumber> {
         self.families.values().map(|f| f.memtables.oldest_log_needed()).min()
-    }
-
-    /// Jobs that have not ended.
-    pub(crate) fn jobs_scheduled(&self) -> usize {
-        self.flushes_scheduled + self.compactions_scheduled + usize::from(self.purge_scheduled)
     }
 }

@@ -11,9 +11,7 @@
 
 use super::build::{BuildTable, TableBuildJob};
 use crate::cf::ColumnFamily;
-use crate::engine::{
-    DbState, Engine, ErrorReason, FlushRequest, maybe_schedule, publish_super_version, schedule_purge,
-};
+use crate::engine::{DbState, Engine, ErrorReason, FlushRequest, maybe_schedule, publish_super_version};
 use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, VersionSet};
 use esker_base::sync::atomic::Ordering;
@@ -43,7 +41,7 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
     }
     let mut state = engine.state.lock();
     state.flushes_scheduled -= 1;
-    schedule_purge(engine, &mut state);
+    engine.purger.request();
     maybe_schedule(engine, &mut state);
     engine.state_changed.notify_all();
     drop(state);

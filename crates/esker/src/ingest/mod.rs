@@ -25,8 +25,8 @@ use crate::picker::score::LevelSizes;
 use crate::version::LogOptions;
 use crate::write::{Leader, WritePath};
 use esker_base::iter::InternalIterator;
-use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
+use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::version_edit::VersionEdit;
@@ -123,6 +123,7 @@ fn install(
     engine.numbers.set_last_sequence(newest);
     drop(state);
     drop(manifest);
+    epoch::collect();
     engine.tell_stall_changes();
     Ok(())
 }

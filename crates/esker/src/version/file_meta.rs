@@ -14,6 +14,7 @@ use esker_base::sync::{Arc, Mutex, OnceLock};
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use esker_table::TableReader;
+use std::fmt;
 use std::ops::Deref;
 
 /// One table file as a version names it. The fields of [`FileMetaData`] are reached through `Deref`.
@@ -146,18 +147,35 @@ impl Drop for TableFile {
             return;
         }
         self.obsolete.tables.lock().push((self.number, self.path_id));
+        if let Some(tell) = self.obsolete.tell.get() {
+            tell();
+        }
     }
 }
 
 /// Numbers of table files that no version names any more, until somebody takes them.
 ///
 /// Its lock is a leaf: nothing is taken under it, and it may be taken under any other (dropping a version does).
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ObsoleteFiles {
     tables: Mutex<Vec<(FileNumber, u32)>>,
+    /// Called when there is one more, by whichever thread dropped the last view of it, under whatever locks that holds.
+    tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for ObsoleteFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ObsoleteFiles").field(&*self.tables.lock()).finish()
+    }
 }
 
 impl ObsoleteFiles {
+    /// Has `tell` called whenever a file becomes obsolete, on any thread, under any lock: it may only hand work to others.
+    /// The first caller's stays.
+    pub fn on_obsolete(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.tell.get_or_init(|| Box::new(tell));
+    }
+
     /// Takes all: file number and path index.
     pub fn take_tables(&self) -> Vec<(FileNumber, u32)> {
         std::mem::take(&mut *self.tables.lock())

@@ -543,6 +543,12 @@ impl VersionSet {
         &self.quarantine
     }
 
+    /// Has `tell` called whenever [`VersionSet::take_obsolete_tables`] has one more to report: on any thread, under any
+    /// lock, so it may only hand work to others.
+    pub fn on_obsolete_table(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.obsolete.on_obsolete(tell);
+    }
+
     /// Table files (numbers and path indexes) that a version of this set named and none names any more. The caller deletes
     /// them; this is the only time they are reported.
     pub fn take_obsolete_tables(&self) -> Vec<(FileNumber, u32)> {

@@ -4,11 +4,10 @@ use super::WritePath;
 use super::queue::Leader;
 use super::switch::forget_old_wals;
 use crate::cf::FamilyState;
-use crate::engine::{
-    DbState, ErrorReason, maybe_schedule, publish_super_version, queue_flushes, schedule_purge,
-};
+use crate::engine::{DbState, ErrorReason, maybe_schedule, publish_super_version, queue_flushes};
 use crate::observe::FlushReason;
 use crate::version::LogOptions;
+use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Result};
 use esker_format::version_edit::VersionEdit;
 
@@ -96,7 +95,7 @@ impl WritePath {
         while crowded(&state) && state.paused == 0 {
             engine.check_open()?;
             state.background_error.check_writes()?;
-            if state.jobs_scheduled() == 0
+            if engine.jobs_scheduled(&state) == 0
                 && state.flush_queue.is_empty()
                 && state.compaction_queue.is_empty()
             {
@@ -156,7 +155,10 @@ impl WritePath {
             }
             publish_super_version(engine, &mut state, id);
         }
-        schedule_purge(engine, &mut state);
+        engine.purger.request();
+        drop(state);
+        drop(manifest);
+        epoch::collect();
         Ok(())
     }
 }

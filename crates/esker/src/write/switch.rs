@@ -11,8 +11,8 @@ use super::queue::Leader;
 use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_flushes};
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
-use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
+use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::{MemTable, MemTableOptions};
@@ -51,6 +51,8 @@ impl WritePath {
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);
         drop(state);
+        // The views it replaced are this thread's to hand over: it may not come here again for long.
+        epoch::pin().flush();
         for (cf, mem) in sealed {
             engine.tell_memtable_sealed(&cf.name, &mem);
         }

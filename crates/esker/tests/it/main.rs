@@ -10,6 +10,7 @@ mod ingest;
 mod moment;
 mod multi_get;
 mod observe;
+mod obsolete_files;
 mod open_tables;
 mod prefix_scan;
 mod preserve;

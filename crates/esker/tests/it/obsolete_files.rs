@@ -1,0 +1,86 @@
+//! Files that no view names any more go, whoever held the last view and however idle the database is then.
+
+use esker::internals::env::FileSystem;
+use esker::internals::env::mem::MemFs;
+use esker::{Db, Env, Options};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+fn database(fs: &Arc<MemFs>) -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(fs.clone());
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.target_file_size_base = 64 << 10;
+    Db::open(&options, "/db").unwrap()
+}
+
+fn fill(db: &Db, round: u32) {
+    for i in 0..2000_u32 {
+        db.put(format!("key{i:06}"), [round.to_le_bytes(); 25].concat()).unwrap();
+    }
+}
+
+fn tables_on_disk(fs: &MemFs) -> BTreeSet<String> {
+    let names = fs.children(Path::new("/db")).unwrap();
+    names.into_iter().filter(|name| name.ends_with(".sst")).collect()
+}
+
+fn live_tables(db: &Db) -> BTreeSet<String> {
+    db.live_files().into_iter().map(|f| f.file.relative_filename.trim_start_matches('/').to_owned()).collect()
+}
+
+/// Waits until only live tables are on disk. Reads go on meanwhile, as in any process that uses a database; no job runs.
+fn wait_until_only_live_tables_are_left(fs: &MemFs, db: &Db) {
+    for _ in 0..10_000 {
+        for i in 0..300_u32 {
+            db.get(format!("key{i:06}")).unwrap();
+        }
+        let (disk, live) = (tables_on_disk(fs), live_tables(db));
+        if disk == live {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("on disk {:?}, live {:?}", tables_on_disk(fs), live_tables(db));
+}
+
+#[test]
+fn a_writer_that_has_fallen_idle_holds_no_files() {
+    let fs = Arc::new(MemFs::new());
+    let db = database(&fs);
+    let (filled, wait_filled) = channel();
+    let (end, wait_end) = channel::<()>();
+    std::thread::scope(|scope| {
+        let writer = db.clone();
+        scope.spawn(move || {
+            (0..4).for_each(|round| fill(&writer, round));
+            filled.send(()).unwrap();
+            assert!(wait_end.recv().is_err(), "the other end is dropped");
+        });
+        wait_filled.recv().unwrap();
+        db.compact_range(None, None).unwrap();
+        db.wait_for_background_work().unwrap();
+        wait_until_only_live_tables_are_left(&fs, &db);
+        drop(end);
+    });
+}
+
+#[test]
+fn the_end_of_the_last_iterator_of_a_view_deletes_its_files() {
+    let fs = Arc::new(MemFs::new());
+    let db = database(&fs);
+    fill(&db, 0);
+    db.flush().unwrap();
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    fill(&db, 1);
+    db.compact_range(None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    let seen = iter.value().to_vec();
+    assert_eq!(seen, [0_u32.to_le_bytes(); 25].concat(), "an iterator stays at its view");
+    drop(iter);
+    wait_until_only_live_tables_are_left(&fs, &db);
+}
