@@ -1,7 +1,7 @@
 //! A second database that shares this one's tables, as they are at one moment.
 //!
-//! In: an open database, and a directory that does not exist yet. Out: a directory that opens by itself: tables are hard
-//! links (copies on another file system), MANIFEST and WALs are copied up to where they were at that moment.
+//! In: an open database, and a directory that does not exist yet. Out: a directory that opens by itself: tables and blob
+//! files are hard links (copies on another file system), MANIFEST and WALs are copied up to where they were at that moment.
 //!
 //! Invariants
 //!  1. The directory has its name only when everything in it is durable; until then it ends in `.tmp`.
@@ -58,9 +58,9 @@ impl Db {
 
     fn fill(&self, fs: &dyn FileSystem, staging: &Path, cut: &LiveCut) -> Result<()> {
         fs.create_dir_if_missing(staging)?;
-        for table in &cut.tables {
-            let name = table.file_name().unwrap_or_default();
-            link_or_copy(fs, table, &staging.join(name))?;
+        for file in cut.tables.iter().chain(&cut.blobs) {
+            let name = file.file_name().unwrap_or_default();
+            link_or_copy(fs, file, &staging.join(name))?;
         }
         for (wal, bytes) in &cut.wals {
             copy_file(fs, wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;

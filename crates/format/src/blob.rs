@@ -13,6 +13,7 @@
 use esker_base::coding::{Decoder, put_varint64};
 use esker_base::{Error, FileNumber, Result};
 
+pub mod file;
 #[cfg(test)]
 mod tests;
 

@@ -209,24 +209,44 @@ impl Compressor {
     /// # Errors
     /// None that depend on the contents; `Corruption` if a codec breaks its own promise.
     pub fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        let Ok(size) = u32::try_from(contents.len()) else { return Ok(false) };
         let start = out.len();
-        if !matches!(self.codec, Codec::None | Codec::Snappy(_)) {
-            put_varint32(out, size);
-        }
         let largest_worth_storing = contents.len() - contents.len() / 8;
-        let fits = match &mut self.codec {
-            Codec::None => false,
-            Codec::Snappy(encoder) => snappy::compress(encoder, contents, out)?,
-            Codec::Zlib(encoder) => encoder.compress(contents, out)?,
-            Codec::Lz4(encoder) => encoder.compress(contents, out)?,
-            Codec::Zstd(encoder) => encoder.compress(contents, out)?,
-        };
+        let fits = self.encode(contents, contents.len(), out)?;
         let worth_it = fits && out.len() - start <= largest_worth_storing;
         if !worth_it {
             out.truncate(start);
         }
         Ok(worth_it)
+    }
+
+    /// As `compress`, for where the codec stands once for many values: false only for contents of 4 GiB or more, and
+    /// without a codec.
+    /// # Errors
+    /// As `compress`.
+    pub fn compress_whatever_it_saves(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        // Deflate stores what it cannot compress, at 5 bytes for each 16 KiB.
+        let fits = self.encode(contents, contents.len() + contents.len() / 1024 + 64, out)?;
+        if !fits {
+            out.truncate(start);
+        }
+        Ok(fits)
+    }
+
+    /// Appends size and encoded contents; false if there is no codec, or if `room` bytes (for those codecs that need to
+    /// be told) are not enough. What it has appended then is of no use.
+    fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
+        let Ok(size) = u32::try_from(contents.len()) else { return Ok(false) };
+        if !matches!(self.codec, Codec::None | Codec::Snappy(_)) {
+            put_varint32(out, size);
+        }
+        match &mut self.codec {
+            Codec::None => Ok(false),
+            Codec::Snappy(encoder) => snappy::compress(encoder, contents, out),
+            Codec::Zlib(encoder) => encoder.compress(contents, room, out),
+            Codec::Lz4(encoder) => encoder.compress(contents, out),
+            Codec::Zstd(encoder) => encoder.compress(contents, out),
+        }
     }
 }
 

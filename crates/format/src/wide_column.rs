@@ -13,6 +13,7 @@
 use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
 use esker_base::{Error, Result};
 
+pub mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -66,7 +67,7 @@ impl<'a> WideColumns<'a> {
     /// Checks all of `bytes`.
     /// # Errors
     /// `Corruption` if they are cut off, names do not ascend, or values do not fill the rest · `NotSupported` for a
-    /// version other than 1 (2 means that columns lie in blob files).
+    /// version other than 1 (2 means that columns lie in blob files: [`stored`]).
     pub fn parse(bytes: &'a [u8]) -> Result<WideColumns<'a>> {
         let mut d = Decoder::new(bytes);
         let version = d.varint32()?;

@@ -45,6 +45,8 @@ pub enum CachedBlock {
     KeyValue(Block),
     /// A filter, or a partition of one.
     Filter(FilterReader),
+    /// A value from a blob file.
+    Blob(Vec<u8>),
 }
 
 impl CachedBlock {
@@ -56,6 +58,7 @@ impl CachedBlock {
         match self {
             CachedBlock::KeyValue(block) => Ok(block),
             CachedBlock::Filter(_) => Err(Error::corruption("a filter where a key/value block should be")),
+            CachedBlock::Blob(_) => Err(Error::corruption("a blob where a key/value block should be")),
         }
     }
 
@@ -64,7 +67,7 @@ impl CachedBlock {
     pub fn filter(&self) -> Option<&FilterReader> {
         match self {
             CachedBlock::Filter(filter) => Some(filter),
-            CachedBlock::KeyValue(_) => None,
+            CachedBlock::KeyValue(_) | CachedBlock::Blob(_) => None,
         }
     }
 
@@ -74,6 +77,7 @@ impl CachedBlock {
         match self {
             CachedBlock::KeyValue(block) => block.bytes(),
             CachedBlock::Filter(filter) => filter.contents(),
+            CachedBlock::Blob(value) => value,
         }
     }
 
@@ -82,6 +86,7 @@ impl CachedBlock {
         let inner = match self {
             CachedBlock::KeyValue(block) => block.memory_usage(),
             CachedBlock::Filter(filter) => filter.contents().len(),
+            CachedBlock::Blob(value) => value.capacity(),
         };
         inner + size_of::<CachedBlock>()
     }

@@ -5,10 +5,11 @@
 //!
 //! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`, `reader.rs`), how it gets its
 //! blocks (`block_source.rs`, `readahead.rs`, `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`,
-//! [`TableCache`] (open readers by file number).
+//! [`TableCache`] (open readers by file number), [`blob`] (values in files of their own).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod blob;
 mod block_source;
 mod counts;
 mod filter;

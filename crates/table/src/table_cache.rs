@@ -8,6 +8,8 @@
 //!  1. At most one thread opens a given file at a time; a failure is not remembered.
 //!  2. An evicted reader lives on for those who hold it.
 
+use crate::blob::{BlobSource, BlobSourceOptions};
+use crate::block_source::BlockCache;
 use crate::options::{BlockBasedTableOptions, TableReaderOptions};
 use crate::reader::TableReader;
 use esker_base::prefix::SliceTransformRef;
@@ -42,6 +44,8 @@ pub struct TableCacheOptions {
     pub verify_unique_ids: bool,
     /// Where opened files, cache hits and filters are counted.
     pub statistics: Option<Arc<Statistics>>,
+    /// Where values from blob files are kept; `None` for nowhere.
+    pub blob_cache: Option<Arc<BlockCache>>,
 }
 
 /// What it takes to open one file.
@@ -59,6 +63,7 @@ pub struct TableCache {
     options: TableCacheOptions,
     readers: Cache<Arc<TableReader>>,
     keeps_all: AtomicBool,
+    blobs: Arc<BlobSource>,
     /// Held while a file is opened; picked by its number.
     openers: [Mutex<()>; OPENERS],
 }
@@ -81,7 +86,21 @@ impl TableCache {
         };
         let readers = Cache::new(&cache_options).expect("64 shards and default ratios are allowed");
         let keeps_all = AtomicBool::new(options.capacity.is_none());
-        TableCache { fs, options, readers, keeps_all, openers: std::array::from_fn(|_| Mutex::new(())) }
+        let blob_options = BlobSourceOptions {
+            dir: options.paths.first().cloned().unwrap_or_default(),
+            capacity: options.capacity,
+            cache: options.blob_cache.clone(),
+            statistics: options.statistics.clone(),
+        };
+        let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
+        TableCache {
+            fs,
+            options,
+            readers,
+            keeps_all,
+            blobs,
+            openers: std::array::from_fn(|_| Mutex::new(())),
+        }
     }
 
     /// The reader of this file, opened if need be.
@@ -128,6 +147,12 @@ impl TableCache {
         opened
     }
 
+    /// The values that tables of this family have in blob files.
+    #[inline]
+    pub fn blobs(&self) -> &Arc<BlobSource> {
+        &self.blobs
+    }
+
     /// The directory with this id; unknown ids mean the first.
     fn dir(&self, path_id: u32) -> &Path {
         let paths = &self.options.paths;
@@ -157,6 +182,7 @@ impl TableCache {
     pub fn set_capacity(&self, capacity: Option<usize>) {
         self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
         self.readers.set_capacity(capacity.unwrap_or(usize::MAX / 2));
+        self.blobs.set_capacity(capacity);
     }
 
     /// Readers open now.

@@ -13,6 +13,7 @@ use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{CompactionReport, DbState, Engine, ErrorReason, maybe_schedule, publish_super_version};
 use crate::iter::CompactionIteratorStats;
+use crate::iter::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
 use crate::picker::leveled::{PickContext, pick};
 use crate::picker::{CompactionPlan, RunningId};
@@ -22,7 +23,7 @@ use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::file_name;
-use esker_format::version_edit::VersionEdit;
+use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 
 /// A plan that is being run.
 struct Task {
@@ -119,6 +120,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         let mut edit = plan.edit();
         let files = results.iter().flat_map(|r| r.files.iter());
         edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
+        edit.blob_file_garbages = blob_garbage(&results);
         install(engine, task, edit)
     });
     if outcome.is_err() {
@@ -211,6 +213,16 @@ fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Resu
         engine.fs().new_directory(&engine.path)?.fsync()?;
     }
     Ok(())
+}
+
+/// What entries of the inputs referred to in blob files, and entries of the outputs do not.
+fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
+    let (mut came_in, mut went_out) = (BlobTally::default(), BlobTally::default());
+    for result in results {
+        came_in.merge(&result.blobs_in);
+        went_out.merge(&result.blobs_out);
+    }
+    came_in.garbage(&went_out)
 }
 
 fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit) -> Result<()> {

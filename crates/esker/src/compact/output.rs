@@ -7,13 +7,14 @@
 //!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no key is covered twice
 //!     and none is left uncovered.
 
-use crate::files::{OutputContext, TableOutput};
+use crate::files::{OutputContext, TableOutput, type_of};
 use crate::iter::CompactionIterator;
+use crate::iter::compaction_iter::BlobTally;
 use crate::options::CompressionOptions;
 use crate::picker::CompactionPlan;
 use crate::picker::cut::OutputCutter;
 use crate::version::Numbers;
-use esker_base::{FileNumber, Result};
+use esker_base::{FileNumber, Result, ValueType};
 use esker_format::compression::CompressionType;
 use esker_format::version_edit::FileMetaData;
 
@@ -30,6 +31,8 @@ pub(super) struct Outputs<'a> {
     /// User key at which the current file starts; `None` for the start of the subcompaction.
     cut: Option<Vec<u8>>,
     pub(super) finished: Vec<FileMetaData>,
+    /// What the entries written so far refer to in blob files.
+    pub(super) blobs_out: BlobTally,
     /// Every number that was used, finished or not: to be deleted if the job fails.
     pub(super) created: Vec<FileNumber>,
 }
@@ -52,8 +55,14 @@ impl<'a> Outputs<'a> {
             cutter: OutputCutter::new(plan),
             cut: None,
             finished: Vec::new(),
+            blobs_out: BlobTally::default(),
             created: Vec::new(),
         }
+    }
+
+    /// What all its files share.
+    pub(super) fn context(&self) -> &OutputContext<'a> {
+        &self.context
     }
 
     /// Adds the entry on which `entries` stands, after ending the current file if it should end before it.
@@ -64,6 +73,11 @@ impl<'a> Outputs<'a> {
                 let next = entries.user_key().to_vec();
                 self.finish_file(entries, Some(next))?;
             }
+        }
+        if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) =
+            type_of(entries.key())
+        {
+            self.blobs_out.count(value_type, entries.user_key(), entries.value())?;
         }
         self.open()?.add(entries.key(), entries.value())
     }

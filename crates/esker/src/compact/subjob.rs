@@ -5,7 +5,7 @@
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::iter::compaction_iter::KeyNotExistsBeyond;
+use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond};
 use crate::iter::range_del::FileBounds;
 use crate::iter::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
@@ -46,6 +46,9 @@ pub(super) struct SubjobResult {
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
     pub(super) stats: CompactionIteratorStats,
+    /// What its entries referred to in blob files, and what those do that it has written.
+    pub(super) blobs_in: BlobTally,
+    pub(super) blobs_out: BlobTally,
     pub(super) result: Option<esker_base::Error>,
 }
 
@@ -57,15 +60,18 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low);
     let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
     let mut stats = CompactionIteratorStats::default();
-    let result = write_all(context, &mut outputs, &mut stats, start, end);
+    let mut blobs_in = BlobTally::default();
+    let result = write_all(context, &mut outputs, &mut stats, &mut blobs_in, start, end);
     let created = std::mem::take(&mut outputs.created);
-    SubjobResult { files: outputs.finished, created, stats, result: result.err() }
+    let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
+    SubjobResult { files, created, stats, blobs_in, blobs_out, result: result.err() }
 }
 
 fn write_all(
     context: &SubjobContext<'_>,
     outputs: &mut Outputs<'_>,
     stats: &mut CompactionIteratorStats,
+    blobs_in: &mut BlobTally,
     start: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
 ) -> Result<()> {
@@ -73,6 +79,7 @@ fn write_all(
     let (children, range_dels) = open_inputs(context)?;
     let mut options = CompactionIteratorOptions::new(&icmp, context.snapshots.to_vec());
     options.merge_operator = context.options.merge_operator.clone();
+    options.blobs = Some(outputs.context().blob_reader());
     options.compaction_filter = make_filter(context);
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
@@ -90,6 +97,7 @@ fn write_all(
     }
     entries.status()?;
     *stats = *entries.stats();
+    blobs_in.clone_from(entries.blobs_in());
     outputs.finish_file(&mut entries, None)
 }
 

@@ -21,6 +21,7 @@ use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_table::TableReadOptions;
+use esker_table::blob::BlobReader;
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is positioned again.
 /// May be sent to another thread, not shared.
@@ -137,6 +138,14 @@ impl DbIterator {
     pub fn value(&self) -> &[u8] {
         self.iter.value()
     }
+    /// Name and value of each column here, by name: of an entity all of them, of a plain value one without a name. They live
+    /// until the next move.
+    ///
+    /// # Panics
+    /// If the iterator is not valid, in debug builds.
+    pub fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        self.iter.columns()
+    }
     /// The value here, readable beyond the next move and the iterator.
     pub fn pinned_value(&self) -> PinnedBytes {
         self.iter.pinned_value()
@@ -227,6 +236,7 @@ fn new_db_iter(
         max_skippable_internal_keys: options.max_skippable_internal_keys,
         merge_operator: view.options.merge_operator.clone(),
         statistics,
+        blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
     };
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
 }

@@ -34,7 +34,7 @@ fn background_purge(engine: &Engine) {
     purge(engine);
 }
 
-/// Deletes tables that no version names, WALs that no memtable needs and old MANIFESTs.
+/// Deletes tables and blob files that no version names, WALs that no memtable needs and old MANIFESTs.
 /// What cannot be deleted is logged and left for the next open.
 pub(crate) fn purge(engine: &Engine) {
     let mut manifest = engine.manifest.lock();
@@ -42,7 +42,7 @@ pub(crate) fn purge(engine: &Engine) {
     if state.file_deletions_disabled > 0 {
         return;
     }
-    let tables = manifest.take_obsolete_tables();
+    let (tables, blobs) = (manifest.take_obsolete_tables(), manifest.take_obsolete_blobs());
     let quarantined = !manifest.files_to_quarantine().is_empty();
     let wals = match state.oldest_log_needed() {
         // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
@@ -57,6 +57,12 @@ pub(crate) fn purge(engine: &Engine) {
             cf.tables.evict(number);
         }
         delete_table(engine, number);
+    }
+    for number in blobs {
+        for cf in engine.families.all() {
+            cf.tables.blobs().evict(number);
+        }
+        delete(engine, &file_name::blob_file_name(&engine.path, number));
     }
     for number in wals {
         delete(engine, &file_name::wal_file_name(&engine.wal_dir, number));

@@ -17,6 +17,7 @@ pub(crate) struct LiveCut {
     /// The database's directory.
     pub(crate) path: PathBuf,
     pub(crate) tables: Vec<PathBuf>,
+    pub(crate) blobs: Vec<PathBuf>,
     /// Number and bytes.
     pub(crate) manifest: (FileNumber, u64),
     /// Those still needed, with their bytes.
@@ -48,15 +49,17 @@ impl Db {
         if let Some(error) = state.background_error.current() {
             return Err(error.clone());
         }
-        let versions = state.families.values().map(|f| &f.version);
+        let versions = || state.families.values().map(|f| &f.version);
         let tables: BTreeSet<FileNumber> =
-            versions.flat_map(|v| v.all_files()).map(|(_, file)| file.number).collect();
+            versions().flat_map(|v| v.all_files()).map(|(_, file)| file.number).collect();
+        let blobs: BTreeSet<FileNumber> = versions().flat_map(|v| v.blob_files().keys()).copied().collect();
         let oldest_needed = state.oldest_log_needed().unwrap_or(FileNumber(0));
         let wals = engine.wals.lock();
         let wals = wals.alive().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
         let cut = LiveCut {
             path: engine.path.clone(),
             tables: tables.iter().map(|n| file_name::table_file_name(&engine.path, *n)).collect(),
+            blobs: blobs.iter().map(|n| file_name::blob_file_name(&engine.path, *n)).collect(),
             manifest: (manifest.manifest_number(), manifest.manifest_bytes()),
             wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
             last_sequence: engine.visible_sequence(),

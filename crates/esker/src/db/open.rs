@@ -416,6 +416,7 @@ pub(crate) fn family_tables(
         capacity: table_capacity(options),
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),
+        blob_cache: None,
     };
     Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
 }

@@ -15,13 +15,16 @@ use esker_base::{ColumnFamilyId, FileNumber, Result, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, WritableFile};
-use esker_format::blob::BlobIndex;
 use esker_format::compression::CompressionType;
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::range_del::RangeTombstone;
 use esker_format::version_edit::FileMetaData;
-use esker_table::{TableBuilder, TableBuilderOptions, TableCache, TableFile, TableFileInfo};
+use esker_format::wide_column::stored::for_each_blob;
+use esker_table::blob::BlobReader;
+use esker_table::{
+    TableBuilder, TableBuilderOptions, TableCache, TableFile, TableFileInfo, TableReadOptions,
+};
 use std::path::Path;
 
 /// What all outputs of a job share.
@@ -43,6 +46,14 @@ pub(crate) struct OutputContext<'a> {
     pub(crate) tables: &'a TableCache,
     /// The flush or compaction, for events.
     pub(crate) job_id: u64,
+}
+
+impl OutputContext<'_> {
+    /// How jobs read values in blob files: past the cache.
+    pub(crate) fn blob_reader(&self) -> BlobReader {
+        let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
+        BlobReader { source: self.tables.blobs().clone(), options }
+    }
 }
 
 impl std::fmt::Debug for OutputContext<'_> {
@@ -100,21 +111,20 @@ impl TableOutput {
     /// `IoError`; `Corruption` if the order is wrong, or in a blob index. The file is lost then.
     #[inline]
     pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
-        // The type is the lowest byte of the little-endian trailer.
-        if internal_key.len().checked_sub(8).is_some_and(|at| internal_key[at] == ValueType::BlobIndex as u8)
-        {
-            self.note_blob(value)?;
+        let value_type = type_of(internal_key);
+        if matches!(value_type, Some(ValueType::BlobIndex | ValueType::WideColumnEntity)) {
+            self.note_blobs(value_type, value)?;
         }
         self.builder.add(internal_key, value)
     }
 
     #[cold]
-    fn note_blob(&mut self, index: &[u8]) -> Result<()> {
-        if let BlobIndex::Blob(location) | BlobIndex::BlobTtl { location, .. } = BlobIndex::parse(index)? {
+    fn note_blobs(&mut self, value_type: Option<ValueType>, value: &[u8]) -> Result<()> {
+        let Some(value_type) = value_type else { return Ok(()) };
+        for_each_blob(value_type, value, &mut |location| {
             let oldest = self.oldest_blob_file.get_or_insert(location.file_number);
             *oldest = location.file_number.min(*oldest);
-        }
-        Ok(())
+        })
     }
 
     /// Adds a range tombstone.
@@ -189,6 +199,12 @@ impl TableOutput {
     pub(crate) fn abandon(self) {
         self.builder.abandon();
     }
+}
+
+/// The type in the trailer of an internal key: its lowest byte.
+#[inline]
+pub(crate) fn type_of(internal_key: &[u8]) -> Option<ValueType> {
+    ValueType::from_u8((key::trailer(internal_key) & 0xFF) as u8)
 }
 
 /// Opens a finished output; it stays open for its readers.

@@ -55,6 +55,7 @@ impl BuildTable<'_> {
         let mut children = Vec::with_capacity(job.memtables.len());
         let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
         keep.merge_operator = options.merge_operator.clone();
+        keep.blobs = Some(context.blob_reader());
         keep.cancelled = self.cancel.clone();
         for mem in job.memtables.iter().rev() {
             children.push(MergeChild::new(Box::new(mem.iter())));

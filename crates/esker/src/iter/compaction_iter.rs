@@ -19,7 +19,10 @@
 //!     behind everything that was used up for it.
 //!  2. `closed` is the stripe of the current user key whose head has been dealt with.
 
+mod blobs;
 mod merge;
+
+pub use blobs::BlobTally;
 
 use super::range_del::{RangeDelAggregator, stripe};
 use crate::read::merge::MergeOperands;
@@ -31,6 +34,7 @@ use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key, pack};
 use esker_format::range_del::RangeTombstone;
+use esker_table::blob::BlobReader;
 use std::fmt;
 
 /// Answers whether no level below the output level can hold a user key. Asked in key order.
@@ -44,6 +48,8 @@ pub struct CompactionIteratorOptions {
     pub earliest_write_conflict_snapshot: SequenceNumber,
     /// Combines merge operands; without one they are kept as they are.
     pub merge_operator: Option<MergeOperatorRef>,
+    /// Where values in blob files are read that operands apply to or the filter judges; without it, both leave them alone.
+    pub blobs: Option<BlobReader>,
     /// Judges values and operands that no snapshot sees.
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
     /// The level that the filter is told.
@@ -75,6 +81,7 @@ impl CompactionIteratorOptions {
             snapshots,
             earliest_write_conflict_snapshot: SequenceNumber::MAX,
             merge_operator: None,
+            blobs: None,
             compaction_filter: None,
             filter_level: 0,
             filter_ignores_snapshots: false,
@@ -216,6 +223,8 @@ pub struct CompactionIterator<I = Box<dyn InternalIterator>> {
     operands: MergeOperands,
     operand_sequences: Vec<SequenceNumber>,
     stats: CompactionIteratorStats,
+    /// What the entries read so far refer to in blob files.
+    blobs_in: BlobTally,
     status: Result<()>,
 }
 
@@ -256,6 +265,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             operands: MergeOperands::new(),
             operand_sequences: Vec::new(),
             stats: CompactionIteratorStats::default(),
+            blobs_in: BlobTally::default(),
             status: Ok(()),
         }
     }
@@ -317,6 +327,11 @@ impl<I: InternalIterator> CompactionIterator<I> {
         &self.stats
     }
 
+    /// What the entries read so far refer to in blob files.
+    pub fn blobs_in(&self) -> &BlobTally {
+        &self.blobs_in
+    }
+
     /// The range tombstones that an output file for the user keys `[lower, upper)` must hold; `None` is the end of this
     /// (sub)compaction. See [`RangeDelAggregator::tombstones_for_output`].
     pub fn tombstones_for_output(
@@ -373,6 +388,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     /// Moves the input on, and counts what it stood on.
     #[inline]
     fn consume(&mut self) {
+        // A damaged entity or blob index counts for nothing: it is kept as it is, and whoever reads it says so.
         let key = self.input.key();
         let packed = key::trailer(key);
         self.stats.records_in += 1;
@@ -380,6 +396,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.stats.value_bytes_in += self.input.value().len() as u64;
         let value_type = ValueType::from_u8((packed & 0xFF) as u8);
         self.stats.deletions_in += u64::from(value_type.is_some_and(ValueType::is_point_deletion));
+        if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) = value_type {
+            self.blobs_in.count(value_type, key::user_key(key), self.input.value()).unwrap_or_default();
+        }
         self.input.next();
     }
 
@@ -436,6 +455,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
         match head.value_type {
             ValueType::Value => self.filter_value(head)?,
+            ValueType::BlobIndex => self.filter_blob(head)?,
+            ValueType::ValuePreferredSeqno => self.settle_timed_value(head)?,
             ValueType::Deletion => self.keep_deletion(head, false)?,
             ValueType::SingleDeletion => {
                 self.consume();
@@ -448,10 +469,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
                     self.user_key.escape_ascii()
                 )));
             }
-            ValueType::BlobIndex
-            | ValueType::DeletionWithTimestamp
-            | ValueType::WideColumnEntity
-            | ValueType::ValuePreferredSeqno => self.show(head.sequence, head.value_type, Source::Input),
+            ValueType::DeletionWithTimestamp | ValueType::WideColumnEntity => {
+                self.show(head.sequence, head.value_type, Source::Input);
+            }
         }
         Ok(())
     }
@@ -501,12 +521,33 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.options.bottommost || (self.options.key_not_exists_beyond_output_level)(&self.user_key)
     }
 
+    /// Whether the filter, if there is one, judges this version.
+    fn is_judged(&self, head: Head) -> bool {
+        self.options.compaction_filter.is_some()
+            && (self.is_tip(head.stripe) || (self.options.filter_ignores_snapshots && !self.shown))
+    }
+
     fn filter_value(&mut self, head: Head) -> Result<()> {
-        let judged = self.is_tip(head.stripe) || (self.options.filter_ignores_snapshots && !self.shown);
-        let decision = match self.options.compaction_filter.as_ref().filter(|_| judged) {
+        let decision = match self.options.compaction_filter.as_ref().filter(|_| self.is_judged(head)) {
             Some(filter) => filter.filter(self.options.filter_level, &self.user_key, self.input.value()),
             None => FilterDecision::Keep,
         };
+        self.carry_out(head, decision)
+    }
+
+    /// A value in a blob file: it is fetched if the filter is to judge it.
+    fn filter_blob(&mut self, head: Head) -> Result<()> {
+        let decision = match (&self.options.compaction_filter, &self.options.blobs) {
+            (Some(filter), Some(blobs)) if self.is_judged(head) => {
+                let value = blobs.reads().value(&self.user_key, self.input.value())?;
+                filter.filter(self.options.filter_level, &self.user_key, &value)
+            }
+            _ => FilterDecision::Keep,
+        };
+        self.carry_out(head, decision)
+    }
+
+    fn carry_out(&mut self, head: Head, decision: FilterDecision) -> Result<()> {
         match decision {
             FilterDecision::Keep => self.show(head.sequence, head.value_type, Source::Input),
             FilterDecision::ChangeValue(value) => {
@@ -524,6 +565,22 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 return self.match_single_deletion(head, false);
             }
             FilterDecision::RemoveAndSkipUntil(target) => self.remove_and_skip(head, target),
+        }
+        Ok(())
+    }
+
+    /// A value that wants an older sequence number than it was written with. It gets it where all older versions are here
+    /// and hidden by it, unless a range tombstone would then hide it. RocksDB `db/compaction/compaction_iterator.cc`.
+    fn settle_timed_value(&mut self, head: Head) -> Result<()> {
+        let (value, preferred) = split_timed_value(self.input.value(), &self.user_key)?;
+        let sequence = preferred.min(head.sequence);
+        let is_safe = head.stripe == 0 && self.nothing_beyond();
+        if is_safe && !self.options.range_dels.should_delete(&self.user_key, sequence) {
+            self.changed.clear();
+            self.changed.extend_from_slice(&self.input.value()[..value]);
+            self.show(sequence, ValueType::Value, Source::Changed);
+        } else {
+            self.show(head.sequence, head.value_type, Source::Input);
         }
         Ok(())
     }
@@ -634,6 +691,19 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.shown
             || sequence <= conflict
             || oldest.is_some_and(|oldest| oldest < conflict && sequence <= oldest)
+    }
+}
+
+/// Where the user's part of a timed value ends, and the sequence number it wants.
+fn split_timed_value(value: &[u8], user_key: &[u8]) -> Result<(usize, SequenceNumber)> {
+    match value.split_last_chunk::<8>() {
+        Some((user_value, preferred)) => {
+            Ok((user_value.len(), SequenceNumber(u64::from_le_bytes(*preferred))))
+        }
+        None => Err(Error::corruption(format!(
+            "the timed value of key '{}' is shorter than its 8-byte number",
+            user_key.escape_ascii()
+        ))),
     }
 }
 

@@ -16,14 +16,15 @@ mod backward;
 mod options;
 mod value;
 
+use value::NEWEST_FIRST;
+
 pub use options::{DbIterCounters, DbIterOptions};
-pub(crate) use value::{merge_base, value_part};
 
 use crate::read::merge::MergeOperands;
 use esker_base::iter::InternalIterator;
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_add, perf_count};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey, append_internal_key};
 use std::any::Any;
 use std::fmt;
@@ -40,6 +41,8 @@ enum Value {
     InnerPart { start: usize, end: usize },
     /// In `buffer`.
     Buffer,
+    /// In part of `buffer`: the default column of the entity in it.
+    Entity { start: usize, end: usize },
     /// Pinned where it lies.
     Pinned(PinnedBytes),
 }
@@ -164,7 +167,7 @@ impl<I: InternalIterator> DbIter<I> {
     /// Why it is not valid, if an error was the reason.
     /// # Errors
     /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or `max_skippable_internal_keys` reached ·
-    /// `NotSupported` for values in blob files · those of [`crate::read::merge::full_merge`].
+    /// those of blob files and of [`crate::read::merge::full_merge`].
     pub fn status(&self) -> Result<()> {
         self.status.clone()
     }
@@ -184,6 +187,7 @@ impl<I: InternalIterator> DbIter<I> {
             Value::Inner => self.iter.value(),
             Value::InnerPart { start, end } => &self.iter.value()[*start..*end],
             Value::Buffer => &self.buffer,
+            Value::Entity { start, end } => &self.buffer[*start..*end],
             Value::Pinned(bytes) => bytes,
         }
     }
@@ -195,8 +199,15 @@ impl<I: InternalIterator> DbIter<I> {
             Value::Inner => self.iter.pinned_value(),
             Value::InnerPart { start, end } => self.iter.pinned_value().slice(*start..*end),
             Value::Buffer => PinnedBytes::copy_from(&self.buffer),
+            Value::Entity { start, end } => PinnedBytes::copy_from(&self.buffer[*start..*end]),
             Value::Pinned(bytes) => bytes.clone(),
         }
+    }
+
+    /// Name and value of each column here, by name: of an entity all, of a plain value one without a name.
+    /// REQUIRES: `valid()`.
+    pub fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        self.shown_columns(self.value())
     }
 
     /// The sequence number it reads at.
@@ -478,11 +489,8 @@ impl<I: InternalIterator> DbIter<I> {
     /// Shows the entry of a rarer type that the inner cursor stands on.
     #[cold]
     fn show_unusual(&mut self, value_type: ValueType) {
-        match value_part(value_type, self.iter.value(), &self.key) {
-            Ok((start, end)) => {
-                self.value = Value::InnerPart { start, end };
-                self.valid = true;
-            }
+        match self.show_stored(value_type) {
+            Ok(()) => self.valid = true,
             Err(error) => self.fail(error),
         }
     }
@@ -499,37 +507,29 @@ impl<I: InternalIterator> DbIter<I> {
                 if let Err(error) = self.iter.status() {
                     return self.fail(error);
                 }
-                break self.merge_operands_onto(None);
+                break self.show_merged(None, NEWEST_FIRST);
             }
             let entry = match ParsedInternalKey::parse(self.iter.key()) {
                 Ok(entry) => entry,
                 Err(error) => return self.fail(error),
             };
             if !self.icmp.same_user_key(entry.user_key, &self.key) {
-                break self.merge_operands_onto(None);
+                break self.show_merged(None, NEWEST_FIRST);
             }
             match entry.value_type {
                 ValueType::Merge => {}
-                value_type if value_type.is_point_deletion() => break self.merge_operands_onto(None),
+                value_type if value_type.is_point_deletion() => break self.show_merged(None, NEWEST_FIRST),
                 value_type => {
-                    break merge_base(value_type, self.iter.value(), &self.key)
-                        .and_then(|existing| self.merge_operands_onto(existing));
+                    break self
+                        .show_stored(value_type)
+                        .and_then(|()| self.show_merged(Some(value_type), NEWEST_FIRST));
                 }
             }
         };
         match merged {
-            Ok(value) => {
-                self.buffer = value;
-                self.value = Value::Buffer;
-                self.valid = true;
-            }
+            Ok(()) => self.valid = true,
             Err(error) => self.fail(error),
         }
-    }
-
-    fn merge_operands_onto(&self, existing: Option<&[u8]>) -> Result<Vec<u8>> {
-        perf_add!(internal_merge_count, self.operands.len() as u64);
-        self.operands.merge_newest_first(self.options.merge_operator.as_ref(), &self.key, existing)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::read::tables::open_file;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{PinnedBytes, Result};
 use esker_format::key::LookupKey;
+use esker_table::blob::BlobReads;
 use esker_table::{TableCache, TableReadOptions};
 
 /// What a read needs besides the view.
@@ -24,6 +25,14 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) statistics: Option<&'a Statistics>,
 }
 
+impl<'a> ReadContext<'a> {
+    /// How values in blob files are read.
+    #[inline]
+    pub(crate) fn blobs(&self) -> BlobReads<'a> {
+        BlobReads { source: self.tables.blobs(), options: self.options }
+    }
+}
+
 /// The value of `key` in this view, or `None`.
 /// # Errors
 /// `Corruption` and `IoError` name the file · `Incomplete` if the tier forbids the I/O it would take · see
@@ -33,7 +42,7 @@ pub(crate) fn get(
     context: &ReadContext<'_>,
     key: &LookupKey,
 ) -> Result<Option<PinnedBytes>> {
-    let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref());
+    let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref(), context.blobs());
     search_memtables(view, context, key, &mut saver);
     count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
     if !saver.is_done() && !context.memtables_only {

@@ -60,12 +60,12 @@ pub(crate) fn multi_get(
     keys: &[LookupKey],
     settle: &mut dyn FnMut(usize, Answer<'_>),
 ) {
-    let operator = view.options.merge_operator.as_ref();
+    let (operator, blobs) = (view.options.merge_operator.as_ref(), context.blobs());
     let mut batch = Batch {
         view,
         context,
         keys,
-        savers: keys.iter().map(|key| Saver::new(key.user_key(), operator)).collect(),
+        savers: keys.iter().map(|key| Saver::new(key.user_key(), operator, blobs)).collect(),
         open: (0..keys.len() as u32).collect(),
         settle,
     };

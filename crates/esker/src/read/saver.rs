@@ -9,7 +9,7 @@
 use crate::read::merge::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
-use esker_format::wide_column::WideColumns;
+use esker_table::blob::BlobReads;
 use smallvec::SmallVec;
 
 #[derive(Debug)]
@@ -28,6 +28,7 @@ enum State {
 pub(crate) struct Saver<'a> {
     user_key: &'a [u8],
     merge_operator: Option<&'a MergeOperatorRef>,
+    blobs: BlobReads<'a>,
     /// The newest tombstone that covers the key and that the read may see.
     covering: SequenceNumber,
     /// Newest first.
@@ -37,10 +38,15 @@ pub(crate) struct Saver<'a> {
 
 impl<'a> Saver<'a> {
     /// Knows nothing of `user_key` yet.
-    pub(crate) fn new(user_key: &'a [u8], merge_operator: Option<&'a MergeOperatorRef>) -> Saver<'a> {
+    pub(crate) fn new(
+        user_key: &'a [u8],
+        merge_operator: Option<&'a MergeOperatorRef>,
+        blobs: BlobReads<'a>,
+    ) -> Saver<'a> {
         Saver {
             user_key,
             merge_operator,
+            blobs,
             covering: SequenceNumber::ZERO,
             operands: Vec::new(),
             state: State::Searching,
@@ -81,8 +87,10 @@ impl<'a> Saver<'a> {
                 self.operands.push(pin());
                 return true;
             }
-            ValueType::WideColumnEntity => match default_column(&pin()) {
-                Ok(column) => self.base(Some(column)),
+            ValueType::WideColumnEntity => match self.blobs.default_column(self.user_key, &pin()) {
+                // A plain read shows an empty value where merges find none.
+                Ok(None) if self.operands.is_empty() => self.base(Some(PinnedBytes::empty())),
+                Ok(column) => self.base(column),
                 Err(e) => self.fail(e),
             },
             ValueType::ValuePreferredSeqno => {
@@ -92,10 +100,10 @@ impl<'a> Saver<'a> {
                     None => self.fail(Error::corruption("a timed value is shorter than its 8-byte time")),
                 }
             }
-            ValueType::BlobIndex => self.fail(Error::not_supported(format!(
-                "key '{}' has its value in a blob file, which this version cannot read",
-                self.user_key.escape_ascii()
-            ))),
+            ValueType::BlobIndex => match self.blobs.value(self.user_key, &pin()) {
+                Ok(value) => self.base(Some(value)),
+                Err(e) => self.fail(e),
+            },
             ValueType::RangeDeletion => {
                 self.fail(Error::corruption("a range deletion stands among point entries"))
             }
@@ -143,7 +151,7 @@ impl<'a> Saver<'a> {
     /// The answer, once every source has been asked or one has settled it.
     /// # Errors
     /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands without an operator) ·
-    /// `NotSupported` (blob files).
+    /// those of reading a blob file.
     pub(crate) fn finish(mut self) -> Result<Option<PinnedBytes>> {
         if !self.is_done() {
             self.base(None);
@@ -154,9 +162,4 @@ impl<'a> Saver<'a> {
             State::Deleted | State::Searching | State::Taken => Ok(None),
         }
     }
-}
-
-/// What a plain read shows of an entity.
-fn default_column(entity: &PinnedBytes) -> Result<PinnedBytes> {
-    Ok(PinnedBytes::copy_from(WideColumns::parse(entity)?.default_value()))
 }

@@ -1,14 +1,15 @@
 //! One blob file of a version: what it holds, and how much of that is garbage.
 //!
-//! Source: formats.md §5.4; RocksDB `db/blob/blob_file_meta.h`, `db/version_builder.cc`. Esker keeps the books of blob
-//! files even where it cannot read them, so that a MANIFEST it rewrites loses none.
+//! Source: formats.md §5.4; RocksDB `db/blob/blob_file_meta.h`, `db/version_builder.cc`.
 //!
 //! Invariants
 //!  1. Garbage is never more than what the file holds.
 //!  2. A blob file stays as long as some table refers to it, or to an older one, and not all of it is garbage.
 
 use super::FileMeta;
+use super::file_meta::ObsoleteFiles;
 use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage};
 use std::collections::BTreeMap;
@@ -41,6 +42,34 @@ impl BlobFileMeta {
 
     fn is_all_garbage(&self) -> bool {
         self.garbage_blob_count >= self.addition.total_blob_count
+    }
+}
+
+/// A blob file on disk, as long as some version names it. When the last one goes that was installed in a set, the number
+/// is in the set's [`ObsoleteFiles`].
+#[derive(Debug)]
+pub struct LiveBlobFile {
+    number: FileNumber,
+    /// A file that no logged edit has named is its writer's business.
+    installed: AtomicBool,
+    obsolete: Arc<ObsoleteFiles>,
+}
+
+impl LiveBlobFile {
+    pub(super) fn new(number: FileNumber, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFile {
+        LiveBlobFile { number, installed: AtomicBool::new(false), obsolete: Arc::clone(obsolete) }
+    }
+
+    pub(super) fn set_installed(&self) {
+        self.installed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for LiveBlobFile {
+    fn drop(&mut self) {
+        if self.installed.load(Ordering::Relaxed) {
+            self.obsolete.add_blob(self.number);
+        }
     }
 }
 

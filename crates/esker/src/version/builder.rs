@@ -7,7 +7,7 @@
 //!  1. A file is in at most one level. A deleted file was there; an added one was not.
 //!  2. Within one edit deletions come before additions, so that a move is both in one edit.
 
-use super::blob_meta::{self, BlobFiles};
+use super::blob_meta::{self, BlobFiles, LiveBlobFile};
 use super::check::{check_version, newest_first, newest_first_by_sequence};
 use super::file_meta::ObsoleteFiles;
 use super::{FileMeta, Level, Version};
@@ -55,6 +55,14 @@ pub struct Built {
     /// Tables that it names and that the version before did not.
     pub(super) new_tables: Vec<Arc<FileMeta>>,
     pub(super) moved: LocationChanges,
+}
+
+impl Built {
+    /// Says that the set has the version: the end of its files will be reported.
+    pub(super) fn set_installed(&self) {
+        self.new_tables.iter().for_each(|table| table.set_installed());
+        self.version.live_blob_files.values().for_each(|blobs| blobs.set_installed());
+    }
 }
 
 /// Edits on top of a version.
@@ -191,6 +199,11 @@ impl VersionBuilder {
             blob_meta::retire(&mut blob_files, levels.iter().flat_map(|l| l.files().iter()));
         }
         let base = &self.base;
+        let live = |n: &FileNumber| match base.live_blob_files.get(n) {
+            Some(live) => (*n, Arc::clone(live)),
+            None => (*n, Arc::new(LiveBlobFile::new(*n, obsolete))),
+        };
+        let live_blob_files = blob_files.keys().map(live).collect();
         let ts_low = self.full_history_ts_low.unwrap_or_else(|| base.full_history_ts_low.clone());
         let version = Version {
             column_family: base.column_family,
@@ -198,6 +211,7 @@ impl VersionBuilder {
             icmp: base.icmp.clone(),
             levels,
             blob_files,
+            live_blob_files,
             compact_cursors: self.compact_cursors,
             full_history_ts_low: ts_low,
         };

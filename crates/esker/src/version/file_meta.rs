@@ -147,25 +147,24 @@ impl Drop for TableFile {
             return;
         }
         self.obsolete.tables.lock().push((self.number, self.path_id));
-        if let Some(tell) = self.obsolete.tell.get() {
-            tell();
-        }
+        self.obsolete.told();
     }
 }
 
-/// Numbers of table files that no version names any more, until somebody takes them.
+/// Numbers of table and blob files that no version names any more, until somebody takes them.
 ///
-/// Its lock is a leaf: nothing is taken under it, and it may be taken under any other (dropping a version does).
+/// Its locks are leaves: nothing is taken under them, and they may be taken under any other (dropping a version does).
 #[derive(Default)]
 pub struct ObsoleteFiles {
     tables: Mutex<Vec<(FileNumber, u32)>>,
+    blobs: Mutex<Vec<FileNumber>>,
     /// Called when there is one more, by whichever thread dropped the last view of it, under whatever locks that holds.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl fmt::Debug for ObsoleteFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ObsoleteFiles").field(&*self.tables.lock()).finish()
+        f.debug_tuple("ObsoleteFiles").field(&*self.tables.lock()).field(&*self.blobs.lock()).finish()
     }
 }
 
@@ -179,6 +178,28 @@ impl ObsoleteFiles {
     /// Takes all: file number and path index.
     pub fn take_tables(&self) -> Vec<(FileNumber, u32)> {
         std::mem::take(&mut *self.tables.lock())
+    }
+
+    /// Takes all blob files.
+    pub fn take_blobs(&self) -> Vec<FileNumber> {
+        std::mem::take(&mut *self.blobs.lock())
+    }
+
+    /// Adds a blob file that has lost its last version.
+    pub(super) fn add_blob(&self, blob: FileNumber) {
+        self.blobs.lock().push(blob);
+        self.told();
+    }
+
+    /// Gives some blob files back that may not be deleted yet.
+    pub fn put_back_blobs(&self, blobs: impl IntoIterator<Item = FileNumber>) {
+        self.blobs.lock().extend(blobs);
+    }
+
+    fn told(&self) {
+        if let Some(tell) = self.tell.get() {
+            tell();
+        }
     }
 
     /// Gives some back that may not be deleted yet.

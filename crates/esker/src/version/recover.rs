@@ -322,7 +322,7 @@ impl OpenFamily {
     fn finish(mut self, id: ColumnFamilyId, obsolete: &Arc<ObsoleteFiles>) -> Result<RecoveredFamily> {
         let next_epoch = self.builder.infer_epochs();
         let built = self.builder.finish(0, obsolete)?;
-        built.new_tables.iter().for_each(|t| t.set_installed());
+        built.set_installed();
         Ok(RecoveredFamily {
             id,
             descriptor: self.descriptor,

@@ -358,7 +358,7 @@ impl VersionSet {
         self.versions.retain(|v| v.strong_count() > 0);
         let mut installed = Vec::with_capacity(built.len());
         for (id, b) in built {
-            b.new_tables.iter().for_each(|t| t.set_installed());
+            b.set_installed();
             let family = self.families.get_mut(&id).expect("built from this family");
             Arc::make_mut(&mut family.locations).update(b.moved);
             family.current = Arc::clone(&b.version);
@@ -556,6 +556,14 @@ impl VersionSet {
         let (keep, gone): (Vec<_>, Vec<_>) =
             tables.into_iter().partition(|(n, _)| self.quarantine.contains(n));
         self.obsolete.put_back(keep);
+        gone
+    }
+
+    /// As `take_obsolete_tables`, for blob files.
+    pub fn take_obsolete_blobs(&self) -> Vec<FileNumber> {
+        let blobs = self.obsolete.take_blobs();
+        let (keep, gone): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|n| self.quarantine.contains(n));
+        self.obsolete.put_back_blobs(keep);
         gone
     }
 

@@ -3,7 +3,7 @@
 //! In: a builder's result. Out: an immutable value that readers pin through their SuperVersion.
 //! Source of the order within level 0: RocksDB `db/version_builder.cc`; formats.md §5.5.
 
-use super::blob_meta::BlobFileMeta;
+use super::blob_meta::{BlobFileMeta, LiveBlobFile};
 use super::file_picker::Candidates;
 use super::{FileMeta, Level};
 use esker_base::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Version {
     pub(super) icmp: InternalKeyComparator,
     pub(super) levels: Box<[Arc<Level>]>,
     pub(super) blob_files: BTreeMap<FileNumber, BlobFileMeta>,
+    /// Of the same numbers: what keeps the files on disk.
+    pub(super) live_blob_files: BTreeMap<FileNumber, Arc<LiveBlobFile>>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
 }
@@ -32,6 +34,7 @@ impl Version {
             icmp,
             levels: (0..num_levels).map(|_| Arc::new(Level::default())).collect(),
             blob_files: BTreeMap::new(),
+            live_blob_files: BTreeMap::new(),
             compact_cursors: BTreeMap::new(),
             full_history_ts_low: Vec::new(),
         }

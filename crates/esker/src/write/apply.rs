@@ -76,9 +76,8 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, E
         BatchOp::BlobIndex { family, key, index } => entry(family, ValueType::BlobIndex, key, index),
         BatchOp::PutEntity { family, key, entity } => entry(family, ValueType::WideColumnEntity, key, entity),
         BatchOp::LogData(_) | BatchOp::Noop => Ok(None),
-        BatchOp::TimedPut { .. } => {
-            Err(Error::not_supported("TimedPut, a value with a preferred sequence number"))
-        }
+        // Which sequence number belongs to the time is not recorded; RocksDB, too, then takes the value as a plain one.
+        BatchOp::TimedPut { family, key, value, .. } => entry(family, ValueType::Value, key, value),
         _ => Err(Error::not_supported("two-phase transactions")),
     }
 }

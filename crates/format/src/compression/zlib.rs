@@ -19,11 +19,11 @@ impl Encoder {
         Encoder(Compress::new_with_window_bits(level, false, WINDOW_BITS))
     }
 
-    /// Appends the compressed form of `contents`; false if it would be longer than they are.
-    pub(super) fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+    /// Appends the compressed form of `contents`; false if it would be longer than `room` bytes.
+    pub(super) fn compress(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
         self.0.reset();
         // compress_vec fills the capacity there is, and no more: what does not fit is not worth storing.
-        out.reserve_exact(contents.len());
+        out.reserve_exact(room);
         let status = self.0.compress_vec(contents, out, FlushCompress::Finish);
         Ok(matches!(status, Ok(Status::StreamEnd)))
     }

@@ -14,12 +14,7 @@ use std::sync::Arc;
 
 /// What is not built yet, by fixture: opening or reading must fail with `NotSupported` and these words.
 /// A name ending in `*` stands for all that begin so.
-const REFUSED: &[(&str, &str)] = &[
-    ("blob*", "blob files are not supported"),
-    ("timed_put", "TimedPut"),
-    ("txn_*", "two-phase transactions"),
-    ("udt_*", "user-defined timestamps"),
-];
+const REFUSED: &[(&str, &str)] = &[("txn_*", "two-phase transactions"), ("udt_*", "user-defined timestamps")];
 /// Those of them that RocksDB, too, needs another API for.
 const NOT_FOR_PLAIN_ROCKSDB: &[&str] = &["two-phase transactions", "user-defined timestamps"];
 

@@ -4,6 +4,7 @@
     reason = "what is tested here is on the real file system, and peers do not go through esker-env"
 )]
 
+mod blobs;
 mod families;
 mod fixtures;
 mod handed_over;

@@ -12,12 +12,12 @@ use std::path::Path;
 /// Options for RocksDB 11.8.1 that make small files, as Esker's do, and tables that 7.8 reads.
 const ROCKSDB_SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;\
     level0_file_num_compaction_trigger=3;";
-const FOR_7: &str =
+pub(crate) const FOR_7: &str =
     "block_based_table_factory={format_version=5;block_size=1024;filter_policy=bloomfilter:10:false};";
 /// The defaults of 11.8.1 but for the block size: format_version 7.
-const FOR_11: &str = "block_based_table_factory={block_size=1024;filter_policy=ribbonfilter:10};";
+pub(crate) const FOR_11: &str = "block_based_table_factory={block_size=1024;filter_policy=ribbonfilter:10};";
 
-fn esker_writes(
+pub(crate) fn esker_writes(
     dir: &Path,
     world: &mut World,
     options: &ColumnFamilyOptions,
@@ -41,7 +41,7 @@ fn esker_writes(
     db.close().expect("closes");
 }
 
-fn rocksdb_7_writes(dir: &Path, world: &mut World, rng: &mut fastrand::Rng, when: &str) {
+pub(crate) fn rocksdb_7_writes(dir: &Path, world: &mut World, rng: &mut fastrand::Rng, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let count = rng.usize(1..16);
     let ops = world.random_ops(rng, count, Kinds::LDB);
@@ -52,7 +52,13 @@ fn rocksdb_7_writes(dir: &Path, world: &mut World, rng: &mut fastrand::Rng, when
     check_7(dir, world, when);
 }
 
-fn rocksdb_11_writes(dir: &Path, world: &mut World, table: &str, rng: &mut fastrand::Rng, when: &str) {
+pub(crate) fn rocksdb_11_writes(
+    dir: &Path,
+    world: &mut World,
+    table: &str,
+    rng: &mut fastrand::Rng,
+    when: &str,
+) {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
@@ -118,7 +124,7 @@ fn esker_and_rocksdb_11_with_its_newest_tables_write_in_turn() {
 }
 
 /// RocksDB makes the database: the first round begins with its files.
-fn rocksdb_11_writes_first(dir: &Path, round: u32) {
+pub(crate) fn rocksdb_11_writes_first(dir: &Path, round: u32) {
     if round > 0 || require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }

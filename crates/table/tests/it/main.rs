@@ -9,6 +9,7 @@
 )]
 #![allow(unreachable_pub, reason = "the modules of one test binary")]
 
+mod blobs;
 mod damage;
 mod golden;
 mod model;

@@ -511,6 +511,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             capacity: Some(3),
             verify_unique_ids: true,
             statistics: None,
+            blob_cache: None,
         },
     );
     let file = |i: usize| TableFile { meta: &metas[i], level: Some(1) };

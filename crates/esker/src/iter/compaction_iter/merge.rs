@@ -3,18 +3,23 @@
 //! In: the input on the newest operand of a stripe. Out: one value, or fewer operands, or all of them unchanged if they
 //! cannot be combined; the input behind them.
 
-use super::{CompactionIterator, Head};
+use super::{CompactionIterator, Head, split_timed_value};
 use esker_base::compaction_filter::FilterDecision;
 use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::ParsedInternalKey;
-use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
+use esker_format::wide_column::DEFAULT_COLUMN_NAME;
+use esker_format::wide_column::stored::{StoredColumns, StoredValue};
 
 /// What lies below the operands of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Base {
     /// The input stands on a value.
     Value,
+    /// The input stands on a value with a time behind it.
+    Timed,
+    /// The input stands on a blob index: operands apply to the value in the blob file.
+    Blob,
     /// The input stands on an entity: its default column is what operands apply to.
     Entity,
     /// The input stands on a deletion.
@@ -37,7 +42,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             None if self.nothing_beyond() => Base::Nothing,
             None => Base::Unknown,
         };
-        let merged = !self.operands.is_empty() && self.merge_onto(base);
+        let merged = !self.operands.is_empty() && self.merge_onto(base)?;
         if !merged {
             self.keep_operands();
         }
@@ -66,6 +71,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
             match next.value_type {
                 ValueType::Merge => {}
                 ValueType::Value => return Ok(Some(Base::Value)),
+                ValueType::ValuePreferredSeqno => return Ok(Some(Base::Timed)),
+                ValueType::BlobIndex if self.options.blobs.is_some() => return Ok(Some(Base::Blob)),
                 ValueType::WideColumnEntity => return Ok(Some(Base::Entity)),
                 value_type if value_type.is_point_deletion() => return Ok(Some(Base::Deletion)),
                 _ => return Ok(Some(Base::Unknown)),
@@ -99,14 +106,26 @@ impl<I: InternalIterator> CompactionIterator<I> {
     }
 
     /// Queues what the operands come to, if they can be combined at all.
-    fn merge_onto(&mut self, base: Base) -> bool {
+    /// # Errors
+    /// Those of reading a blob file; `Corruption` in a timed value.
+    fn merge_onto(&mut self, base: Base) -> Result<bool> {
         if self.options.merge_operator.is_none() {
-            return false;
+            return Ok(false);
         }
         let newest = self.operand_sequences[0];
+        let fetched;
         let existing = match base {
-            Base::Unknown => return self.merge_partially(),
+            Base::Unknown => return Ok(self.merge_partially()),
             Base::Value => Some(self.input.value()),
+            Base::Timed => {
+                let (end, _) = split_timed_value(self.input.value(), &self.user_key)?;
+                Some(&self.input.value()[..end])
+            }
+            Base::Blob => {
+                let blobs = self.options.blobs.as_ref().expect("else it is Base::Unknown");
+                fetched = blobs.reads().value(&self.user_key, self.input.value())?;
+                Some(fetched.as_slice())
+            }
             Base::Entity => return self.merge_onto_entity(newest),
             Base::Deletion | Base::RangeDeletion | Base::Nothing => None,
         };
@@ -115,37 +134,46 @@ impl<I: InternalIterator> CompactionIterator<I> {
             Ok(value) => {
                 self.queue.push(newest, ValueType::Value, &value);
                 self.stats.operands_merged += self.operands.len() as u64;
-                true
+                Ok(true)
             }
             Err(_) => {
                 // Reads of the key fail as they did; the operands stay for whoever mends the operator.
                 self.stats.merge_failures += 1;
-                false
+                Ok(false)
             }
         }
     }
 
-    /// Queues the entity the input stands on, its default column merged.
-    fn merge_onto_entity(&mut self, newest: SequenceNumber) -> bool {
+    /// Queues the entity the input stands on, its default column merged; its other columns stay where they are.
+    fn merge_onto_entity(&mut self, newest: SequenceNumber) -> Result<bool> {
+        let stored = StoredColumns::parse(self.input.value())?;
+        let fetched;
+        let existing = match (stored.default_value(), &self.options.blobs) {
+            (None, _) => None,
+            (Some(StoredValue::Inline(value)), _) => Some(value),
+            (Some(StoredValue::Blob(location)), Some(blobs)) => {
+                fetched = blobs.source.at(&self.user_key, &location, &blobs.options)?;
+                Some(fetched.as_slice())
+            }
+            (Some(StoredValue::Blob(_)), None) => return Ok(false),
+        };
         let operator = self.options.merge_operator.as_ref();
-        let merged = WideColumns::parse(self.input.value()).and_then(|entity| {
-            let existing = entity.column(DEFAULT_COLUMN_NAME);
-            let value = self.operands.merge_newest_first(operator, &self.user_key, existing)?;
-            let mut columns = vec![(DEFAULT_COLUMN_NAME, &value[..])];
-            columns.extend(entity.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME));
+        let merged = self.operands.merge_newest_first(operator, &self.user_key, existing).and_then(|value| {
+            let mut columns = vec![(DEFAULT_COLUMN_NAME, StoredValue::Inline(&value))];
+            columns.extend(stored.columns.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME));
             let mut bytes = Vec::new();
-            wide_column::serialize(&columns, &mut bytes)?;
+            StoredColumns { columns }.append_to(&mut bytes)?;
             Ok(bytes)
         });
         match merged {
             Ok(bytes) => {
                 self.queue.push(newest, ValueType::WideColumnEntity, &bytes);
                 self.stats.operands_merged += self.operands.len() as u64;
-                true
+                Ok(true)
             }
             Err(_) => {
                 self.stats.merge_failures += 1;
-                false
+                Ok(false)
             }
         }
     }

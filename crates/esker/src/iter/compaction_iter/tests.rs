@@ -43,6 +43,11 @@ fn compacted(lines: &[&str], options: CompactionIteratorOptions) -> Vec<String> 
     out
 }
 
+/// A script's line as `text` shows it.
+fn shown(line: &str) -> String {
+    line.as_bytes().escape_ascii().to_string()
+}
+
 fn compacted_with_stats(
     lines: &[&str],
     options: CompactionIteratorOptions,
@@ -170,10 +175,64 @@ fn operands_apply_to_the_default_column_of_an_entity() {
 
 #[test]
 fn other_values_pass_unchanged() {
-    let lines = ["a@9 blob x", "b@8 entity y", "c@7 timed z", "d@6 put v"];
-    assert_eq!(compacted(&lines, options(&[])), lines);
-    let bottom = ["a@0 blob x", "b@0 entity y", "c@7 timed z", "d@0 put v"];
+    let lines = ["a@9 blob x", "b@8 entity y", "c@7 timed z\u{3}\0\0\0\0\0\0\0", "d@6 put v"];
+    assert_eq!(compacted(&lines, options(&[])), lines.map(shown));
+    let bottom = ["a@0 blob x", "b@0 entity y", "c@0 put z", "d@0 put v"];
     assert_eq!(compacted(&lines, bottommost(&[])), bottom);
+}
+
+#[test]
+fn a_timed_value_gets_its_sequence_number_where_nothing_older_can_be_seen() {
+    let timed = "a@9 timed z\u{3}\0\0\0\0\0\0\0";
+    let kept = |list: &[u64]| CompactionIteratorOptions { keep_sequence_numbers: true, ..bottommost(list) };
+    assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[])), ["a@3 put z"]);
+    // A snapshot sees the older version, and would see the newer one, too.
+    assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[5])), [shown(timed), shown("a@5 put old")]);
+    // In the middle of the tree something older may lie below.
+    assert_eq!(compacted(&[timed], options(&[])), [shown(timed)]);
+    // A range tombstone that the value is newer than must not hide it.
+    let mut covered = kept(&[]);
+    covered.range_dels.add(&tombstones(&[("a", "c", 6)]), None);
+    assert_eq!(compacted(&[timed], covered), [shown(timed)]);
+    // The time that is wanted is never newer than the write.
+    assert_eq!(compacted(&["a@2 timed z\u{3}\0\0\0\0\0\0\0"], kept(&[])), ["a@2 put z"]);
+    assert_eq!(compacted(&["b@9 merge m", "b@8 timed z\u{3}\0\0\0\0\0\0\0"], options(&[])), ["b@9 put z+m"]);
+}
+
+#[test]
+fn what_comes_in_of_a_blob_file_and_does_not_go_out_is_garbage() {
+    let blobs = crate::iter::tests::blobs::stored(&[("a", "alpha"), ("b", "bravo")]);
+    let [a, b] = [&blobs.indexes[0], &blobs.indexes[1]];
+    let lines =
+        ["a@9 merge m".to_owned(), format!("a@8 blob {a}"), "b@7 del".to_owned(), format!("b@6 blob {b}")];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let options = CompactionIteratorOptions { blobs: Some(blobs.reader.clone()), ..options(&[]) };
+    let mut iter = CompactionIterator::new(InternalKeyComparator::default(), run(&lines), options);
+    let (mut out, mut kept) = (Vec::new(), BlobTally::default());
+    iter.seek_to_first();
+    while iter.valid() {
+        let entry = ParsedInternalKey::parse(iter.key()).unwrap();
+        kept.count(entry.value_type, entry.user_key, iter.value()).unwrap();
+        out.push(text(iter.key(), iter.value()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    assert_eq!(out, ["a@9 put alpha+m", "b@7 del"]);
+    let garbage = iter.blobs_in().garbage(&kept);
+    assert_eq!(garbage.len(), 1);
+    // Two records of 32 bytes, a key of one and a value of five.
+    assert_eq!((garbage[0].garbage_blob_count, garbage[0].garbage_blob_bytes), (2, 2 * 38));
+    // What stays is no garbage.
+    assert!(iter.blobs_in().garbage(iter.blobs_in()).is_empty());
+}
+
+#[test]
+fn a_filter_judges_values_in_blob_files() {
+    let blobs = crate::iter::tests::blobs::stored(&[("a", "keep"), ("b", "remove")]);
+    let lines = [format!("a@9 blob {}", blobs.indexes[0]), format!("b@8 blob {}", blobs.indexes[1])];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let filter = CompactionIteratorOptions { blobs: Some(blobs.reader.clone()), ..filtered(&[]) };
+    assert_eq!(compacted(&lines, filter), [shown(lines[0]), shown("b@8 del")]);
 }
 
 /// Does what the value says.

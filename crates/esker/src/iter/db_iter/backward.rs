@@ -3,9 +3,10 @@
 //! A key's versions are met oldest first, so all that are visible are looked at, and each takes the place of what the older
 //! ones came to. A key with many versions is sought from its newest instead.
 
-use super::{DbIter, DbIterOptions, Value, leaves_prefix, merge_base, set, value_part};
+use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
+use super::{DbIter, DbIterOptions, Value, leaves_prefix, set};
 use esker_base::iter::InternalIterator;
-use esker_base::{Result, SequenceNumber, ValueType, perf_add};
+use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 
 /// Backward, values larger than this are pinned where they lie instead of copied. A pin costs two atomic operations.
@@ -18,14 +19,8 @@ enum Found {
     Nothing,
     /// A value, in `self.value`.
     Value,
-    /// An entity without a default column: shown as an empty value, but operands apply to nothing.
-    Baseless,
-}
-
-impl Found {
-    fn of(value_type: ValueType, value: &[u8], user_key: &[u8]) -> Result<Found> {
-        Ok(if merge_base(value_type, value, user_key)?.is_some() { Found::Value } else { Found::Baseless })
-    }
+    /// In `buffer`, as it is stored: a blob index or an entity. Only the last one found is worth fetching.
+    Stored(ValueType),
 }
 
 impl<I: InternalIterator> DbIter<I> {
@@ -69,7 +64,7 @@ impl<I: InternalIterator> DbIter<I> {
             set(&mut self.key, entry.user_key);
             let (sequence, value_type) = (entry.sequence, entry.value_type);
             match self.walk_versions_backward(sequence, value_type) {
-                Ok(Found::Value | Found::Baseless) => {
+                Ok(Found::Value | Found::Stored(_)) => {
                     self.valid = true;
                     return;
                 }
@@ -135,35 +130,37 @@ impl<I: InternalIterator> DbIter<I> {
             return Ok(Found::Nothing);
         }
         let bytes = self.iter.value();
+        if matches!(value_type, ValueType::BlobIndex | ValueType::WideColumnEntity) {
+            set(&mut self.buffer, bytes);
+            return Ok(Found::Stored(value_type));
+        }
         let (start, end) = value_part(value_type, bytes, &self.key)?;
-        let found = match value_type {
-            ValueType::Value => Found::Value,
-            _ => Found::of(value_type, bytes, &self.key)?,
-        };
         if end - start >= PIN_VALUES_FROM_BYTES {
-            self.value = Value::Pinned(self.iter.pinned_value().slice(start..end));
+            self.value = Value::Pinned(self.pin_part(start, end));
         } else {
             set(&mut self.buffer, &bytes[start..end]);
             self.value = Value::Buffer;
         }
-        Ok(found)
+        Ok(Found::Value)
     }
 
-    /// Applies the operands that were remembered, oldest first, to the value that was found.
+    /// Fetches what was found, and applies the operands that were remembered, oldest first, to it.
     fn merge_remembered(&mut self, found: Found) -> Result<Found> {
+        let base = match found {
+            Found::Nothing => None,
+            Found::Value => Some(ValueType::Value),
+            Found::Stored(value_type) => {
+                match value_type {
+                    ValueType::BlobIndex => self.show_blob()?,
+                    _ => self.show_entity()?,
+                }
+                Some(value_type)
+            }
+        };
         if self.operands.is_empty() {
             return Ok(found);
         }
-        let existing = match (&self.value, found) {
-            (_, Found::Nothing | Found::Baseless) => None,
-            (Value::Pinned(bytes), _) => Some(bytes.as_slice()),
-            _ => Some(self.buffer.as_slice()),
-        };
-        perf_add!(internal_merge_count, self.operands.len() as u64);
-        let merged =
-            self.operands.merge_oldest_first(self.options.merge_operator.as_ref(), &self.key, existing)?;
-        self.buffer = merged;
-        self.value = Value::Buffer;
+        self.show_merged(base, OLDEST_FIRST)?;
         Ok(Found::Value)
     }
 
@@ -173,7 +170,7 @@ impl<I: InternalIterator> DbIter<I> {
         self.aim(self.options.sequence, ValueType::SEEK);
         self.iter.seek(&self.target);
         self.operands.clear();
-        let mut found = Found::Nothing;
+        let mut base = None;
         while self.iter.valid() {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             if !self.icmp.same_user_key(entry.user_key, &self.key) {
@@ -183,21 +180,24 @@ impl<I: InternalIterator> DbIter<I> {
                 ValueType::Merge => self.operands.push(self.iter.value()),
                 value_type if value_type.is_point_deletion() => break,
                 value_type => {
-                    let bytes = self.iter.value();
-                    let (start, end) = value_part(value_type, bytes, &self.key)?;
-                    set(&mut self.buffer, &bytes[start..end]);
-                    self.value = Value::Buffer;
-                    found = Found::of(value_type, bytes, &self.key)?;
+                    base = Some(value_type);
                     break;
                 }
             }
             self.iter.next();
         }
         self.iter.status()?;
+        if let Some(value_type) = base {
+            self.show_stored(value_type)?;
+            // The inner cursor moves on.
+            if let Value::InnerPart { start, end } = self.value {
+                set(&mut self.buffer, &self.iter.value()[start..end]);
+                self.value = Value::Buffer;
+            }
+        }
+        let mut found = if base.is_some() { Found::Value } else { Found::Nothing };
         if !self.operands.is_empty() {
-            let existing = (found == Found::Value).then_some(self.buffer.as_slice());
-            self.buffer = self.merge_operands_onto(existing)?;
-            self.value = Value::Buffer;
+            self.show_merged(base, NEWEST_FIRST)?;
             found = Found::Value;
         }
         self.seek_before_current();

@@ -5,6 +5,7 @@ use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
+use esker_table::blob::BlobReader;
 
 /// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's options.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct DbIterOptions {
     pub max_skippable_internal_keys: u64,
     /// Combines merge operands.
     pub merge_operator: Option<MergeOperatorRef>,
+    /// Where values in blob files are read; without it they cannot be.
+    pub blobs: Option<BlobReader>,
     /// Is told when the iterator is dropped or refreshed what it has done.
     pub statistics: Option<Arc<Statistics>>,
 }
@@ -40,6 +43,7 @@ impl Default for DbIterOptions {
             max_sequential_skip_in_iterations: 8,
             max_skippable_internal_keys: 0,
             merge_operator: None,
+            blobs: None,
             statistics: None,
         }
     }

@@ -161,7 +161,7 @@ fn what_cannot_be_shown_says_why() {
     {
         for error in errors(lines, at(1)) {
             assert_eq!(error.kind(), ErrorKind::NotSupported);
-            assert!(error.message().contains("blob file 12") && error.message().contains("'b'"), "{error}");
+            assert!(error.message().contains("blob files"), "{error}");
         }
     }
     for error in errors(&["a@1 merge x"], DbIterOptions { merge_operator: None, ..at(1) }) {
@@ -175,6 +175,47 @@ fn what_cannot_be_shown_says_why() {
     let mut iter = DbIter::new(icmp(), input, at(1), None);
     iter.seek_to_first();
     assert!(iter.status().unwrap_err().is_corruption());
+}
+
+#[test]
+fn values_in_blob_files_are_shown_both_ways() {
+    let blobs = crate::iter::tests::blobs::stored(&[("a", "alpha"), ("b", "bravo")]);
+    let [a, b] = [&blobs.indexes[0], &blobs.indexes[1]];
+    let lines = [
+        format!("a@5 blob {a}"),
+        "a@4 put older".to_owned(),
+        "b@9 put new".to_owned(),
+        "b@4 merge m".to_owned(),
+        format!("b@3 blob {b}"),
+        "c@1 put plain".to_owned(),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let expected = [("a", "alpha"), ("b", "bravo+m"), ("c", "plain")];
+    for max_sequential_skip_in_iterations in [0, 8] {
+        let options =
+            DbIterOptions { blobs: Some(blobs.reader.clone()), max_sequential_skip_in_iterations, ..at(5) };
+        let mut iter = DbIter::new(icmp(), VecIter::new(&icmp(), entries(&lines)), options, None);
+        let (mut forward, mut backward) = (Vec::new(), Vec::new());
+        let pair = |iter: &DbIter<VecIter>| {
+            assert_eq!(iter.pinned_value().as_slice(), iter.value());
+            assert_eq!(iter.columns(), [(&b""[..], iter.value())]);
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            (text(iter.key()), text(iter.value()))
+        };
+        iter.seek_to_first();
+        while iter.valid() {
+            forward.push(pair(&iter));
+            iter.next();
+        }
+        iter.seek_to_last();
+        while iter.valid() {
+            backward.push(pair(&iter));
+            iter.prev();
+        }
+        backward.reverse();
+        let expected: Vec<_> = expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        assert_eq!((&forward, &backward), (&expected, &expected));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `ESKER_ITER_WORLDS` (how many worlds, default a few) and `ESKER_ITER_SEED` (the first one's seed) make it longer or
 //! repeat one; each failure names its seed.
 
+pub(in crate::iter) mod blobs;
 mod lsm;
 mod model;
 pub(super) mod script;

@@ -1,0 +1,219 @@
+//! One open blob file.
+//!
+//! In: where a value lies, and whose it is. Out: the value, checked and decompressed.
+//!
+//! Invariants
+//!  1. A place is checked against the file's size before anything is allocated for it.
+//!  2. Every error names the file and the offset.
+//!
+//! Source: RocksDB `db/blob/blob_file_reader.cc`.
+
+use esker_base::{Error, Result};
+use esker_env::RandomAccessFile;
+use esker_format::blob::BlobLocation;
+use esker_format::blob::file::{
+    BlobFileFooter, BlobFileHeader, BlobRecordHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES,
+};
+use esker_format::compression::{CompressionType, Decompressor};
+use std::sync::Arc;
+
+/// How much `for_each_record` reads at a time, in bytes.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// An open, finished blob file. Shared; all methods may be called from any thread.
+#[derive(Debug)]
+pub struct BlobFileReader {
+    file: Arc<dyn RandomAccessFile>,
+    file_size: u64,
+    header: BlobFileHeader,
+    compression: CompressionType,
+    blob_count: u64,
+    decompressor: Decompressor,
+}
+
+/// One record, as `for_each_record` shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct BlobRecord<'a> {
+    /// File offset of the stored value.
+    pub offset: u64,
+    /// Whose value it is.
+    pub user_key: &'a [u8],
+    /// The value as it is stored.
+    pub stored: &'a [u8],
+}
+
+impl BlobFileReader {
+    /// Checks header and footer of a file.
+    /// # Errors
+    /// `Corruption` (cut off, damaged), `NotSupported` (values that expire, an unknown codec) and `IoError` name the file.
+    pub fn open(file: Arc<dyn RandomAccessFile>) -> Result<BlobFileReader> {
+        BlobFileReader::open_file(&file).map_err(|e| e.at(file.path().display()))
+    }
+
+    fn open_file(file: &Arc<dyn RandomAccessFile>) -> Result<BlobFileReader> {
+        let file_size = file.size()?;
+        if file_size < (HEADER_BYTES + FOOTER_BYTES) as u64 {
+            return Err(Error::corruption(format!("a blob file of {file_size} bytes is cut off")));
+        }
+        let mut header = [0; HEADER_BYTES];
+        read_exactly(file.as_ref(), 0, &mut header)?;
+        let header = BlobFileHeader::parse(&header)?;
+        let mut footer = [0; FOOTER_BYTES];
+        read_exactly(file.as_ref(), file_size - FOOTER_BYTES as u64, &mut footer)?;
+        let footer = BlobFileFooter::parse(&footer)?;
+        Ok(BlobFileReader {
+            file: Arc::clone(file),
+            file_size,
+            header,
+            compression: CompressionType::from_u8(header.compression)?,
+            blob_count: footer.blob_count,
+            decompressor: Decompressor::new(2),
+        })
+    }
+
+    /// What stands at its head.
+    pub fn header(&self) -> &BlobFileHeader {
+        &self.header
+    }
+
+    /// Records in it, as its footer says.
+    pub fn blob_count(&self) -> u64 {
+        self.blob_count
+    }
+
+    /// Bytes of the file.
+    pub fn file_size(&self) -> u64 {
+        self.file_size
+    }
+
+    /// The value of `user_key` at `location`, decompressed. With `verify`, its record is read whole and checked: also that
+    /// it is this key's.
+    /// # Errors
+    /// `Corruption` and `IoError` name file and offset.
+    pub fn value(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
+        self.read_value(user_key, location, verify).map_err(|e| self.at(e, location.offset))
+    }
+
+    fn read_value(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
+        if location.compression != self.header.compression {
+            return Err(Error::corruption(format!(
+                "a blob index says compression {}, its blob file {}",
+                location.compression, self.header.compression
+            )));
+        }
+        let before = (RECORD_HEADER_BYTES + user_key.len()) as u64;
+        let end = location.offset.checked_add(location.size);
+        let last = self.file_size - FOOTER_BYTES as u64;
+        if location.offset < HEADER_BYTES as u64 + before || end.is_none_or(|end| end > last) {
+            return Err(Error::corruption(format!(
+                "a blob index points to {} bytes, outside of a blob file of {}",
+                location.size, self.file_size
+            )));
+        }
+        let skip = if verify { before } else { 0 };
+        let bytes = usize::try_from(location.size + skip)
+            .map_err(|_| Error::corruption("a blob is larger than this machine can address"))?;
+        let mut record = vec![0; bytes];
+        read_exactly(self.file.as_ref(), location.offset - skip, &mut record)?;
+        let (head, stored) = record.split_at(skip as usize);
+        if verify {
+            let (header, key) = head.split_at(RECORD_HEADER_BYTES);
+            let header = BlobRecordHeader::parse(header)?;
+            if key != user_key {
+                return Err(Error::corruption(format!(
+                    "the blob is of key '{}', not of '{}'",
+                    key.escape_ascii(),
+                    user_key.escape_ascii()
+                )));
+            }
+            header.check(user_key, stored)?;
+        }
+        match self.compression {
+            CompressionType::None => {
+                record.drain(..skip as usize);
+                Ok(record)
+            }
+            codec => self.decompressor.decompress(codec, stored),
+        }
+    }
+
+    /// The value that a record stores, decompressed.
+    /// # Errors
+    /// `Corruption` names file and offset.
+    pub fn decompress(&self, record: &BlobRecord<'_>) -> Result<Vec<u8>> {
+        self.decompressor.decompress(self.compression, record.stored).map_err(|e| self.at(e, record.offset))
+    }
+
+    /// Shows every record, checked, in the order of the file.
+    /// # Errors
+    /// `Corruption` (a damaged record, or not as many as the footer says), `IoError`, or what `visit` gives.
+    pub fn for_each_record(&self, visit: &mut dyn FnMut(&BlobRecord<'_>) -> Result<()>) -> Result<()> {
+        let end = self.file_size - FOOTER_BYTES as u64;
+        let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
+        let (mut window, mut window_start) = (Vec::new(), at);
+        while at < end {
+            let failed = |e: Error| self.at(e, at);
+            let head = self.window(&mut window, &mut window_start, at, RECORD_HEADER_BYTES as u64, end);
+            let header = BlobRecordHeader::parse(head.map_err(failed)?).map_err(failed)?;
+            let bytes = header.key_bytes.checked_add(header.value_bytes);
+            let total = bytes.and_then(|n| n.checked_add(RECORD_HEADER_BYTES as u64));
+            let total = total.ok_or_else(|| failed(Error::corruption("a blob is too large")))?;
+            let record = self.window(&mut window, &mut window_start, at, total, end).map_err(failed)?;
+            let (key, stored) = record[RECORD_HEADER_BYTES..].split_at(header.key_bytes as usize);
+            header.check(key, stored).map_err(failed)?;
+            let offset = at + RECORD_HEADER_BYTES as u64 + header.key_bytes;
+            visit(&BlobRecord { offset, user_key: key, stored })?;
+            at += total;
+            count += 1;
+        }
+        if count != self.blob_count {
+            let what = format!("{count} blobs, but the footer says {}", self.blob_count);
+            return Err(Error::corruption(what).at(self.file.path().display()));
+        }
+        Ok(())
+    }
+
+    /// The `bytes` at `at`, which end at `end` at the latest, from a window that moves through the file.
+    fn window<'w>(
+        &self,
+        window: &'w mut Vec<u8>,
+        start: &mut u64,
+        at: u64,
+        bytes: u64,
+        end: u64,
+    ) -> Result<&'w [u8]> {
+        if bytes > end - at {
+            return Err(Error::corruption(format!("a blob of {bytes} bytes does not end before the footer")));
+        }
+        if at < *start || at + bytes > *start + window.len() as u64 {
+            let wanted = bytes.max(SCAN_BYTES as u64).min(end - at);
+            let wanted = usize::try_from(wanted)
+                .map_err(|_| Error::corruption("a blob is larger than this machine can address"))?;
+            window.resize(wanted, 0);
+            *start = at;
+            read_exactly(self.file.as_ref(), at, window)?;
+        }
+        let from = (at - *start) as usize;
+        Ok(&window[from..from + bytes as usize])
+    }
+
+    /// Reads the whole file and checks every record, decompression included.
+    /// # Errors
+    /// As `for_each_record`.
+    pub fn verify(&self) -> Result<()> {
+        self.for_each_record(&mut |record| self.decompress(record).map(drop))
+    }
+
+    #[cold]
+    fn at(&self, e: Error, offset: u64) -> Error {
+        e.at(format_args!("{} at offset {offset}", self.file.path().display()))
+    }
+}
+
+fn read_exactly(file: &dyn RandomAccessFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    let read = file.read_at(offset, buffer)?;
+    if read == buffer.len() {
+        return Ok(());
+    }
+    Err(Error::corruption(format!("a blob file gives {read} of {} bytes at {offset}", buffer.len())))
+}

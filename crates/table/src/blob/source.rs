@@ -1,0 +1,176 @@
+//! Where the values of blob indexes come from: the blob cache, or a blob file.
+//!
+//! In: a user key and its blob index. Out: the value, shared with the cache.
+//!
+//! Invariants
+//!  1. What is in the cache has been checked and decompressed.
+//!  2. A file is open at most once in the list; a failure to open is not remembered.
+//!
+//! Source: RocksDB `db/blob/blob_source.cc`, `blob_file_cache.cc`.
+
+use super::BlobFileReader;
+use crate::block_source::{BlockCache, CachedBlock};
+use crate::options::{ReadTier, TableReadOptions};
+use esker_base::stats::{Statistics, Ticker, record_tick};
+use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
+use esker_cache::key::process_unique_identity;
+use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use esker_env::FileSystem;
+use esker_format::blob::{BlobIndex, BlobLocation};
+use esker_format::file_name::blob_file_name;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the blob files of a family have in common.
+#[derive(Clone, Debug)]
+pub struct BlobSourceOptions {
+    /// Where they are.
+    pub dir: PathBuf,
+    /// How many may stay open; `None` for all.
+    pub capacity: Option<usize>,
+    /// Where values are kept; may be the block cache.
+    pub cache: Option<Arc<BlockCache>>,
+    /// Where reads and cache hits are counted.
+    pub statistics: Option<Arc<Statistics>>,
+}
+
+/// The values in the blob files of one family.
+pub struct BlobSource {
+    fs: Arc<dyn FileSystem>,
+    options: BlobSourceOptions,
+    readers: Cache<Arc<BlobFileReader>>,
+    /// What its files are called in the cache, together with their numbers.
+    identity: u64,
+}
+
+impl std::fmt::Debug for BlobSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlobSource({})", self.options.dir.display())
+    }
+}
+
+impl BlobSource {
+    /// No file is open yet.
+    pub fn new(fs: Arc<dyn FileSystem>, options: BlobSourceOptions) -> BlobSource {
+        let cache_options = CacheOptions {
+            cache_type: CacheType::Lru,
+            capacity: options.capacity.unwrap_or(usize::MAX / 2),
+            num_shard_bits: 0,
+            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+            ..CacheOptions::default()
+        };
+        let readers = Cache::new(&cache_options).expect("one shard and default ratios are allowed");
+        BlobSource { fs, options, readers, identity: process_unique_identity().1 }
+    }
+
+    /// The value that the blob index of `user_key` stands for.
+    /// # Errors
+    /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire · `Incomplete` when it is not
+    /// cached and `read_tier` forbids I/O.
+    pub fn value(&self, user_key: &[u8], index: &[u8], options: &TableReadOptions) -> Result<PinnedBytes> {
+        match BlobIndex::parse(index) {
+            Ok(BlobIndex::Blob(location)) => self.at(user_key, &location, options),
+            Ok(BlobIndex::InlinedTtl { .. } | BlobIndex::BlobTtl { .. }) => Err(expires(user_key)),
+            Err(e) => Err(e.at(format_args!("blob index of key '{}'", user_key.escape_ascii()))),
+        }
+    }
+
+    /// The value of `user_key` at this place.
+    /// # Errors
+    /// As [`BlobSource::value`].
+    pub fn at(
+        &self,
+        user_key: &[u8],
+        location: &BlobLocation,
+        options: &TableReadOptions,
+    ) -> Result<PinnedBytes> {
+        let key = CacheKey::new((self.identity, location.file_number.0), location.offset);
+        if let Some(cached) = self.cached(&key) {
+            return Ok(cached);
+        }
+        if options.read_tier == ReadTier::BlockCache {
+            return Err(Error::incomplete("the blob is not cached, and read_tier forbids I/O"));
+        }
+        let value = self.reader(location.file_number)?.value(user_key, location, options.verify_checksums)?;
+        perf_count!(blob_read_count);
+        perf_add!(blob_read_byte, location.size);
+        record_tick(&self.options.statistics, Ticker::BlobDbBlobFileBytesRead, location.size);
+        Ok(if options.fill_cache { self.keep(key, value) } else { PinnedBytes::from_vec(value) })
+    }
+
+    fn cached(&self, key: &CacheKey) -> Option<PinnedBytes> {
+        let cache = self.options.cache.as_ref()?;
+        let Some(found) = cache.lookup(key) else {
+            record_tick(&self.options.statistics, Ticker::BlobDbCacheMiss, 1);
+            return None;
+        };
+        let value = PinnedBytes::part_of(found, |block| block.bytes());
+        perf_count!(blob_cache_hit_count);
+        perf_add!(blob_cache_read_byte, value.len() as u64);
+        record_tick(&self.options.statistics, Ticker::BlobDbCacheHit, 1);
+        record_tick(&self.options.statistics, Ticker::BlobDbCacheBytesRead, value.len() as u64);
+        Some(value)
+    }
+
+    /// Puts a value into the cache, if there is one.
+    fn keep(&self, key: CacheKey, value: Vec<u8>) -> PinnedBytes {
+        let Some(cache) = &self.options.cache else { return PinnedBytes::from_vec(value) };
+        let bytes = value.len();
+        match cache.insert(key, CachedBlock::Blob(value), bytes, Priority::Bottom, Role::BlobValue) {
+            Ok(inserted) => {
+                record_tick(&self.options.statistics, Ticker::BlobDbCacheAdd, 1);
+                record_tick(&self.options.statistics, Ticker::BlobDbCacheBytesWrite, bytes as u64);
+                PinnedBytes::part_of(inserted.handle, |block| block.bytes())
+            }
+            // A full cache with a strict limit does not make the value unreadable.
+            Err(refused) => {
+                record_tick(&self.options.statistics, Ticker::BlobDbCacheAddFailures, 1);
+                match refused.value {
+                    CachedBlock::Blob(value) => PinnedBytes::from_vec(value),
+                    other => PinnedBytes::copy_from(other.bytes()),
+                }
+            }
+        }
+    }
+
+    /// The open blob file of this number.
+    /// # Errors
+    /// As [`BlobFileReader::open`].
+    pub fn reader(&self, number: FileNumber) -> Result<Arc<BlobFileReader>> {
+        let key = CacheKey::new((2, number.0), 0);
+        if let Some(reader) = self.readers.lookup(&key) {
+            return Ok(Arc::clone(&reader));
+        }
+        let path = blob_file_name(&self.options.dir, number);
+        record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
+        let opened = self.fs.new_random_access_file(&path).and_then(BlobFileReader::open);
+        let reader = match opened {
+            Ok(reader) => Arc::new(reader),
+            Err(e) => {
+                record_tick(&self.options.statistics, Ticker::NoFileErrors, 1);
+                return Err(e);
+            }
+        };
+        // Two threads may both have opened it: either reader will do. The limit is not strict: it is never refused.
+        _ = self.readers.insert(key, Arc::clone(&reader), 1, Priority::Low, Role::Misc);
+        Ok(reader)
+    }
+
+    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
+    pub fn evict(&self, number: FileNumber) {
+        self.readers.erase(&CacheKey::new((2, number.0), 0));
+    }
+
+    /// Changes how many files stay open.
+    pub fn set_capacity(&self, capacity: Option<usize>) {
+        self.readers.set_capacity(capacity.unwrap_or(usize::MAX / 2));
+    }
+}
+
+#[cold]
+fn expires(user_key: &[u8]) -> Error {
+    Error::not_supported(format!(
+        "the value of key '{}' has an expiration time (stacked BlobDB)",
+        user_key.escape_ascii()
+    ))
+}

@@ -1,0 +1,93 @@
+//! From a stored value to the user's value, where some of it lies in blob files.
+//!
+//! In: a user key and its blob index, or an entity with columns in blob files. Out: the value; the entity with all its
+//! columns in place.
+//!
+//! Source: RocksDB `db/blob/blob_fetcher.cc`, `db/wide/wide_column_serialization.cc`.
+
+use super::BlobSource;
+use crate::options::TableReadOptions;
+use esker_base::{PinnedBytes, Result};
+use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
+use esker_format::wide_column::{self, WideColumns};
+use std::sync::Arc;
+
+/// The blob files of a family, and how to read them: for those who stay longer than one call.
+#[derive(Clone, Debug)]
+pub struct BlobReader {
+    /// The files.
+    pub source: Arc<BlobSource>,
+    /// How to read them.
+    pub options: TableReadOptions,
+}
+
+impl BlobReader {
+    /// For the time of a call.
+    #[inline]
+    pub fn reads(&self) -> BlobReads<'_> {
+        BlobReads { source: &self.source, options: &self.options }
+    }
+}
+
+/// The blob files of a family, and how to read them.
+#[derive(Clone, Copy, Debug)]
+pub struct BlobReads<'a> {
+    /// The files.
+    pub source: &'a BlobSource,
+    /// How to read them.
+    pub options: &'a TableReadOptions,
+}
+
+impl BlobReads<'_> {
+    /// The value that the blob index of `user_key` stands for.
+    /// # Errors
+    /// As [`BlobSource::value`].
+    #[cold]
+    pub fn value(&self, user_key: &[u8], index: &[u8]) -> Result<PinnedBytes> {
+        self.source.value(user_key, index, self.options)
+    }
+
+    /// The default column of an entity; `None` if it has none.
+    /// # Errors
+    /// `Corruption` if the entity is damaged; as [`BlobSource::value`].
+    #[cold]
+    pub fn default_column(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<PinnedBytes>> {
+        if !may_have_blobs(entity) {
+            let column = WideColumns::parse(entity)?.column(wide_column::DEFAULT_COLUMN_NAME);
+            return Ok(column.map(PinnedBytes::copy_from));
+        }
+        match StoredColumns::parse(entity)?.default_value() {
+            Some(StoredValue::Inline(value)) => Ok(Some(PinnedBytes::copy_from(value))),
+            Some(StoredValue::Blob(location)) => self.source.at(user_key, &location, self.options).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The entity with all its columns in place; `None` if that is how it is stored.
+    /// # Errors
+    /// As [`BlobReads::default_column`].
+    #[cold]
+    pub fn whole_entity(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<Vec<u8>>> {
+        if !may_have_blobs(entity) {
+            return Ok(None);
+        }
+        let stored = StoredColumns::parse(entity)?;
+        let mut values = Vec::with_capacity(stored.columns.len());
+        for (_, value) in &stored.columns {
+            values.push(match value {
+                StoredValue::Inline(_) => PinnedBytes::empty(),
+                StoredValue::Blob(location) => self.source.at(user_key, location, self.options)?,
+            });
+        }
+        let columns = stored.columns.iter().zip(&values).map(|((name, value), fetched)| match value {
+            StoredValue::Inline(value) => (*name, *value),
+            StoredValue::Blob(_) => (*name, fetched.as_slice()),
+        });
+        let mut whole = Vec::new();
+        wide_column::serialize(&columns.collect::<Vec<_>>(), &mut whole)?;
+        Ok(Some(whole))
+    }
+}
+
+#[cfg(test)]
+mod tests;
