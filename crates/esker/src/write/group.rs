@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //!  1. `publish` comes after every batch of the group is in the memtables, those that followers insert included.
-//!  2. What fails for one of a group fails for all of it, and for nobody else: they share a record and are published by
+//!  2. A leader serves others only when its own group has ended, and does not wait for anything meanwhile.
+//!  3. What fails for one of a group fails for all of it, and for nobody else: they share a record and are published by
 //!     one step.
 
 use super::apply::{ApplyTask, Countdown, Memtables};
@@ -18,9 +19,15 @@ use std::ops::Range;
 /// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer.
 const PARALLEL_APPLY_BYTES: usize = 16 << 10;
 
+/// How many groups a leader writes for others before it hands over: its own caller waits as long.
+const ROUNDS: usize = 4;
+
 /// Where a group goes.
 pub(super) trait Sink {
     type Memtables: Memtables + 'static;
+
+    /// Whether `request` can be written at once: nothing is in the way of writes, no memtable or WAL is due for a switch.
+    fn has_room_for(&self, request: &Request) -> bool;
 
     /// Hands out `count` sequence numbers: the first of them.
     fn allocate(&self, count: u64) -> SequenceNumber;
@@ -52,7 +59,24 @@ pub(super) fn write_group(
     for follower in group {
         follower.finish(result.clone());
     }
+    for _ in 0..ROUNDS {
+        if !serve_next(sink, leader, max_bytes) {
+            break;
+        }
+    }
     (own.batch, result)
+}
+
+/// Writes for the first in line and those who may share its record; false if there is none for whom this leader can.
+fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
+    let Some(mut first) = leader.take_next(|request| sink.has_room_for(request)) else { return false };
+    let mut group = leader.take_group(&first.request, max_bytes);
+    let result = commit(sink, &mut first.request, &mut group);
+    first.finish(result.clone());
+    for follower in group {
+        follower.finish(result.clone());
+    }
+    true
 }
 
 fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result<()> {

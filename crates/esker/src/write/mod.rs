@@ -143,6 +143,10 @@ impl WritePath {
 impl Sink for WritePath {
     type Memtables = Engine;
 
+    fn has_room_for(&self, _request: &Request) -> bool {
+        self.has_room()
+    }
+
     fn allocate(&self, count: u64) -> SequenceNumber {
         let last = self.engine.allocated_sequence.load(Ordering::Relaxed);
         self.engine.allocated_sequence.store(last + count, Ordering::Relaxed);

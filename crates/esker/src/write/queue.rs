@@ -2,7 +2,9 @@
 //!
 //! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that may share its
 //! record; for a follower, its batch back with the result. A writer that finds nobody writing leads at once, without
-//! allocating or waiting; the others line up, and the leader of the moment writes for as many as fit.
+//! allocating or waiting; the others look a moment longer, then line up, and the leader of the moment writes for as many as
+//! fit. A leader that has written serves those in line before it hands over: waking the next one only to have it write would
+//! let everybody wait for a sleeper, and the line would never end.
 //!
 //! A waiter's states, and who moves it:
 //!
@@ -25,8 +27,8 @@
 //! Source of the grouping rules: RocksDB `db/write_thread.cc` (`EnterAsBatchGroupLeader`).
 
 use crate::write::apply::ApplyTask;
-use esker_base::sync::atomic::{AtomicU8, Ordering};
-use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use esker_base::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use esker_base::{Error, Result};
 use esker_format::write_batch::WriteBatch;
 use std::collections::VecDeque;
@@ -58,13 +60,48 @@ enum State {
 struct Waiter {
     state: Mutex<State>,
     changed: Condvar,
+    /// It has been told something: who waits without sleeping looks here.
+    told: AtomicBool,
 }
 
 impl Waiter {
+    fn new(request: Request) -> Waiter {
+        let state = Mutex::new(State::Waiting(request));
+        Waiter { state, changed: Condvar::new(), told: AtomicBool::new(false) }
+    }
+
     fn set(&self, state: State) {
-        *self.state.lock() = state;
+        self.tell(self.state.lock(), state);
+    }
+
+    fn tell(&self, mut held: MutexGuard<'_, State>, state: State) {
+        *held = state;
+        drop(held);
+        self.told.store(true, Ordering::Release);
         self.changed.notify_one();
     }
+}
+
+/// How often a writer looks before it goes to sleep: one to two microseconds, in which a leader that runs has written, and
+/// which is less than a sleep costs the one who sleeps and the one who wakes it. Nothing on a machine where nobody else
+/// can run meanwhile.
+fn looks() -> u32 {
+    static LOOKS: OnceLock<u32> = OnceLock::new();
+    *LOOKS.get_or_init(|| match std::thread::available_parallelism() {
+        _ if cfg!(loom) => 0,
+        Ok(threads) if threads.get() == 1 => 0,
+        _ => 80,
+    })
+}
+
+fn look_for<T>(mut what: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 0..looks() {
+        if let Some(found) = what() {
+            return Some(found);
+        }
+        std::hint::spin_loop();
+    }
+    None
 }
 
 /// Nobody leads.
@@ -125,7 +162,8 @@ pub(crate) struct Leader<'q> {
 impl WriteQueue {
     /// Joins the line and returns when the request has been written or is to be written by the caller.
     pub(crate) fn join(&self, request: Request) -> Joined<'_> {
-        if self.take_lead() {
+        let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
+        if self.take_lead() || look_for(free).is_some() {
             return Joined::Lead(Leader { queue: self }, request);
         }
         let waiter = {
@@ -136,11 +174,11 @@ impl WriteQueue {
             if !self.queue_up() {
                 return Joined::Lead(Leader { queue: self }, request);
             }
-            let waiter =
-                Arc::new(Waiter { state: Mutex::new(State::Waiting(request)), changed: Condvar::new() });
+            let waiter = Arc::new(Waiter::new(request));
             line.waiting.push_back(waiter.clone());
             waiter
         };
+        look_for(|| waiter.told.load(Ordering::Acquire).then_some(()));
         let mut own_batch = None;
         let mut state = waiter.state.lock();
         loop {
@@ -224,6 +262,28 @@ impl Leader<'_> {
         group
     }
 
+    /// Takes the first in line if the leader can write for it, with a group of its own, after its own group: if it does not
+    /// want to be alone or to be synced, and `suits` says so.
+    pub(crate) fn take_next(&self, suits: impl FnOnce(&Request) -> bool) -> Option<Follower> {
+        if self.queue.lead.load(Ordering::Relaxed) == ALONE {
+            return None;
+        }
+        let mut line = self.queue.line.lock();
+        let waiter = line.waiting.front()?.clone();
+        let mut state = waiter.state.lock();
+        let State::Waiting(request) = &*state else { unreachable!("whoever is in line waits") };
+        if request.exclusive || request.sync || !suits(request) {
+            return None;
+        }
+        let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
+            unreachable!("seen above under the same lock")
+        };
+        drop(state);
+        line.waiting.pop_front();
+        self.note_length(&line);
+        Some(Follower { waiter, request })
+    }
+
     /// Says that the leader is about to wait for compactions: turns away everybody in line who may not wait, and
     /// whoever joins until [`Leader::end_stall`].
     pub(crate) fn begin_stall(&self) {
@@ -236,8 +296,7 @@ impl Leader<'_> {
                 return true;
             }
             let batch = std::mem::take(&mut request.batch);
-            *state = State::Done(batch, Err(write_stall()));
-            waiter.changed.notify_one();
+            waiter.tell(state, State::Done(batch, Err(write_stall())));
             false
         });
         self.note_length(&line);
@@ -270,9 +329,7 @@ impl Drop for Leader<'_> {
         let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
             unreachable!("whoever is in line waits")
         };
-        *state = State::Lead(request);
-        drop(state);
-        next.changed.notify_one();
+        next.tell(state, State::Lead(request));
     }
 }
 

@@ -35,6 +35,17 @@ impl WritePath {
         }
     }
 
+    /// Whether [`WritePath::make_room`] would find nothing to do and nothing in the way, for any request.
+    pub(super) fn has_room(&self) -> bool {
+        let engine = &self.engine;
+        !engine.is_shutting_down()
+            && !engine.writes_stopped.load(Ordering::Acquire)
+            && engine.wal_bytes.load(Ordering::Relaxed) <= engine.wal_bytes_limit.load(Ordering::Relaxed)
+            && !engine.switch_wanted.load(Ordering::Relaxed)
+            && engine.options.db_write_buffer_size == 0
+            && engine.stall.condition() == WriteStallCondition::Normal
+    }
+
     fn switch_where_due(&self, leader: &Leader<'_>) -> Result<()> {
         let engine = &self.engine;
         if engine.wal_bytes.load(Ordering::Relaxed) > engine.wal_bytes_limit.load(Ordering::Relaxed) {

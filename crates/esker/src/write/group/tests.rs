@@ -87,6 +87,10 @@ struct Model {
 impl Sink for Model {
     type Memtables = Inserted;
 
+    fn has_room_for(&self, request: &Request) -> bool {
+        self.no_room_for != Some(name_of(&request.batch))
+    }
+
     fn allocate(&self, count: u64) -> SequenceNumber {
         let last = self.allocated.load(Ordering::Relaxed);
         self.allocated.store(last + count, Ordering::Relaxed);
