@@ -12,7 +12,7 @@ use esker::internals::format::trailer::ChecksumType;
 use esker::internals::table::IndexShorteningMode;
 use esker::options::{
     BlockBasedTableOptions, ColumnFamilyOptions, CompactionPri, CompactionStyle, CompressionType, DbOptions,
-    Statistics, StatsLevel,
+    Statistics, StatsLevel, TargetVersion,
 };
 use esker::{Error, Options, Result, builtin, comparator, prefix};
 use std::path::PathBuf;
@@ -49,6 +49,8 @@ fn bad(flag: &str, why: impl std::fmt::Display) -> Error {
 
 fn db_options(flags: &Flags) -> Result<DbOptions> {
     let mut db = DbOptions {
+        // A benchmark's database is for whoever can read it.
+        compatible_with: TargetVersion::V11,
         create_if_missing: !flags.readonly,
         paranoid_checks: flags.paranoid_checks,
         max_open_files: flags.open_files,

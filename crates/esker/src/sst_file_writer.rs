@@ -77,6 +77,7 @@ impl SstFileWriter {
             return Err(Error::invalid_argument("the file before is not finished").at(current.path.display()));
         }
         let (path, family) = (path.as_ref().to_owned(), &self.options.cf);
+        family.validate_target(&self.options.db)?;
         let env = &self.options.db.env;
         let file = env.fs.new_writable_file(&path)?;
         self.files += 1;

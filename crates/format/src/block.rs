@@ -17,6 +17,7 @@
 
 mod builder;
 mod cursor;
+mod hash_index;
 mod prefixes;
 
 pub use builder::{BlockBuilder, common_prefix};

@@ -32,7 +32,7 @@ pub enum CompressionType {
     Snappy = 0x01,
     /// Raw deflate.
     Zlib = 0x02,
-    /// bzip2; read only.
+    /// bzip2.
     Bzip2 = 0x03,
     /// Raw LZ4 block.
     Lz4 = 0x04,
@@ -119,9 +119,15 @@ impl CompressionType {
         CompressionType::ALL.into_iter().find(|t| t.option_name() == name)
     }
 
+    /// Whether it can use a dictionary.
+    pub const fn has_dictionaries(self) -> bool {
+        use CompressionType::{Lz4, Lz4hc, Zlib, Zstd, ZstdNotFinal};
+        matches!(self, Zlib | Lz4 | Lz4hc | Zstd | ZstdNotFinal)
+    }
+
     /// Whether tables can be written with it.
     pub const fn can_write(self) -> bool {
-        !matches!(self, CompressionType::Bzip2 | CompressionType::Xpress | CompressionType::DisableOption)
+        !matches!(self, CompressionType::Xpress | CompressionType::DisableOption)
     }
 }
 
@@ -139,8 +145,12 @@ pub struct CompressionOptions {
     pub level: i32,
     /// zlib's strategy; 0 is the default one.
     pub strategy: i32,
-    /// Largest dictionary to train and store, in bytes; 0 for none. Dictionaries are read, not yet written.
+    /// Largest dictionary to store, in bytes; 0 for none.
     pub max_dict_bytes: u32,
+    /// Sample bytes that zstd trains a dictionary from; 0: the samples themselves are the dictionary.
+    pub zstd_max_train_bytes: u32,
+    /// Bytes of a table that are kept in memory to sample from; 0: up to the size of a file.
+    pub max_dict_buffer_bytes: u64,
 }
 
 impl CompressionOptions {
@@ -155,6 +165,8 @@ impl Default for CompressionOptions {
             level: CompressionOptions::DEFAULT_LEVEL,
             strategy: 0,
             max_dict_bytes: 0,
+            zstd_max_train_bytes: 0,
+            max_dict_buffer_bytes: 0,
         }
     }
 }
@@ -169,6 +181,7 @@ enum Codec {
     None,
     Snappy(Box<snap::raw::Encoder>),
     Zlib(Box<zlib::Encoder>),
+    Bzip2,
     Lz4(Box<lz4::Encoder>),
     Zstd(Box<zstd::Encoder>),
 }
@@ -192,9 +205,33 @@ impl Compressor {
             CompressionType::Zstd | CompressionType::ZstdNotFinal => {
                 Codec::Zstd(Box::new(zstd::Encoder::new(options)?))
             }
-            CompressionType::Bzip2 | CompressionType::Xpress | CompressionType::DisableOption => {
+            CompressionType::Bzip2 => Codec::Bzip2,
+            CompressionType::Xpress | CompressionType::DisableOption => {
                 return Err(Error::not_supported(format!("writing {} blocks", kind.property_name())));
             }
+        };
+        Ok(Compressor { codec, kind })
+    }
+
+    /// For this codec and effort, with a dictionary.
+    /// # Errors
+    /// As `new`; `NotSupported` if the codec knows no dictionaries (see `CompressionType::has_dictionaries`).
+    pub fn with_dictionary(
+        kind: CompressionType,
+        options: &CompressionOptions,
+        dictionary: &[u8],
+    ) -> Result<Compressor> {
+        let codec = match kind {
+            CompressionType::Zlib => {
+                Codec::Zlib(Box::new(zlib::Encoder::new(options).with_dictionary(dictionary)))
+            }
+            CompressionType::Lz4 | CompressionType::Lz4hc => {
+                Codec::Lz4(Box::new(lz4::Encoder::new().with_dictionary(dictionary)))
+            }
+            CompressionType::Zstd | CompressionType::ZstdNotFinal => {
+                Codec::Zstd(Box::new(zstd::Encoder::new(options)?.with_dictionary(dictionary)?))
+            }
+            _ => return Err(Error::not_supported(format!("a dictionary for {}", kind.property_name()))),
         };
         Ok(Compressor { codec, kind })
     }
@@ -244,9 +281,26 @@ impl Compressor {
             Codec::None => Ok(false),
             Codec::Snappy(encoder) => snappy::compress(encoder, contents, out),
             Codec::Zlib(encoder) => encoder.compress(contents, room, out),
+            Codec::Bzip2 => Ok(bzip2::compress(contents, room, out)),
             Codec::Lz4(encoder) => encoder.compress(contents, out),
             Codec::Zstd(encoder) => encoder.compress(contents, out),
         }
+    }
+}
+
+/// The dictionary for the blocks that `samples` (cut by `sizes`) are taken from: trained by zstd if
+/// `zstd_max_train_bytes` is set and the codec is zstd, else the samples themselves. Empty if none can be made.
+pub fn make_dictionary(
+    kind: CompressionType,
+    options: &CompressionOptions,
+    samples: Vec<u8>,
+    sizes: &[usize],
+) -> Vec<u8> {
+    let is_zstd = matches!(kind, CompressionType::Zstd | CompressionType::ZstdNotFinal);
+    if is_zstd && options.zstd_max_train_bytes > 0 {
+        zstd::train(&samples, sizes, options.max_dict_bytes as usize)
+    } else {
+        samples
     }
 }
 

@@ -15,6 +15,7 @@
 pub mod builder;
 pub mod fast_local_bloom;
 pub mod legacy_bloom;
+pub mod partitions;
 pub mod policy;
 pub mod ribbon;
 
@@ -23,6 +24,7 @@ use esker_base::{hash, xxph3};
 use std::fmt;
 
 pub use builder::{FilterBitsBuilder, FilterKind};
+pub use partitions::{FilterPartition, PartitionedFilterBuilder};
 pub use policy::{FilterBuildingContext, FilterPolicy};
 
 /// How many bytes of metadata end a filter.

@@ -1,6 +1,7 @@
 //! Index blocks: where the data blocks of a table are, and which keys they hold.
 //!
-//! In: an index block, and three switches from the table's properties. Out: [`IndexCursor`], and [`IndexBuilder`].
+//! In: an index block, and three switches from the table's properties. Out: [`IndexCursor`]; and back:
+//! [`IndexBuilder`], [`PartitionedIndexBuilder`].
 //! Source: RocksDB `table/block_based/index_builder.cc`, `table/format.cc` (IndexValue). Page: `docs/format/index.md`.
 //!
 //!   key:   a separator s, last key of the block <= s < first key of the next: internal key, or bare user key
@@ -9,13 +10,18 @@
 //!                                                       offset = end of the previous block with its trailer
 //!          then, with first keys: length varint32 | first internal key of the block
 
-use crate::block::{Block, BlockBuilder, BlockCursor, EntryShape};
+mod build;
+mod partitions;
+
+pub use build::{DataBlockPlace, IndexBuilder, Shortening};
+pub use partitions::PartitionedIndexBuilder;
+
+use crate::block::{Block, BlockCursor, EntryShape};
 use crate::handle::BlockHandle;
 use crate::key::{self, InternalKeyComparator};
-use crate::trailer::TRAILER_BYTES;
-use esker_base::coding::{Decoder, put_length_prefixed, put_varsignedint64};
+use esker_base::coding::Decoder;
 use esker_base::comparator::KeyOrder;
-use esker_base::{Error, Result, SequenceNumber, ValueType};
+use esker_base::{Error, Result};
 
 /// How the entries of an index look; the same for all index blocks of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -238,135 +244,6 @@ impl IndexCursor {
         match (previous.end(), previous.size.checked_add_signed(delta)) {
             (Some(offset), Some(size)) => Ok(BlockHandle { offset, size }),
             _ => Err(Error::corruption("an index entry's size delta leads out of the file")),
-        }
-    }
-}
-
-/// Collects the index of a table; the form of its keys is known only at the end.
-#[derive(Debug)]
-pub struct IndexBuilder {
-    restart_interval: usize,
-    with_first_key: bool,
-    delta_values: bool,
-    /// Separators as internal keys, one behind the other, then first keys; cut by `entries`.
-    keys: Vec<u8>,
-    entries: Vec<IndexEntry>,
-    needs_sequence: bool,
-}
-
-#[derive(Debug)]
-struct IndexEntry {
-    separator_end: usize,
-    first_key_end: usize,
-    handle: BlockHandle,
-}
-
-/// How far separators are shortened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shortening {
-    /// Between blocks.
-    pub separators: bool,
-    /// Behind the last block.
-    pub successor: bool,
-}
-
-impl IndexBuilder {
-    /// An index with a full key every `restart_interval` entries.
-    pub fn new(restart_interval: usize, delta_values: bool, with_first_key: bool) -> IndexBuilder {
-        IndexBuilder {
-            restart_interval,
-            with_first_key,
-            delta_values,
-            keys: Vec::new(),
-            entries: Vec::new(),
-            needs_sequence: false,
-        }
-    }
-
-    /// Adds a block. `last` is its last internal key, `first` its first one (used if the index has first keys), `next`
-    /// the first one of the following block, if any.
-    pub fn add(
-        &mut self,
-        first: &[u8],
-        last: &[u8],
-        next: Option<&[u8]>,
-        handle: BlockHandle,
-        shortening: Shortening,
-        icmp: &InternalKeyComparator,
-    ) {
-        let last_user = key::user_key(last);
-        let mut separator = last_user.to_vec();
-        match next.map(key::user_key) {
-            Some(next_user) if icmp.same_user_key(last_user, next_user) => self.needs_sequence = true,
-            Some(next_user) if shortening.separators => {
-                icmp.user_comparator().find_shortest_separator(&mut separator, next_user);
-            }
-            None if shortening.successor => icmp.user_comparator().find_short_successor(&mut separator),
-            _ => {}
-        }
-        let is_shorter =
-            separator.len() <= last_user.len() && icmp.compare_user_keys(last_user, &separator).is_lt();
-        if is_shorter {
-            let newest = SequenceNumber::MAX;
-            key::append_internal_key(&mut self.keys, &separator, newest, ValueType::SEPARATOR);
-        } else {
-            self.keys.extend_from_slice(last);
-        }
-        let separator_end = self.keys.len();
-        if self.with_first_key {
-            self.keys.extend_from_slice(first);
-        }
-        self.entries.push(IndexEntry { separator_end, first_key_end: self.keys.len(), handle });
-    }
-
-    /// About how many bytes the index block will have.
-    pub fn size_estimate(&self) -> usize {
-        self.keys.len() + 8 * self.entries.len() + 8
-    }
-
-    /// The index block, and the form its entries took: user keys if no user key spans two blocks and
-    /// `allow_user_keys`.
-    pub fn finish(&self, allow_user_keys: bool) -> (Vec<u8>, IndexShape) {
-        let shape = IndexShape {
-            key_is_user_key: allow_user_keys && !self.needs_sequence,
-            value_is_delta_encoded: self.delta_values,
-            with_first_key: self.with_first_key,
-        };
-        let mut block = BlockBuilder::new(self.restart_interval);
-        let mut start = 0;
-        let mut previous = BlockHandle::default();
-        let mut value = Vec::new();
-        for entry in &self.entries {
-            let separator = self.keys.get(start..entry.separator_end).unwrap_or_default();
-            let first_key = self.keys.get(entry.separator_end..entry.first_key_end).unwrap_or_default();
-            let separator = if shape.key_is_user_key { key::user_key(separator) } else { separator };
-            if self.delta_values {
-                block.add_unsized(separator, |shared, out| {
-                    let delta_base = (shared > 0).then_some(previous);
-                    self.put_value(out, entry.handle, delta_base, first_key);
-                });
-            } else {
-                value.clear();
-                self.put_value(&mut value, entry.handle, None, first_key);
-                block.add(separator, &value);
-            }
-            start = entry.first_key_end;
-            previous = entry.handle;
-        }
-        block.finish();
-        (block.into_contents(), shape)
-    }
-
-    fn put_value(&self, out: &mut Vec<u8>, handle: BlockHandle, base: Option<BlockHandle>, first_key: &[u8]) {
-        match base {
-            Some(base) => {
-                debug_assert_eq!(handle.offset, base.offset + base.size + TRAILER_BYTES as u64);
-                put_varsignedint64(out, handle.size.wrapping_sub(base.size).cast_signed());
-            }
-            None => handle.encode(out),
-        }
-        if self.with_first_key {
-            put_length_prefixed(out, first_key);
         }
     }
 }

@@ -25,6 +25,10 @@ pub const RANGE_DEL: &str = "rocksdb.range_del";
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 /// The index of the partitions of a filter.
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
+/// Prefixes of a hash index, one behind the other.
+pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";
+/// For each of them: its length, the first index entry and how many.
+pub const HASH_INDEX_METADATA: &str = "rocksdb.hashindex.metadata";
 
 /// A table's other blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

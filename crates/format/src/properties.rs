@@ -145,6 +145,8 @@ pub struct TableProperties {
     pub index_block_restart_interval: u64,
     /// Whether values stand apart from keys in data blocks (RocksDB 11).
     pub separate_key_value_in_data_block: bool,
+    /// Whether a partitioned filter's parts have separators of their own (RocksDB 11).
+    pub decoupled_partitioned_filters: bool,
     /// Whether a user-defined index replaces the normal one (RocksDB 11).
     pub udi_is_primary_index: bool,
     /// Everything else, as written by the user's property collectors.
@@ -259,6 +261,9 @@ impl TableProperties {
             b"separate.key.value.in.data.block" => {
                 self.separate_key_value_in_data_block = number.unwrap_or(0) != 0;
             }
+            b"block.based.table.decoupled.partitioned.filters" => {
+                self.decoupled_partitioned_filters = value == b"1";
+            }
             b"udi.is.primary.index" => self.udi_is_primary_index = number.unwrap_or(0) != 0,
             _ => return false,
         }
@@ -364,6 +369,12 @@ impl TableProperties {
         put("block.based.table.index.type", self.index_type.unwrap_or(0).to_le_bytes().to_vec());
         put("block.based.table.whole.key.filtering", flag(self.whole_key_filtering));
         put("block.based.table.prefix.filtering", flag(self.prefix_filtering));
+        if self.decoupled_partitioned_filters {
+            put("block.based.table.decoupled.partitioned.filters", flag(true));
+        }
+        if self.separate_key_value_in_data_block {
+            put("separate.key.value.in.data.block", varint(1));
+        }
         if !self.user_defined_timestamps_persisted {
             put("user.defined.timestamps.persisted", varint(0));
         }

@@ -31,8 +31,8 @@ pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
 pub use multi_get::BatchVisitor;
 pub use options::{
-    BlockBasedTableOptions, IndexShorteningMode, ReadTier, TableBuilderOptions, TableReadOptions,
-    TableReaderOptions,
+    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
+    TableReadOptions, TableReaderOptions,
 };
 pub use reader::{TableReader, TableValue};
 pub use table_cache::{TableCache, TableCacheOptions, TableFile};

@@ -25,6 +25,16 @@ pub enum IndexShorteningMode {
     ShortenSeparatorsAndSuccessor,
 }
 
+/// What data blocks are searched by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DataBlockIndexType {
+    /// The restarts, by halving.
+    #[default]
+    BinarySearch,
+    /// A hash index too, for point lookups of readers that use it.
+    BinaryAndHash,
+}
+
 /// RocksDB's options of the block-based table.
 #[derive(Clone, Debug)]
 pub struct BlockBasedTableOptions {
@@ -38,7 +48,7 @@ pub struct BlockBasedTableOptions {
     pub index_block_restart_interval: usize,
     /// Whether data-block keys share prefixes.
     pub use_delta_encoding: bool,
-    /// 2 to 6 can be written.
+    /// 2 to 7 can be written.
     pub format_version: u32,
     /// What guards the blocks.
     pub checksum: ChecksumType,
@@ -46,8 +56,28 @@ pub struct BlockBasedTableOptions {
     pub filter_policy: Option<FilterPolicy>,
     /// Whether whole keys go into the filter.
     pub whole_key_filtering: bool,
-    /// `BinarySearch` and `BinarySearchWithFirstKey` are written; all are read.
+    /// How data blocks are found; `HashSearch` needs a prefix extractor.
     pub index_type: IndexType,
+    /// Partitions of indexes and filters are cut at about this many uncompressed bytes.
+    pub metadata_block_size: u64,
+    /// Whether filters are cut into partitions; needs `index_type` `TwoLevel`.
+    pub partition_filters: bool,
+    /// Whether filter partitions are cut by their own size, not with those of the index.
+    pub decouple_partitioned_filters: bool,
+    /// Whether filters are rounded up to what an allocator hands out for them, so that no memory is wasted.
+    pub optimize_filters_for_memory: bool,
+    /// Whether data blocks have a hash index.
+    pub data_block_index_type: DataBlockIndexType,
+    /// Keys for each bucket of that hash index.
+    pub data_block_hash_table_util_ratio: f64,
+    /// Whether values stand behind all keys of a data block. RocksDB reads this from version 11 on.
+    pub separate_key_value_in_data_block: bool,
+    /// Data blocks do not cross multiples of so many bytes, if padding may prevent it; 0: they may. A power of 2.
+    pub super_block_alignment_size: u64,
+    /// Padding before one block is below `super_block_alignment_size` divided by this; 0: none.
+    pub super_block_alignment_space_overhead_ratio: u64,
+    /// Whether each compressed block is decompressed again and compared before it is written.
+    pub verify_compression: bool,
     /// Index keys.
     pub index_shortening: IndexShorteningMode,
     /// Whether index blocks are compressed as data blocks are.
@@ -85,6 +115,16 @@ impl Default for BlockBasedTableOptions {
             filter_policy: None,
             whole_key_filtering: true,
             index_type: IndexType::BinarySearch,
+            metadata_block_size: 4096,
+            partition_filters: false,
+            decouple_partitioned_filters: true,
+            optimize_filters_for_memory: false,
+            data_block_index_type: DataBlockIndexType::BinarySearch,
+            data_block_hash_table_util_ratio: 0.75,
+            separate_key_value_in_data_block: false,
+            super_block_alignment_size: 0,
+            super_block_alignment_space_overhead_ratio: 128,
+            verify_compression: false,
             index_shortening: IndexShorteningMode::ShortenSeparators,
             enable_index_compression: true,
             block_align: false,
@@ -137,6 +177,10 @@ pub struct TableBuilderOptions {
     pub level: Option<i32>,
     /// Whether a flush writes it.
     pub is_flush: bool,
+    /// Whether it gets no filter, whatever the policy says.
+    pub skip_filters: bool,
+    /// Bytes the file is to have; 0 unknown. Limits what is kept in memory to sample a dictionary from.
+    pub target_file_size: u64,
     /// Makes an ingestible file (all sequences 0, `external_sst_file` properties).
     pub is_external_file: bool,
     /// More properties, under names of the user's.
@@ -167,6 +211,8 @@ impl TableBuilderOptions {
             file_creation_time: 0,
             level: None,
             is_flush: false,
+            skip_filters: false,
+            target_file_size: 0,
             is_external_file: false,
             user_collected_properties: Vec::new(),
         }

@@ -7,23 +7,32 @@
 //!  1. Point keys strictly ascend; the first that does not ends the table with `Corruption`.
 //!  2. After an error every call returns that error; the file is worthless and the caller deletes it.
 //!  3. An index entry waits for the first key behind its block, because its separator lies between the two.
+//!  4. Filter and index see keys and blocks in one order: a block's keys, the block, the next block's keys.
 
-use crate::options::{BlockBasedTableOptions, IndexShorteningMode, TableBuilderOptions};
+mod dictionary;
+mod filter;
+mod index;
+mod setup;
+mod sink;
+
+use crate::options::{DataBlockIndexType, TableBuilderOptions};
+use dictionary::{WaitingBlock, WaitingBlocks};
 use esker_base::comparator::KeyOrder;
-use esker_base::hash::xxh3_64;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_env::WritableFile;
-use esker_format::block::{BlockBuilder, common_prefix};
-use esker_format::compression::{CompressionOptions, CompressionType, Compressor};
-use esker_format::filter::{FilterBitsBuilder, FilterBuildingContext};
+use esker_format::block::{Block, BlockBuilder, BlockCursor, common_prefix};
+use esker_format::compression::{CompressionType, Compressor, make_dictionary};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
-use esker_format::index_entry::{IndexBuilder, Shortening};
-use esker_format::key::{RANGE_END_SENTINEL, TRAILER_BYTES as KEY_TRAILER_BYTES};
+use esker_format::index_entry::{DataBlockPlace, IndexBuilder};
+use esker_format::key::{self, RANGE_END_SENTINEL, TRAILER_BYTES as KEY_TRAILER_BYTES};
 use esker_format::meta_index::{self, MetaIndex};
-use esker_format::properties::{IndexType, TableProperties};
+use esker_format::properties::TableProperties;
 use esker_format::trailer::{BlockGuard, TRAILER_BYTES};
 use esker_format::unique_id::unique_id;
+use filter::{FinishedFilter, TableFilterBuilder};
+use index::TableIndex;
+use sink::BlockSink;
 
 /// What was written: what the MANIFEST needs to know, and the properties.
 #[derive(Clone, Debug, Default)]
@@ -55,18 +64,21 @@ pub struct TableFileInfo {
 /// Writes one table, key by key in internal-key order.
 pub struct TableBuilder {
     options: TableBuilderOptions,
-    file: Box<dyn WritableFile>,
-    guard: BlockGuard,
-    offset: u64,
+    sink: BlockSink,
     data: BlockBuilder,
+    /// Of all blocks; of index blocks only, once there is a dictionary.
     compressor: Compressor,
-    compressed: Vec<u8>,
-    index: IndexBuilder,
-    /// First key of the block being filled; kept only if the index wants it.
+    /// Of data blocks, if there is a dictionary.
+    dictionary_compressor: Option<Compressor>,
+    dictionary: Vec<u8>,
+    /// Data blocks that wait for the dictionary.
+    waiting: Option<WaitingBlocks>,
+    index: TableIndex,
+    /// First key of the block being filled.
     first_key: Vec<u8>,
-    /// A finished block whose index entry waits for the next key.
-    pending: Option<BlockHandle>,
-    filter: Option<FilterBitsBuilder>,
+    /// A finished block whose index entry waits for the next key, and whether there is padding before it.
+    pending: Option<(BlockHandle, bool)>,
+    filter: Option<TableFilterBuilder>,
     timestamp_size: usize,
     range_del: BlockBuilder,
     properties: TableProperties,
@@ -80,7 +92,7 @@ pub struct TableBuilder {
 impl std::fmt::Debug for TableBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TableBuilder")
-            .field("offset", &self.offset)
+            .field("offset", &self.sink.offset)
             .field("num_entries", &self.properties.num_entries)
             .finish_non_exhaustive()
     }
@@ -90,36 +102,37 @@ impl TableBuilder {
     /// Starts a table in an empty file, which it owns.
     /// # Errors
     /// `InvalidArgument` or `NotSupported` naming the option that cannot be honoured.
-    pub fn new(options: TableBuilderOptions, file: Box<dyn WritableFile>) -> Result<TableBuilder> {
-        check_options(&options)?;
+    pub fn new(mut options: TableBuilderOptions, file: Box<dyn WritableFile>) -> Result<TableBuilder> {
+        if options.compression == CompressionType::ZstdNotFinal {
+            // The same bytes; RocksDB 11 does not know the old name.
+            options.compression = CompressionType::Zstd;
+        }
+        setup::check_options(&options)?;
         let table = &options.table_options;
         let guard = BlockGuard {
             checksum_type: table.checksum,
-            base_context: if table.format_version >= 6 { base_context(&options) } else { 0 },
+            base_context: if table.format_version >= 6 { setup::base_context(&options) } else { 0 },
         };
-        let context = FilterBuildingContext {
-            format_version: table.format_version,
-            level: options.level,
-            is_flush: options.is_flush,
-        };
-        let has_filter_keys = table.whole_key_filtering || options.prefix_extractor.is_some();
-        let filter = table.filter_policy.filter(|_| has_filter_keys).and_then(|p| p.builder(&context));
-        let delta_values = table.format_version >= 4 && !table.block_align;
-        let with_first_key = table.index_type == IndexType::BinarySearchWithFirstKey;
+        let mut data = BlockBuilder::new(table.block_restart_interval)
+            .share_prefixes(table.use_delta_encoding)
+            .values_apart(table.separate_key_value_in_data_block);
+        if table.data_block_index_type == DataBlockIndexType::BinaryAndHash {
+            data = data.hash_index(table.data_block_hash_table_util_ratio);
+        }
         Ok(TableBuilder {
-            file,
-            guard,
-            offset: 0,
-            data: BlockBuilder::new(table.block_restart_interval).share_prefixes(table.use_delta_encoding),
+            sink: BlockSink::new(file, guard, table),
+            data,
             compressor: Compressor::new(options.compression, &options.compression_opts)?,
-            compressed: Vec::new(),
-            index: IndexBuilder::new(table.index_block_restart_interval, delta_values, with_first_key),
+            dictionary_compressor: None,
+            dictionary: Vec::new(),
+            waiting: WaitingBlocks::new(&options),
+            index: TableIndex::new(&options),
             first_key: Vec::new(),
             pending: None,
-            filter,
+            filter: TableFilterBuilder::new(&options),
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),
-            properties: first_properties(&options),
+            properties: setup::first_properties(&options),
             smallest: Vec::new(),
             largest_range_end: Vec::new(),
             seqnos: None,
@@ -176,25 +189,31 @@ impl TableBuilder {
         }
         if self.is_block_full(internal_key, value) {
             self.flush_data_block()?;
+            if self.waiting.as_ref().is_some_and(WaitingBlocks::is_full) {
+                self.write_waiting(Some(internal_key))?;
+            }
         }
         if self.data.is_empty() {
             self.start_data_block(internal_key);
         }
-        if let Some(filter) = &mut self.filter {
-            let key = user_key.split_at(user_key.len().saturating_sub(self.timestamp_size)).0;
-            let prefix = self.options.prefix_extractor.as_ref().and_then(|e| e.transform(key));
-            match (self.options.table_options.whole_key_filtering, prefix) {
-                (true, Some(prefix)) => filter.add_key_and_prefix(key, prefix),
-                (true, None) => filter.add_key(key),
-                (false, Some(prefix)) => filter.add_key(prefix),
-                (false, None) => {}
-            }
+        if self.waiting.is_none() {
+            self.show_key(user_key);
         }
         self.data.add_knowing_shared(internal_key, value, shared);
         if value_type == ValueType::Merge {
             self.properties.num_merge_operands += 1;
         }
         Ok(())
+    }
+
+    /// Shows a key to filter and index.
+    #[inline]
+    fn show_key(&mut self, user_key: &[u8]) {
+        if let Some(filter) = &mut self.filter {
+            let key = user_key.split_at(user_key.len().saturating_sub(self.timestamp_size)).0;
+            filter.add(key, &mut self.index);
+        }
+        self.index.key_added(user_key);
     }
 
     /// Whether a key that shares `shared` bytes with the last one is larger than it.
@@ -235,7 +254,7 @@ impl TableBuilder {
     /// Enters the last block into the index, now that the key behind it is known.
     #[inline]
     fn start_data_block(&mut self, internal_key: &[u8]) {
-        if self.properties.num_data_blocks == 0 {
+        if self.first_key.is_empty() {
             self.smallest_is(internal_key);
         }
         self.enter_pending(Some(internal_key));
@@ -244,16 +263,10 @@ impl TableBuilder {
     }
 
     fn enter_pending(&mut self, next: Option<&[u8]>) {
-        let Some(handle) = self.pending.take() else { return };
-        let shortening = match self.options.table_options.index_shortening {
-            IndexShorteningMode::NoShortening => Shortening { separators: false, successor: false },
-            IndexShorteningMode::ShortenSeparators => Shortening { separators: true, successor: false },
-            IndexShorteningMode::ShortenSeparatorsAndSuccessor => {
-                Shortening { separators: true, successor: true }
-            }
-        };
-        let last = self.data.last_key();
-        self.index.add(&self.first_key, last, next, handle, shortening, &self.options.icmp);
+        let Some((handle, follows_gap)) = self.pending.take() else { return };
+        let (first, last) = (&self.first_key[..], self.data.last_key());
+        let place = DataBlockPlace { first, last, next, handle, follows_gap };
+        self.index.add(&place, &self.options);
     }
 
     fn add_range_deletion(&mut self, internal_key: &[u8], end: &[u8]) {
@@ -292,29 +305,60 @@ impl TableBuilder {
         if self.data.is_empty() {
             return Ok(());
         }
-        let contents = self.data.finish_mut();
-        let handle = write_compressed(
-            &mut *self.file,
-            self.guard,
-            &mut self.offset,
-            &mut self.compressor,
-            contents,
-            &mut self.compressed,
-        )?;
-        self.data.reset();
-        self.pending = Some(handle);
         self.properties.num_data_blocks += 1;
-        if self.options.table_options.block_align {
-            self.pad_to_block_size()?;
+        if let Some(waiting) = &mut self.waiting {
+            let (first_key, last_key) = (self.first_key.clone(), self.data.last_key().to_vec());
+            waiting.push(WaitingBlock { contents: self.data.finish().to_vec(), first_key, last_key });
+            self.data.reset();
+            return Ok(());
+        }
+        let compressor = self.dictionary_compressor.as_mut().unwrap_or(&mut self.compressor);
+        self.pending = Some(self.sink.write_data(compressor, self.data.finish_mut())?);
+        self.data.reset();
+        Ok(())
+    }
+
+    /// Makes the dictionary and writes the blocks that waited for it; those that come after wait no more. `next` is
+    /// the first key behind them.
+    fn write_waiting(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let Some(waiting) = self.waiting.take() else { return Ok(()) };
+        self.make_dictionary(&waiting)?;
+        let mut blocks = waiting.blocks.into_iter().peekable();
+        while let Some(mut block) = blocks.next() {
+            self.show_keys_of(&block)?;
+            let compressor = self.dictionary_compressor.as_mut().unwrap_or(&mut self.compressor);
+            let (handle, follows_gap) = self.sink.write_data(compressor, &mut block.contents)?;
+            let next = blocks.peek().map_or(next, |b| Some(&b.first_key));
+            let (first, last) = (&block.first_key[..], &block.last_key[..]);
+            let place = DataBlockPlace { first, last, next, handle, follows_gap };
+            self.index.add(&place, &self.options);
         }
         Ok(())
     }
 
-    fn pad_to_block_size(&mut self) -> Result<()> {
-        let size = self.options.table_options.block_size as u64;
-        let padding = (size - self.offset % size) % size;
-        self.file.append(&vec![0; padding as usize])?;
-        self.offset += padding;
+    fn make_dictionary(&mut self, waiting: &WaitingBlocks) -> Result<()> {
+        let opts = &self.options.compression_opts;
+        let most =
+            if opts.zstd_max_train_bytes > 0 { opts.zstd_max_train_bytes } else { opts.max_dict_bytes };
+        let (samples, sizes) = waiting.samples(most as usize);
+        self.dictionary = make_dictionary(self.options.compression, opts, samples, &sizes);
+        if !self.dictionary.is_empty() {
+            let kind = self.options.compression;
+            self.dictionary_compressor = Some(Compressor::with_dictionary(kind, opts, &self.dictionary)?);
+            self.sink.verify_with_dictionary(&self.dictionary);
+        }
+        Ok(())
+    }
+
+    /// Shows the keys of a block that waited to filter and index.
+    fn show_keys_of(&mut self, block: &WaitingBlock) -> Result<()> {
+        let parsed = Block::parse(block.contents.clone())?;
+        let mut cursor = BlockCursor::new();
+        cursor.seek_to_first(&parsed)?;
+        while cursor.valid() {
+            self.show_key(key::user_key(cursor.key()));
+            cursor.next(&parsed)?;
+        }
         Ok(())
     }
 
@@ -335,29 +379,35 @@ impl TableBuilder {
 
     fn try_finish(&mut self) -> Result<TableFileInfo> {
         self.flush_data_block()?;
+        self.write_waiting(None)?;
         self.enter_pending(None);
-        let tail_start = self.offset;
+        let tail_start = self.sink.offset;
         let mut meta = MetaIndex::default();
         self.write_filter(&mut meta)?;
         let index = self.write_index(&mut meta)?;
+        if !self.dictionary.is_empty() {
+            let dictionary = std::mem::take(&mut self.dictionary);
+            meta.insert(meta_index::COMPRESSION_DICT, self.sink.write_plain(dictionary)?);
+        }
         if !self.range_del.is_empty() {
             let contents = self.range_del.finish().to_vec();
-            meta.insert(meta_index::RANGE_DEL, self.write_plain(contents)?);
+            meta.insert(meta_index::RANGE_DEL, self.sink.write_plain(contents)?);
         }
         self.properties.data_size = tail_start;
+        let format_version = self.options.table_options.format_version;
+        if format_version >= 7 {
+            let compression = self.options.compression;
+            self.properties.compression_name =
+                setup::manager_and_codecs(compression, self.sink.any_compressed);
+        }
         let properties = self.properties.encode();
-        meta.insert(meta_index::PROPERTIES, self.write_plain(properties)?);
-        let meta_index = self.write_plain(meta.encode())?;
-        let footer = Footer {
-            format_version: self.options.table_options.format_version,
-            guard: self.guard,
-            meta_index,
-            index: (self.options.table_options.format_version < 6).then_some(index),
-        };
-        let footer = footer.encode(self.offset);
-        self.file.append(&footer)?;
-        self.offset += footer.len() as u64;
-        self.file.flush()?;
+        meta.insert(meta_index::PROPERTIES, self.sink.write_plain(properties)?);
+        let meta_index = self.sink.write_plain(meta.encode())?;
+        let guard = self.sink.guard();
+        let index = (format_version < 6).then_some(index);
+        let footer = Footer { format_version, guard, meta_index, index }.encode(self.sink.offset);
+        self.sink.append(&footer)?;
+        self.sink.file.flush()?;
         Ok(self.info(tail_start))
     }
 
@@ -367,39 +417,65 @@ impl TableBuilder {
         if filter.num_entries() == 0 {
             return Ok(());
         }
-        let contents = filter.finish();
-        self.properties.filter_size = contents.len() as u64;
-        meta.insert(meta_index::FULL_FILTER, self.write_plain(contents)?);
+        let table = &self.options.table_options;
+        let delta_values = table.format_version >= 4 && !table.block_align;
+        let mut top = IndexBuilder::new(table.index_block_restart_interval, delta_values, false);
+        match filter.finish(&mut self.index) {
+            FinishedFilter::Full(contents) => {
+                self.properties.filter_size = contents.len() as u64;
+                meta.insert(meta_index::FULL_FILTER, self.sink.write_plain(contents)?);
+            }
+            FinishedFilter::Partitioned(parts) => {
+                for (separator, contents) in parts {
+                    self.properties.filter_size += contents.len() as u64;
+                    top.add_separator(&separator, self.sink.write_plain(contents)?);
+                }
+                let (contents, _) = top.finish(self.index.key_is_user_key(&self.options));
+                self.properties.filter_size += contents.len() as u64;
+                meta.insert(meta_index::PARTITIONED_FILTER, self.sink.write_plain(contents)?);
+            }
+        }
         Ok(())
     }
 
     fn write_index(&mut self, meta: &mut MetaIndex) -> Result<BlockHandle> {
-        let allow_user_keys = self.options.table_options.format_version >= 3;
-        let (mut contents, shape) = self.index.finish(allow_user_keys);
+        let allow_user_keys = index::allows_user_keys(&self.options);
+        let compress = self.options.table_options.enable_index_compression;
+        let (sink, compressor) = (&mut self.sink, &mut self.compressor);
+        let mut bytes = 0;
+        let (contents, shape) = match &mut self.index {
+            TableIndex::Plain(index) => index.finish(allow_user_keys),
+            TableIndex::Hash(index, prefixes) => {
+                prefixes.end_prefix();
+                if prefixes.is_complete {
+                    bytes += prefixes.prefixes.len() + prefixes.metadata.len();
+                    let metadata = sink.write_compressed(compressor, &mut prefixes.metadata)?;
+                    let names = sink.write_compressed(compressor, &mut prefixes.prefixes)?;
+                    meta.insert(meta_index::HASH_INDEX_PREFIXES, names);
+                    meta.insert(meta_index::HASH_INDEX_METADATA, metadata);
+                }
+                index.finish(allow_user_keys)
+            }
+            TableIndex::Partitioned(index) => {
+                let mut count = 0;
+                let (top, shape) = index.finish(|mut partition| {
+                    (bytes, count) = (bytes + partition.len(), count + 1);
+                    write_index_block(sink, compress.then_some(&mut *compressor), &mut partition)
+                })?;
+                self.properties.index_partitions = count;
+                self.properties.top_level_index_size = top.len() as u64;
+                (top, shape)
+            }
+        };
         self.properties.index_key_is_user_key = shape.key_is_user_key;
         self.properties.index_value_is_delta_encoded = shape.value_is_delta_encoded;
-        self.properties.index_size = (contents.len() + TRAILER_BYTES) as u64;
-        let handle = if self.options.table_options.enable_index_compression {
-            write_compressed(
-                &mut *self.file,
-                self.guard,
-                &mut self.offset,
-                &mut self.compressor,
-                &mut contents,
-                &mut self.compressed,
-            )?
-        } else {
-            self.write_plain(contents)?
-        };
+        self.properties.index_size = (bytes + contents.len() + TRAILER_BYTES) as u64;
+        let mut contents = contents;
+        let handle = write_index_block(sink, compress.then_some(compressor), &mut contents)?;
         if self.options.table_options.format_version >= 6 {
             meta.insert(meta_index::INDEX, handle);
         }
         Ok(handle)
-    }
-
-    /// Writes a block as it is.
-    fn write_plain(&mut self, mut contents: Vec<u8>) -> Result<BlockHandle> {
-        write_block(&mut *self.file, self.guard, &mut self.offset, &mut contents, CompressionType::None)
     }
 
     fn info(&self, tail_start: u64) -> TableFileInfo {
@@ -410,8 +486,8 @@ impl TableBuilder {
                 || self.options.icmp.compare(last_point, &self.largest_range_end).is_lt());
         let (low, high) = self.seqnos.unwrap_or((0, 0));
         TableFileInfo {
-            file_size: self.offset,
-            tail_size: self.offset - tail_start,
+            file_size: self.sink.offset,
+            tail_size: self.sink.offset - tail_start,
             properties: p.clone(),
             smallest: self.smallest.clone(),
             largest: if range_is_last { self.largest_range_end.clone() } else { last_point.to_vec() },
@@ -426,15 +502,15 @@ impl TableBuilder {
 
     /// The file, to sync and close it, after `finish`.
     pub fn into_file(self) -> Box<dyn WritableFile> {
-        self.file
+        self.sink.file
     }
 
     /// Syncs and closes the file, after `finish`.
     /// # Errors
     /// `IoError`.
     pub fn sync_and_close(mut self) -> Result<()> {
-        self.file.sync()?;
-        self.file.close()
+        self.sink.file.sync()?;
+        self.sink.file.close()
     }
 
     /// Gives up; the caller deletes the file.
@@ -443,15 +519,16 @@ impl TableBuilder {
     /// Bytes written so far (blocks not yet cut are not counted).
     #[inline]
     pub fn file_size(&self) -> u64 {
-        self.offset
+        self.sink.offset
     }
 
     /// `file_size` and what is still in memory, uncompressed: about what the file would be if it ended here.
     pub fn estimated_file_size(&self) -> u64 {
-        let filter = self.filter.as_ref().map_or(0, FilterBitsBuilder::estimated_bytes);
+        let filter = self.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);
         let data = if self.data.is_empty() { 0 } else { self.data.size_estimate() };
         let range_del = if self.range_del.is_empty() { 0 } else { self.range_del.size_estimate() };
-        self.offset + (data + self.index.size_estimate() + range_del + filter) as u64
+        let waiting = self.waiting.as_ref().map_or(0, WaitingBlocks::bytes);
+        self.sink.offset + waiting + (data + self.index.size_estimate() + range_del + filter) as u64
     }
 
     /// Point entries and range tombstones so far.
@@ -466,109 +543,16 @@ impl TableBuilder {
     }
 }
 
-/// Writes the block whose contents are all of `contents`, compressed if that is worth it.
-fn write_compressed(
-    file: &mut dyn WritableFile,
-    guard: BlockGuard,
-    offset: &mut u64,
-    compressor: &mut Compressor,
+/// Writes an index block, compressed if there is a compressor and that is worth it.
+fn write_index_block(
+    sink: &mut BlockSink,
+    compressor: Option<&mut Compressor>,
     contents: &mut Vec<u8>,
-    scratch: &mut Vec<u8>,
 ) -> Result<BlockHandle> {
-    scratch.clear();
-    if compressor.compress(contents, scratch)? {
-        write_block(file, guard, offset, scratch, compressor.kind())
-    } else {
-        write_block(file, guard, offset, contents, CompressionType::None)
+    match compressor {
+        Some(compressor) => sink.write_compressed(compressor, contents),
+        None => sink.write_plain(std::mem::take(contents)),
     }
-}
-
-/// Appends the trailer to `stored` and writes both.
-fn write_block(
-    file: &mut dyn WritableFile,
-    guard: BlockGuard,
-    offset: &mut u64,
-    stored: &mut Vec<u8>,
-    kind: CompressionType,
-) -> Result<BlockHandle> {
-    let handle = BlockHandle::new(*offset, stored.len() as u64);
-    guard.append_trailer(stored, 0, kind as u8, *offset);
-    file.append(stored)?;
-    *offset += stored.len() as u64;
-    Ok(handle)
-}
-
-fn check_options(options: &TableBuilderOptions) -> Result<()> {
-    let table = &options.table_options;
-    if !(2..=6).contains(&table.format_version) {
-        return Err(Error::not_supported(format!(
-            "writing format_version {} (2 to 6 are)",
-            table.format_version
-        )));
-    }
-    if !matches!(table.index_type, IndexType::BinarySearch | IndexType::BinarySearchWithFirstKey) {
-        return Err(Error::not_supported(format!("writing index_type {:?}", table.index_type)));
-    }
-    if table.block_align
-        && (options.compression != CompressionType::None || !table.block_size.is_power_of_two())
-    {
-        return Err(Error::invalid_argument(
-            "block_align needs compression none and a block_size that is a power of 2",
-        ));
-    }
-    if table.block_size == 0 || table.block_size > u32::MAX as usize {
-        return Err(Error::invalid_argument(format!("block_size {}", table.block_size)));
-    }
-    Ok(())
-}
-
-/// A number that differs from file to file, so that blocks of other files do not pass; never 0.
-fn base_context(options: &TableBuilderOptions) -> u32 {
-    let mut seed = options.db_session_id.as_bytes().to_vec();
-    seed.extend_from_slice(&options.orig_file_number.0.to_le_bytes());
-    seed.extend_from_slice(&options.file_creation_time.to_le_bytes());
-    let hash = xxh3_64(&seed, 0);
-    ((hash ^ (hash >> 32)) as u32).max(1)
-}
-
-/// The properties that are known before the first key.
-fn first_properties(options: &TableBuilderOptions) -> TableProperties {
-    let table: &BlockBasedTableOptions = &options.table_options;
-    let or_null = |name: Option<&str>| name.unwrap_or("nullptr").to_owned();
-    TableProperties {
-        index_type: Some(table.index_type as u32),
-        whole_key_filtering: table.whole_key_filtering,
-        prefix_filtering: options.prefix_extractor.is_some(),
-        column_family_id: u64::from(options.column_family_id),
-        column_family_name: options.column_family_name.clone(),
-        comparator_name: options.icmp.user_comparator().name().to_owned(),
-        merge_operator_name: or_null(options.merge_operator_name.as_deref()),
-        prefix_extractor_name: or_null(options.prefix_extractor.as_ref().map(|e| e.name())),
-        property_collectors_names: "[]".to_owned(),
-        filter_policy_name: table.filter_policy.map_or("", |p| p.name()).to_owned(),
-        compression_name: options.compression.property_name().to_owned(),
-        compression_options: describe(&options.compression_opts),
-        creation_time: options.creation_time,
-        oldest_key_time: options.oldest_key_time,
-        file_creation_time: options.file_creation_time,
-        orig_file_number: options.orig_file_number.0,
-        db_id: options.db_id.clone(),
-        db_session_id: options.db_session_id.clone(),
-        db_host_id: options.db_host_id.clone(),
-        external_sst_file_version: options.is_external_file.then_some(2),
-        external_sst_file_global_seqno: options.is_external_file.then_some(0),
-        user_collected_properties: options.user_collected_properties.iter().cloned().collect(),
-        ..TableProperties::absent()
-    }
-}
-
-/// What RocksDB puts into `rocksdb.compression_options`.
-fn describe(o: &CompressionOptions) -> String {
-    format!(
-        "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes=0; enabled=0; \
-         max_dict_buffer_bytes=0; use_zstd_dict_trainer=1; ",
-        o.window_bits, o.level, o.strategy, o.max_dict_bytes
-    )
 }
 
 #[cold]

@@ -7,7 +7,7 @@
 //!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no key is covered twice
 //!     and none is left uncovered.
 
-use crate::files::{OutputContext, TableOutput, type_of};
+use crate::files::{NewTable, OutputContext, TableOutput, type_of};
 use crate::iter::CompactionIterator;
 use crate::iter::compaction_iter::BlobTally;
 use crate::options::CompressionOptions;
@@ -22,9 +22,8 @@ use esker_format::version_edit::FileMetaData;
 pub(super) struct Outputs<'a> {
     context: OutputContext<'a>,
     numbers: &'a Numbers,
-    compression: (CompressionType, CompressionOptions),
-    /// When the oldest data in the inputs was flushed, Unix seconds.
-    oldest_seconds: u64,
+    /// What all the files have in common.
+    table: NewTable,
     epoch_number: u64,
     current: Option<TableOutput>,
     cutter: OutputCutter,
@@ -48,8 +47,19 @@ impl<'a> Outputs<'a> {
         Outputs {
             context,
             numbers,
-            compression,
-            oldest_seconds: inputs().map(|f| f.oldest_ancestor_time).filter(|t| *t > 0).min().unwrap_or(0),
+            table: NewTable {
+                number: FileNumber(0),
+                compression: compression.0,
+                compression_options: compression.1,
+                oldest_seconds: inputs()
+                    .map(|f| f.oldest_ancestor_time)
+                    .filter(|t| *t > 0)
+                    .min()
+                    .unwrap_or(0),
+                level: plan.output_level,
+                is_bottommost: plan.is_bottommost,
+                target_file_size: plan.target_file_size,
+            },
             epoch_number: inputs().map(|f| f.epoch_number).min().unwrap_or(0),
             current: None,
             cutter: OutputCutter::new(plan),
@@ -86,13 +96,8 @@ impl<'a> Outputs<'a> {
         if self.current.is_none() {
             let number = self.numbers.new_file_number();
             self.created.push(number);
-            self.current = Some(TableOutput::create(
-                &self.context,
-                number,
-                self.compression.0,
-                self.compression.1,
-                self.oldest_seconds,
-            )?);
+            let table = NewTable { number, ..self.table };
+            self.current = Some(TableOutput::create(&self.context, &table)?);
         }
         Ok(self.current.as_mut().expect("opened above"))
     }
@@ -114,7 +119,7 @@ impl<'a> Outputs<'a> {
             if file.is_empty() {
                 file.abandon();
             } else {
-                let meta = file.finish(&self.context, self.epoch_number, self.oldest_seconds)?;
+                let meta = file.finish(&self.context, self.epoch_number, self.table.oldest_seconds)?;
                 self.finished.push(meta);
             }
         }

@@ -398,6 +398,7 @@ pub(crate) fn make_consistent(
 ) -> Result<Vec<String>> {
     let named = |e: Error| e.at(format_args!("column family '{}'", family.name));
     family.options.validate().map_err(named)?;
+    family.options.validate_target(options).map_err(named)?;
     let changes = family.options.sanitize(options);
     Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
 }

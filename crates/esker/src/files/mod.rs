@@ -6,4 +6,4 @@ mod table_output;
 
 pub(crate) use copy::{copy_file, link_or_copy};
 pub(crate) use obsolete::{KeepSet, is_obsolete};
-pub(crate) use table_output::{OutputContext, TableOutput, type_of};
+pub(crate) use table_output::{NewTable, OutputContext, TableOutput, type_of};

@@ -62,6 +62,22 @@ impl std::fmt::Debug for OutputContext<'_> {
     }
 }
 
+/// What distinguishes one table of a job from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewTable {
+    pub(crate) number: FileNumber,
+    pub(crate) compression: CompressionType,
+    pub(crate) compression_options: CompressionOptions,
+    /// When the oldest data in it was flushed, Unix seconds; 0 for now.
+    pub(crate) oldest_seconds: u64,
+    /// Where it goes.
+    pub(crate) level: usize,
+    /// Whether nothing lies below it.
+    pub(crate) is_bottommost: bool,
+    /// Bytes it is to have; 0: as many as come.
+    pub(crate) target_file_size: u64,
+}
+
 /// A table that is being written.
 pub(crate) struct TableOutput {
     pub(crate) number: FileNumber,
@@ -72,37 +88,18 @@ pub(crate) struct TableOutput {
 }
 
 impl TableOutput {
-    /// Creates file `number` with this codec. `oldest_seconds` is when the oldest data in it was flushed, 0 for now.
+    /// Creates the file.
     /// # Errors
     /// `IoError`; `InvalidArgument` naming a table option that cannot be honoured. The file may exist then.
-    pub(crate) fn create(
-        context: &OutputContext<'_>,
-        number: FileNumber,
-        compression: CompressionType,
-        compression_options: CompressionOptions,
-        oldest_seconds: u64,
-    ) -> Result<TableOutput> {
+    pub(crate) fn create(context: &OutputContext<'_>, table: &NewTable) -> Result<TableOutput> {
+        let number = table.number;
         for listener in &context.options.listeners {
             listener.on_table_file_creation_started(&brief(context, number));
         }
         let file = context.env.fs.new_writable_file(&file_name::table_file_name(context.dir, number))?;
         let file = paced(context, file);
         let now = context.env.clock.now_seconds();
-        let mut options =
-            TableBuilderOptions::new(context.icmp.clone(), Arc::new(context.family_options.table.clone()));
-        options.compression = compression;
-        options.compression_opts = compression_options.codec();
-        options.prefix_extractor = context.family_options.prefix_extractor.clone();
-        options.merge_operator_name =
-            context.family_options.merge_operator.as_ref().map(|m| m.name().to_owned());
-        options.column_family_id = context.column_family.0;
-        context.column_family_name.clone_into(&mut options.column_family_name);
-        context.db_id.clone_into(&mut options.db_id);
-        context.session_id.clone_into(&mut options.db_session_id);
-        options.orig_file_number = number;
-        options.creation_time = if oldest_seconds == 0 { now } else { oldest_seconds };
-        options.file_creation_time = now;
-        let builder = TableBuilder::new(options, file)?;
+        let builder = TableBuilder::new(builder_options(context, table, now), file)?;
         Ok(TableOutput { number, builder, creation_seconds: now, oldest_blob_file: None })
     }
 
@@ -205,6 +202,27 @@ impl TableOutput {
 #[inline]
 pub(crate) fn type_of(internal_key: &[u8]) -> Option<ValueType> {
     ValueType::from_u8((key::trailer(internal_key) & 0xFF) as u8)
+}
+
+fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> TableBuilderOptions {
+    let family = context.family_options;
+    let mut options = TableBuilderOptions::new(context.icmp.clone(), Arc::new(family.table.clone()));
+    options.compression = table.compression;
+    options.compression_opts = table.compression_options.codec();
+    options.prefix_extractor = family.prefix_extractor.clone();
+    options.merge_operator_name = family.merge_operator.as_ref().map(|m| m.name().to_owned());
+    options.column_family_id = context.column_family.0;
+    context.column_family_name.clone_into(&mut options.column_family_name);
+    context.db_id.clone_into(&mut options.db_id);
+    context.session_id.clone_into(&mut options.db_session_id);
+    options.orig_file_number = table.number;
+    options.creation_time = if table.oldest_seconds == 0 { now } else { table.oldest_seconds };
+    options.file_creation_time = now;
+    options.level = i32::try_from(table.level).ok();
+    options.is_flush = context.io_priority == IoPriority::High;
+    options.skip_filters = family.optimize_filters_for_hits && table.is_bottommost;
+    options.target_file_size = table.target_file_size;
+    options
 }
 
 /// Opens a finished output; it stays open for its readers.

@@ -3,7 +3,7 @@
 //! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one synced table with every
 //! entry that a snapshot or a later read may want, or nothing if there is none.
 
-use crate::files::{OutputContext, TableOutput};
+use crate::files::{NewTable, OutputContext, TableOutput};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
@@ -66,7 +66,16 @@ impl BuildTable<'_> {
         let mut entries =
             CompactionIterator::new(context.icmp.clone(), merge_children(context.icmp, children), keep);
         let (compression, compression_options) = options.compression_for(0, 1, false);
-        let mut output = TableOutput::create(context, job.number, compression, compression_options, 0)?;
+        let table = NewTable {
+            number: job.number,
+            compression,
+            compression_options,
+            oldest_seconds: 0,
+            level: 0,
+            is_bottommost: false,
+            target_file_size: 0,
+        };
+        let mut output = TableOutput::create(context, &table)?;
         entries.seek_to_first();
         while entries.valid() {
             output.add(entries.key(), entries.value())?;

@@ -55,11 +55,15 @@ pub struct CompressionOptions {
     pub level: i32,
     /// zlib's strategy. Default 0.
     pub strategy: i32,
-    /// Dictionary bytes for each file; 0 for none. Writing dictionaries is refused for now.
+    /// Dictionary bytes for each file; 0 for none. For zlib, LZ4 and zstd. Default 0.
     pub max_dict_bytes: u32,
     /// Sample bytes a dictionary is trained from. Default 0.
     pub zstd_max_train_bytes: u32,
-    /// Threads that compress the blocks of one file. Default 1.
+    /// Whether zstd's trainer makes the dictionary (false: refused, its finalizer is not built). Default true.
+    pub use_zstd_dict_trainer: bool,
+    /// Bytes of a file kept in memory to sample a dictionary from; 0: up to its target size. Default 0.
+    pub max_dict_buffer_bytes: u64,
+    /// Threads that compress the blocks of one file. Makes no difference. Default 1.
     pub parallel_threads: u32,
     /// For `bottommost_compression_opts`: use these and not `compression_opts`. Default false.
     pub enabled: bool,
@@ -78,6 +82,8 @@ impl CompressionOptions {
             level: self.level,
             strategy: self.strategy,
             max_dict_bytes: self.max_dict_bytes,
+            zstd_max_train_bytes: self.zstd_max_train_bytes,
+            max_dict_buffer_bytes: self.max_dict_buffer_bytes,
         }
     }
 }
@@ -90,6 +96,8 @@ impl Default for CompressionOptions {
             strategy: 0,
             max_dict_bytes: 0,
             zstd_max_train_bytes: 0,
+            use_zstd_dict_trainer: true,
+            max_dict_buffer_bytes: 0,
             parallel_threads: 1,
             enabled: false,
             max_compressed_bytes_per_kb: 896,

@@ -14,10 +14,12 @@ impl CompressionOptions {
             "strategy" => self.strategy = OptionValue::parse(text)?,
             "max_dict_bytes" => self.max_dict_bytes = OptionValue::parse(text)?,
             "zstd_max_train_bytes" => self.zstd_max_train_bytes = OptionValue::parse(text)?,
+            "use_zstd_dict_trainer" => self.use_zstd_dict_trainer = OptionValue::parse(text)?,
+            "max_dict_buffer_bytes" => self.max_dict_buffer_bytes = OptionValue::parse(text)?,
             "parallel_threads" => self.parallel_threads = OptionValue::parse(text)?,
             "enabled" => self.enabled = OptionValue::parse(text)?,
             "max_compressed_bytes_per_kb" => self.max_compressed_bytes_per_kb = OptionValue::parse(text)?,
-            // Options of dictionaries and of newer versions: nothing here depends on them.
+            // Options of newer versions: nothing here depends on them.
             _ => {}
         }
         Ok(())
@@ -70,10 +72,12 @@ impl OptionValue for CompressionOptions {
     /// Only names that RocksDB 7.8 knows too.
     fn print(&self) -> String {
         format!(
-            "{{max_dict_bytes={};zstd_max_train_bytes={};enabled={};parallel_threads={};strategy={};level={};\
-             window_bits={};}}",
+            "{{max_dict_bytes={};zstd_max_train_bytes={};max_dict_buffer_bytes={};use_zstd_dict_trainer={};\
+             enabled={};parallel_threads={};strategy={};level={};window_bits={};}}",
             self.max_dict_bytes,
             self.zstd_max_train_bytes,
+            self.max_dict_buffer_bytes,
+            self.use_zstd_dict_trainer,
             self.enabled,
             self.parallel_threads,
             self.strategy,

@@ -27,6 +27,25 @@ option_enum! {
     }
 }
 
+option_enum! {
+    /// The oldest RocksDB that must be able to read everything that is written. What a newer one brought is refused
+    /// when the database is opened, by the option's name.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum TargetVersion {
+        /// 7.8 and all later ones.
+        #[default]
+        V7_8 = 0, "7.8";
+        /// The last 8, and all later ones.
+        V8 = 1, "8.x";
+        /// The last 9, and all later ones.
+        V9 = 2, "9.x";
+        /// The last 10, and all later ones.
+        V10 = 3, "10.x";
+        /// 11.
+        V11 = 4, "11.x";
+    }
+}
+
 option_struct! {
     /// Options of the whole database. Every field says its unit, its default and whether `set_db_options` may change
     /// it while the database runs.
@@ -37,6 +56,9 @@ option_struct! {
         create_missing_column_families: bool = false, fixed;
         /// Fail to open a database that exists. Default false. Fixed.
         error_if_exists: bool = false, fixed;
+        /// The oldest RocksDB that is to read what is written: options that need a newer one are refused. Not RocksDB's.
+        /// Default "7.8". Fixed.
+        compatible_with: TargetVersion = TargetVersion::default(), fixed;
         /// Check more while opening and stop writes at the first sign of damage. Default true. Fixed.
         paranoid_checks: bool = true, fixed;
         /// Continue from the newest consistent set of files that is complete when some are missing. Default false. Fixed.

@@ -11,15 +11,14 @@
 //!     caller has set them.
 //!  4. A file appears under its name complete and durable, or not at all.
 
-use super::sanitize::{FORMAT_VERSIONS_WRITTEN, writes_index};
 use super::table::OptionStruct;
+use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name};
 use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
 use esker_base::{Error, FileNumber, Result};
 use esker_env::FileSystem;
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
 use esker_format::options_file::{OptionsFile, Section, SectionKind};
-use esker_format::properties::IndexType;
 use std::path::Path;
 
 /// OPTIONS files that stay in a database's directory; older ones may be deleted.
@@ -43,6 +42,11 @@ const NEVER_WRITTEN: &[&str] = &[
     "create_missing_column_families",
     "error_if_exists",
     "use_delta_encoding",
+    "compatible_with",
+    "decouple_partitioned_filters",
+    "separate_key_value_in_data_block",
+    "super_block_alignment_size",
+    "super_block_alignment_space_overhead_ratio",
     "skip_checking_sst_file_sizes_on_db_open",
 ];
 
@@ -156,16 +160,14 @@ fn load_table(loaded: &mut LoadedOptions, section: &Section, factory: &str, fami
     load_section(&mut options.table, &section, &title, &mut loaded.ignored)
 }
 
-/// Whether a table option of another program's OPTIONS file is taken over. Not how tables are laid out when that can only
-/// be read: RocksDB 11's `format_version=7` must not keep its databases from opening.
+/// Whether a table option of another program's OPTIONS file is taken over. Not what `compatible_with` refuses unless it
+/// is set: RocksDB 11's `format_version=7` must not keep its databases from opening.
 fn is_kept(name: &str, raw: &str) -> bool {
     match name {
         // One that is not built in costs speed only: tables are then read without filters.
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
-        "format_version" => {
-            u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_WRITTEN.contains(&version))
-        }
-        "index_type" => IndexType::parse(raw).map_or(true, writes_index),
+        "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
+        "separate_key_value_in_data_block" => false,
         _ => true,
     }
 }

@@ -13,6 +13,7 @@ mod sanitize;
 mod set;
 pub mod table;
 mod table_options;
+mod target;
 pub mod value;
 mod write;
 mod write_buffer_manager;
@@ -21,7 +22,7 @@ pub use cf::{
     CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionFilterRef, CompactionPri, CompactionStyle,
     CompressionOptions,
 };
-pub use db::{DbOptions, WalRecoveryMode};
+pub use db::{DbOptions, TargetVersion, WalRecoveryMode};
 pub use esker_base::logger::{InfoLog, InfoLogLevel};
 pub use esker_base::stats::{Statistics, StatsLevel};
 pub use esker_env::{Env, RateLimiter};

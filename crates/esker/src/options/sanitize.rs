@@ -13,6 +13,7 @@ use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Opt
 use esker_base::{Error, Result};
 use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
+use esker_table::DataBlockIndexType;
 
 /// Age at which files are compacted if nobody says otherwise, in seconds.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
@@ -23,12 +24,7 @@ const MIN_OPEN_FILES: i32 = 20;
 /// Open files that no system allows to exceed.
 const MAX_OPEN_FILES: i32 = 0x40_0000;
 /// Versions of the table format that can be written; more can be read.
-pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=6;
-
-/// Whether tables with this kind of index can be written; all can be read.
-pub(super) fn writes_index(index_type: IndexType) -> bool {
-    matches!(index_type, IndexType::BinarySearch | IndexType::BinarySearchWithFirstKey)
-}
+pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=7;
 
 /// Levels beyond this cost memory in every version and say nothing.
 const MAX_LEVELS: i32 = 64;
@@ -141,6 +137,7 @@ impl ColumnFamilyOptions {
         self.sanitize_memtables(db, &mut changes);
         self.sanitize_levels(&mut changes);
         self.sanitize_triggers(&mut changes);
+        self.sanitize_table(&mut changes);
         self.choose_defaults();
         changes.0
     }
@@ -245,6 +242,18 @@ impl ColumnFamilyOptions {
         changes.set("level0_stop_writes_trigger", &mut self.level0_stop_writes_trigger, stop, why);
     }
 
+    fn sanitize_table(&mut self, changes: &mut Changes) {
+        let table = &mut self.table;
+        if table.index_type == IndexType::HashSearch {
+            let field = &mut table.index_block_restart_interval;
+            changes.set("index_block_restart_interval", field, 1, "index_type is kHashSearch");
+        }
+        if table.index_type != IndexType::TwoLevel {
+            let why = "index_type is not kTwoLevelIndexSearch";
+            changes.set("partition_filters", &mut table.partition_filters, false, why);
+        }
+    }
+
     fn choose_defaults(&mut self) {
         if self.ttl == CHOOSE_AT_OPEN {
             self.ttl = THIRTY_DAYS;
@@ -316,11 +325,11 @@ impl ColumnFamilyOptions {
             ("compression_opts", &self.compression_opts),
             ("bottommost_compression_opts", &self.bottommost_compression_opts),
         ] {
-            if opts.max_dict_bytes > 0 {
-                return Err(refused(
-                    name,
-                    "dictionaries can be read but not written: max_dict_bytes must be 0",
-                ));
+            if opts.zstd_max_train_bytes > 0 && opts.max_dict_bytes == 0 {
+                return Err(invalid(name, "zstd_max_train_bytes needs max_dict_bytes"));
+            }
+            if opts.zstd_max_train_bytes > 0 && !opts.use_zstd_dict_trainer {
+                return Err(refused(name, "use_zstd_dict_trainer=false: zstd's finalizer is not built"));
             }
         }
         Ok(())
@@ -329,7 +338,7 @@ impl ColumnFamilyOptions {
     fn validate_table(&self) -> Result<()> {
         let table = &self.table;
         if !FORMAT_VERSIONS_WRITTEN.contains(&table.format_version) {
-            let why = format!("{} cannot be written: use 2 to 6", table.format_version);
+            let why = format!("{} cannot be written: use 2 to 7", table.format_version);
             return Err(invalid("format_version", &why));
         }
         if table.block_size == 0 || table.block_size > u32::MAX as usize {
@@ -338,11 +347,20 @@ impl ColumnFamilyOptions {
         if table.block_restart_interval == 0 || table.index_block_restart_interval == 0 {
             return Err(invalid("block_restart_interval", "must be at least 1"));
         }
-        if !writes_index(table.index_type) {
-            return Err(refused(
-                "index_type",
-                &format!("{} can be read but not written", table.index_type.print()),
-            ));
+        if table.index_type == IndexType::HashSearch && self.prefix_extractor.is_none() {
+            return Err(invalid("index_type", "kHashSearch needs a prefix_extractor"));
+        }
+        let ratio = table.data_block_hash_table_util_ratio;
+        let hashes = table.data_block_index_type == DataBlockIndexType::BinaryAndHash;
+        if hashes && (ratio.is_nan() || ratio <= 0.0) {
+            return Err(invalid("data_block_hash_table_util_ratio", "must be greater than 0"));
+        }
+        let alignment = table.super_block_alignment_size;
+        if alignment != 0 && !(alignment.is_power_of_two() && u32::try_from(alignment).is_ok()) {
+            return Err(invalid("super_block_alignment_size", "must be a power of 2 below 4 GiB"));
+        }
+        if matches!(table.super_block_alignment_space_overhead_ratio, 1..4) {
+            return Err(invalid("super_block_alignment_space_overhead_ratio", "must be 0, or at least 4"));
         }
         let compressed = self.compression != CompressionType::None
             || self.bottommost_compression.is_some_and(|c| c != CompressionType::None)
@@ -370,7 +388,8 @@ impl Options {
     /// `InvalidArgument` or `NotSupported` naming the option.
     pub fn validate(&self) -> Result<()> {
         self.db.validate()?;
-        self.cf.validate()
+        self.cf.validate()?;
+        self.cf.validate_target(&self.db)
     }
 }
 

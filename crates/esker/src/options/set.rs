@@ -32,6 +32,7 @@ pub fn set_options(
     }
     changed.sanitize(db);
     changed.validate()?;
+    changed.validate_target(db)?;
     Ok(changed)
 }
 
@@ -99,8 +100,8 @@ mod tests {
             ("compression", "kLZ5", "compression: 'kLZ5' is no built-in compression"),
             (
                 "compression",
-                "kBZip2Compression",
-                "option compression: kBZip2Compression can be read but not written",
+                "kXpressCompression",
+                "option compression: kXpressCompression can be read but not written",
             ),
             ("compression_opts", "{level=x}", "compression_opts: level: 'x' is not a whole number"),
             ("block_based_table_factory", "{block_size=0}", "option block_size: must be 1 to 4 GiB"),

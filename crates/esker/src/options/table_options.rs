@@ -7,7 +7,7 @@ use super::value::{OptionValue, object_name};
 use esker_base::{Error, Result};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
-use esker_table::{BlockBasedTableOptions, FilterPolicy, IndexShorteningMode};
+use esker_table::{BlockBasedTableOptions, DataBlockIndexType, FilterPolicy, IndexShorteningMode};
 
 option_table! {
     impl BlockBasedTableOptions: "BlockBasedTableOptions" {
@@ -21,6 +21,16 @@ option_table! {
         filter_policy, mutable;
         whole_key_filtering, mutable;
         index_type, mutable;
+        metadata_block_size, mutable;
+        partition_filters, mutable;
+        decouple_partitioned_filters, mutable;
+        optimize_filters_for_memory, mutable;
+        data_block_index_type, mutable;
+        data_block_hash_table_util_ratio, mutable;
+        separate_key_value_in_data_block, mutable;
+        super_block_alignment_size, mutable;
+        super_block_alignment_space_overhead_ratio, mutable;
+        verify_compression, mutable;
         index_shortening, mutable;
         enable_index_compression, mutable;
         block_align, mutable;
@@ -66,6 +76,10 @@ enum_names!(IndexType {
     HashSearch = "kHashSearch",
     TwoLevel = "kTwoLevelIndexSearch",
     BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
+});
+enum_names!(DataBlockIndexType {
+    BinarySearch = "kDataBlockBinarySearch",
+    BinaryAndHash = "kDataBlockBinaryAndHash",
 });
 enum_names!(IndexShorteningMode {
     NoShortening = "kNoShortening",

@@ -1,5 +1,8 @@
 //! Writes key/value blocks.
 
+use super::hash_index::{HashIndexBuilder, MAX_BLOCK_BYTES};
+use super::{HASH_INDEX, SEPARATED_VALUES};
+use crate::key;
 use esker_base::coding::{put_fixed32, put_varint32, varint_len};
 
 /// Collects sorted entries into one block. Reused from block to block.
@@ -11,6 +14,10 @@ pub struct BlockBuilder {
     restart_interval: usize,
     share_prefixes: bool,
     last_key: Vec<u8>,
+    /// Values, if they stand apart from the keys.
+    values: Option<Vec<u8>>,
+    /// For data blocks: entries are internal keys.
+    hash_index: Option<HashIndexBuilder>,
 }
 
 impl BlockBuilder {
@@ -23,6 +30,8 @@ impl BlockBuilder {
             restart_interval: restart_interval.max(1),
             share_prefixes: true,
             last_key: Vec::new(),
+            values: None,
+            hash_index: None,
         }
     }
 
@@ -30,6 +39,21 @@ impl BlockBuilder {
     #[must_use]
     pub fn share_prefixes(mut self, on: bool) -> BlockBuilder {
         self.share_prefixes = on;
+        self
+    }
+
+    /// Whether values stand behind all keys (RocksDB 11's `separate_key_value_in_data_block`). Off by default.
+    #[must_use]
+    pub fn values_apart(mut self, on: bool) -> BlockBuilder {
+        self.values = on.then(Vec::new);
+        self
+    }
+
+    /// Adds a hash index with `util_ratio` keys for each bucket to blocks of internal keys (RocksDB's
+    /// `kDataBlockBinaryAndHash`), where they are small enough. Off by default.
+    #[must_use]
+    pub fn hash_index(mut self, util_ratio: f64) -> BlockBuilder {
+        self.hash_index = Some(HashIndexBuilder::new(util_ratio));
         self
     }
 
@@ -46,14 +70,40 @@ impl BlockBuilder {
     pub fn add_knowing_shared(&mut self, key: &[u8], value: &[u8], shared_with_last: usize) {
         let shared = self.begin_entry(key, shared_with_last);
         put_lengths(&mut self.buffer, shared, key.len() - shared, value.len());
+        if self.values.is_some() || self.hash_index.is_some() {
+            self.add_to_sections(key, shared, value);
+            return;
+        }
         self.buffer.extend_from_slice(key.get(shared..).unwrap_or_default());
         self.buffer.extend_from_slice(value);
     }
 
+    /// The rest of an entry whose value goes elsewhere, or whose key goes into the hash index, too.
+    fn add_to_sections(&mut self, key: &[u8], shared: usize, value: &[u8]) {
+        let is_restart = self.since_restart == 1;
+        if let (Some(values), true) = (&self.values, is_restart) {
+            put_varint32(&mut self.buffer, short(values.len()));
+        }
+        self.buffer.extend_from_slice(key.get(shared..).unwrap_or_default());
+        self.values.as_mut().unwrap_or(&mut self.buffer).extend_from_slice(value);
+        if let Some(index) = &mut self.hash_index {
+            index.add(key::user_key(key), self.restarts.len() - 1);
+        }
+    }
+
+    /// As `add`, sharing nothing.
+    pub(crate) fn add_in_full(&mut self, key: &[u8], value: &[u8]) {
+        let shares = std::mem::replace(&mut self.share_prefixes, false);
+        self.add(key, value);
+        self.share_prefixes = shares;
+    }
+
     /// Appends an entry without the length of its value, as delta-encoded index blocks have them; `value` is told how
-    /// many bytes the key shares.
-    pub(crate) fn add_unsized(&mut self, key: &[u8], value: impl FnOnce(usize, &mut Vec<u8>)) {
+    /// many bytes the key shares. With `in_full` it shares none.
+    pub(crate) fn add_unsized(&mut self, key: &[u8], in_full: bool, value: impl FnOnce(usize, &mut Vec<u8>)) {
+        let shares = std::mem::replace(&mut self.share_prefixes, !in_full);
         let shared = self.begin_entry(key, common_prefix(&self.last_key, key));
+        self.share_prefixes = shares;
         put_varint32(&mut self.buffer, short(shared));
         put_varint32(&mut self.buffer, short(key.len() - shared));
         self.buffer.extend_from_slice(key.get(shared..).unwrap_or_default());
@@ -92,15 +142,29 @@ impl BlockBuilder {
     /// How large the block would be if it were finished now, in bytes.
     #[inline]
     pub fn size_estimate(&self) -> usize {
-        self.buffer.len() + 4 * self.restarts.len() + 4
+        let plain = self.buffer.len() + 4 * self.restarts.len() + 4;
+        let values = self.values.as_ref().map_or(0, |values| values.len() + 4);
+        plain + values + self.hash_index.as_ref().map_or(0, HashIndexBuilder::size_estimate)
     }
 
     /// RocksDB's estimate of `size_estimate` after one more entry: what decides where blocks are cut.
     #[inline]
     pub fn size_estimate_after(&self, key: &[u8], value: &[u8]) -> usize {
-        let restart = if self.since_restart >= self.restart_interval { 4 } else { 0 };
+        let is_restart = self.since_restart >= self.restart_interval;
+        let restart = if is_restart { 4 } else { 0 };
         let lengths = 4 + varint_len(key.len() as u64) + varint_len(value.len() as u64);
-        self.size_estimate() + restart + lengths + key.len() + value.len()
+        let place = match &self.values {
+            Some(values) if is_restart || self.since_restart == 0 => varint_len(values.len() as u64),
+            _ => 0,
+        };
+        self.size_estimate() + restart + lengths + key.len() + value.len() + place
+    }
+
+    /// RocksDB's estimate of the same for an entry of `add_unsized` whose value has `value_bytes` bytes in full.
+    pub(crate) fn size_estimate_after_unsized(&self, key: &[u8], value_bytes: usize) -> usize {
+        let in_full = self.since_restart >= self.restart_interval;
+        let value = if in_full { value_bytes + varint_len(value_bytes as u64) + 4 } else { value_bytes / 2 };
+        self.size_estimate() + 4 + varint_len(key.len() as u64) + key.len() + value
     }
 
     /// Ends the block and returns its contents, which stay until `reset`.
@@ -110,10 +174,25 @@ impl BlockBuilder {
 
     /// As `finish`; the caller may append a trailer.
     pub fn finish_mut(&mut self) -> &mut Vec<u8> {
+        let has_room = self.hash_index.is_some() && self.size_estimate() <= MAX_BLOCK_BYTES;
+        let values_at = short(self.buffer.len());
+        if let Some(values) = &self.values {
+            self.buffer.extend_from_slice(values);
+        }
         for restart in &self.restarts {
             put_fixed32(&mut self.buffer, *restart);
         }
-        put_fixed32(&mut self.buffer, short(self.restarts.len()));
+        let mut footer = short(self.restarts.len());
+        if let (Some(index), true) = (&self.hash_index, has_room)
+            && index.finish(&mut self.buffer)
+        {
+            footer |= HASH_INDEX;
+        }
+        if self.values.is_some() {
+            put_fixed32(&mut self.buffer, values_at);
+            footer |= SEPARATED_VALUES;
+        }
+        put_fixed32(&mut self.buffer, footer);
         &mut self.buffer
     }
 
@@ -129,6 +208,12 @@ impl BlockBuilder {
         self.restarts.clear();
         self.restarts.push(0);
         self.since_restart = 0;
+        if let Some(values) = &mut self.values {
+            values.clear();
+        }
+        if let Some(index) = &mut self.hash_index {
+            index.reset();
+        }
     }
 }
 

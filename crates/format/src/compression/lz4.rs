@@ -4,12 +4,21 @@ use super::{CompressionType, bad, buffer};
 use esker_base::Result;
 use lz4_flex::block;
 
-/// Compresses with a table that is kept from block to block.
-pub(super) struct Encoder(block::CompressTable);
+/// Compresses with a table that is kept from block to block, unless there is a dictionary.
+pub(super) struct Encoder {
+    table: block::CompressTable,
+    dictionary: Vec<u8>,
+}
 
 impl Encoder {
     pub(super) fn new() -> Encoder {
-        Encoder(block::CompressTable::small())
+        Encoder { table: block::CompressTable::small(), dictionary: Vec::new() }
+    }
+
+    /// The same for blocks that share `dictionary`.
+    pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Encoder {
+        self.dictionary = dictionary.to_vec();
+        self
     }
 
     /// Appends the compressed form of `contents`; false if it cannot be had.
@@ -17,7 +26,11 @@ impl Encoder {
         let start = out.len();
         out.resize(start + block::get_maximum_output_size(contents.len()), 0);
         let target = out.get_mut(start..).unwrap_or_default();
-        let written = block::compress_into_with_table(contents, target, &mut self.0);
+        let written = if self.dictionary.is_empty() {
+            block::compress_into_with_table(contents, target, &mut self.table)
+        } else {
+            block::compress_into_with_dict(contents, target, &self.dictionary)
+        };
         out.truncate(start + written.as_ref().copied().unwrap_or(0));
         Ok(written.is_ok())
     }

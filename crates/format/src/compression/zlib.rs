@@ -8,7 +8,10 @@ const WINDOW_BITS: u8 = 14;
 /// RocksDB inflates with the window it would deflate with; the largest one reads them all.
 const READ_WINDOW_BITS: u8 = 15;
 
-pub(super) struct Encoder(Compress);
+pub(super) struct Encoder {
+    stream: Compress,
+    dictionary: Vec<u8>,
+}
 
 impl Encoder {
     pub(super) fn new(options: &CompressionOptions) -> Encoder {
@@ -16,15 +19,25 @@ impl Encoder {
             Ok(level) if level <= 9 => Compression::new(level),
             _ => Compression::default(),
         };
-        Encoder(Compress::new_with_window_bits(level, false, WINDOW_BITS))
+        let stream = Compress::new_with_window_bits(level, false, WINDOW_BITS);
+        Encoder { stream, dictionary: Vec::new() }
+    }
+
+    /// The same for blocks that share `dictionary`.
+    pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Encoder {
+        self.dictionary = dictionary.to_vec();
+        self
     }
 
     /// Appends the compressed form of `contents`; false if it would be longer than `room` bytes.
     pub(super) fn compress(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
-        self.0.reset();
+        self.stream.reset();
+        if !self.dictionary.is_empty() {
+            self.stream.set_dictionary(&self.dictionary).map_err(|e| bad(CompressionType::Zlib, e))?;
+        }
         // compress_vec fills the capacity there is, and no more: what does not fit is not worth storing.
         out.reserve_exact(room);
-        let status = self.0.compress_vec(contents, out, FlushCompress::Finish);
+        let status = self.stream.compress_vec(contents, out, FlushCompress::Finish);
         Ok(matches!(status, Ok(Status::StreamEnd)))
     }
 }

@@ -20,6 +20,14 @@ impl Encoder {
         Ok(Encoder(context))
     }
 
+    /// The same for blocks that share `dictionary`.
+    pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Result<Encoder> {
+        self.0
+            .load_dictionary(dictionary)
+            .map_err(|code| Error::aborted(format!("zstd dictionary: {}", message(code))))?;
+        Ok(self)
+    }
+
     /// Appends the compressed form of `contents`; false if it would be longer than they are.
     pub(super) fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
@@ -28,6 +36,16 @@ impl Encoder {
         out.truncate(start + written.unwrap_or(0));
         Ok(written.is_ok())
     }
+}
+
+/// A dictionary of at most `most` bytes for blocks like `samples`, cut by `sizes`; empty if there are too few.
+pub(super) fn train(samples: &[u8], sizes: &[usize], most: usize) -> Vec<u8> {
+    let mut dictionary = vec![0; most];
+    match zstd_safe::train_from_buffer(dictionary.as_mut_slice(), samples, sizes) {
+        Ok(length) => dictionary.truncate(length),
+        Err(_) => dictionary.clear(),
+    }
+    dictionary
 }
 
 /// A dictionary as zstd likes it: prepared once, used for many blocks.

@@ -73,6 +73,8 @@ enum Collected {
 #[derive(Debug)]
 pub struct FilterBitsBuilder {
     kind: FilterKind,
+    /// RocksDB's `optimize_filters_for_memory`.
+    fill_memory: bool,
     collected: Collected,
 }
 
@@ -83,7 +85,14 @@ impl FilterBitsBuilder {
             FilterKind::LegacyBloom { .. } => Collected::Legacy(Hashes::new()),
             _ => Collected::Wide(Hashes::new()),
         };
-        FilterBitsBuilder { kind, collected }
+        FilterBitsBuilder { kind, fill_memory: false, collected }
+    }
+
+    /// Whether Bloom filters use all of the memory they will be given (`optimize_filters_for_memory`). Off by default.
+    #[must_use]
+    pub fn fill_memory(mut self, on: bool) -> FilterBitsBuilder {
+        self.fill_memory = on;
+        self
     }
 
     /// Which kind it builds.
@@ -139,12 +148,28 @@ impl FilterBitsBuilder {
         }
     }
 
+    /// How many entries fit into a filter of `bytes`, by RocksDB's estimate.
+    pub fn approximate_num_entries(&self, bytes: usize) -> usize {
+        match self.kind {
+            FilterKind::FastLocalBloom { millibits_per_key } => {
+                fast_local_bloom::entries_for(bytes, millibits_per_key)
+            }
+            FilterKind::LegacyBloom { bits_per_key } => legacy_bloom::entries_for(bytes, bits_per_key),
+            FilterKind::Ribbon { millibits_per_key } => ribbon::entries_for(bytes, millibits_per_key),
+        }
+    }
+
     /// The filter; empty if nothing was added. The builder is empty again.
     pub fn finish(&mut self) -> Vec<u8> {
-        let done = std::mem::replace(self, FilterBitsBuilder::new(self.kind));
+        let next = FilterBitsBuilder::new(self.kind).fill_memory(self.fill_memory);
+        let done = std::mem::replace(self, next);
         match (done.kind, done.collected) {
             (FilterKind::FastLocalBloom { millibits_per_key }, Collected::Wide(hashes)) => {
-                fast_local_bloom::build(&hashes.entries, millibits_per_key)
+                if done.fill_memory {
+                    fast_local_bloom::build_filling_memory(&hashes.entries, millibits_per_key)
+                } else {
+                    fast_local_bloom::build(&hashes.entries, millibits_per_key)
+                }
             }
             (FilterKind::Ribbon { millibits_per_key }, Collected::Wide(hashes)) => {
                 build_ribbon_or_bloom(&hashes.entries, millibits_per_key)

@@ -84,6 +84,12 @@ pub fn filter_bytes(entries: usize, millibits_per_key: u32) -> usize {
     raw.next_multiple_of(LINE_BYTES as u64) as usize + METADATA_BYTES
 }
 
+/// How many entries fit into `bytes`, metadata included.
+pub(super) fn entries_for(bytes: usize, millibits_per_key: u32) -> usize {
+    let usable = (bytes.saturating_sub(METADATA_BYTES) as u64).min(MAX_LEN) / LINE_BYTES as u64;
+    (8000 * usable * LINE_BYTES as u64 / u64::from(millibits_per_key.max(1))) as usize
+}
+
 /// The filter of these hashes. With none: empty, which matches nothing.
 pub fn build(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     if hashes.is_empty() {
@@ -91,6 +97,31 @@ pub fn build(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     }
     let bytes = filter_bytes(hashes.len(), millibits_per_key);
     build_sized(hashes, bytes - METADATA_BYTES, probes_for(millibits_per_key))
+}
+
+/// The same, with what the allocator adds to a request of that size used for more bits.
+pub fn build_filling_memory(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
+    if hashes.is_empty() {
+        return Vec::new();
+    }
+    let bytes = filling_memory(filter_bytes(hashes.len(), millibits_per_key));
+    let millibits = (bytes - METADATA_BYTES) as u64 * 8000 / hashes.len() as u64;
+    build_sized(hashes, bytes - METADATA_BYTES, probes_for(millibits as u32))
+}
+
+/// Size of a filter that uses all of the allocation which one of `bytes` would be given: filters are cached with
+/// their trailer of 5 bytes, in allocations that, beyond 128 KiB, are whole pages but for 16 bytes.
+pub fn filling_memory(bytes: usize) -> usize {
+    const TRAILER: usize = 5;
+    const MAPPED_FROM: usize = 128 << 10;
+    const PAGE: usize = 4096;
+    const HEAD: usize = 16;
+    let requested = bytes + TRAILER;
+    if requested < MAPPED_FROM {
+        return bytes;
+    }
+    let usable = (requested + HEAD).next_multiple_of(PAGE) - HEAD - TRAILER - METADATA_BYTES;
+    (usable.min(MAX_LEN as usize) / LINE_BYTES * LINE_BYTES) + METADATA_BYTES
 }
 
 /// The filter of these hashes with `len` bytes of bits, a multiple of 64, and this many probes, 1 to 30.

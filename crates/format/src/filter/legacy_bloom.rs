@@ -75,6 +75,13 @@ pub fn filter_bytes(entries: usize, bits_per_key: u32) -> usize {
     lines_for(entries, bits_per_key) as usize * (LINE_BITS / 8) as usize + METADATA_BYTES
 }
 
+/// How many entries fit into `bytes`, metadata included.
+pub(super) fn entries_for(bytes: usize, bits_per_key: u32) -> usize {
+    let bits = (bytes as u64 * 8).min(MAX_BITS) as usize;
+    let most = bits / bits_per_key.max(1) as usize + 1;
+    (1..=most).rev().find(|&n| filter_bytes(n, bits_per_key) <= bytes).unwrap_or(0)
+}
+
 /// The filter of these hashes, with lines of 64 bytes. With none: empty, which matches nothing.
 pub fn build(hashes: &[u32], bits_per_key: u32) -> Vec<u8> {
     if hashes.is_empty() {

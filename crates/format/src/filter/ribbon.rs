@@ -20,7 +20,7 @@ mod build;
 
 use super::METADATA_BYTES;
 
-pub(super) use build::{Sizing, build};
+pub(super) use build::{Sizing, build, entries_for};
 
 /// Marks the kind in the first metadata byte.
 pub const MARKER: u8 = 0xFE;

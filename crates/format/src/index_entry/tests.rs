@@ -1,9 +1,20 @@
 use super::*;
+use crate::block::Block;
 use crate::key::internal_key;
 use esker_base::comparator::{BytewiseComparator, ReverseBytewiseComparator};
+use esker_base::{SequenceNumber, ValueType};
 use std::sync::Arc;
 
 const SHORTEN: Shortening = Shortening { separators: true, successor: false };
+
+fn place<'a>(
+    first: &'a [u8],
+    last: &'a [u8],
+    next: Option<&'a [u8]>,
+    handle: BlockHandle,
+) -> DataBlockPlace<'a> {
+    DataBlockPlace { first, last, next, handle, follows_gap: false }
+}
 
 fn ikey(user: &str, seq: u64) -> Vec<u8> {
     internal_key(user.as_bytes(), SequenceNumber(seq), ValueType::Value)
@@ -35,7 +46,7 @@ fn every_form_of_index_finds_every_block() {
             let mut builder = IndexBuilder::new(interval, delta, first_key);
             for (i, (first, last, handle)) in blocks.iter().enumerate() {
                 let next = blocks.get(i + 1).map(|b| &b.0[..]);
-                builder.add(first, last, next, *handle, SHORTEN, &icmp);
+                builder.add(&place(first, last, next, *handle), SHORTEN, &icmp);
             }
             let (bytes, shape) = builder.finish(user_keys);
             assert_eq!(shape.key_is_user_key, user_keys);
@@ -71,8 +82,8 @@ fn separators_are_short_and_between() {
     let icmp = InternalKeyComparator::new(Arc::new(BytewiseComparator));
     let mut builder = IndexBuilder::new(1, true, false);
     let handle = BlockHandle::new(0, 10);
-    builder.add(b"", &ikey("abcdef", 5), Some(&ikey("abzzz", 5)), handle, SHORTEN, &icmp);
-    builder.add(b"", &ikey("last", 5), None, BlockHandle::new(15, 10), SHORTEN, &icmp);
+    builder.add(&place(b"", &ikey("abcdef", 5), Some(&ikey("abzzz", 5)), handle), SHORTEN, &icmp);
+    builder.add(&place(b"", &ikey("last", 5), None, BlockHandle::new(15, 10)), SHORTEN, &icmp);
     let (bytes, shape) = builder.finish(true);
     let block = Block::parse(bytes).unwrap();
     let mut cursor = IndexCursor::new(shape);
@@ -86,8 +97,8 @@ fn separators_are_short_and_between() {
 fn a_user_key_across_blocks_brings_the_sequence_into_the_index() {
     let icmp = InternalKeyComparator::default();
     let mut builder = IndexBuilder::new(1, true, false);
-    builder.add(b"", &ikey("k", 9), Some(&ikey("k", 4)), BlockHandle::new(0, 10), SHORTEN, &icmp);
-    builder.add(b"", &ikey("k", 2), None, BlockHandle::new(15, 10), SHORTEN, &icmp);
+    builder.add(&place(b"", &ikey("k", 9), Some(&ikey("k", 4)), BlockHandle::new(0, 10)), SHORTEN, &icmp);
+    builder.add(&place(b"", &ikey("k", 2), None, BlockHandle::new(15, 10)), SHORTEN, &icmp);
     let (bytes, shape) = builder.finish(true);
     assert!(!shape.key_is_user_key);
     let block = Block::parse(bytes).unwrap();
@@ -102,7 +113,7 @@ fn a_user_key_across_blocks_brings_the_sequence_into_the_index() {
 fn other_orders_keep_full_keys() {
     let icmp = InternalKeyComparator::new(Arc::new(ReverseBytewiseComparator));
     let mut builder = IndexBuilder::new(1, true, false);
-    builder.add(b"", &ikey("zzz", 5), Some(&ikey("abc", 5)), BlockHandle::new(0, 10), SHORTEN, &icmp);
+    builder.add(&place(b"", &ikey("zzz", 5), Some(&ikey("abc", 5)), BlockHandle::new(0, 10)), SHORTEN, &icmp);
     let (bytes, shape) = builder.finish(true);
     let block = Block::parse(bytes).unwrap();
     let mut cursor = IndexCursor::new(shape);
@@ -116,7 +127,7 @@ fn damaged_index_blocks_never_panic() {
     let blocks = blocks(12, 10);
     let mut builder = IndexBuilder::new(4, true, true);
     for (first, last, handle) in &blocks {
-        builder.add(first, last, None, *handle, SHORTEN, &icmp);
+        builder.add(&place(first, last, None, *handle), SHORTEN, &icmp);
     }
     let (bytes, shape) = builder.finish(true);
     for i in 0..bytes.len() {
@@ -162,7 +173,7 @@ fn a_prepared_index_finds_what_a_plain_one_finds() {
             let mut builder = IndexBuilder::new(1, true, false);
             for (i, k) in ikeys.iter().enumerate() {
                 let no = Shortening { separators: false, successor: false };
-                builder.add(k, k, None, BlockHandle::new(15 * i as u64, 10), no, &icmp);
+                builder.add(&place(k, k, None, BlockHandle::new(15 * i as u64, 10)), no, &icmp);
             }
             let (bytes, shape) = builder.finish(user_keys);
             let plain = Block::parse(bytes.clone()).unwrap();

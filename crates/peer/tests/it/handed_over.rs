@@ -118,8 +118,10 @@ fn older_format_versions_are_read_by_all() {
 }
 
 #[test]
-fn format_version_6_is_read_by_rocksdb_11() {
+fn newer_format_versions_are_read_by_rocksdb_11() {
     each_stage_is_read_by_all(CompressionType::Zstd, 6);
+    each_stage_is_read_by_all(CompressionType::Lz4, 7);
+    each_stage_is_read_by_all(CompressionType::Bzip2, 7);
 }
 
 #[test]
@@ -163,6 +165,57 @@ fn other_layouts_are_read_by_all() {
             options.prefix_extractor = esker_base::prefix::by_name("rocksdb.FixedPrefix.5");
         }
         let what = format!("round {round}: {:?}", options.table);
+        let mut world = World::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
+        let db = open_esker(dir.path(), &world, &options).expect("opens");
+        fill(&db, &mut world, &mut rng, 120, Kinds::ALL);
+        db.compact_range(None, None).expect("compacts");
+        fill(&db, &mut world, &mut rng, 60, Kinds::ALL);
+        db.flush().expect("flushes");
+        check_open_esker(&db, &world, &what);
+        db.close().expect("closes");
+        check_all(dir.path(), &world, &options, &what);
+    }
+}
+
+/// Indexes and filters in parts, hash indexes, dictionaries: what RocksDB 7.8 knows of new layouts.
+#[test]
+fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
+    use esker::internals::format::properties::IndexType;
+    use esker::internals::table::{DataBlockIndexType, FilterPolicy};
+    let mut rng = seed::rng("parts and dictionaries");
+    for round in 0..16 {
+        let dir = TempDir::new("parts");
+        let mut options = small_files(CompressionType::Lz4);
+        // RocksDB 11 does not know the option's old name for zstd.
+        let known = |c: &CompressionType| c.can_write() && *c != CompressionType::ZstdNotFinal;
+        options.compression = rng.choice(CompressionType::ALL).filter(known).unwrap_or_default();
+        options.prefix_extractor = rng.bool().then(|| esker_base::prefix::fixed(4));
+        let table = &mut options.table;
+        table.format_version = rng.u32(2..=5);
+        table.index_type = match rng.u8(..3) {
+            0 if options.prefix_extractor.is_some() => IndexType::HashSearch,
+            _ => IndexType::TwoLevel,
+        };
+        table.metadata_block_size = rng.choice([1, 100, 1000]).expect("one");
+        table.partition_filters = rng.bool();
+        table.decouple_partitioned_filters = rng.bool();
+        table.optimize_filters_for_memory = rng.bool();
+        if table.format_version == 5 && rng.bool() {
+            table.filter_policy = Some(FilterPolicy::ribbon(10.0, rng.i32(-1..3)));
+        }
+        if rng.bool() {
+            table.data_block_index_type = DataBlockIndexType::BinaryAndHash;
+        }
+        if rng.bool() {
+            table.super_block_alignment_size = 4096;
+            table.super_block_alignment_space_overhead_ratio = 4;
+        }
+        options.optimize_filters_for_hits = rng.bool();
+        if rng.bool() {
+            options.compression_opts.max_dict_bytes = 1000;
+            options.compression_opts.zstd_max_train_bytes = rng.choice([0, 10_000]).expect("one");
+        }
+        let what = format!("round {round}: {:?} {:?}", options.compression, options.table);
         let mut world = World::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
         let db = open_esker(dir.path(), &world, &options).expect("opens");
         fill(&db, &mut world, &mut rng, 120, Kinds::ALL);

@@ -12,5 +12,6 @@ mod killed;
 mod locked;
 mod party;
 mod ping_pong;
+mod tables;
 mod timed;
 mod walrec;

@@ -1,7 +1,7 @@
 //! The parties of a test, each checking that a directory holds what the model says.
 
 use esker::internals::table::FilterPolicy;
-use esker::options::CompressionType;
+use esker::options::{CompressionType, TargetVersion};
 use esker::{ColumnFamilyOptions, Db, DbOptions, ReadOptions};
 use esker_base::{Error, Result};
 use esker_peer::fixture::copy_files;
@@ -27,9 +27,13 @@ pub(crate) fn db_options() -> DbOptions {
     DbOptions { create_if_missing: true, create_missing_column_families: true, ..DbOptions::default() }
 }
 
-/// Opens `dir` with the families of `world`.
+/// Opens `dir` with the families of `world`, for RocksDB 7.8 to read as well unless the options rule that out.
 pub(crate) fn open_esker(dir: &Path, world: &World, options: &ColumnFamilyOptions) -> Result<Db> {
-    Db::open_cf(&db_options(), dir, world.descriptors(options))
+    let mut db = db_options();
+    if options.validate_target(&db).is_err() {
+        db.compatible_with = TargetVersion::V11;
+    }
+    Db::open_cf(&db, dir, world.descriptors(options))
 }
 
 /// Esker, having it open, shows what the model says.

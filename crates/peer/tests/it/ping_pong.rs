@@ -116,7 +116,8 @@ fn esker_and_rocksdb_11_with_its_newest_tables_write_in_turn() {
             rocksdb_11_writes_first(dir.path(), round);
             rocksdb_11_writes(dir.path(), &mut world, FOR_11, &mut rng, &when);
             let mut options = small_files(CompressionType::Zstd);
-            options.table.format_version = rng.u32(5..=6);
+            options.table.format_version = rng.u32(5..=7);
+            options.table.separate_key_value_in_data_block = rng.bool();
             esker_writes(dir.path(), &mut world, &options, &mut rng, &format!("round {round}, Esker"));
         }
         check_11(dir.path(), &world, "the end");

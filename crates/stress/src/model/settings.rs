@@ -4,9 +4,10 @@
 use super::families::FamilySpec;
 use esker::internals::base::prefix;
 use esker::internals::cache::{CacheOptions, CacheType};
+use esker::internals::format::properties::IndexType;
 use esker::internals::format::trailer::ChecksumType;
-use esker::internals::table::{BlockCache, FilterPolicy};
-use esker::options::{CompactionPri, CompressionType};
+use esker::internals::table::{BlockCache, DataBlockIndexType, FilterPolicy};
+use esker::options::{CompactionPri, CompressionType, TargetVersion};
 use esker::prefix::SliceTransformRef;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, Env};
 use std::sync::Arc;
@@ -67,6 +68,7 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
         keep_log_file_num: 2,
         info_log_level: esker::options::InfoLogLevel::Error,
         env: env.clone(),
+        compatible_with: TargetVersion::V11,
         ..DbOptions::default()
     }
 }
@@ -110,7 +112,34 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
     options.level0_slowdown_writes_trigger = 1000;
     options.level0_stop_writes_trigger = 1000;
     random_table(rng, &mut options, cache);
+    random_layout(rng, &mut options);
     options
+}
+
+/// Layouts of indexes, filters and data blocks. What depends on the prefix extractor is refused without one.
+fn random_layout(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions) {
+    let has_prefixes = options.prefix_extractor.is_some();
+    let table = &mut options.table;
+    table.index_type = match rng.u8(..6) {
+        0 | 1 => IndexType::TwoLevel,
+        2 => IndexType::BinarySearchWithFirstKey,
+        3 if has_prefixes => IndexType::HashSearch,
+        _ => IndexType::BinarySearch,
+    };
+    table.metadata_block_size = pick(rng, &[1, 128, 512, 4096]);
+    table.partition_filters = rng.bool();
+    table.decouple_partitioned_filters = rng.bool();
+    table.data_block_index_type =
+        if rng.u8(..4) == 0 { DataBlockIndexType::BinaryAndHash } else { DataBlockIndexType::BinarySearch };
+    table.separate_key_value_in_data_block = rng.u8(..4) == 0;
+    table.super_block_alignment_size = pick(rng, &[0, 0, 4096]);
+    table.super_block_alignment_space_overhead_ratio = 4;
+    table.verify_compression = rng.u8(..4) == 0;
+    if rng.u8(..4) == 0 {
+        options.compression_opts.max_dict_bytes = pick(rng, &[256, 4096]);
+        options.compression_opts.zstd_max_train_bytes = pick(rng, &[0, 16 << 10]);
+        options.compression_opts.max_dict_buffer_bytes = pick(rng, &[0, 8 << 10]);
+    }
 }
 
 fn random_table(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions, cache: &Arc<BlockCache>) {
@@ -119,7 +148,7 @@ fn random_table(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions, cach
     table.block_restart_interval = pick(rng, &[1, 4, 16]);
     table.index_block_restart_interval = pick(rng, &[1, 4]);
     table.use_delta_encoding = rng.u8(..5) > 0;
-    table.format_version = pick(rng, &[5, 6]);
+    table.format_version = pick(rng, &[3, 5, 6, 7]);
     table.checksum =
         pick(rng, &[ChecksumType::Xxh3, ChecksumType::Crc32c, ChecksumType::XxHash64, ChecksumType::XxHash]);
     table.filter_policy =

@@ -14,8 +14,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_format::version_edit::FileMetaData;
 use esker_table::{
-    BlockBasedTableOptions, IndexShorteningMode, ReadTier, TableBuilderOptions, TableCache,
-    TableCacheOptions, TableFile, TableReadOptions, TableReader, TableReaderOptions,
+    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
+    TableCache, TableCacheOptions, TableFile, TableReadOptions, TableReader, TableReaderOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,11 +42,12 @@ pub fn variants() -> Vec<(String, TableBuilderOptions)> {
         CompressionType::None,
         CompressionType::Snappy,
         CompressionType::Zlib,
+        CompressionType::Bzip2,
         CompressionType::Lz4,
         CompressionType::Lz4hc,
         CompressionType::Zstd,
     ];
-    for version in 2..=6 {
+    for version in 2..=7 {
         for checksum in checksums {
             for codec in codecs {
                 add(format!("fv{version} {checksum:?} {codec:?}"), &|t, c| {
@@ -80,6 +81,7 @@ pub fn variants() -> Vec<(String, TableBuilderOptions)> {
         t.index_type = IndexType::BinarySearchWithFirstKey;
         t.index_block_restart_interval = 8;
     });
+    add_new_layouts(&mut add);
     add("full keys".into(), &|t, _| t.use_delta_encoding = false);
     add("aligned".into(), &|t, _| t.block_align = true);
     add("index not compressed".into(), &|t, c| {
@@ -88,6 +90,124 @@ pub fn variants() -> Vec<(String, TableBuilderOptions)> {
     add("tiny blocks".into(), &|t, _| t.block_size = 1);
     add("one block".into(), &|t, _| t.block_size = 1 << 20);
     all
+}
+
+/// What changes a table's options.
+type Change<'a> = &'a dyn Fn(&mut BlockBasedTableOptions, &mut CompressionType);
+
+/// Indexes and filters in parts, hash indexes, values apart, padding.
+fn add_new_layouts(add: &mut impl FnMut(String, Change<'_>)) {
+    for (version, interval) in [(2, 1), (3, 2), (4, 1), (5, 1), (5, 16), (6, 3), (7, 1)] {
+        for size in [1, 60, 200, 4096] {
+            add(format!("two levels of {size}, every {interval}, fv{version}"), &|t, c| {
+                t.index_type = IndexType::TwoLevel;
+                (t.format_version, t.index_block_restart_interval) = (version, interval);
+                (t.metadata_block_size, *c) = (size, CompressionType::Lz4);
+            });
+            for decoupled in [false, true] {
+                for ribbon in [false, true] {
+                    if ribbon && version < 5 {
+                        continue;
+                    }
+                    let name =
+                        format!("filters of {size}, fv{version}, decoupled {decoupled}, ribbon {ribbon}");
+                    add(name, &|t, _| {
+                        t.index_type = IndexType::TwoLevel;
+                        (t.format_version, t.metadata_block_size) = (version, size);
+                        (t.partition_filters, t.decouple_partitioned_filters) = (true, decoupled);
+                        let bloom = FilterPolicy::bloom(10.0);
+                        t.filter_policy = Some(if ribbon { FilterPolicy::ribbon(10.0, -1) } else { bloom });
+                        t.index_block_restart_interval = interval;
+                    });
+                }
+            }
+        }
+    }
+    for (ratio, interval) in [(0.75, 16), (0.01, 1), (1.0, 4)] {
+        add(format!("hash index in data blocks, {ratio} of {interval}"), &|t, _| {
+            t.data_block_index_type = DataBlockIndexType::BinaryAndHash;
+            (t.data_block_hash_table_util_ratio, t.block_restart_interval) = (ratio, interval);
+        });
+    }
+    for (interval, hash) in [(1, false), (16, false), (3, true)] {
+        add(format!("values apart, {interval}, {hash}"), &|t, c| {
+            t.separate_key_value_in_data_block = true;
+            (t.block_restart_interval, t.format_version, *c) = (interval, 7, CompressionType::Zstd);
+            if hash {
+                t.data_block_index_type = DataBlockIndexType::BinaryAndHash;
+            }
+        });
+    }
+    for interval in [1, 4] {
+        add(format!("super blocks, {interval}"), &|t, c| {
+            (t.super_block_alignment_size, t.super_block_alignment_space_overhead_ratio) = (4096, 4);
+            (t.index_block_restart_interval, *c) = (interval, CompressionType::Snappy);
+        });
+    }
+    add("verified".into(), &|t, c| (t.verify_compression, *c) = (true, CompressionType::Zstd));
+    add("filters that fill memory".into(), &|t, _| {
+        t.filter_policy = Some(FilterPolicy::bloom(10.0));
+        t.optimize_filters_for_memory = true;
+    });
+}
+
+#[test]
+fn tables_with_dictionaries_are_read() {
+    let mut rng = Rng::new(2);
+    let entries = sample_entries(&mut rng, 3000, 60);
+    let with = CompressionType::ALL.into_iter().filter(|c| c.has_dictionaries() && c.can_write());
+    for kind in with {
+        for (train, buffer, level) in [(0, 0, 1), (40_000, 0, 1), (0, 20_000, 5), (40_000, 50_000, 5)] {
+            let table = BlockBasedTableOptions {
+                index_type: IndexType::TwoLevel,
+                metadata_block_size: 512,
+                partition_filters: true,
+                filter_policy: Some(FilterPolicy::bloom(10.0)),
+                verify_compression: true,
+                ..Default::default()
+            };
+            let mut options = builder_options(table);
+            options.compression = kind;
+            options.compression_opts.max_dict_bytes = 4096;
+            options.compression_opts.zstd_max_train_bytes = train;
+            options.compression_opts.max_dict_buffer_bytes = buffer;
+            options.compression_opts.level = level;
+            let (bytes, info) = write_table(options, entries.iter().cloned()).unwrap();
+            let reader = open_bytes(&bytes, with_filters()).unwrap();
+            let name = format!("{kind:?} {train} {buffer}");
+            let dictionary = reader.meta_index().find("rocksdb.compression_dict");
+            let is_zstd = matches!(kind, CompressionType::Zstd | CompressionType::ZstdNotFinal);
+            let expected = if train > 0 && is_zstd { 1..=4096 } else { 4096..=40_000 };
+            assert!(expected.contains(&dictionary.expect(&name).size), "{name}: {dictionary:?}");
+            reader.verify(&mut |_| true).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let read: Vec<_> = scan(&reader).unwrap().iter().map(|e| (ikey_of(e), e.3.clone())).collect();
+            assert_eq!(read, entries, "{name}");
+            assert_eq!(info.num_entries, 3000);
+        }
+    }
+}
+
+#[test]
+fn a_hash_index_names_the_blocks_of_each_prefix() {
+    let table =
+        BlockBasedTableOptions { index_type: IndexType::HashSearch, block_size: 256, ..Default::default() };
+    let mut options = builder_options(table);
+    options.prefix_extractor = Some(prefix::fixed(7));
+    let entries = sample_entries(&mut Rng::new(3), 500, 20);
+    let (bytes, _) = write_table(options.clone(), entries.iter().cloned()).unwrap();
+    let reader = open_bytes(&bytes, with_filters()).unwrap();
+    for name in ["rocksdb.hashindex.prefixes", "rocksdb.hashindex.metadata"] {
+        assert!(reader.meta_index().find(name).is_some(), "{name}");
+    }
+    assert_eq!(scan(&reader).unwrap().len(), 500);
+    // A key without a prefix would be hidden by the blocks: then they are left out.
+    let mut short = entries;
+    short.insert(0, (internal_key(b"a", SequenceNumber(1), ValueType::Value), Vec::new()));
+    let (bytes, _) = write_table(options.clone(), short).unwrap();
+    let reader = open_bytes(&bytes, with_filters()).unwrap();
+    assert!(reader.meta_index().find("rocksdb.hashindex.prefixes").is_none());
+    options.prefix_extractor = None;
+    assert!(write_table(options, Vec::new()).unwrap_err().message().contains("prefix_extractor"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::options::{CompressionType, InfoLogLevel, WalRecoveryMode};
 use esker_env::MemFs;
+use esker_format::properties::IndexType;
 use esker_table::FilterPolicy;
 use std::collections::HashSet;
 
@@ -248,7 +249,7 @@ fn damaged_files_never_panic() {
 }
 
 #[test]
-fn table_layouts_that_can_only_be_read_are_not_taken_over() {
+fn table_layouts_that_need_a_newer_rocksdb_are_not_taken_over() {
     let text = "[DBOptions]\n[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"default\"]\n \
                 format_version=7\n index_type=kTwoLevelIndexSearch\n block_size=8192\n";
     let loaded = parse_options(text.as_bytes()).unwrap();
@@ -257,7 +258,8 @@ fn table_layouts_that_can_only_be_read_are_not_taken_over() {
     assert_eq!(options.table.block_size, 8192);
     options.validate().unwrap();
     let ignored: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
-    assert_eq!(ignored, ["format_version", "index_type"]);
+    assert_eq!(ignored, ["format_version"]);
+    assert_eq!(options.table.index_type, IndexType::TwoLevel);
     let nonsense = text.replace("=7", "=seven");
     assert!(parse_options(nonsense.as_bytes()).unwrap_err().to_string().contains("format_version"));
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::options::table::OptionStruct;
 use esker_base::ErrorKind;
+use esker_format::properties::IndexType;
 
 #[test]
 fn defaults_are_consistent_and_valid() {
@@ -77,7 +78,7 @@ fn what_has_no_meaning_is_refused_by_name() {
         let mut options = Options::default();
         change(&mut options);
         options.sanitize();
-        let error = options.validate().unwrap_err();
+        let Err(error) = options.validate() else { panic!("{name} is not refused") };
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.message().contains(name), "{error}");
     };
@@ -85,9 +86,14 @@ fn what_has_no_meaning_is_refused_by_name() {
     refused(|o| o.cf.inplace_update_support = true, ErrorKind::NotSupported, "inplace_update_support");
     refused(|o| o.cf.compaction_style = CompactionStyle::Fifo, ErrorKind::NotSupported, "compaction_style");
     refused(|o| o.cf.table.format_version = 7, ErrorKind::InvalidArgument, "format_version");
-    refused(|o| o.cf.compression_opts.max_dict_bytes = 1, ErrorKind::NotSupported, "compression_opts");
+    let finalizer = |o: &mut Options| {
+        let opts = &mut o.cf.compression_opts;
+        (opts.max_dict_bytes, opts.zstd_max_train_bytes, opts.use_zstd_dict_trainer) = (1, 1, false);
+    };
+    refused(finalizer, ErrorKind::NotSupported, "compression_opts");
+    refused(|o| o.cf.table.index_type = IndexType::HashSearch, ErrorKind::InvalidArgument, "index_type");
     refused(
-        |o| o.cf.compression_per_level = vec![CompressionType::Bzip2],
+        |o| o.cf.compression_per_level = vec![CompressionType::Xpress],
         ErrorKind::NotSupported,
         "compression_per_level",
     );

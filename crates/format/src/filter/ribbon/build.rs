@@ -54,6 +54,61 @@ impl Sizing {
     }
 }
 
+/// How many entries RocksDB expects to fit into `bytes`, metadata included: what partitions are cut by.
+pub(in crate::filter) fn entries_for(bytes: usize, millibits_per_key: u32) -> usize {
+    let usable = (bytes.saturating_sub(METADATA_BYTES) / SEGMENT_BYTES * SEGMENT_BYTES) as u64;
+    let one_in = desired_one_in(millibits_per_key);
+    if !one_in.is_finite() || one_in <= 1.0 {
+        return MAX_ENTRIES;
+    }
+    // A little below the truth: blocks of two kinds of columns take somewhat more than the logarithm.
+    let bits_per_slot = if one_in > f64::from(u32::MAX) {
+        f64::from(MAX_COLUMNS)
+    } else {
+        let upper = f64::from(1 + (one_in as u32).ilog2());
+        let upper_rate = (-upper).exp2();
+        upper - (1.0 / one_in - upper_rate) / upper_rate
+    };
+    let most_slots = usable as f64 * 8.0 / bits_per_slot;
+    if most_slots >= f64::from(slots_for(MAX_ENTRIES)) {
+        return MAX_ENTRIES;
+    }
+    let mut slots = (most_slots as u32).next_multiple_of(COEFFICIENT_BITS);
+    if slots == COEFFICIENT_BITS {
+        slots = 2 * COEFFICIENT_BITS;
+    }
+    for _ in 0..2 {
+        if slots == 0 || segments_for(slots, one_in, 0) * SEGMENT_BYTES as u64 <= usable {
+            break;
+        }
+        slots = (slots - 1) / COEFFICIENT_BITS * COEFFICIENT_BITS;
+        if slots == COEFFICIENT_BITS {
+            slots = 0;
+        }
+    }
+    let entries = entries_for_slots(slots);
+    if slots < 1024 {
+        return entries.max(fast_local_bloom::entries_for(bytes, millibits_per_key));
+    }
+    entries.min(MAX_ENTRIES)
+}
+
+/// Entries that fit into this many slots; between powers of two interpolated.
+fn entries_for_slots(slots: u32) -> usize {
+    if slots == 0 {
+        return 0;
+    }
+    let log2 = f64::from(slots).ln() * std::f64::consts::LOG2_E;
+    let floor = log2 as u32;
+    if floor < 17 {
+        let portion = f64::from(slots) / f64::from(1u32 << floor) - 1.0;
+        return (portion * entries_for_log2_slots(floor + 1) + (1.0 - portion) * entries_for_log2_slots(floor))
+            as usize;
+    }
+    let factor = 131_072.0 / 126_506.0 + (log2 - 17.0) * 0.0038;
+    (f64::from(slots) / factor) as usize
+}
+
 /// One in how many keys that were not added is to match.
 fn desired_one_in(millibits_per_key: u32) -> f64 {
     let bits_per_key = f64::from(millibits_per_key) / 1000.0;

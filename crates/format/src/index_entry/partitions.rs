@@ -1,0 +1,142 @@
+//! Makes an index of two levels: index blocks of about the same size, and one block that says where they are.
+//!
+//! In: one data block after the other. Out: the partitions, then the top level.
+//! Source: RocksDB `table/block_based/index_builder.cc` (`PartitionedIndexBuilder`), `flush_block_policy.cc`.
+//!
+//! Invariants
+//!  1. All partitions and the top level have the same form of keys: bare user keys, unless a user key spans two blocks.
+//!  2. The last block's entry never has a partition for itself, if there are others: it comes without asking.
+
+use super::{DataBlockPlace, IndexBuilder, IndexShape, Shortening};
+use crate::block::BlockBuilder;
+use crate::handle::BlockHandle;
+use crate::key::InternalKeyComparator;
+
+/// Collects a two-level index.
+#[derive(Debug)]
+pub struct PartitionedIndexBuilder {
+    restart_interval: usize,
+    delta_values: bool,
+    /// Bytes at which a partition is cut, and how full (bytes) it must be to be cut before it is over that.
+    partition_bytes: usize,
+    nearly_full_bytes: usize,
+    /// At least one; the last one is being filled.
+    partitions: Vec<IndexBuilder>,
+    /// The last one as a block, for its size.
+    current: BlockBuilder,
+    needs_sequence: bool,
+    cut_requested: bool,
+    /// A partition ended since `take_cut` was last asked.
+    was_cut: bool,
+}
+
+impl PartitionedIndexBuilder {
+    /// Partitions of about `partition_bytes`, cut early if one entry more would pass that and they are within
+    /// `deviation_percent` of it.
+    pub fn new(
+        restart_interval: usize,
+        delta_values: bool,
+        allow_user_keys: bool,
+        partition_bytes: usize,
+        deviation_percent: u32,
+    ) -> PartitionedIndexBuilder {
+        let deviation = deviation_percent.min(100) as usize;
+        PartitionedIndexBuilder {
+            restart_interval,
+            delta_values,
+            partition_bytes,
+            nearly_full_bytes: partition_bytes.saturating_mul(100 - deviation).div_ceil(100),
+            partitions: vec![IndexBuilder::new(restart_interval, delta_values, false)],
+            current: BlockBuilder::new(restart_interval),
+            needs_sequence: !allow_user_keys,
+            cut_requested: false,
+            was_cut: false,
+        }
+    }
+
+    /// Has the partition end as soon as the next block comes.
+    pub fn request_cut(&mut self) {
+        self.cut_requested = true;
+    }
+
+    /// Whether a partition ended since this was last asked; so does a filter partition that goes with it.
+    pub fn take_cut(&mut self) -> bool {
+        std::mem::take(&mut self.was_cut)
+    }
+
+    /// The separator of the last block added, an internal key.
+    pub fn last_separator(&self) -> &[u8] {
+        self.filling().last_separator()
+    }
+
+    /// Whether keys must be internal ones.
+    pub fn needs_sequence(&self) -> bool {
+        self.needs_sequence
+    }
+
+    fn filling(&self) -> &IndexBuilder {
+        self.partitions.last().expect("there is always one")
+    }
+
+    /// Adds a data block.
+    pub fn add(&mut self, place: &DataBlockPlace<'_>, shortening: Shortening, icmp: &InternalKeyComparator) {
+        let ends = !self.current.is_empty()
+            && place.next.is_some()
+            && (self.cut_requested || self.is_full(place.last, place.handle));
+        if ends {
+            self.partitions.push(IndexBuilder::new(self.restart_interval, self.delta_values, false));
+            self.current = BlockBuilder::new(self.restart_interval);
+            self.cut_requested = false;
+            self.was_cut = true;
+        }
+        let partition = self.partitions.last_mut().expect("there is always one");
+        partition.add(place, shortening, icmp);
+        if partition.needs_sequence() && !self.needs_sequence {
+            self.needs_sequence = true;
+            self.current = BlockBuilder::new(self.restart_interval);
+            partition.fill(&mut self.current, false);
+        } else {
+            partition.put_last(&mut self.current, !self.needs_sequence);
+        }
+        self.was_cut |= place.next.is_none();
+    }
+
+    /// RocksDB's rule for blocks, with the sizes it sees.
+    fn is_full(&self, last_key: &[u8], handle: BlockHandle) -> bool {
+        let size = self.current.size_estimate();
+        if size >= self.partition_bytes {
+            return true;
+        }
+        let mut value = Vec::new();
+        handle.encode(&mut value);
+        let after = if self.delta_values {
+            self.current.size_estimate_after_unsized(last_key, value.len())
+        } else {
+            self.current.size_estimate_after(last_key, &value)
+        };
+        self.nearly_full_bytes > 0 && after > self.partition_bytes && size > self.nearly_full_bytes
+    }
+
+    /// About how many bytes the index will have.
+    pub fn size_estimate(&self) -> usize {
+        self.partitions.iter().map(IndexBuilder::size_estimate).sum()
+    }
+
+    /// Has `write` write the partitions, in order, and returns the top level and the form of all keys.
+    /// # Errors
+    /// Those of `write`.
+    pub fn finish<E>(
+        &self,
+        mut write: impl FnMut(Vec<u8>) -> Result<BlockHandle, E>,
+    ) -> Result<(Vec<u8>, IndexShape), E> {
+        let mut top = IndexBuilder::new(self.restart_interval, self.delta_values, false);
+        for partition in self.partitions.iter().filter(|p| !p.last_separator().is_empty()) {
+            let mut block = BlockBuilder::new(self.restart_interval);
+            partition.fill(&mut block, !self.needs_sequence);
+            block.finish();
+            let handle = write(block.into_contents())?;
+            top.add_separator(partition.last_separator(), handle);
+        }
+        Ok(top.finish(!self.needs_sequence))
+    }
+}

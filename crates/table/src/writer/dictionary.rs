@@ -1,0 +1,74 @@
+//! Data blocks that wait in memory until there are enough of them to make a dictionary from.
+//!
+//! Source: RocksDB `table/block_based/block_based_table_builder.cc` (`kBuffered`).
+
+use crate::options::TableBuilderOptions;
+
+/// RocksDB's stride through the blocks: a prime, so that every block is visited once.
+const STRIDE: u64 = 545_055_921_143;
+
+/// A data block not yet written.
+#[derive(Debug)]
+pub(super) struct WaitingBlock {
+    /// Uncompressed, without trailer.
+    pub(super) contents: Vec<u8>,
+    pub(super) first_key: Vec<u8>,
+    pub(super) last_key: Vec<u8>,
+}
+
+/// The blocks of a table whose dictionary is not made yet.
+#[derive(Debug)]
+pub(super) struct WaitingBlocks {
+    pub(super) blocks: Vec<WaitingBlock>,
+    bytes: u64,
+    /// 0: no limit.
+    most_bytes: u64,
+}
+
+impl WaitingBlocks {
+    /// `None`: this table has no dictionary.
+    pub(super) fn new(options: &TableBuilderOptions) -> Option<WaitingBlocks> {
+        let opts = &options.compression_opts;
+        let wanted = opts.max_dict_bytes > 0 && options.compression.has_dictionaries();
+        let limits = [options.target_file_size, opts.max_dict_buffer_bytes];
+        let most_bytes = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        wanted.then(|| WaitingBlocks { blocks: Vec::new(), bytes: 0, most_bytes })
+    }
+
+    pub(super) fn push(&mut self, block: WaitingBlock) {
+        self.bytes += block.contents.len() as u64;
+        self.blocks.push(block);
+    }
+
+    /// Whether no more are to be kept in memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.most_bytes > 0 && self.bytes > self.most_bytes
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `most` bytes of blocks from all over the table, and the length of each sample.
+    pub(super) fn samples(&self, most: usize) -> (Vec<u8>, Vec<usize>) {
+        let count = self.blocks.len();
+        let (mut samples, mut sizes) = (Vec::new(), Vec::new());
+        if count == 0 {
+            return (samples, sizes);
+        }
+        let stride = usize::try_from(STRIDE % count as u64).unwrap_or(0);
+        let mut at = count / 2;
+        for _ in 0..count {
+            let room = most - samples.len();
+            let contents = &self.blocks[at].contents;
+            let sample = &contents[..contents.len().min(room)];
+            if sample.is_empty() {
+                break;
+            }
+            samples.extend_from_slice(sample);
+            sizes.push(sample.len());
+            at = (at + stride) % count;
+        }
+        (samples, sizes)
+    }
+}

@@ -1,0 +1,100 @@
+//! What is decided before the first key: whether the options make sense, and what is known of the table.
+
+use crate::options::{BlockBasedTableOptions, TableBuilderOptions};
+use esker_base::hash::xxh3_64;
+use esker_base::{Error, Result};
+use esker_format::compression::{CompressionOptions, CompressionType};
+use esker_format::properties::{IndexType, TableProperties};
+
+/// RocksDB's name for its own codecs, in tables of format version 7.
+const COMPRESSION_MANAGER: &str = "BuiltinV2";
+
+/// Refuses what cannot be honoured.
+pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
+    let table = &options.table_options;
+    if !(2..=7).contains(&table.format_version) {
+        return Err(Error::not_supported(format!(
+            "writing format_version {} (2 to 7 are)",
+            table.format_version
+        )));
+    }
+    if table.index_type == IndexType::HashSearch && options.prefix_extractor.is_none() {
+        return Err(Error::invalid_argument("index_type kHashSearch needs a prefix_extractor"));
+    }
+    if table.block_align
+        && (options.compression != CompressionType::None || !table.block_size.is_power_of_two())
+    {
+        return Err(Error::invalid_argument(
+            "block_align needs compression none and a block_size that is a power of 2",
+        ));
+    }
+    let alignment = table.super_block_alignment_size;
+    if alignment != 0 && !(alignment.is_power_of_two() && u32::try_from(alignment).is_ok()) {
+        return Err(Error::invalid_argument("super_block_alignment_size is no power of 2 below 4 GiB"));
+    }
+    if table.block_size == 0 || table.block_size > u32::MAX as usize {
+        return Err(Error::invalid_argument(format!("block_size {}", table.block_size)));
+    }
+    Ok(())
+}
+
+/// A number that differs from file to file, so that blocks of other files do not pass; never 0.
+pub(super) fn base_context(options: &TableBuilderOptions) -> u32 {
+    let mut seed = options.db_session_id.as_bytes().to_vec();
+    seed.extend_from_slice(&options.orig_file_number.0.to_le_bytes());
+    seed.extend_from_slice(&options.file_creation_time.to_le_bytes());
+    let hash = xxh3_64(&seed, 0);
+    ((hash ^ (hash >> 32)) as u32).max(1)
+}
+
+/// The properties that are known before the first key.
+pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties {
+    let table: &BlockBasedTableOptions = &options.table_options;
+    let or_null = |name: Option<&str>| name.unwrap_or("nullptr").to_owned();
+    let separate = table.separate_key_value_in_data_block;
+    TableProperties {
+        index_type: Some(table.index_type as u32),
+        whole_key_filtering: table.whole_key_filtering,
+        prefix_filtering: options.prefix_extractor.is_some(),
+        decoupled_partitioned_filters: table.partition_filters && table.decouple_partitioned_filters,
+        separate_key_value_in_data_block: separate,
+        // Readers of separate values need it; in all other tables it is left out, as RocksDB 7.8 does.
+        data_block_restart_interval: if separate { table.block_restart_interval as u64 } else { 0 },
+        column_family_id: u64::from(options.column_family_id),
+        column_family_name: options.column_family_name.clone(),
+        comparator_name: options.icmp.user_comparator().name().to_owned(),
+        merge_operator_name: or_null(options.merge_operator_name.as_deref()),
+        prefix_extractor_name: or_null(options.prefix_extractor.as_ref().map(|e| e.name())),
+        property_collectors_names: "[]".to_owned(),
+        filter_policy_name: table.filter_policy.map_or("", |p| p.name()).to_owned(),
+        compression_name: options.compression.property_name().to_owned(),
+        compression_options: describe(&options.compression_opts),
+        creation_time: options.creation_time,
+        oldest_key_time: options.oldest_key_time,
+        file_creation_time: options.file_creation_time,
+        orig_file_number: options.orig_file_number.0,
+        db_id: options.db_id.clone(),
+        db_session_id: options.db_session_id.clone(),
+        db_host_id: options.db_host_id.clone(),
+        external_sst_file_version: options.is_external_file.then_some(2),
+        external_sst_file_global_seqno: options.is_external_file.then_some(0),
+        user_collected_properties: options.user_collected_properties.iter().cloned().collect(),
+        ..TableProperties::absent()
+    }
+}
+
+/// `rocksdb.compression` of format version 7: whose codecs, and which of them were used.
+pub(super) fn manager_and_codecs(compression: CompressionType, any_compressed: bool) -> String {
+    let manager = if compression == CompressionType::None { "" } else { COMPRESSION_MANAGER };
+    let codecs = if any_compressed { format!("{:02X}", compression as u8) } else { String::new() };
+    format!("{manager};{codecs};")
+}
+
+/// What RocksDB puts into `rocksdb.compression_options`.
+fn describe(o: &CompressionOptions) -> String {
+    format!(
+        "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; enabled=0; \
+         max_dict_buffer_bytes={}; use_zstd_dict_trainer=1; ",
+        o.window_bits, o.level, o.strategy, o.max_dict_bytes, o.zstd_max_train_bytes, o.max_dict_buffer_bytes
+    )
+}

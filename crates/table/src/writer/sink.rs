@@ -1,0 +1,154 @@
+//! The file of a table being written: blocks go in, with their trailers.
+
+use crate::options::BlockBasedTableOptions;
+use esker_base::{Error, Result};
+use esker_env::WritableFile;
+use esker_format::compression::{CompressionType, Compressor, Decompressor};
+use esker_format::handle::BlockHandle;
+use esker_format::trailer::BlockGuard;
+
+/// Appends blocks to a file.
+pub(super) struct BlockSink {
+    pub(super) file: Box<dyn WritableFile>,
+    guard: BlockGuard,
+    /// Bytes written.
+    pub(super) offset: u64,
+    /// Data blocks do not cross multiples of it if less than `most_padding` prevents that; 0: they may.
+    super_block: u64,
+    most_padding: u64,
+    /// Bytes that `block_align` aligns to; 0: not.
+    alignment: u64,
+    /// Checks what was compressed, if that was asked for.
+    verifier: Option<Decompressor>,
+    scratch: Vec<u8>,
+    /// Whether any block is stored compressed.
+    pub(super) any_compressed: bool,
+}
+
+impl BlockSink {
+    pub(super) fn new(
+        file: Box<dyn WritableFile>,
+        guard: BlockGuard,
+        table: &BlockBasedTableOptions,
+    ) -> BlockSink {
+        let super_block = table.super_block_alignment_size;
+        BlockSink {
+            file,
+            guard,
+            offset: 0,
+            super_block,
+            most_padding: super_block
+                .checked_div(table.super_block_alignment_space_overhead_ratio)
+                .unwrap_or(0),
+            alignment: if table.block_align { table.block_size as u64 } else { 0 },
+            verifier: table.verify_compression.then(|| Decompressor::new(table.format_version)),
+            scratch: Vec::new(),
+            any_compressed: false,
+        }
+    }
+
+    /// What guards the blocks.
+    pub(super) fn guard(&self) -> BlockGuard {
+        self.guard
+    }
+
+    /// Compressed data blocks are checked with this dictionary from now on.
+    pub(super) fn verify_with_dictionary(&mut self, dictionary: &[u8]) {
+        if let Some(verifier) = self.verifier.take() {
+            self.verifier = Some(verifier.with_dictionary(dictionary.to_vec()));
+        }
+    }
+
+    /// Writes a data block, compressed if that is worth it. Also says whether there is padding before it.
+    pub(super) fn write_data(
+        &mut self,
+        compressor: &mut Compressor,
+        contents: &mut Vec<u8>,
+    ) -> Result<(BlockHandle, bool)> {
+        let kind = self.compress(compressor, contents)?;
+        let stored = if kind == CompressionType::None { contents.len() } else { self.scratch.len() };
+        let padding = self.padding_before(stored as u64);
+        if padding > 0 {
+            self.pad(padding)?;
+        }
+        let handle = self.write_either(kind, contents)?;
+        if self.alignment > 0 {
+            self.pad((self.alignment - self.offset % self.alignment) % self.alignment)?;
+        }
+        Ok((handle, padding > 0))
+    }
+
+    /// Writes another block, compressed if that is worth it.
+    pub(super) fn write_compressed(
+        &mut self,
+        compressor: &mut Compressor,
+        contents: &mut Vec<u8>,
+    ) -> Result<BlockHandle> {
+        let kind = self.compress(compressor, contents)?;
+        self.write_either(kind, contents)
+    }
+
+    /// Writes a block as it is.
+    pub(super) fn write_plain(&mut self, mut contents: Vec<u8>) -> Result<BlockHandle> {
+        self.write_block(&mut contents, CompressionType::None)
+    }
+
+    /// Puts the compressed form into `scratch` and says of which kind it is; `None`: `contents` are to be stored.
+    fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
+        self.scratch.clear();
+        if !compressor.compress(contents, &mut self.scratch)? {
+            return Ok(CompressionType::None);
+        }
+        let kind = compressor.kind();
+        if let Some(verifier) = &self.verifier
+            && verifier.decompress(kind, &self.scratch)? != contents
+        {
+            return Err(Error::corruption(format!(
+                "{} block does not decompress to what was compressed",
+                kind.property_name()
+            )));
+        }
+        self.any_compressed = true;
+        Ok(kind)
+    }
+
+    fn write_either(&mut self, kind: CompressionType, contents: &mut Vec<u8>) -> Result<BlockHandle> {
+        if kind == CompressionType::None {
+            return self.write_block(contents, kind);
+        }
+        let mut stored = std::mem::take(&mut self.scratch);
+        let handle = self.write_block(&mut stored, kind);
+        self.scratch = stored;
+        handle
+    }
+
+    /// Appends the trailer to `stored` and writes both.
+    fn write_block(&mut self, stored: &mut Vec<u8>, kind: CompressionType) -> Result<BlockHandle> {
+        let handle = BlockHandle::new(self.offset, stored.len() as u64);
+        self.guard.append_trailer(stored, 0, kind as u8, self.offset);
+        self.file.append(stored)?;
+        self.offset += stored.len() as u64;
+        Ok(handle)
+    }
+
+    /// Bytes that keep a block of `size` bytes from crossing into the next super block; 0 if they would be too many.
+    fn padding_before(&self, size: u64) -> u64 {
+        if self.super_block == 0 || self.most_padding == 0 {
+            return 0;
+        }
+        let crosses = self.offset / self.super_block != (self.offset + size) / self.super_block;
+        let padding = self.super_block - self.offset % self.super_block;
+        if crosses && padding < self.most_padding { padding } else { 0 }
+    }
+
+    fn pad(&mut self, bytes: u64) -> Result<()> {
+        self.append(&vec![0; usize::try_from(bytes).unwrap_or(0)])
+    }
+
+    /// Writes bytes that are no block.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.append(bytes)?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+}
