@@ -12,7 +12,6 @@
 
 use esker_base::comparator::{ComparatorRef, KeyOrder};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
-use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// How many bytes the sequence and type take.
@@ -169,31 +168,49 @@ impl Default for InternalKeyComparator {
 /// What a point read looks for: the newest version of a user key that a sequence number may see.
 #[derive(Clone, Debug)]
 pub struct LookupKey {
-    /// Keys of usual length stay on the stack.
-    internal: SmallVec<[u8; 96]>,
+    len: usize,
+    /// Where it lies if it is short enough: keys of usual length stay on the stack.
+    short: [u8; SHORT_LOOKUP_KEY],
+    /// Where it lies if not.
+    long: Option<Box<[u8]>>,
 }
+
+/// The longest internal key that a `LookupKey` holds without an allocation, in bytes.
+const SHORT_LOOKUP_KEY: usize = 96;
 
 impl LookupKey {
     /// Sees versions up to and including `sequence`.
+    #[inline]
     pub fn new(user_key: &[u8], sequence: SequenceNumber) -> LookupKey {
-        let mut internal = SmallVec::with_capacity(user_key.len() + TRAILER_BYTES);
-        internal.extend_from_slice(user_key);
-        internal.extend_from_slice(&pack(sequence, ValueType::SEEK).to_le_bytes());
-        LookupKey { internal }
+        let trailer = pack(sequence, ValueType::SEEK).to_le_bytes();
+        let len = user_key.len() + TRAILER_BYTES;
+        let mut short = [0; SHORT_LOOKUP_KEY];
+        if let Some((to, rest)) = short.split_at_mut_checked(user_key.len())
+            && let Some(end) = rest.first_chunk_mut::<TRAILER_BYTES>()
+        {
+            to.copy_from_slice(user_key);
+            *end = trailer;
+            return LookupKey { len, short, long: None };
+        }
+        let long = seek_key(user_key, sequence).into_boxed_slice();
+        LookupKey { len, short, long: Some(long) }
     }
     /// The user key.
     #[inline]
     pub fn user_key(&self) -> &[u8] {
-        user_key(&self.internal)
+        user_key(self.internal_key())
     }
     /// The key to seek to.
     #[inline]
     pub fn internal_key(&self) -> &[u8] {
-        &self.internal
+        match &self.long {
+            None => self.short.get(..self.len).unwrap_or_default(),
+            Some(long) => long,
+        }
     }
     /// The newest sequence it sees.
     #[inline]
     pub fn sequence(&self) -> SequenceNumber {
-        SequenceNumber(trailer(&self.internal) >> 8)
+        SequenceNumber(trailer(self.internal_key()) >> 8)
     }
 }

@@ -231,12 +231,26 @@ impl BlockCursor {
     /// `Corruption`.
     #[inline]
     pub fn restart_for(&mut self, block: &Block, target: &[u8], icmp: &InternalKeyComparator) -> Result<u32> {
-        let all = (0, block.restart_count() - 1);
+        self.restart_behind(block, 0, target, icmp)
+    }
+
+    /// [`restart_for`](Self::restart_for) if it is known not to be before restart `low`, which the block has.
+    /// # Errors
+    /// `Corruption`.
+    #[inline]
+    pub fn restart_behind(
+        &mut self,
+        block: &Block,
+        low: u32,
+        target: &[u8],
+        icmp: &InternalKeyComparator,
+    ) -> Result<u32> {
+        let within = (low, block.restart_count() - 1);
         match icmp.order() {
             KeyOrder::Bytewise => {
-                self.search_restarts(block, all, &mut |k| compare_bytewise(k, target).0.is_lt())
+                self.search_restarts(block, within, &mut |k| compare_bytewise(k, target).0.is_lt())
             }
-            _ => self.search_restarts(block, all, &mut |k| icmp.compare(k, target).is_lt()),
+            _ => self.search_restarts(block, within, &mut |k| icmp.compare(k, target).is_lt()),
         }
     }
 
@@ -252,25 +266,72 @@ impl BlockCursor {
         icmp: &InternalKeyComparator,
     ) -> Result<()> {
         self.seek_to_restart(block, restart)?;
+        self.walk_to(block, target, icmp)
+    }
+
+    /// As [`seek_from`](Self::seek_from), when the last seek in this block was for a target before this one: walks on from
+    /// here if that is not the longer way.
+    /// # Errors
+    /// `Corruption`.
+    #[inline]
+    pub fn seek_on_from(
+        &mut self,
+        block: &Block,
+        restart: u32,
+        target: &[u8],
+        icmp: &InternalKeyComparator,
+    ) -> Result<()> {
+        match self.entry_offset() {
+            Some(here) if here >= block.restart(restart) => self.walk_to(block, target, icmp),
+            _ => self.seek_from(block, restart, target, icmp),
+        }
+    }
+
+    /// To the first entry at or after the internal key `target`, from the entry here on: what lies before it is before
+    /// the target.
+    #[inline]
+    fn walk_to(&mut self, block: &Block, target: &[u8], icmp: &InternalKeyComparator) -> Result<()> {
         if icmp.order() != KeyOrder::Bytewise {
             while self.valid() && icmp.compare(&self.key, target).is_lt() {
                 self.next(block)?;
             }
             return Ok(());
         }
-        // Where the user key here is smaller than the target's. Keys that share more than that with the one before
-        // them are smaller too, without a look at them.
-        let mut smaller_at = None;
         while self.valid() {
-            if smaller_at.is_none_or(|at| self.shared as usize <= at) {
-                let (order, at) = compare_bytewise(&self.key, target);
-                if order.is_ge() {
-                    break;
-                }
-                smaller_at = at;
+            let (order, smaller_at) = compare_bytewise(&self.key, target);
+            if order.is_ge() {
+                break;
             }
-            self.next(block)?;
+            match smaller_at {
+                Some(at) => self.skip_sharing(block, at)?,
+                None => self.next(block)?,
+            }
         }
+        Ok(())
+    }
+
+    /// To the next entry that shares at most `at` bytes with the one before it; nowhere if there is none. The key here is
+    /// smaller than a target at `at`, within both user keys: those that are skipped share that byte with it, so they are
+    /// smaller too. Their keys are not put together: that was two thirds of a seek.
+    #[inline]
+    fn skip_sharing(&mut self, block: &Block, at: usize) -> Result<()> {
+        let mut key_len = self.key.len();
+        while self.next < block.entries_end {
+            let here = self.next;
+            let entry = self.parse(block, here).filter(|entry| entry.shared as usize <= key_len);
+            let Some(entry) = entry else {
+                self.entry = NOWHERE;
+                return Err(bad_entry(here));
+            };
+            let shared = entry.shared as usize;
+            if shared <= at {
+                return self.take(block, here, entry);
+            }
+            key_len = shared + entry.key.len();
+            self.next = entry.next;
+            self.value = entry.value;
+        }
+        self.entry = NOWHERE;
         Ok(())
     }
 
@@ -387,6 +448,12 @@ impl BlockCursor {
             self.entry = NOWHERE;
             return Err(bad_entry(at));
         };
+        self.take(block, at, entry)
+    }
+
+    /// Stands on `entry`, at offset `at`; of the key here, what it shares with the one before it is left.
+    #[inline]
+    fn take(&mut self, block: &Block, at: u32, entry: Entry) -> Result<()> {
         let suffix = block.entries().get(entry.key.start as usize..entry.key.end as usize);
         let (Some(suffix), true) = (suffix, entry.shared as usize <= self.key.len()) else {
             self.entry = NOWHERE;

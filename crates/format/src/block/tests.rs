@@ -249,3 +249,77 @@ fn the_fast_seek_finds_what_the_plain_one_finds() {
         }
     }
 }
+
+/// Internal keys of few user keys that begin alike, some of them within others, with versions.
+fn versioned_entries(rng: &mut Rng, count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut user_keys: Vec<Vec<u8>> = (0..count)
+        .map(|_| {
+            let mut key = b"common".to_vec();
+            key.extend((0..rng.below(5)).map(|_| rng.below(3) as u8));
+            key
+        })
+        .collect();
+    user_keys.sort();
+    user_keys.dedup();
+    let mut entries = Vec::new();
+    for user_key in user_keys {
+        for sequence in (1..=1 + rng.below(3)).rev() {
+            let key = internal_key(&user_key, SequenceNumber(sequence * 3), ValueType::Value);
+            entries.push((key, vec![7; rng.below(20) as usize]));
+        }
+    }
+    entries
+}
+
+#[test]
+fn seeks_from_restarts_and_on_from_the_last_one_find_what_a_look_at_each_entry_finds() {
+    let icmp = InternalKeyComparator::default();
+    for seed in 0..60 {
+        let rng = &mut Rng(seed);
+        let count = 1 + rng.below(60) as usize;
+        let entries = versioned_entries(rng, count);
+        let interval = 1 + rng.below(16) as usize;
+        for block in [
+            build(&entries, interval, true),
+            build(&entries, interval, false),
+            build_separated(&entries, interval),
+        ] {
+            let mut targets: Vec<Vec<u8>> = (0..20)
+                .map(|_| {
+                    let mut user_key = b"common".to_vec();
+                    user_key.extend((0..rng.below(6)).map(|_| rng.below(3) as u8));
+                    internal_key(&user_key, SequenceNumber(rng.below(12)), ValueType::Value)
+                })
+                .collect();
+            targets.sort_by(|a, b| icmp.compare(a, b));
+            let (mut fresh, mut going, mut low) = (BlockCursor::new(), BlockCursor::new(), 0);
+            for target in &targets {
+                let expected = entries.iter().find(|(key, _)| icmp.compare(key, target).is_ge());
+                fresh.seek(&block, target, &icmp).unwrap();
+                low = going.restart_behind(&block, low, target, &icmp).unwrap();
+                going.seek_on_from(&block, low, target, &icmp).unwrap();
+                for cursor in [&fresh, &going] {
+                    let found =
+                        cursor.valid().then(|| (cursor.key().to_vec(), cursor.value(&block).to_vec()));
+                    assert_eq!(found.as_ref(), expected, "seed {seed}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_shares_more_than_there_is_is_corruption_though_its_key_is_not_looked_at() {
+    let icmp = InternalKeyComparator::default();
+    let key = |n: u8| internal_key(&[b'k', n], SequenceNumber(1), ValueType::Value);
+    // The second entry says that it shares 100 bytes with a key of 10.
+    let mut bytes = vec![0, 10, 0];
+    bytes.extend_from_slice(&key(1));
+    bytes.extend_from_slice(&[100, 1, 0, b'x']);
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    bytes.extend_from_slice(&1u32.to_le_bytes());
+    let block = Block::parse(bytes).unwrap();
+    let mut cursor = BlockCursor::new();
+    assert!(cursor.seek(&block, &key(5), &icmp).is_err());
+    assert!(!cursor.valid());
+}
