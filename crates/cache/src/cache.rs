@@ -14,7 +14,7 @@
 
 use crate::clock::ClockCache;
 use crate::clock::evict::EvictionCallback;
-use crate::entry::{About, Handle};
+use crate::entry::{About, Borrowed, Handle};
 use crate::flight::Flights;
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
@@ -190,9 +190,20 @@ pub struct Visited<'a, V> {
 #[derive(Debug)]
 pub enum Guarded<'g, V> {
     /// Lives as long as the guard.
-    Borrowed(&'g V),
+    Borrowed(Borrowed<'g, V>),
     /// The cache is one that counts.
     Held(Handle<V>),
+}
+
+impl<V> Guarded<'_, V> {
+    /// The value, held beyond the guard; `None` if the cache has given it up meanwhile.
+    #[inline]
+    pub fn hold(&self) -> Option<Handle<V>> {
+        match self {
+            Guarded::Borrowed(value) => value.hold(),
+            Guarded::Held(handle) => Some(handle.clone()),
+        }
+    }
 }
 
 impl<V> Deref for Guarded<'_, V> {

@@ -18,7 +18,7 @@ mod slot;
 mod table;
 
 use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
-use crate::entry::{About, ENTRY_BYTES, Entry, Handle};
+use crate::entry::{About, Borrowed, ENTRY_BYTES, Entry, Handle};
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
 use esker_base::Result;
@@ -135,12 +135,12 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     }
 
     #[inline]
-    pub(crate) fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<&'g V> {
+    pub(crate) fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Borrowed<'g, V>> {
         let found = self.table.find(key, guard)?;
         found.touch();
         let entry = NonNull::from(found.entry);
         // SAFETY: it was read from a place of the table within the guard; only the borrow of the table is dropped.
-        Some(&unsafe { Entry::under(entry, guard) }.value)
+        Some(Borrowed::new(unsafe { Entry::under(entry, guard) }))
     }
 
     pub(crate) fn release(&self, handle: Handle<V>, is_useful: bool) {

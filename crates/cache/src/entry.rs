@@ -311,6 +311,45 @@ impl<V> Drop for Listed<V> {
     }
 }
 
+/// A value of a cache, kept alive by a guard: whoever reads it counts nothing.
+pub struct Borrowed<'g, V>(&'g Entry<V>);
+
+impl<'g, V> Borrowed<'g, V> {
+    /// REQUIRES: the entry was read from a place of a table under the guard that it is borrowed from.
+    #[inline]
+    pub(crate) fn new(entry: &'g Entry<V>) -> Borrowed<'g, V> {
+        Borrowed(entry)
+    }
+
+    /// The value, held beyond the guard; `None` if the cache has given it up meanwhile.
+    #[inline]
+    pub fn hold(&self) -> Option<Handle<V>> {
+        self.0.pin()
+    }
+}
+
+impl<V> Clone for Borrowed<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Borrowed<'_, V> {}
+
+impl<V> Deref for Borrowed<'_, V> {
+    type Target = V;
+    #[inline]
+    fn deref(&self) -> &V {
+        &self.0.value
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Borrowed<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// A value of a cache, kept alive and charged until the handle is dropped. Cloning and dropping are one atomic update
 /// each. It may outlive the cache.
 pub struct Handle<V> {

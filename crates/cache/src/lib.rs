@@ -23,7 +23,7 @@ pub use cache::{
     Rejected, Visited,
 };
 pub use clock::evict::{Evicted, EvictionCallback};
-pub use entry::Handle;
+pub use entry::{Borrowed, Handle};
 pub use key::CacheKey;
 pub use reservation::Reservation;
 pub use role::{Role, RoleStats};

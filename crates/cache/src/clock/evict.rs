@@ -159,10 +159,16 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         epoch::collect();
     }
 
-    /// Bounds the memory that waits for guards.
+    /// Bounds the memory that waits for guards. A guard that stays open, that of a thread which has no processor, say,
+    /// keeps all of it, and pushing for each insert meanwhile would be in vain: so the next push waits for as much again.
     fn push_limbo(&self) {
-        if self.ledger.limbo() > (self.ledger.capacity() / LIMBO_SHARE).max(MIN_LIMBO_BYTES) {
+        let share = (self.ledger.capacity() / LIMBO_SHARE).max(MIN_LIMBO_BYTES);
+        let (limbo, left) = (self.ledger.limbo(), self.limbo_left.0.load(Ordering::Relaxed));
+        if limbo > left.saturating_add(share) {
             epoch::collect();
+            self.limbo_left.0.store(self.ledger.limbo(), Ordering::Relaxed);
+        } else if limbo < left {
+            self.limbo_left.0.store(limbo, Ordering::Relaxed);
         }
     }
 }

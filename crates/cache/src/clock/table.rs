@@ -83,6 +83,8 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) hand: Padded<AtomicUsize>,
     /// Where it looks for what is on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
+    /// Bytes in limbo that the last push has left there.
+    pub(super) limbo_left: Padded<AtomicUsize>,
     /// Inserts that found all their buckets full.
     crowded: AtomicUsize,
     growing: Mutex<()>,
@@ -149,6 +151,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             occupancy: Padded(AtomicUsize::new(0)),
             hand: Padded(AtomicUsize::new(0)),
             probation_hand: Padded(AtomicUsize::new(0)),
+            limbo_left: Padded(AtomicUsize::new(0)),
             crowded: AtomicUsize::new(0),
             growing: Mutex::new(()),
             on_evict,

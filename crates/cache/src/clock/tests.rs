@@ -159,10 +159,24 @@ fn readers_under_a_guard_keep_what_they_read() {
     let guard = epoch::pin();
     let value = cache.lookup_under(&key(1), &guard).unwrap();
     assert!(matches!(value, crate::Guarded::Borrowed(_)));
+    drop(value.hold().expect("it is in the cache"));
     assert!(cache.erase(&key(1)));
+    assert!(value.hold().is_none(), "what was given up is not held anew");
     assert_eq!((cache.usage(), cache.limbo_usage()), (0, 100));
     drop(cache);
     assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
+}
+
+#[test]
+fn what_is_held_from_a_guard_outlives_it() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap();
+    drop(cache.insert(key(1), 7, 100, Priority::Low, Role::Misc).unwrap());
+    let held = cache.lookup_under(&key(1), &epoch::pin()).unwrap().hold().unwrap();
+    assert!(cache.erase(&key(1)));
+    epoch::collect();
+    assert_eq!((*held, cache.usage()), (7, 100));
+    drop(held);
+    assert_eq!(cache.usage(), 0);
 }
 
 #[test]
