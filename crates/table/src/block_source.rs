@@ -11,8 +11,9 @@ use crate::counts;
 use crate::options::{ReadTier, TableReadOptions};
 use crate::readahead::Readahead;
 use esker_base::stats::Statistics;
+use esker_base::sync::epoch::Guard;
 use esker_base::{Error, Result};
-use esker_cache::{Cache, CacheKey, CacheOptions, Handle, Priority, Role};
+use esker_cache::{Cache, CacheKey, CacheOptions, Guarded, Handle, Priority, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::Block;
 use esker_format::compression::{CompressionType, Decompressor};
@@ -28,6 +29,9 @@ pub type BlockCache = Cache<CachedBlock>;
 
 /// A block of the cache, or one that is not in any.
 pub(crate) type BlockRef = Handle<CachedBlock>;
+
+/// A block for the time of one read: borrowed from the cache under the read's guard, or held if the cache does not lend.
+pub(crate) type BlockLoan<'g> = Guarded<'g, CachedBlock>;
 
 /// Bytes of the cache that a family gets when its options name none; RocksDB 11's number.
 pub const DEFAULT_BLOCK_CACHE_BYTES: usize = 32 << 20;
@@ -153,6 +157,26 @@ impl BlockSource {
             return Ok(block);
         }
         self.load(handle, kind, options, readahead)
+    }
+
+    /// As `block`, for as long as the guard lives: what the cache lends so counts nothing.
+    /// # Errors
+    /// As `block`.
+    #[inline]
+    pub(crate) fn block_under<'g>(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+        guard: &'g Guard,
+    ) -> Result<BlockLoan<'g>> {
+        if let Some(cache) = &self.cache
+            && let Some(block) = cache.lookup_under(&CacheKey::new(self.identity, handle.offset), guard)
+        {
+            counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+            return Ok(block);
+        }
+        self.load(handle, kind, options, None).map(Guarded::Held)
     }
 
     #[cold]

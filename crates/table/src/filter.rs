@@ -6,6 +6,7 @@ use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use esker_base::Result;
+use esker_base::sync::epoch;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
@@ -29,7 +30,7 @@ impl Resident {
     ) -> Result<R> {
         match self {
             Resident::Pinned(block) => then(block),
-            Resident::Cached(handle) => then(&*source.block(*handle, kind, options, None)?),
+            Resident::Cached(handle) => then(&*source.block_under(*handle, kind, options, &epoch::pin())?),
         }
     }
 
@@ -67,14 +68,14 @@ pub(crate) enum TableFilter {
 }
 
 impl TableFilter {
-    /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is the internal key
-    /// that picks the partition.
-    #[inline]
     /// Whether it is cut into parts, each for a range of keys.
     pub(crate) fn is_partitioned(&self) -> bool {
         matches!(self, TableFilter::Partitioned { .. })
     }
 
+    /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is the internal key
+    /// that picks the partition.
+    #[inline]
     pub(crate) fn may_match(
         &self,
         source: &BlockSource,
@@ -94,7 +95,8 @@ impl TableFilter {
                 .with(source, BlockKind::Index, options, |top| {
                     let handle = partition_of(top, *shape, source, options, icmp, place)?;
                     let Some(handle) = handle else { return Ok(true) };
-                    let partition = source.block(handle, BlockKind::Filter, options, None)?;
+                    let guard = epoch::pin();
+                    let partition = source.block_under(handle, BlockKind::Filter, options, &guard)?;
                     Ok(partition.filter().is_none_or(|f| f.may_match(key)))
                 })
                 .unwrap_or(true),

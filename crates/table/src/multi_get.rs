@@ -10,12 +10,13 @@
 //!  1. An error belongs to the keys that needed what failed; the others go on.
 //!  2. A block is held from its look-up to the end of its wave, once.
 
-use crate::block_source::{BlockKind, BlockRef, CachedBlock};
+use crate::block_source::{BlockKind, BlockLoan, CachedBlock};
 use crate::counts;
 use crate::filter::TableFilter;
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use crate::reader::{DATA_BUFFER, KEY_BUFFER, TableReader, TableValue, seek_block};
+use esker_base::sync::epoch::{self, Guard};
 use esker_base::{Error, Result};
 use esker_format::block::{BlockCursor, EntryShape};
 use esker_format::filter::FilterProbe;
@@ -39,6 +40,9 @@ const AHEAD: usize = 4;
 
 type Wave<T> = SmallVec<[T; WAVE]>;
 
+/// No block, and no restart.
+const NOWHERE: (u32, u32) = (u32::MAX, 0);
+
 /// Where a key's entries begin.
 struct Place {
     key: u32,
@@ -56,6 +60,14 @@ struct Needed {
     handles: Wave<BlockHandle>,
 }
 
+/// What all steps of a batch share.
+#[derive(Clone, Copy)]
+struct Reading<'r> {
+    options: &'r TableReadOptions,
+    guard: &'r Guard,
+    keys: &'r [LookupKey],
+}
+
 impl TableReader {
     /// Does for each key that `which` names in `keys` what [`TableReader::get`] does for one. The keys are named in
     /// ascending order, and differ in their user keys.
@@ -66,6 +78,7 @@ impl TableReader {
         which: &[u32],
         visitor: &mut dyn BatchVisitor,
     ) {
+        let guard = epoch::pin();
         for wave in which.chunks(WAVE) {
             let passed = self.pass_filter(options, keys, wave);
             if passed.is_empty() {
@@ -75,7 +88,7 @@ impl TableReader {
                 Ok(self.find_blocks(options, top, keys, &passed, visitor))
             });
             match needed {
-                Ok(needed) => self.search(options, keys, needed, visitor),
+                Ok(needed) => self.search(Reading { options, guard: &guard, keys }, needed, visitor),
                 Err(e) => passed.iter().for_each(|&key| visitor.failed(key as usize, e.clone())),
             }
         }
@@ -121,15 +134,12 @@ impl TableReader {
         passed: &[u32],
         visitor: &mut dyn BatchVisitor,
     ) -> Needed {
-        let icmp = &self.options.icmp;
         let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, KEY_BUFFER.take());
         let mut needed = Needed::default();
+        let mut is_dense = false;
         for &key in passed {
             let target = keys[key as usize].internal_key();
-            // The keys ascend, so the block of the last one is the first that can hold this one.
-            if !(walker.valid() && walker.reaches(target, icmp))
-                && let Err(e) = walker.seek(&self.source, options, target, icmp)
-            {
+            if let Err(e) = self.lead(&mut walker, options, target, &mut is_dense) {
                 visitor.failed(key as usize, self.source.in_file(e));
                 walker.reset();
                 continue;
@@ -141,6 +151,35 @@ impl TableReader {
         }
         KEY_BUFFER.set(walker.into_buffer());
         needed
+    }
+
+    /// Leads the walker, which stands where the key before this one led it, to the first block that can hold `target`. If
+    /// the last two blocks were neighbours (`is_dense`), the next one is looked at before the index is searched.
+    #[inline]
+    fn lead(
+        &self,
+        walker: &mut IndexWalker<&CachedBlock>,
+        options: &TableReadOptions,
+        target: &[u8],
+        is_dense: &mut bool,
+    ) -> Result<()> {
+        let icmp = &self.options.icmp;
+        let mut behind = None;
+        if walker.valid() {
+            if walker.reaches(target, icmp) {
+                return Ok(());
+            }
+            if *is_dense {
+                walker.next(&self.source, options)?;
+                if !walker.valid() || walker.reaches(target, icmp) {
+                    return Ok(());
+                }
+            }
+            behind = walker.handle().end();
+        }
+        walker.seek(&self.source, options, target, icmp)?;
+        *is_dense = walker.valid() && behind == Some(walker.handle().offset);
+        Ok(())
     }
 
     /// The key's place in the block that the walker stands on; none if the table cannot have it.
@@ -168,18 +207,13 @@ impl TableReader {
     }
 
     /// Gets the blocks, and visits the keys' entries in them.
-    fn search(
-        &self,
-        options: &TableReadOptions,
-        keys: &[LookupKey],
-        needed: Needed,
-        visitor: &mut dyn BatchVisitor,
-    ) {
+    fn search(&self, reading: Reading<'_>, needed: Needed, visitor: &mut dyn BatchVisitor) {
+        let Reading { options, guard, keys } = reading;
         let Needed { mut places, handles } = needed;
-        let blocks: Wave<Result<BlockRef>> = handles
+        let blocks: Wave<Result<BlockLoan<'_>>> = handles
             .iter()
             .map(|&handle| {
-                let block = self.source.block(handle, BlockKind::Data, options, None)?;
+                let block = self.source.block_under(handle, BlockKind::Data, options, guard)?;
                 block.key_value().map_err(|e| self.source.at(e, handle))?.prefetch_restarts();
                 Ok(block)
             })
@@ -188,22 +222,21 @@ impl TableReader {
             block.key_value().into_iter().for_each(|block| block.prefetch_restart_keys());
         }
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
+        // Of the key that was last prepared, and of the one that was last searched.
+        let (mut prepared, mut searched) = (NOWHERE, u32::MAX);
         for at in 0..places.len() + AHEAD {
-            if let Some(place) = places.get_mut(at)
-                && let Ok(block) = &blocks[place.block as usize]
-                && let Ok(block) = block.key_value()
-                && let target = keys[place.key as usize].internal_key()
-                // What is wrong here is so, too, when the key is searched.
-                && let Ok(restart) = cursor.restart_for(block, target, &self.options.icmp)
-            {
-                place.restart = restart;
-                block.prefetch_interval(restart);
+            if let Some(place) = places.get_mut(at) {
+                place.restart = self.prepare(&mut cursor, keys, place, &blocks, prepared);
+                prepared = (place.block, place.restart);
             }
             let Some(place) = at.checked_sub(AHEAD).and_then(|at| places.get(at)) else { continue };
+            if std::mem::replace(&mut searched, place.block) != place.block {
+                cursor.reset();
+            }
             let found = match &blocks[place.block as usize] {
                 Ok(block) => {
                     let handle = handles[place.block as usize];
-                    self.search_block(options, keys, place, (block, handle), &mut cursor, visitor)
+                    self.search_block(reading, place, (block, handle), &mut cursor, visitor)
                 }
                 Err(e) => Err(e.clone()),
             };
@@ -214,14 +247,36 @@ impl TableReader {
         DATA_BUFFER.set(cursor.into_buffer());
     }
 
+    /// Finds the restart from which a key is searched, and has the entries behind it fetched. `before` is the block and
+    /// restart of the key before.
+    #[inline]
+    fn prepare(
+        &self,
+        cursor: &mut BlockCursor,
+        keys: &[LookupKey],
+        place: &Place,
+        blocks: &[Result<BlockLoan<'_>>],
+        before: (u32, u32),
+    ) -> u32 {
+        let Ok(block) = &blocks[place.block as usize] else { return 0 };
+        let Ok(block) = block.key_value() else { return 0 };
+        let target = keys[place.key as usize].internal_key();
+        let low = if place.block == before.0 { before.1 } else { 0 };
+        // What is wrong here is so, too, when the key is searched.
+        let Ok(restart) = cursor.restart_behind(block, low, target, &self.options.icmp) else { return low };
+        if before != (place.block, restart) {
+            block.prefetch_interval(restart);
+        }
+        restart
+    }
+
     /// Visits the entries of one key.
     #[inline]
     fn search_block(
         &self,
-        options: &TableReadOptions,
-        keys: &[LookupKey],
+        Reading { options, guard, keys }: Reading<'_>,
         place: &Place,
-        (shared, handle): (&BlockRef, BlockHandle),
+        (shared, handle): (&BlockLoan<'_>, BlockHandle),
         cursor: &mut BlockCursor,
         visitor: &mut dyn BatchVisitor,
     ) -> Result<()> {
@@ -237,14 +292,14 @@ impl TableReader {
             .key_value()
             .and_then(|block| {
                 match self.global_seqno {
-                    None => cursor.seek_from(block, place.restart, target, icmp)?,
+                    None => cursor.seek_on_from(block, place.restart, target, icmp)?,
                     some => seek_block(cursor, block, target, icmp, some)?,
                 }
                 self.visit_from(cursor, block, shared, key::user_key(target), &mut visit)
             })
             .map_err(|e| self.source.at(e, handle))?;
         if more && place.goes_on {
-            self.get_behind(options, target, &mut visit)?;
+            self.get_behind(options, guard, target, &mut visit)?;
         }
         if self.whole_keys
             && is_there

@@ -1,12 +1,13 @@
 //! An open table: point reads and what can be asked about it. How it is opened: `open.rs`.
 
-use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
+use crate::block_source::{BlockKind, BlockLoan, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
 use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
 use crate::options::{TableReadOptions, TableReaderOptions};
 use esker_base::prefix::SliceTransformRef;
+use esker_base::sync::epoch::{self, Guard};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor, EntryShape};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 /// A value inside a block, as `get` shows it.
 #[derive(Clone, Debug)]
 pub struct TableValue<'a> {
-    block: &'a BlockRef,
+    block: &'a BlockLoan<'a>,
     range: Range<usize>,
 }
 
@@ -35,10 +36,13 @@ impl<'a> TableValue<'a> {
         self.block.bytes().get(self.range.clone()).unwrap_or_default()
     }
 
-    /// The bytes, kept alive by their block: no copy.
+    /// The bytes, kept alive by their block: no copy, unless the cache has just given that up.
     #[inline]
     pub fn pin(&self) -> PinnedBytes {
-        pin(self.block.clone(), self.range.clone())
+        match self.block.hold() {
+            Some(block) => pin(block, self.range.clone()),
+            None => PinnedBytes::copy_from(self.bytes()),
+        }
     }
 }
 
@@ -87,8 +91,9 @@ impl TableReader {
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<()> {
         let target = key.internal_key();
+        let guard = epoch::pin();
         if !self.whole_keys {
-            return self.get_unfiltered(options, target, visit);
+            return self.get_unfiltered(options, &guard, target, visit);
         }
         let passes = self.filter_passes(options, self.without_timestamp(key.user_key()), target);
         counts::filter_asked(self.source.statistics.as_ref(), passes);
@@ -96,10 +101,10 @@ impl TableReader {
             return Ok(());
         }
         let Some(statistics) = &self.source.statistics else {
-            return self.get_unfiltered(options, target, visit);
+            return self.get_unfiltered(options, &guard, target, visit);
         };
         let mut is_there = false;
-        let found = self.get_unfiltered(options, target, &mut |key, value| {
+        let found = self.get_unfiltered(options, &guard, target, &mut |key, value| {
             is_there = true;
             visit(key, value)
         });
@@ -112,13 +117,14 @@ impl TableReader {
     fn get_unfiltered(
         &self,
         options: &TableReadOptions,
+        guard: &Guard,
         target: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<()> {
         self.index.with(&self.source, BlockKind::Index, options, |top| {
             let buffer = KEY_BUFFER.take();
             let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, buffer);
-            let found = self.get_from(options, &mut walker, target, visit);
+            let found = self.get_from(options, guard, &mut walker, target, visit);
             KEY_BUFFER.set(walker.into_buffer());
             found
         })
@@ -127,12 +133,13 @@ impl TableReader {
     fn get_from(
         &self,
         options: &TableReadOptions,
+        guard: &Guard,
         walker: &mut IndexWalker<&CachedBlock>,
         target: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<()> {
         walker.seek(&self.source, options, target, &self.options.icmp).map_err(|e| self.source.in_file(e))?;
-        self.get_at(options, walker, target, true, visit)
+        self.get_at(options, guard, walker, target, true, visit)
     }
 
     /// `get` from the block on that the walker stands on: the first with entries at or after `target` or, if not
@@ -141,6 +148,7 @@ impl TableReader {
     fn get_at(
         &self,
         options: &TableReadOptions,
+        guard: &Guard,
         walker: &mut IndexWalker<&CachedBlock>,
         target: &[u8],
         mut is_first: bool,
@@ -153,7 +161,7 @@ impl TableReader {
             {
                 return Ok(());
             }
-            let block = self.source.block(walker.handle(), BlockKind::Data, options, None)?;
+            let block = self.source.block_under(walker.handle(), BlockKind::Data, options, guard)?;
             let more = self
                 .visit_block(&block, is_first.then_some(target), key::user_key(target), visit)
                 .map_err(|e| self.source.at(e, walker.handle()))?;
@@ -171,6 +179,7 @@ impl TableReader {
     pub(crate) fn get_behind(
         &self,
         options: &TableReadOptions,
+        guard: &Guard,
         target: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<()> {
@@ -180,7 +189,7 @@ impl TableReader {
                 .seek(&self.source, options, target, &self.options.icmp)
                 .and_then(|()| walker.next(&self.source, options))
                 .map_err(|e| self.source.in_file(e))?;
-            self.get_at(options, &mut walker, target, false, visit)
+            self.get_at(options, guard, &mut walker, target, false, visit)
         })
     }
 
@@ -201,7 +210,7 @@ impl TableReader {
     #[inline]
     fn visit_block(
         &self,
-        shared: &BlockRef,
+        shared: &BlockLoan<'_>,
         seek: Option<&[u8]>,
         user_key: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
@@ -218,7 +227,7 @@ impl TableReader {
         &self,
         cursor: &mut BlockCursor,
         block: &Block,
-        shared: &BlockRef,
+        shared: &BlockLoan<'_>,
         seek: Option<&[u8]>,
         user_key: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
@@ -242,7 +251,7 @@ impl TableReader {
         &self,
         cursor: &mut BlockCursor,
         block: &Block,
-        shared: &BlockRef,
+        shared: &BlockLoan<'_>,
         user_key: &[u8],
         visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
     ) -> Result<bool> {
