@@ -14,7 +14,7 @@ use crate::arena::{Arena, ShardStats};
 use crate::iter::MemTableIter;
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
-use crate::tree::Tree;
+use crate::tree::{self, Tree};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
@@ -149,11 +149,36 @@ impl MemTable {
     {
         let target = Target::new(key.internal_key());
         self.tree.visit_versions(&target, |record| {
-            let (internal_key, bytes) = record.key_value();
-            let trailer = record::split(internal_key).1;
-            let kind = ValueType::from_u8(trailer as u8).expect("records are made from a ValueType");
-            visit(kind, SequenceNumber(trailer >> 8), MemValue { bytes, owner: self })
+            let (kind, sequence, value) = self.show(record);
+            visit(kind, sequence, value)
         });
+    }
+
+    /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory fetched side by side.
+    /// `visit` is told the key's number, too.
+    pub fn get_many<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
+    where
+        F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
+    {
+        for which in which.chunks(tree::GROUP) {
+            let mut targets = [Target { user_key: &[], trailer: 0 }; tree::GROUP];
+            for (target, &i) in targets.iter_mut().zip(which) {
+                *target = Target::new(keys[i as usize].internal_key());
+            }
+            self.tree.visit_versions_of(&targets[..which.len()], |i, record| {
+                let (kind, sequence, value) = self.show(record);
+                visit(which[i], kind, sequence, value)
+            });
+        }
+    }
+
+    /// A record as visitors see it.
+    #[inline]
+    fn show<'a>(self: &'a Arc<Self>, record: Record<'a>) -> (ValueType, SequenceNumber, MemValue<'a>) {
+        let (internal_key, bytes) = record.key_value();
+        let trailer = record::split(internal_key).1;
+        let kind = ValueType::from_u8(trailer as u8).expect("records are made from a ValueType");
+        (kind, SequenceNumber(trailer >> 8), MemValue { bytes, owner: self })
     }
 
     /// Whether a cursor would find nothing now: it has no entries but range tombstones. Takes no lock.

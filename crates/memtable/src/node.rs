@@ -244,6 +244,8 @@ impl<const N: usize> Run<N> {
 }
 
 const PREFETCH_DISTANCE: usize = 6;
+/// For `Node::first_of_key`: nothing is known.
+pub(crate) const NO_GUESS: usize = usize::MAX;
 
 impl<'t, const N: usize> Node<N> {
     /// An empty leaf.
@@ -412,6 +414,13 @@ impl<'t, const N: usize> Node<N> {
         from: usize,
         count: usize,
     ) -> usize {
+        let at = self.search_heads::<OWN>(head, from, count);
+        self.search_behind::<OWN>(icmp, target, head, inclusive, at, count)
+    }
+
+    /// The first of the slots `from..count` whose head is not below `head`.
+    #[inline]
+    fn search_heads<const OWN: bool>(&'t self, head: u64, from: usize, count: usize) -> usize {
         let mut at = from;
         let mut size = count.saturating_sub(from);
         while size > 1 {
@@ -419,9 +428,20 @@ impl<'t, const N: usize> Node<N> {
             at = if self.head::<OWN>(at + half - 1) < head { at + half } else { at };
             size -= half;
         }
-        if size == 1 && self.head::<OWN>(at) < head {
-            at += 1;
-        }
+        if size == 1 && self.head::<OWN>(at) < head { at + 1 } else { at }
+    }
+
+    /// `search` when no head before `at` can be that of a record at or after the target.
+    #[inline]
+    fn search_behind<const OWN: bool>(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        head: u64,
+        inclusive: bool,
+        at: usize,
+        count: usize,
+    ) -> usize {
         if at >= count
             || self.head::<OWN>(at) != head
             || !is_before(icmp, self.record::<OWN>(at), target, inclusive)
@@ -480,44 +500,63 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Leaves: the first record at or after `target` in this leaf or one to its right. With `same_key_only`, may
-    /// answer `None` without looking at any record if no record has the target's user key.
+    /// Leaves: about where the target's user key is, with its record being fetched. What is there may move on at once.
     #[inline]
-    pub(crate) fn first_from(
+    pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> usize {
+        let count = self.load_link().count();
+        let at = self.search_heads::<false>(self.head_of(icmp.order(), target.user_key), 0, count);
+        if let Some(record) = self.records[..count].get(at) {
+            prefetch_record(record.load(Ordering::Relaxed));
+        }
+        at
+    }
+
+    /// Leaves: the first record at or after `target` in this leaf or one to its right; if no record has the target's user
+    /// key, may answer `None` without looking at any. `guess`: where it may be in this leaf; any number will do.
+    #[inline]
+    pub(crate) fn first_of_key(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
-        same_key_only: bool,
+        mut guess: usize,
     ) -> Option<(Record<'t>, &'t Node<N>)> {
         let mut node = self;
         loop {
-            match node.first_from_here(icmp, target, same_key_only) {
+            match node.first_of_key_here(icmp, target, guess) {
                 Ok(found) => return found.map(|record| (record, node)),
                 Err(next) => node = next?,
             }
+            guess = NO_GUESS;
         }
     }
 
     /// `Err` with the next leaf if all of this one is before `target`.
     #[inline]
-    fn first_from_here(
+    fn first_of_key_here(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
-        same_key_only: bool,
+        mut guess: usize,
     ) -> std::result::Result<Option<Record<'t>>, Option<&'t Node<N>>> {
         let head = self.head_of(icmp.order(), target.user_key);
         loop {
             let link = self.load_link();
-            let at = self.search::<false>(icmp, target, head, false, 0, link.count());
-            if same_key_only && at < link.count() && self.head::<false>(at) > head {
+            let count = link.count();
+            // What is left of a head below the target's is before the target, however the guess was made.
+            let is_right = guess < count
+                && self.head::<false>(guess) >= head
+                && (guess == 0 || self.head::<false>(guess - 1) < head);
+            let at = if is_right { guess } else { self.search_heads::<false>(head, 0, count) };
+            guess = NO_GUESS;
+            let at = self.search_behind::<false>(icmp, target, head, false, at, count);
+            if at < count && self.head::<false>(at) > head {
                 // Heads are sorted and only move right: no slot has had this head since `search` began.
                 if self.load_link().next() == link.next() {
                     return Ok(None);
                 }
                 continue;
             }
-            let (found, now) = self.scan(icmp, target, at, link.count());
+            let (found, now) = self.scan(icmp, target, at, count);
             if now.next() == link.next() {
                 return found.map(Some).ok_or_else(|| self.neighbour(link));
             }

@@ -25,6 +25,9 @@ use std::ptr;
 /// Slots of a node: with 68 a leaf fills 18 cache lines.
 pub(crate) const WIDTH: usize = 68;
 
+/// Targets whose descents go together: sixteen leaves fit into the first-level cache.
+pub(crate) const GROUP: usize = 16;
+
 /// A run of the memtable's own width.
 pub(crate) type Run = node::Run<WIDTH>;
 
@@ -132,13 +135,51 @@ impl<const N: usize> Tree<N> {
 
     /// Visits, newest first, the versions of the target's user key from the target on, until `visit` says no.
     #[inline]
-    pub(crate) fn visit_versions<'t>(
+    pub(crate) fn visit_versions<'t>(&'t self, target: &Target<'_>, visit: impl FnMut(Record<'t>) -> bool) {
+        if !self.is_empty() {
+            self.visit_in(self.find(0, target, true), target, node::NO_GUESS, visit);
+        }
+    }
+
+    /// `visit_versions` for up to `GROUP` targets, in any order, `visit` being told which one. The descents go level by
+    /// level, so that the nodes of all targets, and then their records, come from memory at the same time.
+    pub(crate) fn visit_versions_of<'t>(
         &'t self,
+        targets: &[Target<'_>],
+        mut visit: impl FnMut(usize, Record<'t>) -> bool,
+    ) {
+        if self.is_empty() {
+            return;
+        }
+        debug_assert!(targets.len() <= GROUP);
+        let root = self.root();
+        let mut nodes = [root; GROUP];
+        // All children of a level's nodes are of the next lower level.
+        for _ in 0..root.level() {
+            for (node, target) in nodes.iter_mut().zip(targets) {
+                (*node, _, _) = node.descend(&self.icmp, target, true);
+                node.prefetch();
+            }
+        }
+        let mut guesses = [node::NO_GUESS; GROUP];
+        for ((guess, leaf), target) in guesses.iter_mut().zip(nodes).zip(targets) {
+            *guess = leaf.guess(&self.icmp, target);
+        }
+        for (i, target) in targets.iter().enumerate() {
+            self.visit_in(nodes[i], target, guesses[i], |record| visit(i, record));
+        }
+    }
+
+    /// `visit_versions` from the leaf on that the target is in or right of.
+    #[inline]
+    fn visit_in<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
         target: &Target<'_>,
+        guess: usize,
         mut visit: impl FnMut(Record<'t>) -> bool,
     ) {
-        let leaf = self.find(0, target, true);
-        let Some((first, leaf)) = leaf.first_from(&self.icmp, target, true) else { return };
+        let Some((first, leaf)) = leaf.first_of_key(&self.icmp, target, guess) else { return };
         if self.icmp.same_user_key(first.user_key(), target.user_key) && visit(first) {
             self.visit_older(leaf, first, visit);
         }

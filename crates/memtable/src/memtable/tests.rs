@@ -185,6 +185,34 @@ fn get_visits_visible_versions_newest_first() {
 }
 
 #[test]
+fn get_many_visits_what_get_visits() {
+    for_each_case(|rng, icmp, style, n| {
+        let (table, _) = fill(rng, icmp, style, n);
+        let lookup =
+            |rng: &mut fastrand::Rng| LookupKey::new(&random_key(rng, style), SequenceNumber(rng.u64(0..51)));
+        let keys: Vec<LookupKey> = (0..rng.usize(0..60)).map(|_| lookup(rng)).collect();
+        let mut which: Vec<u32> = (0..keys.len() as u32).filter(|_| rng.u32(0..4) > 0).collect();
+        rng.shuffle(&mut which);
+        let limit = rng.usize(1..5);
+        let mut got = vec![Vec::new(); keys.len()];
+        table.get_many(&keys, &which, |i, kind, seq, value| {
+            got[i as usize].push((kind, seq, value.to_vec()));
+            got[i as usize].len() < limit
+        });
+        for (i, key) in keys.iter().enumerate() {
+            let mut expected = Vec::new();
+            if which.contains(&(i as u32)) {
+                table.get(key, |kind, seq, value| {
+                    expected.push((kind, seq, value.to_vec()));
+                    expected.len() < limit
+                });
+            }
+            assert_eq!(got[i], expected);
+        }
+    });
+}
+
+#[test]
 fn it_has_points_from_the_first_one_on_and_range_tombstones_are_none() {
     let table = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
     assert!(table.has_no_points());

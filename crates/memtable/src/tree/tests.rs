@@ -222,6 +222,15 @@ fn stress<const N: usize>(threads: u32, per_thread: u32, mix: fn(u32) -> u32) {
                 for (thread, &n) in before.iter().enumerate().filter(|(_, n)| **n > 0) {
                     assert!(get(tree, nth(thread as u32, rng.u32(0..n))));
                     assert!(get(tree, nth(thread as u32, n - 1)));
+                    let keys: Vec<_> = (0..GROUP).map(|_| key(nth(thread as u32, rng.u32(0..n)))).collect();
+                    let mut found = 0;
+                    let targets: Vec<_> =
+                        keys.iter().map(|k| Target { user_key: k, trailer: u64::MAX }).collect();
+                    tree.visit_versions_of(&targets, |i, record| {
+                        found += usize::from(record.user_key() == keys[i]);
+                        false
+                    });
+                    assert_eq!(found, GROUP);
                 }
                 if rng.u32(0..50) == 0 {
                     let all = if rng.bool() { scan(tree) } else { scan_back(tree) };
@@ -254,6 +263,25 @@ fn threads_insert_and_read_in_trees_of_all_widths() {
         stress::<68>(4, 4 * n, mixed);
         stress::<68>(4, 4 * n, |i| i);
         stress::<68>(4, 4 * n, |i| u32::MAX / 8 - i);
+    }
+}
+
+#[cfg(not(loom))]
+#[test]
+fn a_wrong_guess_leads_to_the_same_record() {
+    let tree = tree::<68>();
+    (0..50).for_each(|n| insert(&tree, 2 * n).unwrap());
+    for n in 0..101 {
+        let user_key = key(n);
+        let target = Target { user_key: &user_key, trailer: u64::MAX };
+        for guess in (0..70).chain([node::NO_GUESS]) {
+            let mut found = None;
+            tree.visit_in(tree.root(), &target, guess, |record| {
+                found = Some(number(record));
+                false
+            });
+            assert_eq!(found, (n < 100 && n % 2 == 0).then_some(n), "guess {guess}");
+        }
     }
 }
 
