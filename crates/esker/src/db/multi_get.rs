@@ -5,18 +5,20 @@
 //! One guard, one view per family and one sequence number serve the whole batch: every key is read as of the same moment,
 //! across families too. The keys are sorted, so that those in the same file, index block and data block are read together,
 //! and a key that is named twice is read once: [`crate::read::multi_get`]. What only memtables can have is not sorted, and a
-//! key or two are read as by `get`: that costs less than what they could share.
+//! key or two are read as by `get`, but lent: that costs less than what they could share.
 
 mod output;
 
 pub use output::MultiGetOutput;
+use output::{Output, PinnedOutput};
 
 use super::reads::{check_read_options, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::get::{ReadContext, get};
-use crate::read::multi_get::{Answer, multi_get};
+use crate::read::answer::Answer;
+use crate::read::get::{ReadContext, find};
+use crate::read::multi_get::multi_get;
 use crate::snapshot::Snapshot;
 use esker_base::comparator::KeyOrder;
 use esker_base::stats::{Statistics, Ticker};
@@ -41,8 +43,9 @@ impl Db {
         family: &ColumnFamilyHandle,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let pairs: Pairs<'_> = keys.iter().map(|key| (family, key.as_ref())).collect();
-        self.multi_get_cf(options, &pairs)
+        let mut output = PinnedOutput::default();
+        self.read_batch(options, &OneFamily { family, keys }, &mut output);
+        output.values
     }
 
     /// The values of keys in several families, all as of one moment.
@@ -51,9 +54,9 @@ impl Db {
         options: &ReadOptions,
         keys: &[(&ColumnFamilyHandle, &[u8])],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let mut output = MultiGetOutput::new();
-        self.read_batch(options, keys, &mut output, true);
-        output.into_pinned()
+        let mut output = PinnedOutput::default();
+        self.read_batch(options, &Pairs(keys), &mut output);
+        output.values
     }
 
     /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results are those of
@@ -65,8 +68,7 @@ impl Db {
         keys: &[K],
         output: &mut MultiGetOutput,
     ) {
-        let pairs: Pairs<'_> = keys.iter().map(|key| (family, key.as_ref())).collect();
-        self.multi_get_lent_cf(options, &pairs, output);
+        self.read_batch(options, &OneFamily { family, keys }, output);
     }
 
     /// The values of keys in several families, all as of one moment, lent by `output`, which forgets what it had.
@@ -76,16 +78,10 @@ impl Db {
         keys: &[(&ColumnFamilyHandle, &[u8])],
         output: &mut MultiGetOutput,
     ) {
-        self.read_batch(options, keys, output, false);
+        self.read_batch(options, &Pairs(keys), output);
     }
 
-    fn read_batch(
-        &self,
-        options: &ReadOptions,
-        keys: &[(&ColumnFamilyHandle, &[u8])],
-        output: &mut MultiGetOutput,
-        pin_all: bool,
-    ) {
+    fn read_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
         output.reset(keys.len());
         if let Err(e) = check_read_options(options) {
             return output.fail_all(&e);
@@ -96,27 +92,22 @@ impl Db {
         let statistics = self.engine().options.statistics.as_deref();
         let batch = KeyBatch { keys, moment: &moment, options, table_options: &table_options, statistics };
         if keys.len() <= FEW_KEYS || options.value_size_soft_limit < u64::MAX {
-            batch.read_one_by_one(output, pin_all);
+            batch.read_one_by_one(output);
         } else {
-            batch.read_together(output, pin_all);
+            batch.read_together(output);
         }
         if let Some(statistics) = statistics {
             statistics.record_tick(Ticker::NumberMultigetCalls, 1);
             statistics.record_tick(Ticker::NumberMultigetKeysRead, keys.len() as u64);
             statistics.record_tick(Ticker::NumberMultigetBytesRead, output.value_bytes());
-            let found = output.iter().filter(|v| matches!(v, Ok(Some(_)))).count();
-            statistics.record_tick(Ticker::NumberMultigetKeysFound, found as u64);
+            statistics.record_tick(Ticker::NumberMultigetKeysFound, output.found_count());
         }
     }
 
     /// What to read, and at which number. All views are loaded before the number is read; the number is good for all
     /// of them if no memtable was switched in between: else writes below it may be in a memtable that a view lacks.
-    fn moment<'g>(
-        &self,
-        options: &ReadOptions,
-        keys: &[(&ColumnFamilyHandle, &[u8])],
-        guard: &'g epoch::Guard,
-    ) -> Moment<'g> {
+    #[inline]
+    fn moment<'g>(&self, options: &ReadOptions, keys: &impl Keys, guard: &'g epoch::Guard) -> Moment<'g> {
         for _ in 0..MOMENT_ATTEMPTS {
             let views = views_of(keys, guard);
             let sequence = self.inner.read_sequence(options);
@@ -135,73 +126,155 @@ impl Db {
 /// So many keys are read one by one: what they could share is less than it costs to put them in order.
 const FEW_KEYS: usize = 2;
 
-/// Different keys that go through a family's memtables and files together, at most: bounds what a large batch holds.
-const MOST_KEYS_TOGETHER: usize = 256;
+/// Different keys that go through a family's memtables and files together, at most: what is noted of them has to stay in
+/// the first-level cache.
+const MOST_KEYS_TOGETHER: usize = 64;
+
+/// What a batch asks for.
+trait Keys {
+    fn len(&self) -> usize;
+    fn key(&self, i: usize) -> &[u8];
+    fn family(&self, i: usize) -> &ColumnFamilyHandle;
+    /// Whether all keys are of one family.
+    fn is_of_one_family(&self) -> bool;
+}
+
+struct OneFamily<'k, K> {
+    family: &'k ColumnFamilyHandle,
+    keys: &'k [K],
+}
+
+impl<K: AsRef<[u8]>> Keys for OneFamily<'_, K> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+    #[inline]
+    fn key(&self, i: usize) -> &[u8] {
+        self.keys[i].as_ref()
+    }
+    #[inline]
+    fn family(&self, _i: usize) -> &ColumnFamilyHandle {
+        self.family
+    }
+    #[inline]
+    fn is_of_one_family(&self) -> bool {
+        true
+    }
+}
+
+struct Pairs<'k>(&'k [(&'k ColumnFamilyHandle, &'k [u8])]);
+
+impl Keys for Pairs<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    #[inline]
+    fn key(&self, i: usize) -> &[u8] {
+        self.0[i].1
+    }
+    #[inline]
+    fn family(&self, i: usize) -> &ColumnFamilyHandle {
+        self.0[i].0
+    }
+    #[inline]
+    fn is_of_one_family(&self) -> bool {
+        false
+    }
+}
 
 /// A batch to be read.
-struct KeyBatch<'b, 'g> {
-    keys: &'b [(&'b ColumnFamilyHandle, &'b [u8])],
+struct KeyBatch<'b, 'g, K> {
+    keys: &'b K,
     moment: &'b Moment<'g>,
     options: &'b ReadOptions,
     table_options: &'b TableReadOptions,
     statistics: Option<&'b Statistics>,
 }
 
-/// A key's place in the order in which a batch is read.
-#[derive(Clone, Copy)]
-struct Ordered {
-    /// Which of the moment's views.
-    view: u32,
-    /// The key's number in the batch.
-    key: u32,
-    /// Sorts as the key does, where two of them differ: what lies behind the bytes that all keys have in common.
-    head: u64,
+/// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a number that sorts as the
+/// key does where two of them differ, 64 bits; its number in the batch, 32 bits. One number, because numbers are sorted
+/// several times as fast.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ordered(u128);
+
+impl Ordered {
+    #[inline]
+    fn new(view: usize, head: u64, key: usize) -> Ordered {
+        Ordered((view as u128) << 96 | u128::from(head) << 32 | key as u128)
+    }
+    #[inline]
+    fn view(self) -> usize {
+        (self.0 >> 96) as usize
+    }
+    #[inline]
+    fn key(self) -> usize {
+        self.0 as u32 as usize
+    }
+    #[inline]
+    fn has_head_of(self, other: Ordered) -> bool {
+        self.0 >> 32 == other.0 >> 32
+    }
 }
 
-impl KeyBatch<'_, '_> {
+/// Stays on the stack while a batch has few keys.
+type Order = SmallVec<[Ordered; 32]>;
+
+/// Keys of which what is looked up with them stays there too.
+const FEW_LOOKUPS: usize = 8;
+
+impl<K: Keys> KeyBatch<'_, '_, K> {
     fn context(&self, key: usize) -> ReadContext<'_> {
-        read_context(&self.keys[key].0.cf, self.options, self.table_options, self.statistics)
+        read_context(&self.keys.family(key).cf, self.options, self.table_options, self.statistics)
     }
 
     /// In the order of the keys, so that a limit ends the batch at a key that the caller can name.
-    fn read_one_by_one(&self, output: &mut MultiGetOutput, pin_all: bool) {
-        for (i, (family, key)) in self.keys.iter().enumerate() {
-            let answer = if output.value_bytes() > self.options.value_size_soft_limit {
-                Err(Error::aborted("multi_get: value_size_soft_limit reached before this key"))
-            } else {
-                let (_, view) = self.moment.views[self.moment.view_of(family)];
-                get(view, &self.context(i), &LookupKey::new(key, self.moment.sequence))
-            };
-            output.set(i, Answer::Made(answer), pin_all);
+    #[inline]
+    fn read_one_by_one(&self, output: &mut impl Output) {
+        for i in 0..self.keys.len() {
+            if output.value_bytes() > self.options.value_size_soft_limit {
+                let error = Error::aborted("multi_get: value_size_soft_limit reached before this key");
+                output.set(i, Answer::Made(Err(error)));
+                continue;
+            }
+            let (_, view) = self.moment.views[self.view_of(i)];
+            let key = LookupKey::new(self.keys.key(i), self.moment.sequence);
+            find(view, &self.context(i), &key, &mut |answer| output.set(i, answer));
         }
     }
 
     /// Family by family and, where files are read, sorted and each different key once.
-    fn read_together(&self, output: &mut MultiGetOutput, pin_all: bool) {
+    fn read_together(&self, output: &mut impl Output) {
         let ordered = self.ordered();
-        let mut lookups = Vec::with_capacity(ordered.len().min(MOST_KEYS_TOGETHER));
-        let mut numbers = Vec::with_capacity(lookups.capacity());
+        let few = ordered.len().min(MOST_KEYS_TOGETHER);
+        let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
+        let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
         let mut repeated: Vec<(u32, u32)> = Vec::new();
         let mut rest = ordered.as_slice();
+        let mut last: Option<Ordered> = None;
         while let Some(first) = rest.first() {
             lookups.clear();
             numbers.clear();
             let mut taken = 0;
-            for at in rest.iter().take_while(|at| at.view == first.view) {
-                match numbers.last() {
-                    Some(&last) if self.is_same_key(last, at.key) => repeated.push((at.key, last)),
+            for at in rest.iter().take_while(|at| at.view() == first.view()) {
+                match last {
+                    Some(last) if self.is_same_key(last, *at) => {
+                        repeated.push((at.key() as u32, last.key() as u32));
+                    }
                     _ if lookups.len() == MOST_KEYS_TOGETHER => break,
                     _ => {
-                        lookups.push(LookupKey::new(self.keys[at.key as usize].1, self.moment.sequence));
-                        numbers.push(at.key);
+                        lookups.push(LookupKey::new(self.keys.key(at.key()), self.moment.sequence));
+                        numbers.push(at.key() as u32);
+                        last = Some(*at);
                     }
                 }
                 taken += 1;
             }
             rest = &rest[taken..];
-            let (_, view) = self.moment.views[first.view as usize];
-            multi_get(view, &self.context(first.key as usize), &lookups, &mut |i, answer| {
-                output.set(numbers[i] as usize, answer, pin_all);
+            let (_, view) = self.moment.views[first.view()];
+            multi_get(view, &self.context(first.key()), &lookups, &mut |i, answer| {
+                output.set(numbers[i] as usize, answer);
             });
         }
         for (key, of) in repeated {
@@ -209,16 +282,26 @@ impl KeyBatch<'_, '_> {
         }
     }
 
-    /// Whether two keys of one family are the same.
-    fn is_same_key(&self, a: u32, b: u32) -> bool {
-        let ((family, a), (_, b)) = (self.keys[a as usize], self.keys[b as usize]);
-        a == b || (family.cf.icmp.order() == KeyOrder::Custom && family.cf.icmp.same_user_key(a, b))
+    /// The number of a key's view.
+    #[inline]
+    fn view_of(&self, i: usize) -> usize {
+        if self.keys.is_of_one_family() { 0 } else { self.moment.view_of(self.keys.family(i)) }
+    }
+
+    /// Whether two keys are the same. Heads are the same for all keys of an order that is not known.
+    #[inline]
+    fn is_same_key(&self, a: Ordered, b: Ordered) -> bool {
+        a.has_head_of(b) && {
+            let icmp = &self.keys.family(a.key()).cf.icmp;
+            icmp.same_user_key(self.keys.key(a.key()), self.keys.key(b.key()))
+        }
     }
 
     /// How many first bytes all keys have in common.
     fn shared_prefix(&self) -> usize {
-        let Some(((_, first), rest)) = self.keys.split_first() else { return 0 };
-        rest.iter().fold(first.len(), |shared, (_, key)| common_prefix(&first[..shared], key))
+        let Some(rest) = self.keys.len().checked_sub(1) else { return 0 };
+        let first = self.keys.key(0);
+        (1..=rest).fold(first.len(), |shared, i| common_prefix(&first[..shared], self.keys.key(i)))
     }
 
     /// Whether no key goes further than the memtables, which are searched in any order.
@@ -228,27 +311,28 @@ impl KeyBatch<'_, '_> {
     }
 
     /// The keys by family, then by the family's order if they may be looked for in files.
-    fn ordered(&self) -> Vec<Ordered> {
-        let in_any_order = self.ends_in_memtables();
-        let shared = if in_any_order { 0 } else { self.shared_prefix() };
-        let order = |(i, (family, key)): (usize, &(&ColumnFamilyHandle, &[u8]))| Ordered {
-            view: self.moment.view_of(family) as u32,
-            key: i as u32,
-            head: head_of(family.cf.icmp.order(), &key[shared..]),
-        };
-        let mut ordered: Vec<Ordered> = self.keys.iter().enumerate().map(order).collect();
-        if in_any_order {
+    fn ordered(&self) -> Order {
+        let all = 0..self.keys.len();
+        if self.ends_in_memtables() {
+            // Heads that differ: no two keys are compared, as it costs less to search twice.
+            let mut ordered: Order = all.map(|i| Ordered::new(self.view_of(i), i as u64, i)).collect();
             if self.moment.views.len() > 1 {
-                ordered.sort_unstable_by_key(|at| at.view);
+                ordered.sort_unstable();
             }
             return ordered;
         }
-        ordered.sort_unstable_by(|a, b| {
-            (a.view, a.head).cmp(&(b.view, b.head)).then_with(|| {
-                let ((family, a), (_, b)) = (self.keys[a.key as usize], self.keys[b.key as usize]);
-                family.cf.icmp.compare_user_keys(a, b)
-            })
-        });
+        let shared = self.shared_prefix();
+        let order = |i: usize| {
+            let head = head_of(self.keys.family(i).cf.icmp.order(), &self.keys.key(i)[shared..]);
+            Ordered::new(self.view_of(i), head, i)
+        };
+        let mut ordered: Order = all.map(order).collect();
+        ordered.sort_unstable();
+        for run in ordered.chunk_by_mut(|a, b| a.has_head_of(*b)).filter(|run| run.len() > 1) {
+            let icmp = &self.keys.family(run[0].key()).cf.icmp;
+            let key = |at: &Ordered| self.keys.key(at.key());
+            run.sort_by(|a, b| icmp.compare_user_keys(key(a), key(b)));
+        }
         ordered
     }
 }
@@ -273,9 +357,6 @@ fn head_of(order: KeyOrder, user_key: &[u8]) -> u64 {
 
 /// How often switched memtables make a read look again before it takes a snapshot.
 const MOMENT_ATTEMPTS: usize = 3;
-
-/// Keys with their families; few of them stay on the stack.
-type Pairs<'k> = SmallVec<[(&'k ColumnFamilyHandle, &'k [u8]); 8]>;
 
 type View<'g> = (esker_base::ColumnFamilyId, &'g SuperVersion);
 
@@ -302,9 +383,11 @@ fn same_memtable((now, before): (&View<'_>, &View<'_>)) -> bool {
 }
 
 /// The current view of each family, once.
-fn views_of<'g>(keys: &[(&ColumnFamilyHandle, &[u8])], guard: &'g epoch::Guard) -> Views<'g> {
+#[inline]
+fn views_of<'g>(keys: &impl Keys, guard: &'g epoch::Guard) -> Views<'g> {
     let mut views = Views::new();
-    for (family, _) in keys {
+    let different = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
+    for family in (0..different).map(|i| keys.family(i)) {
         if !views.iter().any(|(id, _)| *id == family.id()) {
             views.push((family.id(), family.cf.super_version.load(guard)));
         }

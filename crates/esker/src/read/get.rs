@@ -6,6 +6,7 @@
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
 use crate::cf::SuperVersion;
+use crate::read::answer::{Answer, LentValue};
 use crate::read::saver::Saver;
 use crate::read::tables::open_file;
 use esker_base::stats::{Statistics, Ticker};
@@ -37,18 +38,37 @@ impl<'a> ReadContext<'a> {
 /// # Errors
 /// `Corruption` and `IoError` name the file · `Incomplete` if the tier forbids the I/O it would take · see
 /// [`Saver::finish`].
+#[inline]
 pub(crate) fn get(
     view: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
 ) -> Result<Option<PinnedBytes>> {
+    let mut found = None;
+    find(view, context, key, &mut |answer| found = Some(answer.into_pinned()));
+    found.unwrap_or(Ok(None))
+}
+
+/// Gives `settle` what [`get`] gives, once; a plain value is lent where it lies, so that nothing is counted for it.
+#[inline]
+pub(crate) fn find(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    settle: &mut impl FnMut(Answer<'_>),
+) {
     let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref(), context.blobs());
-    search_memtables(view, context, key, &mut saver);
+    search_memtables(view, context, key, &mut saver, settle);
     count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
-    if !saver.is_done() && !context.memtables_only {
-        search_files(view, context, key, &mut saver)?;
+    if !saver.is_done()
+        && !context.memtables_only
+        && let Err(e) = search_files(view, context, key, &mut saver, settle)
+    {
+        saver.fail(e);
     }
-    saver.finish()
+    if !saver.is_taken() {
+        settle(Answer::Made(saver.finish()));
+    }
 }
 
 #[inline]
@@ -66,12 +86,25 @@ pub(super) fn hit_at(level: usize) -> Ticker {
     }
 }
 
-fn search_memtables(view: &SuperVersion, context: &ReadContext<'_>, key: &LookupKey, saver: &mut Saver<'_>) {
+#[inline]
+fn search_memtables(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    saver: &mut Saver<'_>,
+    settle: &mut impl FnMut(Answer<'_>),
+) {
     for mem in view.memtables() {
         if !context.ignore_range_deletions {
             saver.cover(mem.max_covering_tombstone_seq(key.user_key(), key.sequence()));
         }
-        mem.get(key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+        mem.get(key, |value_type, sequence, value| {
+            if saver.settles(value_type, sequence) {
+                settle(Answer::Lent(LentValue::Memtable(value)));
+                return false;
+            }
+            saver.save(value_type, sequence, || value.pin())
+        });
         if saver.is_done() {
             return;
         }
@@ -83,6 +116,7 @@ fn search_files(
     context: &ReadContext<'_>,
     key: &LookupKey,
     saver: &mut Saver<'_>,
+    settle: &mut impl FnMut(Answer<'_>),
 ) -> Result<()> {
     for (level, file) in view.version.candidates(key.internal_key()) {
         let reader = open_file(context.tables, file)?;
@@ -93,6 +127,10 @@ fn search_files(
             saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
         }
         reader.get(context.options, key, &mut |entry, value| {
+            if saver.settles(entry.value_type, entry.sequence) {
+                settle(Answer::Lent(LentValue::Table(value)));
+                return false;
+            }
             saver.save(entry.value_type, entry.sequence, || value.pin())
         })?;
         if saver.is_done() {

@@ -1,5 +1,6 @@
 //! Reading: from what memtables and files hold of a key to the value the user gets.
 
+pub(crate) mod answer;
 pub(crate) mod get;
 pub mod merge;
 pub(crate) mod multi_get;

@@ -9,48 +9,16 @@
 //!  3. An error settles the keys that needed what failed.
 
 use crate::cf::SuperVersion;
+use crate::read::answer::{Answer, LentValue};
 use crate::read::get::{ReadContext, count, hit_at};
 use crate::read::saver::Saver;
 use crate::read::tables::open_file;
 use crate::version::{FileMeta, Level};
+use esker_base::Error;
 use esker_base::stats::Ticker;
-use esker_base::{Error, PinnedBytes, Result};
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_memtable::MemValue;
 use esker_table::{BatchVisitor, TableValue};
-
-/// A value where it lies.
-pub(crate) enum LentValue<'a> {
-    Memtable(MemValue<'a>),
-    Table(TableValue<'a>),
-}
-
-impl LentValue<'_> {
-    /// The bytes.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            LentValue::Memtable(value) => value,
-            LentValue::Table(value) => value.bytes(),
-        }
-    }
-
-    /// The bytes, kept alive: no copy.
-    pub(crate) fn pin(&self) -> PinnedBytes {
-        match self {
-            LentValue::Memtable(value) => value.pin(),
-            LentValue::Table(value) => value.pin(),
-        }
-    }
-}
-
-/// What was found for a key.
-pub(crate) enum Answer<'a> {
-    /// A plain value, where it lies.
-    Lent(LentValue<'a>),
-    /// Anything else.
-    Made(Result<Option<PinnedBytes>>),
-}
+use smallvec::SmallVec;
 
 /// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order. The keys ascend and differ,
 /// unless the search ends in the memtables.
@@ -76,32 +44,37 @@ pub(crate) fn multi_get(
     batch.finish();
 }
 
+/// Keys for which nothing is allocated.
+const FEW: usize = 8;
+
 struct Batch<'b> {
     view: &'b SuperVersion,
     context: &'b ReadContext<'b>,
     keys: &'b [LookupKey],
-    savers: Vec<Saver<'b>>,
+    savers: SmallVec<[Saver<'b>; FEW]>,
     /// Numbers of the keys that are not settled.
-    open: Vec<u32>,
+    open: SmallVec<[u32; FEW]>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
 impl Batch<'_> {
     fn search_memtables(&mut self) {
         for mem in self.view.memtables() {
-            for &i in &self.open {
-                let (key, saver) = (&self.keys[i as usize], &mut self.savers[i as usize]);
-                if !self.context.ignore_range_deletions {
-                    saver.cover(mem.max_covering_tombstone_seq(key.user_key(), key.sequence()));
+            if !self.context.ignore_range_deletions {
+                for &i in &self.open {
+                    let key = &self.keys[i as usize];
+                    let covering = mem.max_covering_tombstone_seq(key.user_key(), key.sequence());
+                    self.savers[i as usize].cover(covering);
                 }
-                mem.get(key, |value_type, sequence, value| {
-                    if saver.settles(value_type, sequence) {
-                        (self.settle)(i as usize, Answer::Lent(LentValue::Memtable(value)));
-                        return false;
-                    }
-                    saver.save(value_type, sequence, || value.pin())
-                });
             }
+            mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
+                let saver = &mut self.savers[i as usize];
+                if saver.settles(value_type, sequence) {
+                    (self.settle)(i as usize, Answer::Lent(LentValue::Memtable(value)));
+                    return false;
+                }
+                saver.save(value_type, sequence, || value.pin())
+            });
             self.close_settled();
         }
         if let Some(statistics) = self.context.statistics {
@@ -113,7 +86,7 @@ impl Batch<'_> {
 
     fn close_settled(&mut self) {
         let savers = &self.savers;
-        self.open.retain(|&i| !savers[i as usize].is_done());
+        self.open.retain(|i| !savers[*i as usize].is_done());
     }
 
     fn search_files(&mut self) {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: small values lie in `bytes`; large ones are pinned, once for each key.
 
-use crate::read::multi_get::{Answer, LentValue};
+use crate::read::answer::{Answer, LentValue};
 use esker_base::{Error, PinnedBytes, Result};
 use std::ops::Range;
 
@@ -77,24 +77,42 @@ impl MultiGetOutput {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Option<&[u8]>>> {
         (0..self.len()).map(|i| self.get(i))
     }
+}
+
+/// Where the answers of a batch go.
+pub(super) trait Output {
+    /// Forgets what it had and takes the answers of a batch of `len` keys.
+    fn reset(&mut self, len: usize);
+
+    /// Notes the answer for key `i`.
+    fn set(&mut self, i: usize, answer: Answer<'_>);
+
+    /// Key `i` is the same as key `of`, which has its answer.
+    fn repeat(&mut self, i: usize, of: usize);
+
+    /// Fails all keys with this error.
+    fn fail_all(&mut self, error: &Error);
 
     /// Bytes of all values, of a repeated key's each time.
-    pub(super) fn value_bytes(&self) -> u64 {
-        self.value_bytes
-    }
+    fn value_bytes(&self) -> u64;
 
-    /// Empties it for a batch of `len` keys.
-    pub(super) fn reset(&mut self, len: usize) {
+    /// How many keys have a value.
+    fn found_count(&self) -> u64;
+}
+
+impl Output for MultiGetOutput {
+    fn reset(&mut self, len: usize) {
         self.bytes.clear();
         self.value_bytes = 0;
         self.found.clear();
         self.found.resize(len, Found::Nothing);
     }
 
-    /// Notes the answer for key `i`. Values are copied if they are small, or all pinned.
-    pub(super) fn set(&mut self, i: usize, answer: Answer<'_>, pin_all: bool) {
+    /// Values are copied if they are small.
+    #[inline]
+    fn set(&mut self, i: usize, answer: Answer<'_>) {
         self.found[i] = match answer {
-            Answer::Lent(value) => self.keep(&value, pin_all),
+            Answer::Lent(value) => self.keep(&value),
             Answer::Made(Ok(Some(value))) => {
                 self.value_bytes += value.len() as u64;
                 Found::Pinned(value)
@@ -104,39 +122,81 @@ impl MultiGetOutput {
         };
     }
 
-    #[inline]
-    fn keep(&mut self, value: &LentValue<'_>, pin_all: bool) -> Found {
-        let bytes = value.bytes();
-        self.value_bytes += bytes.len() as u64;
-        if pin_all || bytes.len() > COPY_UP_TO_BYTES {
-            return Found::Pinned(value.pin());
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        Found::Copied(start..self.bytes.len())
-    }
-
-    /// Key `i` is the same as key `of`, which has its answer.
-    pub(super) fn repeat(&mut self, i: usize, of: usize) {
+    fn repeat(&mut self, i: usize, of: usize) {
         self.found[i] = self.found[of].clone();
         if let Ok(Some(value)) = self.get(i) {
             self.value_bytes += value.len() as u64;
         }
     }
 
-    /// Fails all keys with this error.
-    pub(super) fn fail_all(&mut self, error: &Error) {
+    fn fail_all(&mut self, error: &Error) {
         self.found.fill(Found::Failed(error.clone()));
     }
 
-    /// The values one by one. They must have been pinned.
-    pub(super) fn into_pinned(self) -> Vec<Result<Option<PinnedBytes>>> {
-        let taken = |found| match found {
-            Found::Nothing => Ok(None),
-            Found::Copied(range) => Ok(Some(PinnedBytes::copy_from(&self.bytes[range]))),
-            Found::Pinned(value) => Ok(Some(value)),
-            Found::Failed(e) => Err(e),
-        };
-        self.found.into_iter().map(taken).collect()
+    fn value_bytes(&self) -> u64 {
+        self.value_bytes
+    }
+
+    fn found_count(&self) -> u64 {
+        self.iter().filter(|v| matches!(v, Ok(Some(_)))).count() as u64
+    }
+}
+
+impl MultiGetOutput {
+    #[inline]
+    fn keep(&mut self, value: &LentValue<'_>) -> Found {
+        let bytes = value.bytes();
+        self.value_bytes += bytes.len() as u64;
+        if bytes.len() > COPY_UP_TO_BYTES {
+            return Found::Pinned(value.pin());
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Found::Copied(start..self.bytes.len())
+    }
+}
+
+/// The answers for those who keep the values: each is pinned.
+#[derive(Default)]
+pub(super) struct PinnedOutput {
+    pub(super) values: Vec<Result<Option<PinnedBytes>>>,
+    value_bytes: u64,
+}
+
+impl PinnedOutput {
+    #[inline]
+    fn put(&mut self, i: usize, value: Result<Option<PinnedBytes>>) {
+        if let Ok(Some(value)) = &value {
+            self.value_bytes += value.len() as u64;
+        }
+        self.values[i] = value;
+    }
+}
+
+impl Output for PinnedOutput {
+    fn reset(&mut self, len: usize) {
+        self.values = (0..len).map(|_| Ok(None)).collect();
+        self.value_bytes = 0;
+    }
+
+    #[inline]
+    fn set(&mut self, i: usize, answer: Answer<'_>) {
+        self.put(i, answer.into_pinned());
+    }
+
+    fn repeat(&mut self, i: usize, of: usize) {
+        self.put(i, self.values[of].clone());
+    }
+
+    fn fail_all(&mut self, error: &Error) {
+        self.values.fill(Err(error.clone()));
+    }
+
+    fn value_bytes(&self) -> u64 {
+        self.value_bytes
+    }
+
+    fn found_count(&self) -> u64 {
+        self.values.iter().filter(|v| matches!(v, Ok(Some(_)))).count() as u64
     }
 }
