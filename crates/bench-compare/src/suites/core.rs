@@ -5,11 +5,11 @@
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
-use crate::keys::{Digest, Key, VALUE_BYTES, Values, key};
+use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::keys::{Digest, KEY_BYTES, Key, VALUE_BYTES, Values, key};
 use crate::measure::{Deadline, Sample};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The set.
 pub(crate) struct Core;
@@ -43,6 +43,11 @@ const NEXTS: usize = 100;
 /// How much longer than others overwriting may take: cut early, its few writes would be charged with compactions that
 /// the fill has caused.
 const OVERWRITE_PATIENCE: f64 = 10.0;
+
+/// What the thread writes that others read beside: RocksDB's `--benchmark_write_rate_limit`.
+const WRITER_BYTES_PER_SECOND: f64 = 2e6;
+/// It sleeps when it is so far ahead.
+const WRITER_NAP: Duration = Duration::from_millis(1);
 
 /// Seeds: one for each stream, so that no step repeats another's choices.
 const FILL_SEED: u64 = 301;
@@ -103,7 +108,7 @@ impl Suite for Core {
             step(
                 Step::ReadWhileWriting,
                 "readwhilewriting",
-                "readwhilewriting, 1 + 1 threads",
+                "readwhilewriting, one thread reads, one writes 2 MB/s",
                 "get",
                 READ_LIMIT,
             ),
@@ -112,7 +117,7 @@ impl Suite for Core {
                 "compact",
                 "compact the whole tree",
                 "key",
-                "every byte read, checked, merged and written once: about 0.1 s for 100 MB in memory",
+                "three overlapping files: every byte read, checked, merged and written once: about 0.1 s for 100 MB in memory",
             ),
         ];
         for (info, step) in &mut steps {
@@ -172,10 +177,7 @@ impl Suite for Core {
             Step::SeekRandom => seek_random(bench, num / 2, 1),
             Step::SeekNexts => seek_random(bench, num / 20, NEXTS),
             Step::ReadWhileWriting => read_while_writing(bench, num),
-            Step::Compact => bench.measure(|db, _| {
-                db.compact()?;
-                Ok(reads(num, num, 0))
-            }),
+            Step::Compact => compact(bench, num),
         }
     }
 }
@@ -212,9 +214,7 @@ fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<(
 /// Reads from a memtable that is large enough for everything.
 fn read_memtable<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
     let num = bench.plan.num;
-    let mut settings = bench.plan.settings.clone();
-    settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
-    bench.fresh(&settings)?;
+    bench.fresh(&in_one_memtable(bench, num))?;
     let number = random_below(num, FILL_SEED);
     load(bench.db(), num, VALUE_SEED, VALUE_BYTES, number)?;
     read_random(bench, num)
@@ -290,7 +290,33 @@ fn seek_random<E: Engine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> Res
     })
 }
 
-/// One thread reads; one overwrites as fast as it can until the reads are done.
+/// Files of level 0 that are compacted: fewer than start a compaction by themselves.
+const RUNS: u64 = 3;
+
+/// Compacts what every engine has in the same few files of level 0, however it flushes and compacts by itself.
+fn compact<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+    bench.fresh(&in_one_memtable(bench, num))?;
+    let mut number = random_below(num, FILL_SEED);
+    for run in 0..RUNS {
+        let part = run * num / RUNS..(run + 1) * num / RUNS;
+        load(bench.db(), part.end - part.start, VALUE_SEED + run, VALUE_BYTES, &mut number)?;
+        bench.db().flush()?;
+    }
+    bench.reopen(&bench.plan.settings.clone())?;
+    bench.measure(|db, _| {
+        db.compact()?;
+        Ok(reads(num, num, 0))
+    })
+}
+
+/// The plan's settings with a memtable for all keys.
+fn in_one_memtable<E: Engine>(bench: &Bench<E>, num: u64) -> Settings {
+    let mut settings = bench.plan.settings.clone();
+    settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
+    settings
+}
+
+/// One thread reads; one overwrites at a rate that is the same for all engines until the reads are done.
 fn read_while_writing<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     bench.measure(|db, deadline| {
         let is_done = AtomicBool::new(false);
@@ -313,8 +339,15 @@ fn read_for_a_while<E: Engine>(db: &E, deadline: Deadline, num: u64) -> Result<u
 
 fn write_until<E: Engine>(db: &E, is_done: &AtomicBool, num: u64) -> Result<()> {
     let (mut number, mut values) = (random_below(num, WRITER_SEED), Values::new(WRITER_SEED));
+    let (start, mut bytes) = (Instant::now(), 0);
     while !is_done.load(Ordering::Relaxed) {
         db.put(&key(number(0)), values.next(VALUE_BYTES), Durability::Wal)?;
+        bytes += KEY_BYTES + VALUE_BYTES;
+        let due = Duration::from_secs_f64(bytes as f64 / WRITER_BYTES_PER_SECOND);
+        let ahead = due.saturating_sub(start.elapsed());
+        if ahead > WRITER_NAP {
+            std::thread::sleep(ahead);
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use esker::internals::format::key::{InternalKeyComparator, LookupKey, internal_k
 use esker::internals::format::log::LogWriter;
 use esker::internals::format::trailer::BlockGuard;
 use esker::internals::memtable::{MemTable, MemTableOptions};
-use esker::{Db, Env, Options, Result, SequenceNumber, ValueType};
+use esker::{Db, Env, MultiGetOutput, Options, ReadOptions, Result, SequenceNumber, ValueType};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +26,9 @@ pub(super) const TESTED_OPERATIONS: u64 = 50;
 /// number come by each of them.
 const KEYS: u64 = 10_007;
 
+/// Keys of a database that is read in few blocks.
+const FEW_KEYS: u64 = 500;
+
 const VALUE: [u8; 100] = [b'v'; 100];
 /// Entries of 16 + 8 + 100 bytes in a block of about 4 KiB.
 const BLOCK_ENTRIES: u64 = 32;
@@ -33,12 +36,17 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 19] = [
+pub(super) const ALL: [(&str, Scenario); 24] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
     ("multi_get_32_memtable", multi_get_32_memtable),
     ("multi_get_32_cached_blocks", multi_get_32_cached_blocks),
+    ("multi_get_lent_1_memtable", |count| multi_get_lent::<1>(&db_in_memory()?, count, KEYS)),
+    ("multi_get_lent_4_memtable", |count| multi_get_lent::<4>(&db_in_memory()?, count, KEYS)),
+    ("multi_get_lent_1_cached", |count| multi_get_lent::<1>(&db_in_tables()?, count, KEYS)),
+    ("multi_get_lent_4_cached", |count| multi_get_lent::<4>(&db_in_tables()?, count, KEYS)),
+    ("multi_get_lent_200_of_500", |count| multi_get_lent::<200>(&db_of_few()?, count, FEW_KEYS)),
     ("iterator_next", iterator_next),
     ("iterator_prev", iterator_prev),
     ("iterator_seek", iterator_seek),
@@ -116,6 +124,15 @@ fn db_in_tables() -> Result<Db> {
     Ok(db)
 }
 
+/// As `db_in_tables`, but only the first keys of it: few blocks.
+fn db_of_few() -> Result<Db> {
+    let db = empty_db()?;
+    (0..FEW_KEYS).try_for_each(|number| db.put(decimal(2 * number), VALUE))?;
+    db.flush()?;
+    db.wait_for_background_work()?;
+    Ok(db)
+}
+
 fn check_get(db: &Db, number: u64) -> Result<()> {
     let value = db.get_pinned(key(number))?;
     assert_eq!(value.map(|v| v.len()), Some(VALUE.len()));
@@ -161,6 +178,21 @@ fn multi_get_32_memtable(count: u64) -> Result<()> {
 
 fn multi_get_32_cached_blocks(count: u64) -> Result<()> {
     multi_get_32(&db_in_tables()?, count)
+}
+
+/// Instructions for a batch of `N` keys, lent, of the first `among` of them.
+fn multi_get_lent<const N: usize>(db: &Db, count: u64, among: u64) -> Result<()> {
+    let (family, options) = (db.default_column_family(), ReadOptions::default());
+    let mut output = MultiGetOutput::new();
+    warm_up_and_count(count, |number| {
+        let keys: [[u8; 16]; N] =
+            std::array::from_fn(|i| decimal((number * N as u64 + i as u64) * 7_919 % among * 2));
+        db.multi_get_lent(&options, &family, &keys, &mut output);
+        for value in output.iter() {
+            assert_eq!(value?.map(<[u8]>::len), Some(VALUE.len()));
+        }
+        Ok(())
+    })
 }
 
 fn iterator_next(count: u64) -> Result<()> {
