@@ -5,7 +5,7 @@
 //! One guard, one view per family and one sequence number serve the whole batch: every key is read as of the same moment,
 //! across families too. The keys are sorted, so that those in the same file, index block and data block are read together,
 //! and a key that is named twice is read once: [`crate::read::multi_get`]. What only memtables can have is not sorted, and a
-//! key or two are read as by `get`, but lent: that costs less than what they could share.
+//! few keys are read as by `get`, but lent: that costs less than what they could share.
 
 mod output;
 
@@ -91,10 +91,12 @@ impl Db {
         let table_options = table_read_options(options);
         let statistics = self.engine().options.statistics.as_deref();
         let batch = KeyBatch { keys, moment: &moment, options, table_options: &table_options, statistics };
-        if keys.len() <= FEW_KEYS || options.value_size_soft_limit < u64::MAX {
+        let ends_in_memtables = batch.ends_in_memtables();
+        let few = if ends_in_memtables { FEW_KEYS_OF_MEMTABLES } else { FEW_KEYS };
+        if keys.len() <= few || options.value_size_soft_limit < u64::MAX {
             batch.read_one_by_one(output);
         } else {
-            batch.read_together(output);
+            batch.read_together(output, ends_in_memtables);
         }
         if let Some(statistics) = statistics {
             statistics.record_tick(Ticker::NumberMultigetCalls, 1);
@@ -123,8 +125,12 @@ impl Db {
     }
 }
 
-/// So many keys are read one by one: what they could share is less than it costs to put them in order.
-const FEW_KEYS: usize = 2;
+/// So many keys are read one by one: what they could share is less than it costs to put them in order. Measured with
+/// `cargo run --release -p esker-bench --example batches`.
+const FEW_KEYS: usize = 7;
+
+/// The same if nothing but memtables is searched, in any order.
+const FEW_KEYS_OF_MEMTABLES: usize = 4;
 
 /// Different keys that go through a family's memtables and files together, at most: what is noted of them has to stay in
 /// the first-level cache.
@@ -245,8 +251,8 @@ impl<K: Keys> KeyBatch<'_, '_, K> {
     }
 
     /// Family by family and, where files are read, sorted and each different key once.
-    fn read_together(&self, output: &mut impl Output) {
-        let ordered = self.ordered();
+    fn read_together(&self, output: &mut impl Output, ends_in_memtables: bool) {
+        let ordered = self.ordered(ends_in_memtables);
         let few = ordered.len().min(MOST_KEYS_TOGETHER);
         let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
         let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
@@ -311,9 +317,9 @@ impl<K: Keys> KeyBatch<'_, '_, K> {
     }
 
     /// The keys by family, then by the family's order if they may be looked for in files.
-    fn ordered(&self) -> Order {
+    fn ordered(&self, ends_in_memtables: bool) -> Order {
         let all = 0..self.keys.len();
-        if self.ends_in_memtables() {
+        if ends_in_memtables {
             // Heads that differ: no two keys are compared, as it costs less to search twice.
             let mut ordered: Order = all.map(|i| Ordered::new(self.view_of(i), i as u64, i)).collect();
             if self.moment.views.len() > 1 {
