@@ -26,7 +26,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubC
 use esker_env::{FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key;
-use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,7 @@ pub fn repair_db(
         described: families.to_vec(),
         families: BTreeMap::new(),
         summary: RepairSummary::default(),
+        blobs_left_over: Vec::new(),
         session_id: random::session_id(),
         options: db_options,
         fs,
@@ -100,6 +101,7 @@ pub fn repair_db(
     repair.names_from_manifests(&found)?;
     repair.scan_tables(&found)?;
     repair.convert_wals(&found)?;
+    repair.scan_blobs(&found)?;
     repair.write_manifest()?;
     repair.archive(&found)?;
     drop(lock);
@@ -120,12 +122,15 @@ struct Repair {
     described: Vec<ColumnFamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
     summary: RepairSummary,
+    /// Blob files that nothing names, or that cannot be read to their end.
+    blobs_left_over: Vec<FileNumber>,
 }
 
 /// A family that comes back.
 struct Family {
     descriptor: ColumnFamilyDescriptor,
     tables: Vec<FileMetaData>,
+    blobs: Vec<BlobFileAddition>,
 }
 
 /// The files that matter, as they were found.
@@ -134,6 +139,7 @@ struct Found {
     /// With their names: old ones end in `.ldb`.
     tables: Vec<(FileNumber, String)>,
     wals: Vec<FileNumber>,
+    blobs: Vec<FileNumber>,
     manifests: Vec<FileNumber>,
 }
 
@@ -151,12 +157,14 @@ impl Repair {
                 FileType::Table => found.tables.push((number, name)),
                 FileType::Wal => found.wals.push(number),
                 FileType::Descriptor => found.manifests.push(number),
-                FileType::Blob | FileType::Options | FileType::Temp => {}
+                FileType::Blob => found.blobs.push(number),
+                FileType::Options | FileType::Temp => {}
                 _ => continue,
             }
             self.numbers.mark_used(number);
         }
         found.tables.sort_unstable();
+        found.blobs.sort_unstable();
         found.wals.sort_unstable();
         found.wals.dedup();
         found.manifests.sort_unstable();
@@ -174,7 +182,7 @@ impl Repair {
             let options = described.map_or(&self.default_options, |d| &d.options);
             let mut descriptor = ColumnFamilyDescriptor::new(name, options.clone());
             db::make_consistent(&self.options, &mut descriptor)?;
-            self.families.insert(id, Family { descriptor, tables: Vec::new() });
+            self.families.insert(id, Family { descriptor, tables: Vec::new(), blobs: Vec::new() });
         }
         Ok(self.families.get_mut(&id).expect("inserted above"))
     }
@@ -209,6 +217,7 @@ impl Repair {
                 column_family: *id,
                 log_number: Some(log_number),
                 new_files: family.tables.iter().map(|f| (0, f.clone())).collect(),
+                blob_file_additions: family.blobs.clone(),
                 ..VersionEdit::default()
             });
         }
@@ -230,6 +239,9 @@ impl Repair {
         for (number, _) in &self.summary.tables_lost {
             let names = found.tables.iter().filter(|(n, _)| n == number);
             names.into_iter().try_for_each(|(_, name)| self.move_to_lost(&self.path.join(name)))?;
+        }
+        for number in &self.blobs_left_over {
+            self.move_to_lost(&file_name::blob_file_name(&self.path, *number))?;
         }
         for number in &found.wals {
             self.move_to_lost(&file_name::wal_file_name(&self.wal_dir, *number))?;

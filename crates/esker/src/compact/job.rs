@@ -120,6 +120,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         let mut edit = plan.edit();
         let files = results.iter().flat_map(|r| r.files.iter());
         edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
+        edit.blob_file_additions = results.iter().flat_map(|r| r.blob_files.iter().cloned()).collect();
         edit.blob_file_garbages = blob_garbage(&results);
         install(engine, task, edit)
     });
@@ -275,9 +276,15 @@ fn delete_outputs(engine: &Engine, task: &Task, results: &[SubjobResult]) {
     if !engine.manifest.lock().files_to_quarantine().is_empty() {
         return; // the failed MANIFEST write may have reached the disk
     }
-    for number in results.iter().flat_map(|r| &r.created) {
+    let tables = results.iter().flat_map(|r| &r.created).map(|number| {
         task.cf.tables.evict(*number);
-        let path = file_name::table_file_name(&engine.path, *number);
+        file_name::table_file_name(&engine.path, *number)
+    });
+    let blobs = results.iter().flat_map(|r| &r.created_blobs).map(|number| {
+        task.cf.tables.blobs().evict(*number);
+        file_name::blob_file_name(&engine.path, *number)
+    });
+    for path in tables.chain(blobs) {
         if let Err(e) = engine.fs().delete_file(&path) {
             esker_base::info_log!(engine.info_log, Warn, "Could not delete an unfinished output: {e}");
         }

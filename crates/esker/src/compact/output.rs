@@ -7,16 +7,20 @@
 //!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no key is covered twice
 //!     and none is left uncovered.
 
-use crate::files::{NewTable, OutputContext, TableOutput, type_of};
+use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, type_of};
 use crate::iter::CompactionIterator;
 use crate::iter::compaction_iter::BlobTally;
-use crate::options::CompressionOptions;
+use crate::options::{ColumnFamilyOptions, CompressionOptions};
 use crate::picker::CompactionPlan;
 use crate::picker::cut::OutputCutter;
 use crate::version::Numbers;
-use esker_base::{FileNumber, Result, ValueType};
+use esker_base::stats::{Ticker, record_tick};
+use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::blob::BlobIndex;
 use esker_format::compression::CompressionType;
+use esker_format::key;
 use esker_format::version_edit::FileMetaData;
+use esker_table::blob::BlobReader;
 
 /// The files of one subcompaction's output.
 pub(super) struct Outputs<'a> {
@@ -26,6 +30,11 @@ pub(super) struct Outputs<'a> {
     table: NewTable,
     epoch_number: u64,
     current: Option<TableOutput>,
+    pub(super) blobs: BlobOutput<'a>,
+    /// Values in blob files before this one are moved on.
+    relocate_before: FileNumber,
+    /// Reads what is moved, and what merges and filters need.
+    pub(super) blob_reader: BlobReader,
     cutter: OutputCutter,
     /// User key at which the current file starts; `None` for the start of the subcompaction.
     cut: Option<Vec<u8>>,
@@ -45,6 +54,9 @@ impl<'a> Outputs<'a> {
     ) -> Outputs<'a> {
         let inputs = || plan.input_files().map(|(_, f)| f);
         Outputs {
+            blobs: BlobOutput::new(context, plan.output_level, || numbers.new_file_number()),
+            relocate_before: relocate_before(context.family_options, plan),
+            blob_reader: context.blob_reader(),
             context,
             numbers,
             table: NewTable {
@@ -70,11 +82,6 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// What all its files share.
-    pub(super) fn context(&self) -> &OutputContext<'a> {
-        &self.context
-    }
-
     /// Adds the entry on which `entries` stands, after ending the current file if it should end before it.
     pub(super) fn add(&mut self, entries: &mut CompactionIterator) -> Result<()> {
         if entries.is_first_of_user_key() {
@@ -84,12 +91,36 @@ impl<'a> Outputs<'a> {
                 self.finish_file(entries, Some(next))?;
             }
         }
-        if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) =
-            type_of(entries.key())
-        {
+        let value_type = type_of(entries.key());
+        if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) = value_type {
+            if let Some(value) = self.relocated(value_type, entries)? {
+                let sequence = SequenceNumber(key::trailer(entries.key()) >> 8);
+                let key = key::internal_key(entries.user_key(), sequence, ValueType::Value);
+                self.open()?;
+                let table = self.current.as_mut().expect("just opened");
+                return self.blobs.add(table, &key, &value);
+            }
             self.blobs_out.count(value_type, entries.user_key(), entries.value())?;
         }
-        self.open()?.add(entries.key(), entries.value())
+        self.open()?;
+        let table = self.current.as_mut().expect("just opened");
+        self.blobs.add(table, entries.key(), entries.value())
+    }
+
+    /// The value of a blob index, if it is in a blob file that is to go.
+    fn relocated(&self, value_type: ValueType, entries: &CompactionIterator) -> Result<Option<PinnedBytes>> {
+        if value_type != ValueType::BlobIndex || self.relocate_before == FileNumber(0) {
+            return Ok(None);
+        }
+        let BlobIndex::Blob(location) = BlobIndex::parse(entries.value())? else { return Ok(None) };
+        if location.file_number >= self.relocate_before {
+            return Ok(None);
+        }
+        let value = self.blob_reader.reads().value(entries.user_key(), entries.value())?;
+        let statistics = &self.context.options.statistics;
+        record_tick(statistics, Ticker::BlobDbGcNumKeysRelocated, 1);
+        record_tick(statistics, Ticker::BlobDbGcBytesRelocated, location.size);
+        Ok(Some(value))
     }
 
     fn open(&mut self) -> Result<&mut TableOutput> {
@@ -126,4 +157,15 @@ impl<'a> Outputs<'a> {
         self.cut = next;
         Ok(())
     }
+}
+
+/// The first blob file that garbage collection leaves alone: the oldest files by number, as many as the age cutoff says, are
+/// emptied. RocksDB `db/compaction/compaction_iterator.cc` (`ComputeBlobGarbageCollectionCutoffFileNumber`).
+fn relocate_before(options: &ColumnFamilyOptions, plan: &CompactionPlan) -> FileNumber {
+    if !options.enable_blob_garbage_collection {
+        return FileNumber(0);
+    }
+    let files = plan.version.blob_files();
+    let cutoff = (options.blob_garbage_collection_age_cutoff * files.len() as f64) as usize;
+    files.keys().nth(cutoff).copied().unwrap_or(FileNumber(u64::MAX))
 }

@@ -24,7 +24,7 @@ use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::compression::CompressionType;
 use esker_format::key;
-use esker_format::version_edit::FileMetaData;
+use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_table::TableReadOptions;
 
 /// What every subcompaction of a job shares.
@@ -45,6 +45,9 @@ pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
+    pub(super) blob_files: Vec<BlobFileAddition>,
+    /// As `created`.
+    pub(super) created_blobs: Vec<FileNumber>,
     pub(super) stats: CompactionIteratorStats,
     /// What its entries referred to in blob files, and what those do that it has written.
     pub(super) blobs_in: BlobTally,
@@ -63,8 +66,18 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let mut blobs_in = BlobTally::default();
     let result = write_all(context, &mut outputs, &mut stats, &mut blobs_in, start, end);
     let created = std::mem::take(&mut outputs.created);
+    let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
-    SubjobResult { files, created, stats, blobs_in, blobs_out, result: result.err() }
+    SubjobResult {
+        files,
+        created,
+        blob_files,
+        created_blobs,
+        stats,
+        blobs_in,
+        blobs_out,
+        result: result.err(),
+    }
 }
 
 fn write_all(
@@ -79,7 +92,7 @@ fn write_all(
     let (children, range_dels) = open_inputs(context)?;
     let mut options = CompactionIteratorOptions::new(&icmp, context.snapshots.to_vec());
     options.merge_operator = context.options.merge_operator.clone();
-    options.blobs = Some(outputs.context().blob_reader());
+    options.blobs = Some(outputs.blob_reader.clone());
     options.compaction_filter = make_filter(context);
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
@@ -98,6 +111,7 @@ fn write_all(
     entries.status()?;
     *stats = *entries.stats();
     blobs_in.clone_from(entries.blobs_in());
+    outputs.blobs.finish()?;
     outputs.finish_file(&mut entries, None)
 }
 

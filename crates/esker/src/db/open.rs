@@ -235,6 +235,7 @@ impl Opening {
             column_family: family.id,
             log_number: Some(if family.memtable_is_empty() { new_wal } else { family.log_number }),
             new_files: family.new_files.iter().map(|f| (0, f.clone())).collect(),
+            blob_file_additions: family.new_blobs.clone(),
             ..VersionEdit::default()
         });
         // Together: after a crash in between, a WAL must not be replayed into some families and left out of others.
@@ -417,7 +418,7 @@ pub(crate) fn family_tables(
         capacity: table_capacity(options),
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),
-        blob_cache: None,
+        blob_cache: family.options.blob_cache.clone(),
     };
     Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
 }

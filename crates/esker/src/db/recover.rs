@@ -27,7 +27,7 @@ use esker_env::rate_limiter::IoPriority;
 use esker_format::file_name::{FileType, parse_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::log::LogEvent;
-use esker_format::version_edit::FileMetaData;
+use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
 use esker_format::write_batch::{BatchOp, WriteBatchView};
 use esker_memtable::MemTable;
@@ -65,6 +65,7 @@ pub(super) struct RecoveredFamily {
     pub(super) log_number: FileNumber,
     /// Level-0 tables written while replaying.
     pub(super) new_files: Vec<FileMetaData>,
+    pub(super) new_blobs: Vec<BlobFileAddition>,
     /// WALs below this hold nothing for the family.
     manifest_log_number: FileNumber,
     icmp: InternalKeyComparator,
@@ -283,7 +284,7 @@ impl ReplayRun<'_> {
             tables: &recovery.tables[&id],
             job_id: 0,
         };
-        let build = BuildTable { output, cancel: None };
+        let build = BuildTable { output, cancel: None, numbers: Some(self.manifest.numbers()) };
         let number = self.manifest.numbers().new_file_number();
         let job = TableBuildJob {
             number,
@@ -291,9 +292,9 @@ impl ReplayRun<'_> {
             snapshots: &[],
             epoch_number: family.epochs.fetch_add(1, Ordering::Relaxed),
         };
-        if let Some(file) = build.run(&job)? {
-            family.new_files.push(file);
-        }
+        let built = build.run(&job)?;
+        family.new_files.extend(built.file);
+        family.new_blobs.extend(built.blobs);
         Ok(())
     }
 
@@ -338,6 +339,7 @@ impl RecoveredFamily {
             mem: new_memtable(&icmp, &descriptor.options, 1, SequenceNumber::ZERO),
             log_number: manifest_log_number,
             new_files: Vec::new(),
+            new_blobs: Vec::new(),
             manifest_log_number,
             icmp,
             descriptor: descriptor.clone(),

@@ -1,9 +1,11 @@
 //! Files: written, brought in from elsewhere, and no longer needed.
 
+mod blob_output;
 mod copy;
 mod obsolete;
 mod table_output;
 
+pub(crate) use blob_output::BlobOutput;
 pub(crate) use copy::{copy_file, link_or_copy};
 pub(crate) use obsolete::{KeepSet, is_obsolete};
 pub(crate) use table_output::{NewTable, OutputContext, TableOutput, type_of};

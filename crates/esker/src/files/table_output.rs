@@ -230,7 +230,7 @@ fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData) -> Result<()
     context.tables.reader(&TableFile { meta, level: None }).map(drop)
 }
 
-fn paced(context: &OutputContext<'_>, file: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
+pub(super) fn paced(context: &OutputContext<'_>, file: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
     let options = context.options;
     if options.rate_limiter.is_none() && options.bytes_per_sync == 0 {
         return file;

@@ -1,15 +1,16 @@
 //! Memtables into one table file.
 //!
 //! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one synced table with every
-//! entry that a snapshot or a later read may want, or nothing if there is none.
+//! entry that a snapshot or a later read may want, or nothing if there is none; large values in blob files, if so wanted.
 
-use crate::files::{NewTable, OutputContext, TableOutput};
+use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
+use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
-use esker_format::version_edit::FileMetaData;
+use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_memtable::MemTable;
 
 /// Builds tables for one family.
@@ -18,6 +19,17 @@ pub(crate) struct BuildTable<'a> {
     pub(crate) output: OutputContext<'a>,
     /// Set when the database closes.
     pub(crate) cancel: Option<Arc<AtomicBool>>,
+    /// For blob files; `None`: all values stay in the table.
+    pub(crate) numbers: Option<&'a Numbers>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BuiltTable {
+    /// `None` if everything cancelled out.
+    pub(crate) file: Option<FileMetaData>,
+    /// The blob files with its large values.
+    pub(crate) blobs: Vec<BlobFileAddition>,
 }
 
 /// One table to build.
@@ -32,24 +44,32 @@ pub(crate) struct TableBuildJob<'a> {
 }
 
 impl BuildTable<'_> {
-    /// Writes, syncs and describes the table; `None` if everything cancelled out.
+    /// Writes, syncs and describes the table and its blob files.
     /// # Errors
-    /// `IoError` (nothing is left of the file, if the file system lets us) · `Corruption` or `InvalidArgument` from a merge
+    /// `IoError` (nothing is left of the files, if the file system lets us) · `Corruption` or `InvalidArgument` from a merge
     /// operator · `ShutdownInProgress`.
-    pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<Option<FileMetaData>> {
-        let result = self.write(job);
+    pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<BuiltTable> {
+        let mut blobs = match self.numbers {
+            Some(numbers) => BlobOutput::new(self.output, 0, || numbers.new_file_number()),
+            None => BlobOutput::none(self.output),
+        };
+        let result = self.write(job, &mut blobs);
         if !matches!(result, Ok(Some(_))) {
-            self.output.tables.evict(job.number);
-            // What is left of the file has a number that no MANIFEST names; the next open would remove it too.
-            let path = file_name::table_file_name(self.output.dir, job.number);
-            if let (Ok(true), fs) = (self.output.env.fs.file_exists(&path), &self.output.env.fs) {
-                fs.delete_file(&path).or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;
-            }
+            let cleaned = self.remove_table(job.number).and_then(|()| blobs.delete_all());
+            cleaned.or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;
         }
-        result
+        Ok(BuiltTable { file: result?, blobs: blobs.finished })
     }
 
-    fn write(&self, job: &TableBuildJob<'_>) -> Result<Option<FileMetaData>> {
+    /// What is left of the file has a number that no MANIFEST names; the next open would remove it too.
+    fn remove_table(&self, number: FileNumber) -> Result<()> {
+        self.output.tables.evict(number);
+        let path = file_name::table_file_name(self.output.dir, number);
+        let fs = &self.output.env.fs;
+        if fs.file_exists(&path)? { fs.delete_file(&path) } else { Ok(()) }
+    }
+
+    fn write(&self, job: &TableBuildJob<'_>, blobs: &mut BlobOutput<'_>) -> Result<Option<FileMetaData>> {
         let context = &self.output;
         let options = context.family_options;
         let mut children = Vec::with_capacity(job.memtables.len());
@@ -78,7 +98,7 @@ impl BuildTable<'_> {
         let mut output = TableOutput::create(context, &table)?;
         entries.seek_to_first();
         while entries.valid() {
-            output.add(entries.key(), entries.value())?;
+            blobs.add(&mut output, entries.key(), entries.value())?;
             entries.next();
         }
         entries.status()?;
@@ -89,6 +109,7 @@ impl BuildTable<'_> {
             output.abandon();
             return Ok(None);
         }
+        blobs.finish()?;
         let meta = output.finish(context, job.epoch_number, 0)?;
         context.env.fs.new_directory(context.dir)?.fsync()?;
         Ok(Some(meta))

@@ -9,7 +9,7 @@
 //!     family must not outlive earlier writes of another.
 //!  3. After a failure the memtables wait as before, and the error is in force.
 
-use super::build::{BuildTable, TableBuildJob};
+use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, ErrorReason, FlushRequest, maybe_schedule, publish_super_version};
 use crate::options::ColumnFamilyOptions;
@@ -18,7 +18,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, Result};
 use esker_env::rate_limiter::IoPriority;
-use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
 
 /// One family's part of a flush.
@@ -83,7 +83,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest) -> Result<()> {
     };
     let micros = engine.env.clock.now_micros().saturating_sub(start);
     for (part, file) in parts.iter().zip(&files) {
-        engine.tell_flush_end(job, &part.cf, file.as_ref(), request.reason, micros);
+        engine.tell_flush_end(job, &part.cf, file.file.as_ref(), request.reason, micros);
     }
     engine.tell_stall_changes();
     Ok(())
@@ -120,7 +120,7 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     parts
 }
 
-fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<Option<FileMetaData>>> {
+fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<BuiltTable>> {
     if engine.families.len() > 1 {
         engine.wals.lock().sync_closed()?;
     }
@@ -132,6 +132,7 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<Option<Fil
             let build = BuildTable {
                 output: engine.output_context(&part.cf, &db_options, &part.options, job, IoPriority::High),
                 cancel: None,
+                numbers: Some(&engine.numbers),
             };
             build.run(&TableBuildJob {
                 number: part.number,
@@ -144,12 +145,7 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<Option<Fil
 }
 
 /// Logs the new tables and lets the memtables go.
-fn install(
-    engine: &Arc<Engine>,
-    request: &FlushRequest,
-    parts: &[Part],
-    files: &[Option<FileMetaData>],
-) -> Result<()> {
+fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: &[BuiltTable]) -> Result<()> {
     let mut manifest = engine.manifest.lock();
     let edits = {
         let state = engine.state.lock();
@@ -186,14 +182,15 @@ fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
 }
 
 /// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile.
-fn edit_for(state: &DbState, part: &Part, file: Option<FileMetaData>) -> Option<VersionEdit> {
+fn edit_for(state: &DbState, part: &Part, built: BuiltTable) -> Option<VersionEdit> {
     let family = state.families.get(&part.cf.id)?;
     let remaining = &family.memtables.immutables[part.memtables.len()..];
     let log_number = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
     Some(VersionEdit {
         column_family: part.cf.id,
         log_number: Some(log_number),
-        new_files: file.into_iter().map(|f| (0, f)).collect(),
+        new_files: built.file.into_iter().map(|f| (0, f)).collect(),
+        blob_file_additions: built.blobs,
         ..VersionEdit::default()
     })
 }

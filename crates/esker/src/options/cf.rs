@@ -237,6 +237,26 @@ option_struct! {
         /// Compression of each level, last entry for all below; empty: `compression`. Default empty. Fixed.
         compression_per_level: Vec<CompressionType> = Vec::new(), fixed;
 
+        /// Put large values into blob files, which compactions need not rewrite. Default false. Mutable.
+        enable_blob_files: bool = false, mutable;
+        /// Bytes from which a value is large. Default 0. Mutable.
+        min_blob_size: u64 = 0, mutable;
+        /// Bytes at which a blob file ends. Default 256 MiB. Mutable.
+        blob_file_size: u64 = 256 << 20, mutable;
+        /// Compression of blob files, value by value. Default none. Mutable.
+        blob_compression_type: CompressionType = CompressionType::None, mutable;
+        /// Compactions move values out of the oldest blob files, so that these can go. Default false. Mutable.
+        enable_blob_garbage_collection: bool = false, mutable;
+        /// Which part of the blob files, by number, counts as oldest: 0 to 1. Default 0.25. Mutable.
+        blob_garbage_collection_age_cutoff: f64 = 0.25, mutable;
+        /// Share of garbage in the oldest blob files at which tables are compacted for its sake: 0 to 1; 1: never. Default
+        /// 1. Mutable.
+        blob_garbage_collection_force_threshold: f64 = 1.0, mutable;
+        /// The first level whose values go into blob files. Default 0. Mutable.
+        blob_file_starting_level: i32 = 0, mutable;
+        /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere. Fixed.
+        blob_cache: Option<Arc<esker_table::BlockCache>> = None, object;
+
         /// Read every written table back before it is installed. Default false. Mutable.
         paranoid_file_checks: bool = false, mutable;
         /// Check the order of files when a version is made. Default true. Fixed.

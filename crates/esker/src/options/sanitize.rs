@@ -284,6 +284,14 @@ impl ColumnFamilyOptions {
         if self.comparator.timestamp_size() > 0 {
             return Err(refused("comparator", "user-defined timestamps are recognised but not built"));
         }
+        for (name, share) in [
+            ("blob_garbage_collection_age_cutoff", self.blob_garbage_collection_age_cutoff),
+            ("blob_garbage_collection_force_threshold", self.blob_garbage_collection_force_threshold),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(invalid(name, "must be 0 to 1"));
+            }
+        }
         self.validate_compression()?;
         self.validate_table()
     }
@@ -319,6 +327,7 @@ impl ColumnFamilyOptions {
             }
         };
         check("compression", self.compression)?;
+        check("blob_compression_type", self.blob_compression_type)?;
         self.bottommost_compression.map_or(Ok(()), |c| check("bottommost_compression", c))?;
         self.compression_per_level.iter().try_for_each(|c| check("compression_per_level", *c))?;
         for (name, opts) in [

@@ -42,7 +42,8 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
             || !marked::for_compaction(version, context).is_empty()
             || !marked::bottommost(version, context).is_empty()
             || !marked::expired(version, context).is_empty()
-            || !marked::periodic(version, context).is_empty())
+            || !marked::periodic(version, context).is_empty()
+            || !marked::for_blob_gc(version, context).is_empty())
 }
 
 /// Files to begin with.
@@ -321,6 +322,10 @@ impl Picker<'_> {
             .or_else(|| {
                 let files = marked::periodic(version, context);
                 first(files, periodic_target, CompactionReason::PeriodicCompaction)
+            })
+            .or_else(|| {
+                let files = marked::for_blob_gc(version, context);
+                first(files, Target::SameLevel, CompactionReason::ForcedBlobGc)
             })
     }
 

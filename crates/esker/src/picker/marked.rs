@@ -101,3 +101,26 @@ pub(super) fn periodic(version: &Version, context: &PickContext<'_>) -> Vec<Mark
     };
     select(version, context, |_, f| written(f) > 0 && written(f) < limit)
 }
+
+/// Tables that keep the oldest blob files alive, if there is enough garbage in these. The oldest files are those that go
+/// with the first of them: up to the next that some table names as its oldest.
+///
+/// Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForForcedBlobGC`).
+pub(super) fn for_blob_gc(version: &Version, context: &PickContext<'_>) -> Vec<Marked> {
+    let Some((age_cutoff, threshold)) = context.options.forced_blob_gc else { return Vec::new() };
+    let files = version.blob_files();
+    let old_enough = (age_cutoff * files.len() as f64) as usize;
+    let Some((&oldest, _)) = files.first_key_value().filter(|_| old_enough > 0) else { return Vec::new() };
+    let named: std::collections::BTreeSet<_> =
+        version.all_files().filter_map(|(_, f)| f.oldest_blob_file_number).collect();
+    let batch = || files.iter().enumerate().take_while(|(i, (n, _))| *i == 0 || !named.contains(*n));
+    if batch().count() > old_enough {
+        return Vec::new(); // some of the batch are too young, so it would not go
+    }
+    let total: u64 = batch().map(|(_, (_, f))| f.addition.total_blob_bytes).sum();
+    let garbage: u64 = batch().map(|(_, (_, f))| f.garbage_blob_bytes).sum();
+    if (garbage as f64) < threshold * total as f64 {
+        return Vec::new();
+    }
+    select(version, context, |_, f| f.oldest_blob_file_number == Some(oldest))
+}

@@ -50,6 +50,9 @@ pub struct CompactionOptions {
     pub periodic_compaction_seconds: u64,
     /// Files of the last level are left alone for so long (seconds) after they were written, whatever snapshots go.
     pub bottommost_file_compaction_delay: u64,
+    /// Tables are compacted for the sake of blob files: part of them that counts as oldest, and share of garbage in these at
+    /// which it is time; `None` = never.
+    pub forced_blob_gc: Option<(f64, f64)>,
     /// Compression of tables.
     pub compression: CompressionType,
     /// Compression of the last level, if it is another.
@@ -82,6 +85,9 @@ impl From<&ColumnFamilyOptions> for CompactionOptions {
             periodic_compaction_seconds: seconds(o.periodic_compaction_seconds),
             // Earlier, their compaction could not set sequence numbers to 0, and would be due again.
             bottommost_file_compaction_delay: o.preserve_internal_time_seconds,
+            forced_blob_gc: (o.enable_blob_garbage_collection
+                && o.blob_garbage_collection_force_threshold < 1.0)
+                .then_some((o.blob_garbage_collection_age_cutoff, o.blob_garbage_collection_force_threshold)),
             compression: o.compression,
             bottommost_compression: o.bottommost_compression,
             compression_per_level: o.compression_per_level.clone(),

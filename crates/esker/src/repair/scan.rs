@@ -1,18 +1,60 @@
 //! What tables and old MANIFESTs say.
 
-use super::{Found, Repair};
+use super::{Family, Found, Repair};
 use crate::version::manifest::ManifestReader;
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::blob::file::record_bytes;
+use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_format::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY};
 use esker_format::unique_id::unique_id;
-use esker_format::version_edit::FileMetaData;
+use esker_format::version_edit::{BlobFileAddition, FileMetaData};
+use esker_format::wide_column::stored::for_each_blob;
+use esker_table::blob::BlobFileReader;
 use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
 use std::collections::BTreeMap;
 
 impl Repair {
+    /// Gives each family the blob files that its tables may name, once they have been read whole. Garbage starts anew.
+    pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
+        for &number in &found.blobs {
+            let path = file_name::blob_file_name(&self.path, number);
+            let scanned =
+                self.fs.new_random_access_file(&path).and_then(BlobFileReader::open).and_then(|reader| {
+                    let mut bytes = 0;
+                    reader.for_each_record(&mut |record| {
+                        bytes += record_bytes(record.user_key.len(), record.stored.len() as u64);
+                        Ok(())
+                    })?;
+                    Ok((reader.header().column_family, reader.blob_count(), bytes))
+                });
+            let needed = |family: &Family| {
+                family.tables.iter().filter_map(|t| t.oldest_blob_file_number).any(|oldest| oldest <= number)
+            };
+            match scanned {
+                Ok((id, total_blob_count, total_blob_bytes))
+                    if total_blob_count > 0 && self.families.get(&id).is_some_and(needed) =>
+                {
+                    let addition = BlobFileAddition {
+                        number,
+                        total_blob_count,
+                        total_blob_bytes,
+                        ..BlobFileAddition::default()
+                    };
+                    self.families.get_mut(&id).expect("asked for above").blobs.push(addition);
+                }
+                Ok(_) => self.blobs_left_over.push(number),
+                Err(e) => {
+                    esker_base::info_log!(self.info_log, Error, "Blob file #{number} is lost: {e}");
+                    self.blobs_left_over.push(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes names of families from as much of the newest MANIFEST as can be read: for those that have WAL entries and no
     /// table yet.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
@@ -110,8 +152,14 @@ fn describe(
     let mut bounds = Bounds { icmp, smallest: Vec::new(), largest: Vec::new(), seqs: None };
     let mut entries = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
     entries.seek_to_first();
+    let mut oldest_blob_file: Option<FileNumber> = None;
     while entries.valid() {
-        bounds.include(entries.key(), entries.key(), ParsedInternalKey::parse(entries.key())?.sequence);
+        let entry = ParsedInternalKey::parse(entries.key())?;
+        bounds.include(entries.key(), entries.key(), entry.sequence);
+        for_each_blob(entry.value_type, entries.value(), &mut |location| {
+            oldest_blob_file =
+                Some(oldest_blob_file.map_or(location.file_number, |n| n.min(location.file_number)));
+        })?;
         entries.next();
     }
     entries.status()?;
@@ -136,6 +184,7 @@ fn describe(
         largest_seqno,
         oldest_ancestor_time: properties.creation_time,
         file_creation_time: properties.file_creation_time,
+        oldest_blob_file_number: oldest_blob_file,
         unique_id: unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number),
         ..FileMetaData::default()
     })

@@ -156,7 +156,7 @@ impl Repair {
             snapshots: &[],
             epoch_number: 0,
         };
-        if let Some(file) = (BuildTable { output, cancel: None }).run(&job)? {
+        if let Some(file) = (BuildTable { output, cancel: None, numbers: None }).run(&job)?.file {
             self.summary.tables_from_wals.push(file.number);
             family.tables.push(file);
         }

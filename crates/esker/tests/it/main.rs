@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod basics;
+mod blobs;
 mod block_cache;
 mod checkpoint;
 mod compact_range;

@@ -2,6 +2,7 @@
 
 use crate::party::{check_7, check_11, check_open_esker, open_esker, small_files};
 use crate::ping_pong::{FOR_7, FOR_11, esker_writes, rocksdb_7_writes, rocksdb_11_writes};
+use esker::ColumnFamilyOptions;
 use esker::options::CompressionType;
 use esker_peer::{RocksDb, World, require};
 use esker_testkit::{TempDir, seed};
@@ -22,6 +23,21 @@ fn blob_options(rng: &mut fastrand::Rng) -> String {
         rng.choice([0.5, 1.0]).expect("one"),
         rng.choice([0, 0, 0, 1]).expect("one"),
     )
+}
+
+/// The same of Esker's.
+fn esker_blob_options(rng: &mut fastrand::Rng) -> ColumnFamilyOptions {
+    use CompressionType::{Lz4, Lz4hc, None, Snappy, Zlib, Zstd};
+    let mut options = small_files(Lz4);
+    options.enable_blob_files = rng.u32(..4) > 0;
+    options.min_blob_size = rng.choice([0, 1, 20, 60]).expect("one");
+    options.blob_file_size = rng.choice([1 << 10, 8 << 10, 64 << 10]).expect("one");
+    options.blob_compression_type = rng.choice([None, Snappy, Zlib, Lz4, Lz4hc, Zstd]).expect("one");
+    options.enable_blob_garbage_collection = rng.bool();
+    options.blob_garbage_collection_age_cutoff = rng.choice([0.25, 0.5, 1.0]).expect("one");
+    options.blob_garbage_collection_force_threshold = rng.choice([0.5, 1.0]).expect("one");
+    options.blob_file_starting_level = rng.choice([0, 0, 0, 1]).expect("one");
+    options
 }
 
 /// How many files have names that end so.
@@ -52,7 +68,7 @@ fn rocksdb_with_blob_files_and_esker_write_in_turn() {
             check_open_esker(&db, &world, &format!("after {when}"));
             db.close().expect("closes");
             drop(db);
-            let options = small_files(CompressionType::Lz4);
+            let options = esker_blob_options(&mut rng);
             esker_writes(dir.path(), &mut world, &options, &mut rng, &format!("round {round}, Esker"));
             if tables == FOR_7 && rng.bool() {
                 rocksdb_7_writes(dir.path(), &mut world, &mut rng, &format!("round {round}, 7.8.3"));

@@ -177,6 +177,9 @@ fn random_options(rng: &mut fastrand::Rng) -> Options {
     cf.level_compaction_dynamic_level_bytes = rng.bool();
     cf.compression = CompressionType::None;
     cf.merge_operator = Some(esker::builtin::uint64_add());
+    cf.enable_blob_files = rng.bool();
+    cf.blob_file_size = one_of(rng, &[10 << 10, 256 << 20]);
+    cf.enable_blob_garbage_collection = rng.bool();
     options
 }
 

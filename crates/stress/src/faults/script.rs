@@ -49,6 +49,9 @@ impl Script {
         cf.level0_file_num_compaction_trigger = 2;
         cf.target_file_size_base = 30 << 10;
         cf.max_bytes_for_level_base = 60 << 10;
+        cf.enable_blob_files = seed.is_multiple_of(2);
+        cf.min_blob_size = 50;
+        cf.enable_blob_garbage_collection = true;
         Script { options, writes: Vec::new(), extras: 0 }
     }
 

@@ -113,6 +113,7 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
     options.level0_stop_writes_trigger = 1000;
     random_table(rng, &mut options, cache);
     random_layout(rng, &mut options);
+    random_blobs(rng, &mut options, cache);
     options
 }
 
@@ -140,6 +141,18 @@ fn random_layout(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions) {
         options.compression_opts.zstd_max_train_bytes = pick(rng, &[0, 16 << 10]);
         options.compression_opts.max_dict_buffer_bytes = pick(rng, &[0, 8 << 10]);
     }
+}
+
+fn random_blobs(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions, cache: &Arc<BlockCache>) {
+    options.enable_blob_files = rng.u8(..3) == 0;
+    options.min_blob_size = pick(rng, &[0, 16, 100]);
+    options.blob_file_size = pick(rng, &[4 << 10, 64 << 10, 256 << 20]);
+    options.blob_compression_type = random_compression(rng);
+    options.enable_blob_garbage_collection = rng.bool();
+    options.blob_garbage_collection_age_cutoff = pick(rng, &[0.0, 0.25, 1.0]);
+    options.blob_garbage_collection_force_threshold = pick(rng, &[0.2, 0.8, 1.0]);
+    options.blob_file_starting_level = pick(rng, &[0, 0, 1, 3]);
+    options.blob_cache = rng.bool().then(|| cache.clone());
 }
 
 fn random_table(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions, cache: &Arc<BlockCache>) {

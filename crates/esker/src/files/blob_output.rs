@@ -1,0 +1,147 @@
+//! Blob files being written by a flush or compaction, beside its tables.
+//!
+//! In: entries that are about to go into a table. Out: large values in blob files, their indexes in the table instead; a
+//! description of each file for the MANIFEST.
+//!
+//! Invariants
+//!  1. A file that is described is on the medium; its name is after the job's directory sync.
+//!  2. `created` names every file that may exist, finished or not: whoever gives up deletes them.
+//!
+//! Source: RocksDB `db/blob/blob_file_builder.cc`.
+
+use super::table_output::{OutputContext, TableOutput, paced, type_of};
+use esker_base::stats::{Ticker, record_tick};
+use esker_base::{FileNumber, Result, ValueType};
+use esker_format::blob::BlobIndex;
+use esker_format::file_name;
+use esker_format::key::{self, append_internal_key};
+use esker_format::version_edit::BlobFileAddition;
+use esker_table::blob::BlobFileBuilder;
+
+/// The blob files of one job, or of one key range of it.
+pub(crate) struct BlobOutput<'a> {
+    context: OutputContext<'a>,
+    new_number: Box<dyn Fn() -> FileNumber + 'a>,
+    /// Values of so many bytes or more go into blob files; `None`: none does.
+    min_bytes: Option<u64>,
+    current: Option<BlobFileBuilder>,
+    pub(crate) finished: Vec<BlobFileAddition>,
+    pub(crate) created: Vec<FileNumber>,
+    key: Vec<u8>,
+    index: Vec<u8>,
+}
+
+impl std::fmt::Debug for BlobOutput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobOutput").field("current", &self.current).finish_non_exhaustive()
+    }
+}
+
+impl<'a> BlobOutput<'a> {
+    /// For tables that go to `level`. Nothing is created before there is a value for it.
+    pub(crate) fn new(
+        context: OutputContext<'a>,
+        level: usize,
+        new_number: impl Fn() -> FileNumber + 'a,
+    ) -> BlobOutput<'a> {
+        let options = context.family_options;
+        let starts_here = usize::try_from(options.blob_file_starting_level).is_ok_and(|first| level >= first);
+        BlobOutput {
+            min_bytes: (options.enable_blob_files && starts_here).then_some(options.min_blob_size),
+            context,
+            new_number: Box::new(new_number),
+            current: None,
+            finished: Vec::new(),
+            created: Vec::new(),
+            key: Vec::new(),
+            index: Vec::new(),
+        }
+    }
+
+    /// Writes nothing into blob files.
+    pub(crate) fn none(context: OutputContext<'a>) -> BlobOutput<'a> {
+        let mut output = BlobOutput::new(context, 0, || FileNumber(0));
+        output.min_bytes = None;
+        output
+    }
+
+    /// Adds an entry to `table`, its value in a blob file if it is a plain one and large enough.
+    /// # Errors
+    /// `IoError`; as [`TableOutput::add`].
+    #[inline]
+    pub(crate) fn add(&mut self, table: &mut TableOutput, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        match self.min_bytes {
+            Some(min) if value.len() as u64 >= min && type_of(internal_key) == Some(ValueType::Value) => {
+                self.put(internal_key, value)?;
+                table.add(&self.key, &self.index)
+            }
+            _ => table.add(internal_key, value),
+        }
+    }
+
+    /// Puts a value into the current blob file; `key` and `index` are then the entry for the table.
+    fn put(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        if self.current.is_none() {
+            let number = (self.new_number)();
+            self.created.push(number);
+            let context = &self.context;
+            let path = file_name::blob_file_name(context.dir, number);
+            let file = paced(context, context.env.fs.new_writable_file(&path)?);
+            let compression = context.family_options.blob_compression_type;
+            self.current = Some(BlobFileBuilder::new(file, number, context.column_family, compression)?);
+        }
+        let builder = self.current.as_mut().expect("just made");
+        let user_key = key::user_key(internal_key);
+        let location = builder.add(user_key, value)?;
+        self.index.clear();
+        BlobIndex::Blob(location).append_to(&mut self.index);
+        self.key.clear();
+        let sequence = esker_base::SequenceNumber(key::trailer(internal_key) >> 8);
+        append_internal_key(&mut self.key, user_key, sequence, ValueType::BlobIndex);
+        if builder.file_size() >= self.context.family_options.blob_file_size {
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the current file, if there is one, and syncs it.
+    /// # Errors
+    /// `IoError`; the files are then of no use.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let Some(builder) = self.current.take() else { return Ok(()) };
+        let number = builder.number();
+        let (mut file, info) = builder.finish()?;
+        if self.context.options.use_fsync {
+            file.fsync()?;
+        } else {
+            file.sync()?;
+        }
+        let statistics = &self.context.options.statistics;
+        record_tick(statistics, Ticker::BlobDbBlobFileBytesWritten, file.file_size());
+        record_tick(statistics, Ticker::BlobDbBlobFileSynced, 1);
+        file.close()?;
+        self.finished.push(BlobFileAddition {
+            number,
+            total_blob_count: info.blob_count,
+            total_blob_bytes: info.blob_bytes,
+            ..BlobFileAddition::default()
+        });
+        Ok(())
+    }
+
+    /// Deletes what was made.
+    /// # Errors
+    /// `IoError`: some may be left; no MANIFEST names them, and the next open removes them.
+    pub(crate) fn delete_all(&mut self) -> Result<()> {
+        self.current = None;
+        self.finished.clear();
+        for number in self.created.drain(..) {
+            self.context.tables.blobs().evict(number);
+            let path = file_name::blob_file_name(self.context.dir, number);
+            if self.context.env.fs.file_exists(&path)? {
+                self.context.env.fs.delete_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! Blob files as an option: what goes into them, what garbage collection moves, when they are deleted, what survives.
+
+use esker::internals::env::mem::MemFs;
+use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
+use esker::options::{BottommostLevelCompaction, CompressionType};
+use esker::{ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Options, repair_db};
+use std::path::Path;
+use std::sync::Arc;
+
+const LARGE: usize = 500;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.enable_blob_files = true;
+    options.cf.min_blob_size = 100;
+    options.cf.blob_compression_type = CompressionType::Lz4;
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+fn value(n: usize, round: usize) -> Vec<u8> {
+    let bytes = if n % 2 == 0 { LARGE } else { 20 };
+    format!("{n} of round {round} ").into_bytes().into_iter().cycle().take(bytes).collect()
+}
+
+fn fill(db: &Db, round: usize, keys: impl Iterator<Item = usize>) {
+    keys.for_each(|n| db.put(format!("key{n:04}"), value(n, round)).unwrap());
+    db.flush().unwrap();
+}
+
+/// `round_of(n)` wrote key n last; `None`: it is not there.
+fn check(db: &Db, round_of: impl Fn(usize) -> Option<usize>) {
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    for n in 0..100 {
+        let expected = round_of(n).map(|round| value(n, round));
+        assert_eq!(db.get(format!("key{n:04}")).unwrap(), expected, "key {n}");
+        if let Some(expected) = expected {
+            assert_eq!(iter.value(), expected, "key {n}");
+            iter.next();
+        }
+    }
+    assert!(!iter.valid());
+    iter.status().unwrap();
+}
+
+fn rewrite(db: &Db) {
+    let options = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&options, &db.default_column_family(), None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+}
+
+fn blob_files(options: &Options, dir: &str) -> Vec<String> {
+    let mut names = options.db.env.fs.children(Path::new(dir)).unwrap();
+    names.retain(|name| name.ends_with(".blob"));
+    names.sort();
+    names
+}
+
+#[test]
+fn large_values_go_into_blob_files_and_come_back() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, 0..100);
+    check(&db, |_| Some(1));
+    let files = blob_files(&options, "/db");
+    assert_eq!(files.len(), 1);
+    let tables: u64 = db.live_files().iter().map(|f| f.file.size).sum();
+    assert!(tables < 50 * 100, "{tables} bytes of tables, although the large values are elsewhere");
+    db.create_checkpoint("/copy", 0).unwrap();
+    // A rewrite leaves the values where they are.
+    rewrite(&db);
+    assert_eq!(blob_files(&options, "/db"), files);
+    db.close().unwrap();
+    drop(db);
+    for dir in ["/db", "/copy"] {
+        let db = Db::open(&options, dir).unwrap();
+        check(&db, |_| Some(1));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn blob_files_end_at_their_size_and_start_at_their_level() {
+    let mut options = options();
+    options.cf.blob_file_size = 2000;
+    options.cf.blob_compression_type = CompressionType::None;
+    options.cf.blob_file_starting_level = 1;
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, 0..100);
+    assert!(blob_files(&options, "/db").is_empty(), "level 0 keeps its values");
+    rewrite(&db);
+    // 50 values of 500 bytes and 39 more, four to a file.
+    assert_eq!(blob_files(&options, "/db").len(), 13);
+    check(&db, |_| Some(1));
+    db.close().unwrap();
+}
+
+#[test]
+fn what_is_overwritten_is_garbage_and_files_of_nothing_else_go() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, 0..100);
+    let first = blob_files(&options, "/db");
+    fill(&db, 2, 0..100);
+    assert_eq!(blob_files(&options, "/db").len(), 2);
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    rewrite(&db);
+    // The iterator still reads the old file.
+    assert_eq!(blob_files(&options, "/db").len(), 2);
+    check(&db, |_| Some(2));
+    drop(iter);
+    fill(&db, 3, 0..1);
+    db.wait_for_background_work().unwrap();
+    let left = blob_files(&options, "/db");
+    assert!(!left.contains(&first[0]), "{left:?}");
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    check(&db, |n| Some(if n == 0 { 3 } else { 2 }));
+    db.close().unwrap();
+}
+
+#[test]
+fn garbage_collection_moves_values_out_of_the_oldest_files() {
+    for back_into_tables in [false, true] {
+        let mut options = options();
+        let db = Db::open(&options, "/db").unwrap();
+        for round in 1..5 {
+            fill(&db, round, (0..100).filter(|n| n % 4 == 2 * (round % 2) || round == 1));
+        }
+        db.close().unwrap();
+        drop(db);
+        let before = blob_files(&options, "/db");
+        assert_eq!(before.len(), 4);
+        options.cf.enable_blob_garbage_collection = true;
+        options.cf.blob_garbage_collection_age_cutoff = 1.0;
+        options.cf.enable_blob_files = !back_into_tables;
+        let db = Db::open(&options, "/db").unwrap();
+        let newest = |n: usize| match n % 4 {
+            0 => Some(4),
+            2 => Some(3),
+            _ => Some(1),
+        };
+        check(&db, newest);
+        rewrite(&db);
+        check(&db, newest);
+        let after = blob_files(&options, "/db");
+        assert!(before.iter().all(|old| !after.contains(old)), "{before:?} {after:?}");
+        assert_eq!(after.is_empty(), back_into_tables);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn enough_garbage_makes_tables_be_compacted() {
+    let mut options = options();
+    options.cf.disable_auto_compactions = false;
+    options.cf.level0_file_num_compaction_trigger = 100;
+    options.cf.enable_blob_garbage_collection = true;
+    options.cf.blob_garbage_collection_age_cutoff = 0.5;
+    options.cf.blob_garbage_collection_force_threshold = 0.4;
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, 0..100);
+    rewrite(&db);
+    let first = blob_files(&options, "/db");
+    // Half of the large values, and the compaction that finds it out.
+    fill(&db, 2, (0..100).filter(|n| n % 4 == 0));
+    db.compact_range(None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    fill(&db, 3, 1..2);
+    db.wait_for_background_work().unwrap();
+    let left = blob_files(&options, "/db");
+    assert!(!left.contains(&first[0]), "{first:?} {left:?}");
+    check(&db, |n| {
+        Some(if n == 1 {
+            3
+        } else if n % 4 == 0 {
+            2
+        } else {
+            1
+        })
+    });
+    db.close().unwrap();
+}
+
+#[test]
+fn a_repair_keeps_the_blob_files_that_tables_name() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, 0..100);
+    fill(&db, 2, (0..100).filter(|n| n % 3 == 0));
+    (0..10).for_each(|n| db.put(format!("key{n:04}"), value(n, 3)).unwrap());
+    db.close().unwrap();
+    drop(db);
+    let fs = options.db.env.fs.clone();
+    for name in fs.children(Path::new("/db")).unwrap() {
+        if name.starts_with("MANIFEST") || name == "CURRENT" {
+            fs.delete_file(&Path::new("/db").join(name)).unwrap();
+        }
+    }
+    let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+    repair_db(&options, &[default], "/db").unwrap();
+    let db = Db::open(&options, "/db").unwrap();
+    let newest = |n: usize| {
+        Some(if n < 10 {
+            3
+        } else if n % 3 == 0 {
+            2
+        } else {
+            1
+        })
+    };
+    check(&db, newest);
+    rewrite(&db);
+    check(&db, newest);
+    db.close().unwrap();
+}
+
+/// Values are on the medium before the MANIFEST names their file.
+#[test]
+fn a_crash_loses_no_value_that_a_flush_has_taken() {
+    let crash = Arc::new(CrashFs::new());
+    let mut options = options();
+    options.db.env = Env::with_fs(crash.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, 0..100);
+    fill(&db, 2, (0..100).filter(|n| n % 2 == 0));
+    rewrite(&db);
+    let after = crash.crash_clone(&CrashChoices::lose_unsynced());
+    db.close().unwrap();
+    options.db.env = Env::with_fs(Arc::new(after));
+    let db = Db::open(&options, "/db").unwrap();
+    check(&db, |n| Some(if n % 2 == 0 { 2 } else { 1 }));
+    db.close().unwrap();
+}
