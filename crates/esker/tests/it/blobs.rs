@@ -1,7 +1,7 @@
 //! Blob files as an option: what goes into them, what garbage collection moves, when they are deleted, what survives.
 
 use esker::internals::env::mem::MemFs;
-use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
+use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::{BottommostLevelCompaction, CompressionType};
 use esker::{ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Options, repair_db};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn options() -> Options {
 }
 
 fn value(n: usize, round: usize) -> Vec<u8> {
-    let bytes = if n % 2 == 0 { LARGE } else { 20 };
+    let bytes = if n.is_multiple_of(2) { LARGE } else { 20 };
     format!("{n} of round {round} ").into_bytes().into_iter().cycle().take(bytes).collect()
 }
 
@@ -211,7 +211,7 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
     let newest = |n: usize| {
         Some(if n < 10 {
             3
-        } else if n % 3 == 0 {
+        } else if n.is_multiple_of(3) {
             2
         } else {
             1
@@ -237,6 +237,6 @@ fn a_crash_loses_no_value_that_a_flush_has_taken() {
     db.close().unwrap();
     options.db.env = Env::with_fs(Arc::new(after));
     let db = Db::open(&options, "/db").unwrap();
-    check(&db, |n| Some(if n % 2 == 0 { 2 } else { 1 }));
+    check(&db, |n| Some(if n.is_multiple_of(2) { 2 } else { 1 }));
     db.close().unwrap();
 }
