@@ -2,6 +2,31 @@
 
 use crate::bytes::PinnedBytes;
 use crate::error::Result;
+use crate::types::{FileNumber, SequenceNumber, ValueType};
+
+/// A range of user keys in which nothing is there for a reader, and why that may be believed of entries that are not
+/// looked at: what a scan at `sequence` has seen, of files up to `newest_file`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownDead<'a> {
+    /// Forward: the first user key behind the range. Backward: the first in it.
+    pub edge: &'a [u8],
+    /// Where the scan read at.
+    pub sequence: SequenceNumber,
+    /// The file with the highest number that the scan saw; files with higher ones may hold what came later, even if their
+    /// sequence numbers do not say so.
+    pub newest_file: FileNumber,
+}
+
+/// How far [`InternalIterator::hop`] came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hopped {
+    /// It did not move.
+    No,
+    /// It moved to where something old may be hidden; another hop may not lead far.
+    Near,
+    /// It moved to the end of what is known to be dead.
+    Far,
+}
 
 /// A cursor over internal keys (user key, then 8 bytes of sequence and type) in internal-key order:
 /// user key by the family's comparator, then newest first.
@@ -56,6 +81,49 @@ pub trait InternalIterator: Send {
     /// next call, `None`: any; a hint that lets files be passed over by `seek` and `seek_for_prev`, whatever their
     /// targets are. Default: ignored.
     fn set_wanted_prefix_of(&mut self, _user_key: Option<&[u8]>) {}
+    /// If the user key here lies in a run of deleted keys, all of whose newest entries in this memtable or file are point
+    /// deletions that `snapshot` sees: the last user key of the run or, not `forward`, its first, which must still be looked
+    /// at, since newer entries of it may be in the file before. Keys in between that are only in older sorted runs are not
+    /// deleted by that. REQUIRES: `valid()`. Default: nothing is known.
+    fn dead_run_edge(&self, _snapshot: SequenceNumber, _forward: bool) -> Option<&[u8]> {
+        None
+    }
+    /// Whether all entries from here to `known.edge` were there when the scan was made that `known` comes from, so that no
+    /// reader at its sequence number or a later one finds anything among them. REQUIRES: `valid()`. Default: nothing is
+    /// known.
+    fn was_seen(&self, _known: &KnownDead<'_>, _forward: bool) -> bool {
+        false
+    }
+    /// Leaves out entries from here on that a reader at `snapshot` cannot find: those of dead runs, and those in `known`,
+    /// which must hold the user key here and be true for `snapshot`. What is left out may be more than what was hidden from
+    /// the reader as it stood: it must not be in the middle of a user key whose older entries it needs.
+    /// REQUIRES: `valid()`; the last move went in this direction. Default: as a cursor that is read alone.
+    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
+        let mut target = Vec::new();
+        if let Some(known) = known.filter(|k| k.sequence == snapshot || self.was_seen(k, forward)) {
+            push_place(&mut target, known.edge, true);
+        } else if let Some(edge) = self.dead_run_edge(snapshot, forward)
+            && !self.key().starts_with(edge)
+        {
+            push_place(&mut target, edge, false);
+        } else {
+            return Hopped::No;
+        }
+        if forward {
+            self.seek(&target);
+        } else {
+            self.seek_for_prev(&target);
+        }
+        Hopped::Far
+    }
+}
+
+/// Appends the internal key that sorts before all entries of a user key, or behind all (but one of sequence number zero that
+/// is a deletion, with which it is equal).
+pub fn push_place(target: &mut Vec<u8>, user_key: &[u8], before: bool) {
+    target.extend_from_slice(user_key);
+    let first = (SequenceNumber::MAX.0 << 8) | ValueType::SEEK as u64;
+    target.extend_from_slice(&(if before { first } else { 0 }).to_le_bytes());
 }
 
 impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
@@ -103,5 +171,14 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
         (**self).set_wanted_prefix_of(user_key);
+    }
+    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        (**self).dead_run_edge(snapshot, forward)
+    }
+    fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+        (**self).was_seen(known, forward)
+    }
+    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
+        (**self).hop(snapshot, forward, known)
     }
 }

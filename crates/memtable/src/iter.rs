@@ -12,7 +12,7 @@
 use crate::memtable::MemTable;
 use crate::record::{Record, Target};
 use crate::tree::Run;
-use esker_base::iter::InternalIterator;
+use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result};
 use std::fmt;
@@ -130,6 +130,11 @@ impl InternalIterator for MemTableIter {
 
     fn status(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {
+        // What a reader may find that comes later than the scan was counted before it was inserted.
+        self.table.largest_seqno() <= known.sequence
     }
 
     fn pinned_value(&self) -> PinnedBytes {

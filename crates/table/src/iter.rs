@@ -10,7 +10,7 @@ use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
 use crate::reader::{TableReader, compare_as, pin, seek_block};
-use esker_base::iter::InternalIterator;
+use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::memory::prefetch;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::BlockCursor;
@@ -325,6 +325,19 @@ impl InternalIterator for TableIter {
             Some(block) => pin(block.clone(), self.cursor.value_range()),
             None => PinnedBytes::empty(),
         }
+    }
+
+    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        let spans = self.reader.dead_spans()?;
+        let span = spans.find(key::user_key(self.cursor.key()), &self.reader.options.icmp)?;
+        let edge = if forward { span.last } else { span.first };
+        (span.sequence <= snapshot).then_some(edge)
+    }
+
+    fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {
+        let options = &self.reader.options;
+        options.file_number <= known.newest_file
+            && options.largest_seqno.is_some_and(|largest| largest <= known.sequence)
     }
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {

@@ -17,6 +17,7 @@ use esker_cache::key::process_unique_identity;
 use esker_env::{RandomAccessFile, ReadRequest};
 use esker_format::block::{Block, BlockCursor};
 use esker_format::compression::{CompressionType, Decompressor};
+use esker_format::dead_spans::{self, DeadSpans};
 use esker_format::footer::{FOOTER_BYTES, Footer};
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
@@ -87,6 +88,7 @@ fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
         source.data_decompressor = Decompressor::new(footer.format_version).with_dictionary(dictionary);
     }
     let range_dels = read_range_dels(&source, &meta, &options, global_seqno)?;
+    let dead_spans = read_dead_spans(&source, &meta, &options, global_seqno)?;
     let index_shape = IndexShape {
         key_is_user_key: properties.index_key_is_user_key,
         value_is_delta_encoded: properties.index_value_is_delta_encoded,
@@ -111,6 +113,7 @@ fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
         index_shape,
         filter,
         range_dels,
+        dead_spans,
         global_seqno,
         options,
     })
@@ -324,6 +327,18 @@ fn read_range_dels(
     let refs = tombstones.iter().map(|t| t.as_ref());
     let fragments = FragmentedRangeTombstones::from_refs(refs, &options.icmp);
     Ok(Some(Arc::new(fragments)).filter(|f| !f.is_empty()))
+}
+
+fn read_dead_spans(
+    source: &BlockSource,
+    meta: &MetaIndex,
+    options: &TableReaderOptions,
+    global_seqno: Option<SequenceNumber>,
+) -> Result<Option<DeadSpans>> {
+    let Some(handle) = meta.find(dead_spans::NAME) else { return Ok(None) };
+    let block = source.read(handle, BlockKind::Meta, true)?;
+    let spans = block.key_value().and_then(|b| DeadSpans::parse(b, &options.icmp, global_seqno));
+    spans.map(Some).map_err(|e| source.at(e, handle))
 }
 
 fn range_tombstones(

@@ -185,6 +185,9 @@ pub struct TableBuilderOptions {
     pub is_external_file: bool,
     /// More properties, under names of the user's.
     pub user_collected_properties: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which RocksDB leaves alone
+    /// (`docs/format/dead-spans.md`); 0: none, and the table has no such block.
+    pub dead_span_min_entries: u64,
 }
 
 impl TableBuilderOptions {
@@ -215,6 +218,7 @@ impl TableBuilderOptions {
             target_file_size: 0,
             is_external_file: false,
             user_collected_properties: Vec::new(),
+            dead_span_min_entries: 0,
         }
     }
 }

@@ -11,6 +11,7 @@ use esker_base::sync::epoch::{self, Guard};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor, EntryShape};
+use esker_format::dead_spans::DeadSpans;
 use esker_format::footer::Footer;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::{self, InternalKeyComparator, LookupKey, ParsedInternalKey};
@@ -69,6 +70,7 @@ pub struct TableReader {
     /// The extractor that made the prefixes in the filter, if that is the family's.
     pub(crate) filter_prefix: Option<SliceTransformRef>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
+    pub(crate) dead_spans: Option<DeadSpans>,
     /// The sequence number of all entries, of an ingested file.
     pub(crate) global_seqno: Option<SequenceNumber>,
 }
@@ -314,6 +316,11 @@ impl TableReader {
         self.range_dels.as_ref()
     }
 
+    /// Its runs of deleted keys, if they were noted.
+    pub fn dead_spans(&self) -> Option<&DeadSpans> {
+        self.dead_spans.as_ref()
+    }
+
     /// What it says about itself.
     pub fn properties(&self) -> &TableProperties {
         &self.properties
@@ -397,7 +404,12 @@ impl TableReader {
     /// Bytes of memory it holds apart from the block cache.
     pub fn approximate_memory_usage(&self) -> usize {
         let range_dels = self.range_dels.as_ref().map_or(0, |r| r.approximate_memory_usage());
-        size_of::<TableReader>() + self.index.memory_usage() + self.filter.memory_usage() + range_dels
+        let dead_spans = self.dead_spans.as_ref().map_or(0, DeadSpans::memory_usage);
+        size_of::<TableReader>()
+            + self.index.memory_usage()
+            + self.filter.memory_usage()
+            + range_dels
+            + dead_spans
     }
 }
 

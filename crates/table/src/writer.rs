@@ -22,6 +22,7 @@ use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_env::WritableFile;
 use esker_format::block::{Block, BlockBuilder, BlockCursor, common_prefix};
 use esker_format::compression::{CompressionType, Compressor, make_dictionary};
+use esker_format::dead_spans::{self, DeadSpanBuilder};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{DataBlockPlace, IndexBuilder};
@@ -81,6 +82,7 @@ pub struct TableBuilder {
     filter: Option<TableFilterBuilder>,
     timestamp_size: usize,
     range_del: BlockBuilder,
+    dead_spans: DeadSpanBuilder,
     properties: TableProperties,
     smallest: Vec<u8>,
     /// Largest end of a range tombstone, as a bound.
@@ -132,6 +134,7 @@ impl TableBuilder {
             filter: TableFilterBuilder::new(&options),
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),
+            dead_spans: DeadSpanBuilder::new(setup::dead_span_min_entries(&options)),
             properties: setup::first_properties(&options),
             smallest: Vec::new(),
             largest_range_end: Vec::new(),
@@ -169,7 +172,7 @@ impl TableBuilder {
         if value_type == ValueType::RangeDeletion {
             self.add_range_deletion(internal_key, value);
         } else {
-            self.add_point(internal_key, user_key, value_type, value)?;
+            self.add_point(internal_key, user_key, packed, value_type, value)?;
         }
         self.count(internal_key, packed >> 8, value_type, value);
         Ok(())
@@ -180,12 +183,17 @@ impl TableBuilder {
         &mut self,
         internal_key: &[u8],
         user_key: &[u8],
+        packed: u64,
         value_type: ValueType,
         value: &[u8],
     ) -> Result<()> {
         let shared = common_prefix(self.data.last_key(), internal_key);
         if !self.is_ascending(internal_key, user_key, shared) {
             return Err(out_of_order(self.data.last_key(), internal_key));
+        }
+        if self.dead_spans.wants(value_type) {
+            let is_older = shared >= user_key.len() && self.data.last_key().len() == internal_key.len();
+            self.dead_spans.add(user_key, SequenceNumber(packed >> 8), value_type, is_older);
         }
         if self.is_block_full(internal_key, value) {
             self.flush_data_block()?;
@@ -393,6 +401,9 @@ impl TableBuilder {
             let contents = self.range_del.finish().to_vec();
             meta.insert(meta_index::RANGE_DEL, self.sink.write_plain(contents)?);
         }
+        if let Some(contents) = self.dead_spans.finish() {
+            meta.insert(dead_spans::NAME, self.sink.write_plain(contents)?);
+        }
         self.properties.data_size = tail_start;
         let format_version = self.options.table_options.format_version;
         if format_version >= 7 {
@@ -528,7 +539,8 @@ impl TableBuilder {
         let data = if self.data.is_empty() { 0 } else { self.data.size_estimate() };
         let range_del = if self.range_del.is_empty() { 0 } else { self.range_del.size_estimate() };
         let waiting = self.waiting.as_ref().map_or(0, WaitingBlocks::bytes);
-        self.sink.offset + waiting + (data + self.index.size_estimate() + range_del + filter) as u64
+        let ends = self.index.size_estimate() + range_del + self.dead_spans.size_estimate() + filter;
+        self.sink.offset + waiting + (data + ends) as u64
     }
 
     /// Point entries and range tombstones so far.

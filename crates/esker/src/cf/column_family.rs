@@ -1,6 +1,6 @@
 //! One column family: what stays the same while the database is open, and what the db mutex guards.
 
-use crate::cf::{MemTables, SuperVersion, WriteStall};
+use crate::cf::{DeadRanges, MemTables, SuperVersion, WriteStall};
 use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
@@ -63,6 +63,8 @@ pub(crate) struct FamilyState {
     pub(crate) compaction_options: CompactionOptions,
     pub(crate) memtables: MemTables,
     pub(crate) version: Arc<Version>,
+    /// For the views to come.
+    pub(crate) dead_ranges: Arc<DeadRanges>,
     /// The next epoch number, for level-0 files.
     pub(crate) epochs: Arc<AtomicU64>,
     pub(crate) running: RunningCompactions,

@@ -1,13 +1,15 @@
 //! Column families: what each is made of, and the one value that readers load.
 
 mod column_family;
+mod dead_ranges;
 mod memtables;
 mod set;
 mod super_version;
 mod write_stall;
 
 pub(crate) use column_family::{ColumnFamily, FamilyState};
+pub(crate) use dead_ranges::DeadRanges;
 pub(crate) use memtables::MemTables;
 pub(crate) use set::ColumnFamilySet;
-pub(crate) use super_version::SuperVersion;
+pub(crate) use super_version::{SuperVersion, newest_file};
 pub(crate) use write_stall::{StallInputs, WriteStall};

@@ -3,8 +3,10 @@
 //! Invariant: every entry that was ever published and not overwritten is in one of them. A new value is installed
 //! under the db mutex before the old memtable or file may go; readers hold the old one by their guard or by an `Arc`.
 
+use super::DeadRanges;
 use crate::options::ColumnFamilyOptions;
 use crate::version::Version;
+use esker_base::FileNumber;
 use esker_base::sync::Arc;
 use esker_memtable::MemTable;
 
@@ -17,8 +19,12 @@ pub(crate) struct SuperVersion {
     pub(crate) imm: Box<[Arc<MemTable>]>,
     /// The files.
     pub(crate) version: Arc<Version>,
+    /// The highest number of its files.
+    pub(crate) newest_file: FileNumber,
     /// Options in force, the changeable ones included.
     pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// What scans have found out about the history that this view belongs to.
+    pub(crate) dead_ranges: Arc<DeadRanges>,
     /// Rises with each one installed in the database.
     pub(crate) number: u64,
 }
@@ -28,4 +34,9 @@ impl SuperVersion {
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         std::iter::once(&self.mem).chain(self.imm.iter())
     }
+}
+
+/// The highest number of the files of `version`; 0 if there are none.
+pub(crate) fn newest_file(version: &Version) -> FileNumber {
+    version.all_files().map(|(_, file)| file.number).max().unwrap_or(FileNumber(0))
 }

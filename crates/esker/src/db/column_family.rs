@@ -2,7 +2,7 @@
 
 use super::Db;
 use super::open::{family_tables, make_consistent};
-use crate::cf::{ColumnFamily, FamilyState, MemTables, SuperVersion, WriteStall};
+use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall, newest_file};
 use crate::engine::{Engine, publish_super_version};
 use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
@@ -181,14 +181,17 @@ pub(super) fn family_with(
 ) -> FamilyState {
     let options = Arc::new(descriptor.options.clone());
     let version = in_manifest.current().clone();
+    let icmp = InternalKeyComparator::new(options.comparator.clone());
+    let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), options.dead_range_min_keys));
     let super_version = SuperVersion {
         mem: mem.clone(),
         imm: Box::default(),
+        newest_file: newest_file(&version),
         version: version.clone(),
         options: options.clone(),
+        dead_ranges: dead_ranges.clone(),
         number: 0,
     };
-    let icmp = InternalKeyComparator::new(options.comparator.clone());
     let name = descriptor.name.clone();
     let cf = ColumnFamily::new(in_manifest.id(), name, icmp, Arc::new(super_version), tables);
     FamilyState {
@@ -201,6 +204,7 @@ pub(super) fn family_with(
         next_memtable_id: mem.id() + 1,
         memtables: MemTables::new(mem, log_number),
         version,
+        dead_ranges,
         epochs: in_manifest.epochs().clone(),
         running: RunningCompactions::default(),
         flush_queued: false,

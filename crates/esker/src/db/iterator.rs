@@ -9,8 +9,8 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::range_del::FileBounds;
 use crate::iter::{
-    DbIter, DbIterOptions, FileOpener, LevelIterator, LevelTombstones, MergeChild, OpenedFile, RunTombstones,
-    merge_children,
+    DbIter, DbIterOptions, DeadRangesOfView, FileOpener, LevelIterator, LevelTombstones, MergeChild,
+    OpenedFile, RunTombstones, merge_children,
 };
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_file;
@@ -56,8 +56,7 @@ impl Db {
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         check_read_options(&options)?;
         let cf = family.cf.clone();
-        let view = pinned_view(&cf);
-        let sequence = self.inner.read_sequence(&options);
+        let (view, sequence) = self.inner.pinned_moment(&cf, &options);
         let statistics = self.inner.engine.options.statistics.clone();
         let iter = new_db_iter(&cf, &view, &options, sequence, statistics)?;
         let auto_refresh = options.auto_refresh_iterator_with_snapshot;
@@ -167,9 +166,9 @@ impl DbIterator {
     /// # Errors
     /// As [`Db::iter_opt`]; the iterator is as it was then.
     pub fn refresh(&mut self) -> Result<()> {
-        let view = pinned_view(&self.cf);
-        let sequence = self.db.read_sequence(&self.options);
+        let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options);
         let iter = internal_iterator(&self.cf, &view, &self.options, sequence)?;
+        self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
         if self.watched.is_some() {
             self.watched = Some(view.clone());
         }
@@ -210,9 +209,9 @@ impl DbIterator {
     /// A cursor over the family's present view. `None` if a file of it cannot be opened: the old view is as good.
     #[cold]
     fn newer_view(&mut self) -> Option<(Box<dyn InternalIterator>, Arc<SuperVersion>)> {
-        let view = pinned_view(&self.cf);
-        let sequence = self.db.read_sequence(&self.options);
+        let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options);
         let iter = internal_iterator(&self.cf, &view, &self.options, sequence).ok()?;
+        self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
         self.watched = Some(view.clone());
         Some((iter, view))
     }
@@ -235,10 +234,36 @@ fn new_db_iter(
         max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
         max_skippable_internal_keys: options.max_skippable_internal_keys,
         merge_operator: view.options.merge_operator.clone(),
+        dead_ranges: dead_ranges(view, options),
         statistics,
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
     };
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
+}
+
+/// Where a scan of all there is remembers runs of deleted keys.
+fn dead_ranges(view: &SuperVersion, options: &ReadOptions) -> Option<DeadRangesOfView> {
+    let sees_everything = !options.ignore_range_deletions && options.read_tier == ReadTier::ReadAll;
+    sees_everything
+        .then(|| DeadRangesOfView { ranges: view.dead_ranges.clone(), newest_file: view.newest_file })
+}
+
+impl DbInner {
+    /// A view of `cf` and the sequence number to read it at; the view has all that the number sees.
+    pub(super) fn pinned_moment(
+        &self,
+        cf: &ColumnFamily,
+        options: &ReadOptions,
+    ) -> (Arc<SuperVersion>, SequenceNumber) {
+        loop {
+            let view = pinned_view(cf);
+            let sequence = self.read_sequence(options);
+            // Else something that the number sees may be in a memtable that was put in place meanwhile.
+            if cf.super_version.holds(&view) {
+                return (view, sequence);
+            }
+        }
+    }
 }
 
 /// All sorted runs of a view as one cursor, newest first.

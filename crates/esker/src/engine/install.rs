@@ -1,6 +1,6 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
-use crate::cf::{FamilyState, StallInputs, SuperVersion, WriteStall};
+use crate::cf::{FamilyState, StallInputs, SuperVersion, WriteStall, newest_file};
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
 use crate::picker::bottommost_threshold;
@@ -19,8 +19,10 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
     let super_version = SuperVersion {
         mem: family_state.memtables.active.clone(),
         imm: family_state.memtables.immutables_newest_first(),
+        newest_file: newest_file(&family_state.version),
         version: family_state.version.clone(),
         options: family_state.options.clone(),
+        dead_ranges: family_state.dead_ranges.clone(),
         number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
     };
     family_state.cf.super_version.store(Arc::new(super_version));

@@ -222,6 +222,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options.is_flush = context.io_priority == IoPriority::High;
     options.skip_filters = family.optimize_filters_for_hits && table.is_bottommost;
     options.target_file_size = table.target_file_size;
+    options.dead_span_min_entries = family.dead_span_min_entries;
     options
 }
 

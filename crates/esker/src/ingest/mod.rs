@@ -116,6 +116,8 @@ fn install(
     for (id, version) in versions {
         if let Some(family) = state.family_mut(id) {
             family.version = version;
+            // Entries without a sequence number of their own may lie where scans have found nothing.
+            family.dead_ranges = Arc::new(family.dead_ranges.fresh());
         }
         publish_super_version(engine, &mut state, id);
     }

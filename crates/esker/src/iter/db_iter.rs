@@ -13,19 +13,22 @@
 //! inner cursor's own in case 1, else a copy, or pinned if it is large.
 
 mod backward;
+mod dead;
 mod options;
 mod value;
 
 use value::NEWEST_FIRST;
 
+pub(crate) use dead::DeadRangesOfView;
 pub use options::{DbIterCounters, DbIterOptions};
 
 use crate::read::merge::MergeOperands;
+use dead::DeadRun;
 use esker_base::iter::InternalIterator;
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
-use esker_format::key::{InternalKeyComparator, ParsedInternalKey, append_internal_key};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key};
 use std::any::Any;
 use std::fmt;
 
@@ -66,6 +69,7 @@ pub struct DbIter<I = Box<dyn InternalIterator>> {
     prefix: Option<Vec<u8>>,
     /// Entries passed over in this call.
     skipped_in_call: u64,
+    dead: DeadRun,
     status: Result<()>,
     counters: DbIterCounters,
     keep_alive: Option<KeepAlive>,
@@ -107,10 +111,12 @@ impl<I: InternalIterator> DbIter<I> {
         keep_alive: Option<KeepAlive>,
     ) -> DbIter<I> {
         iter.set_upper_bound(options.upper_bound.as_deref());
+        let dead = DeadRun::new(options.dead_ranges.as_ref());
         DbIter {
             icmp,
             iter,
             options,
+            dead,
             valid: false,
             forward: true,
             merged: false,
@@ -129,6 +135,7 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Shows another state: `iter` over newer memtables and files, read at `sequence`. Not valid until positioned.
     pub fn refresh(&mut self, mut iter: I, sequence: SequenceNumber, keep_alive: Option<KeepAlive>) {
+        self.begin_call();
         iter.set_upper_bound(self.options.upper_bound.as_deref());
         self.iter = iter;
         self.keep_alive = keep_alive;
@@ -141,6 +148,7 @@ impl<I: InternalIterator> DbIter<I> {
     /// Goes on over newer memtables and files at the same sequence number and place. Flushes and compactions must have kept
     /// what the sequence number sees: it is a live snapshot.
     pub fn rebase(&mut self, mut iter: I, keep_alive: Option<KeepAlive>) {
+        self.begin_call();
         iter.set_upper_bound(self.options.upper_bound.as_deref());
         self.iter = iter;
         self.keep_alive = keep_alive;
@@ -227,7 +235,6 @@ impl<I: InternalIterator> DbIter<I> {
             Some(lower) => {
                 self.key.extend_from_slice(lower);
                 self.aim(self.options.sequence, ValueType::SEEK);
-                self.key.clear();
                 self.iter.seek(&self.target);
             }
             None => self.iter.seek_to_first(),
@@ -258,6 +265,7 @@ impl<I: InternalIterator> DbIter<I> {
         let from = lower.filter(|l| self.icmp.compare_user_keys(l, target).is_gt()).unwrap_or(target);
         self.target.clear();
         append_internal_key(&mut self.target, from, self.options.sequence, ValueType::SEEK);
+        set(&mut self.key, from);
         self.iter.seek(&self.target);
         self.find_next(false, false);
         self.end_seek();
@@ -273,6 +281,7 @@ impl<I: InternalIterator> DbIter<I> {
         } else {
             self.target.clear();
             append_internal_key(&mut self.target, target, SequenceNumber::ZERO, ValueType::Deletion);
+            set(&mut self.key, target);
             self.iter.seek_for_prev(&self.target);
         }
         self.find_prev();
@@ -283,7 +292,7 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     pub fn next(&mut self) {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        self.skipped_in_call = 0;
+        self.begin_call();
         let on_value = self.forward && !self.merged;
         if !self.forward {
             self.turn_forward();
@@ -300,7 +309,7 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     pub fn prev(&mut self) {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        self.skipped_in_call = 0;
+        self.begin_call();
         if self.forward {
             self.turn_backward();
         }
@@ -328,7 +337,16 @@ impl<I: InternalIterator> DbIter<I> {
             self.iter.set_wanted_prefix_of(None);
         }
         self.key.clear();
-        self.skipped_in_call = 0;
+        self.begin_call();
+    }
+
+    /// Nothing was passed over yet.
+    #[inline]
+    fn begin_call(&mut self) {
+        if self.skipped_in_call > 0 {
+            self.skipped_in_call = 0;
+            self.dead.begin();
+        }
     }
 
     fn end_seek(&mut self) {
@@ -374,6 +392,7 @@ impl<I: InternalIterator> DbIter<I> {
         let upper = self.options.upper_bound.as_deref().expect("the caller saw one");
         self.target.clear();
         append_internal_key(&mut self.target, upper, SequenceNumber::MAX, ValueType::SEEK);
+        set(&mut self.key, upper);
         self.iter.seek_for_prev(&self.target);
     }
 
@@ -418,7 +437,15 @@ impl<I: InternalIterator> DbIter<I> {
     /// Forward to the first key that is there, from the inner cursor's place on, or one `step` further. `passing`: entries
     /// of `key` are not wanted any more.
     #[inline]
-    fn find_next(&mut self, mut passing: bool, step: bool) {
+    fn find_next(&mut self, passing: bool, step: bool) {
+        self.look_forward(passing, step);
+        if self.dead.keys >= self.dead.min_keys {
+            self.remember_forward();
+        }
+    }
+
+    #[inline]
+    fn look_forward(&mut self, mut passing: bool, step: bool) {
         let mut run = 0; // entries in a row of the key in `key` that were passed over
         self.merged = false;
         let mut at = if step { self.iter.next_key() } else { self.iter.valid().then(|| self.iter.key()) };
@@ -443,15 +470,22 @@ impl<I: InternalIterator> DbIter<I> {
             } else if passing && self.icmp.same_user_key(entry.user_key, &self.key) {
                 perf_count!(internal_key_skipped_count);
                 run += 1;
-            } else {
+            } else if entry.value_type == ValueType::Value {
                 set(&mut self.key, entry.user_key);
-                run = 0;
-                match entry.value_type {
-                    ValueType::Value => {
-                        self.value = Value::Inner;
-                        self.valid = true;
-                        return;
+                self.value = Value::Inner;
+                self.valid = true;
+                return;
+            } else {
+                let value_type = entry.value_type;
+                if value_type.is_point_deletion() {
+                    if self.dead.keys == 0 {
+                        self.begin_run_forward();
                     }
+                    self.dead.keys += 1;
+                }
+                set(&mut self.key, key::user_key(self.iter.key()));
+                run = 0;
+                match value_type {
                     value_type if value_type.is_point_deletion() => {
                         perf_count!(internal_delete_skipped_count);
                         passing = true;
@@ -463,7 +497,10 @@ impl<I: InternalIterator> DbIter<I> {
             if !self.may_skip() {
                 return;
             }
-            at = if run > self.options.max_sequential_skip_in_iterations {
+            at = if self.skipped_in_call >= self.dead.hop_at && self.hop() {
+                run = 0;
+                self.iter.valid().then(|| self.iter.key())
+            } else if run > self.options.max_sequential_skip_in_iterations {
                 run = 0;
                 self.reseek_forward(passing);
                 self.iter.valid().then(|| self.iter.key())

@@ -10,7 +10,7 @@
 
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
-use esker_base::iter::InternalIterator;
+use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
@@ -28,6 +28,11 @@ pub trait LevelFile: Send + Sync {
     fn may_have_range_dels(&self) -> bool {
         true
     }
+    /// Whether it was there when the scan was made that `known` comes from, and nothing in it is newer than that. Default:
+    /// that is not known.
+    fn was_seen(&self, _known: &KnownDead<'_>) -> bool {
+        false
+    }
 }
 
 impl<T: LevelFile + ?Sized> LevelFile for Arc<T> {
@@ -40,6 +45,9 @@ impl<T: LevelFile + ?Sized> LevelFile for Arc<T> {
     fn may_have_range_dels(&self) -> bool {
         (**self).may_have_range_dels()
     }
+    fn was_seen(&self, known: &KnownDead<'_>) -> bool {
+        (**self).was_seen(known)
+    }
 }
 
 impl LevelFile for FileMeta {
@@ -51,6 +59,9 @@ impl LevelFile for FileMeta {
     }
     fn may_have_range_dels(&self) -> bool {
         self.may_have_range_deletions()
+    }
+    fn was_seen(&self, known: &KnownDead<'_>) -> bool {
+        self.number <= known.newest_file && self.data().largest_seqno <= known.sequence
     }
 }
 
@@ -214,6 +225,25 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
+    /// Whether all files from the current one to the one with `known.edge` were seen.
+    fn were_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+        let reaches_into = |file: &F| {
+            let (start, end) = (key::user_key(file.smallest()), key::user_key(file.largest()));
+            if forward {
+                self.icmp.compare_user_keys(start, known.edge).is_lt()
+            } else {
+                self.icmp.compare_user_keys(end, known.edge).is_ge()
+            }
+        };
+        let (before, from) = self.files.split_at(self.index.min(self.files.len()));
+        if forward {
+            from.iter().take_while(|file| reaches_into(file)).all(|file| file.was_seen(known))
+        } else {
+            let backward = from.iter().take(1).chain(before.iter().rev());
+            backward.take_while(|file| reaches_into(file)).all(|file| file.was_seen(known))
+        }
+    }
+
     fn open_iter(&self) -> &dyn InternalIterator {
         self.current.as_deref().expect("REQUIRES: valid()")
     }
@@ -308,6 +338,14 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
 
     fn pinned_value(&self) -> PinnedBytes {
         self.open_iter().pinned_value()
+    }
+
+    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        self.open_iter().dead_run_edge(snapshot, forward)
+    }
+
+    fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+        self.were_seen(known, forward)
     }
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {

@@ -14,6 +14,7 @@ pub mod range_del;
 mod vec_iter;
 
 pub use compaction_iter::{CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats};
+pub(crate) use db_iter::DeadRangesOfView;
 pub use db_iter::{DbIter, DbIterOptions};
 pub use level::{FileOpener, LevelFile, LevelIterator, LevelTombstones, OpenedFile};
 pub use merging::{MergeChild, MergingIterator, merge_children};

@@ -2,11 +2,12 @@
 //!
 //! Counts its steps and seeks, so that tests can show that a scan does not crawl.
 
-use esker_base::iter::InternalIterator;
+use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::{Error, Result};
-use esker_format::key::InternalKeyComparator;
+use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_format::dead_spans::DeadSpans;
+use esker_format::key::{self, InternalKeyComparator};
 
 /// Sorted internal keys with their values.
 pub(crate) type Entries = Arc<Vec<(Vec<u8>, Vec<u8>)>>;
@@ -27,13 +28,35 @@ pub(crate) struct VecIter {
     moves: Arc<Moves>,
     fail_at: Option<usize>,
     failed: bool,
+    /// As of a table.
+    dead_spans: Option<Arc<DeadSpans>>,
+    /// Of the file; memtables have none.
+    number: FileNumber,
+    /// What `was_seen` says is asked for.
+    knows_age: bool,
 }
 
 impl VecIter {
     pub(crate) fn new(icmp: &InternalKeyComparator, entries: Entries) -> VecIter {
         debug_assert!(entries.is_sorted_by(|a, b| icmp.compare(&a.0, &b.0).is_le()));
         let index = entries.len();
-        VecIter { icmp: icmp.clone(), entries, index, moves: Arc::default(), fail_at: None, failed: false }
+        VecIter {
+            icmp: icmp.clone(),
+            entries,
+            index,
+            moves: Arc::default(),
+            fail_at: None,
+            failed: false,
+            dead_spans: None,
+            number: FileNumber(0),
+            knows_age: false,
+        }
+    }
+
+    /// Stands for file `number` with these dead spans, or for a memtable.
+    pub(crate) fn hopping(mut self, number: FileNumber, dead_spans: Option<Arc<DeadSpans>>) -> VecIter {
+        (self.number, self.dead_spans, self.knows_age) = (number, dead_spans, true);
+        self
     }
 
     /// Counts into `moves`.
@@ -95,6 +118,14 @@ impl InternalIterator for VecIter {
     }
     fn value(&self) -> &[u8] {
         &self.entries[self.index].1
+    }
+    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        let span = self.dead_spans.as_ref()?.find(key::user_key(self.key()), &self.icmp)?;
+        (span.sequence <= snapshot).then_some(if forward { span.last } else { span.first })
+    }
+    fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {
+        let largest = self.entries.iter().map(|e| key::trailer(&e.0) >> 8).max().unwrap_or(0);
+        self.knows_age && self.number <= known.newest_file && largest <= known.sequence.0
     }
     fn status(&self) -> Result<()> {
         if self.failed { Err(Error::corruption("injected")) } else { Ok(()) }

@@ -6,6 +6,7 @@ mod blobs;
 mod block_cache;
 mod checkpoint;
 mod compact_range;
+mod dead_runs;
 mod errors;
 mod ingest;
 mod moment;

@@ -5,6 +5,7 @@
 )]
 
 mod blobs;
+mod dead_spans;
 mod families;
 mod fixtures;
 mod handed_over;

@@ -107,6 +107,8 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
         paranoid_file_checks: rng.u8(..4) == 0,
         optimize_filters_for_hits: rng.u8(..4) == 0,
         max_sequential_skip_in_iterations: pick(rng, &[0, 1, 8]),
+        dead_span_min_entries: pick(rng, &[0, 1, 3, 64]),
+        dead_range_min_keys: pick(rng, &[0, 1, 2, 256]),
         ..ColumnFamilyOptions::default()
     };
     options.level0_slowdown_writes_trigger = 1000;

@@ -51,6 +51,15 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Backward to the last key that is there, from the inner cursor's place on.
     pub(super) fn find_prev(&mut self) {
+        // Where this call comes from: see `dead`, invariant 2.
+        std::mem::swap(&mut self.key, &mut self.dead.edge);
+        self.look_backward();
+        if self.dead.keys >= self.dead.min_keys {
+            self.remember_backward();
+        }
+    }
+
+    fn look_backward(&mut self) {
         self.merged = false;
         while self.iter.valid() {
             let entry = match ParsedInternalKey::parse(self.iter.key()) {
@@ -69,8 +78,15 @@ impl<I: InternalIterator> DbIter<I> {
                     return;
                 }
                 Ok(Found::Nothing) => {
+                    if self.dead.keys == 0 && self.dead.edge.is_empty() {
+                        set(&mut self.dead.edge, &self.key);
+                    }
+                    self.dead.keys += 1;
                     if !self.may_skip() {
                         return;
+                    }
+                    if self.skipped_in_call >= self.dead.hop_at && self.iter.valid() {
+                        self.hop();
                     }
                 }
                 Err(error) => return self.fail(error),

@@ -1,5 +1,6 @@
 //! What an iterator shows, and what it counts.
 
+use super::DeadRangesOfView;
 use esker_base::SequenceNumber;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
@@ -28,6 +29,8 @@ pub struct DbIterOptions {
     pub merge_operator: Option<MergeOperatorRef>,
     /// Where values in blob files are read; without it they cannot be.
     pub blobs: Option<BlobReader>,
+    /// Where runs of deleted keys are remembered; `None`: nowhere.
+    pub(crate) dead_ranges: Option<DeadRangesOfView>,
     /// Is told when the iterator is dropped or refreshed what it has done.
     pub statistics: Option<Arc<Statistics>>,
 }
@@ -44,6 +47,7 @@ impl Default for DbIterOptions {
             max_skippable_internal_keys: 0,
             merge_operator: None,
             blobs: None,
+            dead_ranges: None,
             statistics: None,
         }
     }
@@ -66,6 +70,8 @@ pub struct DbIterCounters {
     pub prevs_found: u64,
     /// Seeks instead of many steps (`NUMBER_OF_RESEEKS_IN_ITERATION`).
     pub reseeks: u64,
+    /// Hops over runs of deleted keys.
+    pub hops: u64,
     /// Entries passed over (`NUMBER_ITER_SKIP`).
     pub skipped: u64,
     /// Bytes of keys and values shown (`ITER_BYTES_READ`); counted only with statistics.

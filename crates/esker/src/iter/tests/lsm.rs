@@ -8,16 +8,23 @@ use super::super::{
 };
 use super::Append;
 use super::model::Op;
-use esker_base::iter::InternalIterator;
+use crate::cf::DeadRanges;
+use crate::iter::DeadRangesOfView;
+use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{Error, Result, SequenceNumber, ValueType};
-use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL, internal_key};
+use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::block::Block;
+use esker_format::dead_spans::{DeadSpanBuilder, DeadSpans};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL, internal_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use std::cell::Cell;
 
 pub(super) const LEVELS: usize = 4;
 
 pub(super) struct File {
+    number: FileNumber,
+    dead_spans: Option<Arc<DeadSpans>>,
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
     pub(super) entries: Entries,
@@ -39,9 +46,17 @@ impl LevelFile for File {
     fn largest(&self) -> &[u8] {
         &self.largest
     }
+    fn was_seen(&self, known: &KnownDead<'_>) -> bool {
+        let newest = self.entries.iter().map(|e| key::trailer(&e.0) >> 8).max().unwrap_or(0);
+        self.number <= known.newest_file && newest <= known.sequence.0
+    }
 }
 
 impl File {
+    fn iter(&self, icmp: &InternalKeyComparator) -> VecIter {
+        VecIter::new(icmp, Arc::clone(&self.entries)).hopping(self.number, self.dead_spans.clone())
+    }
+
     fn ends_exclusively(&self) -> bool {
         key::trailer(&self.largest) == RANGE_END_SENTINEL
     }
@@ -75,10 +90,7 @@ impl FileOpener<Arc<File>> for Opener {
         if file.broken.load(Ordering::Relaxed) {
             return Err(Error::io("broken file"));
         }
-        Ok(OpenedFile {
-            iter: Box::new(VecIter::new(&self.icmp, Arc::clone(&file.entries))),
-            range_dels: file.range_dels.clone(),
-        })
+        Ok(OpenedFile { iter: Box::new(file.iter(&self.icmp)), range_dels: file.range_dels.clone() })
     }
 }
 
@@ -97,6 +109,9 @@ pub(super) struct Lsm {
     pub(super) snapshots: Vec<SequenceNumber>,
     /// Old RocksDB versions let a user key go on in the next file and wrote tombstones beyond a file's bounds.
     old_cuts: bool,
+    /// What the walks found out, at any snapshot.
+    dead_ranges: Arc<DeadRanges>,
+    last_file: Cell<u64>,
     pub(super) dropped: CompactionIteratorStats,
 }
 
@@ -104,9 +119,12 @@ impl Lsm {
     pub(super) fn new(icmp: InternalKeyComparator, mut rng: fastrand::Rng) -> Lsm {
         let old_cuts = rng.u8(..4) == 0;
         let levels = vec![Vec::new(); LEVELS];
+        let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), rng.u64(..4)));
         Lsm {
             icmp,
             rng,
+            dead_ranges,
+            last_file: Cell::new(0),
             mem: Vec::new(),
             mem_range_dels: Vec::new(),
             levels,
@@ -131,13 +149,19 @@ impl Lsm {
         self.mem.insert(at, (key, value.to_vec()));
     }
 
+    /// For walks over all children.
+    pub(super) fn dead_ranges(&self) -> DeadRangesOfView {
+        let newest_file = self.levels.iter().flatten().map(|f| f.number).max().unwrap_or(FileNumber(0));
+        DeadRangesOfView { ranges: Arc::clone(&self.dead_ranges), newest_file }
+    }
+
     /// Every sorted run, newest first, as `snapshot` sees its tombstones.
     pub(super) fn children(&self, snapshot: SequenceNumber) -> Vec<MergeChild> {
-        let mem = VecIter::new(&self.icmp, Arc::new(self.mem.clone()));
+        let mem = VecIter::new(&self.icmp, Arc::new(self.mem.clone())).hopping(FileNumber(0), None);
         let fragments = FragmentedRangeTombstones::build(self.mem_range_dels.clone(), &self.icmp);
         let mut children = vec![self.child(Box::new(mem), Some(Arc::new(fragments)), None, snapshot)];
         for file in &self.levels[0] {
-            let mut iter = VecIter::new(&self.icmp, Arc::clone(&file.entries));
+            let mut iter = file.iter(&self.icmp);
             if file.broken.load(Ordering::Relaxed) {
                 iter = iter.failing_at(file.entries.len() / 2);
             }
@@ -453,7 +477,10 @@ impl Lsm {
             }
         }
         let range_dels = FragmentedRangeTombstones::build(stored, &self.icmp);
+        self.last_file.set(self.last_file.get() + 1);
         Some(Arc::new(File {
+            number: FileNumber(self.last_file.get()),
+            dead_spans: dead_spans(&self.icmp, &entries, self.last_file.get() % 4),
             smallest,
             largest,
             entries: Arc::new(entries),
@@ -482,10 +509,32 @@ impl Lsm {
     }
 }
 
+/// As a table writer notes them.
+fn dead_spans(
+    icmp: &InternalKeyComparator,
+    entries: &[(Vec<u8>, Vec<u8>)],
+    min_entries: u64,
+) -> Option<Arc<DeadSpans>> {
+    let mut builder = DeadSpanBuilder::new(min_entries);
+    let mut last: Option<&[u8]> = None;
+    for (internal_key, _) in entries {
+        let entry = ParsedInternalKey::parse(internal_key).unwrap();
+        if builder.wants(entry.value_type) {
+            let is_older = last == Some(entry.user_key);
+            builder.add(entry.user_key, entry.sequence, entry.value_type, is_older);
+        }
+        last = Some(entry.user_key);
+    }
+    let block = Block::parse(builder.finish()?).unwrap();
+    Some(Arc::new(DeadSpans::parse(&block, icmp, None).unwrap()))
+}
+
 fn span(icmp: &InternalKeyComparator, files: &[Arc<File>]) -> File {
     let smallest = files.iter().map(|f| &f.smallest).min_by(|a, b| icmp.compare(a, b)).unwrap();
     let largest = files.iter().map(|f| &f.largest).max_by(|a, b| icmp.compare(a, b)).unwrap();
     File {
+        number: FileNumber(0),
+        dead_spans: None,
         smallest: smallest.clone(),
         largest: largest.clone(),
         entries: Arc::default(),

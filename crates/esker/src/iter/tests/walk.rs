@@ -7,6 +7,7 @@ use super::{Append, comparator};
 use esker_base::iter::InternalIterator;
 use esker_base::prefix;
 use esker_base::sync::Arc;
+use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, internal_key, seek_key};
 
@@ -170,6 +171,7 @@ fn walk_users(
         prefix_extractor: Some(prefix::capped(1)),
         max_sequential_skip_in_iterations: rng.u64(..4) * 3,
         merge_operator: Some(Arc::new(Append)),
+        dead_ranges: (rng.u8(..4) > 0).then(|| lsm.dead_ranges()),
         ..DbIterOptions::default()
     };
     let view = View {
@@ -258,8 +260,12 @@ fn walk_users(
             position = None;
         }
     }
+    HOPS.fetch_add(iter.counters().hops, Ordering::Relaxed);
     count
 }
+
+/// Hops over runs of deleted keys in all walks.
+pub(super) static HOPS: AtomicU64 = AtomicU64::new(0);
 
 fn show(entry: &(Vec<u8>, Vec<u8>)) -> String {
     let end = entry.1.len().min(40);

@@ -1,0 +1,181 @@
+//! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide lie.
+
+use esker::internals::base::stats::{Statistics, Ticker};
+use esker::internals::env::mem::MemFs;
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::{Db, DbIterator, Env, Options, ReadOptions, Snapshot};
+use std::sync::Arc;
+
+/// All but the first and the last are deleted.
+const KEYS: usize = 3000;
+/// Entries that a scan may step over on its way across.
+const FEW: u64 = 60;
+
+/// Where the deletions are, and what they hide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layout {
+    AllInTheMemtable,
+    MemtableOverFiles,
+    FileOverFile,
+    OneFile,
+}
+
+struct Scene {
+    db: Db,
+    statistics: Arc<Statistics>,
+    /// Sees all values.
+    before: Snapshot,
+}
+
+fn key(i: usize) -> String {
+    format!("key{i:06}")
+}
+
+fn scene(layout: Layout) -> Scene {
+    let statistics = Arc::new(Statistics::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.statistics = Some(statistics.clone());
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    if layout != Layout::AllInTheMemtable {
+        db.flush().unwrap();
+    }
+    let before = db.snapshot();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    match layout {
+        Layout::AllInTheMemtable | Layout::MemtableOverFiles => {}
+        Layout::FileOverFile => db.flush().unwrap(),
+        Layout::OneFile => compact(&db),
+    }
+    Scene { db, statistics, before }
+}
+
+fn compact(db: &Db) {
+    let rewrite = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&rewrite, &db.default_column_family(), None, None).unwrap();
+}
+
+fn at(iter: &DbIterator) -> Option<String> {
+    iter.status().unwrap();
+    iter.item().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap())
+}
+
+/// Crosses the run in each way, and says how many entries were stepped over each time.
+fn cross(scene: &Scene, options: &ReadOptions) -> Vec<u64> {
+    let (first, last) = (Some(key(0)), Some(key(KEYS - 1)));
+    let mut skipped = Vec::new();
+    for way in 0..4 {
+        let before = scene.statistics.ticker_count(Ticker::NumberIterSkip);
+        let mut iter = scene.db.iter_opt(options.clone(), &scene.db.default_column_family()).unwrap();
+        match way {
+            0 => {
+                iter.seek_to_first();
+                assert_eq!(at(&iter), first);
+                iter.next();
+                assert_eq!(at(&iter), last);
+            }
+            1 => {
+                iter.seek_to_last();
+                assert_eq!(at(&iter), last);
+                iter.prev();
+                assert_eq!(at(&iter), first);
+            }
+            2 => {
+                iter.seek(key(KEYS / 2));
+                assert_eq!(at(&iter), last);
+            }
+            _ => {
+                iter.seek_for_prev(key(KEYS / 2));
+                assert_eq!(at(&iter), first);
+            }
+        }
+        drop(iter);
+        skipped.push(scene.statistics.ticker_count(Ticker::NumberIterSkip) - before);
+    }
+    skipped
+}
+
+#[test]
+fn a_run_is_stepped_through_once() {
+    for layout in [Layout::AllInTheMemtable, Layout::MemtableOverFiles, Layout::FileOverFile, Layout::OneFile]
+    {
+        let scene = scene(layout);
+        let found = cross(&scene, &ReadOptions::default());
+        if layout == Layout::OneFile {
+            assert!(found.iter().all(|&n| n < FEW), "the file says where nothing is: {found:?}");
+        }
+        let again = cross(&scene, &ReadOptions::default());
+        assert!(again.iter().all(|&n| n < FEW), "{layout:?}: first {found:?}, then {again:?}");
+        // The snapshot sees everything.
+        let options = ReadOptions::new().snapshot(&scene.before);
+        let mut iter = scene.db.iter_opt(options, &scene.db.default_column_family()).unwrap();
+        iter.seek_to_first();
+        for i in 0..KEYS {
+            assert_eq!(at(&iter), Some(key(i)), "{layout:?}");
+            iter.next();
+        }
+    }
+}
+
+#[test]
+fn what_is_written_into_a_run_later_is_found() {
+    for layout in [Layout::AllInTheMemtable, Layout::MemtableOverFiles, Layout::FileOverFile, Layout::OneFile]
+    {
+        let scene = scene(layout);
+        cross(&scene, &ReadOptions::default());
+        let db = &scene.db;
+        let after = db.snapshot();
+        db.put(key(700), "new").unwrap();
+        let check = |when: &str| {
+            for forward in [true, false] {
+                let mut iter = db.iter().unwrap();
+                let expected = [key(0), key(700), key(KEYS - 1)];
+                if forward {
+                    iter.seek_to_first();
+                    for key in expected {
+                        assert_eq!(at(&iter), Some(key), "{layout:?} {when}");
+                        iter.next();
+                    }
+                } else {
+                    iter.seek_to_last();
+                    for key in expected.into_iter().rev() {
+                        assert_eq!(at(&iter), Some(key), "{layout:?} {when}");
+                        iter.prev();
+                    }
+                }
+            }
+            assert!(cross(&scene, &ReadOptions::new().snapshot(&after)).len() == 4, "{layout:?} {when}");
+        };
+        check("in the memtable");
+        db.flush().unwrap();
+        check("flushed");
+        compact(db);
+        check("compacted");
+    }
+}
+
+#[test]
+fn without_snapshots_a_compaction_sets_numbers_to_zero_and_all_is_found() {
+    let Scene { db, before, .. } = scene(Layout::MemtableOverFiles);
+    let cross = |expected: &[usize]| {
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        for &i in expected {
+            assert_eq!(at(&iter), Some(key(i)));
+            iter.next();
+        }
+        assert_eq!(at(&iter), None);
+    };
+    cross(&[0, KEYS - 1]);
+    drop(before);
+    db.put(key(42), "new").unwrap();
+    compact(&db);
+    db.put(key(43), "newer").unwrap();
+    cross(&[0, 42, 43, KEYS - 1]);
+}
