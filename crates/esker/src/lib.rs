@@ -47,6 +47,7 @@ mod repair;
 mod schedule;
 pub mod snapshot;
 mod sst_file_writer;
+pub mod txn;
 pub mod version;
 mod wal;
 mod write;
@@ -68,6 +69,10 @@ pub use options::{
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
+pub use txn::{
+    IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,
+    Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatchWithIndex,
+};
 
 /// README.md, so that its example is compiled and run.
 #[cfg(doctest)]

@@ -54,6 +54,8 @@ pub struct RepairSummary {
     pub wal_records: u64,
     /// Operations in WALs for families of which there is no table: their names are lost with the MANIFEST.
     pub wal_records_without_family: u64,
+    /// Names of transactions that were prepared and neither committed nor rolled back: their operations are lost.
+    pub prepared_transactions_lost: Vec<Vec<u8>>,
     /// The newest sequence number that was found.
     pub last_sequence: SequenceNumber,
 }

@@ -178,6 +178,33 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Adds any op, as [`WriteBatchView::iter`] gives it.
+    /// # Errors
+    /// See [`WriteBatch::put`].
+    pub fn push(&mut self, op: BatchOp<'_>) -> Result<()> {
+        match op {
+            BatchOp::Put { family, key, value } => self.put(family, key, value),
+            BatchOp::Delete { family, key } => self.delete(family, key),
+            BatchOp::SingleDelete { family, key } => self.single_delete(family, key),
+            BatchOp::Merge { family, key, operand } => self.merge(family, key, operand),
+            BatchOp::DeleteRange { family, begin, end } => self.delete_range(family, begin, end),
+            BatchOp::PutEntity { family, key, entity } => self.put_entity(family, key, entity),
+            BatchOp::BlobIndex { family, key, index } => {
+                self.op2(tag::BLOB_INDEX, family, key, index)?;
+                self.content.extended = true;
+                Ok(())
+            }
+            BatchOp::TimedPut { family, key, value, write_unix_time } => {
+                let packed = [value, &write_unix_time.to_le_bytes()].concat();
+                self.op2(tag::TIMED_PUT, family, key, &packed)?;
+                self.content.extended = true;
+                Ok(())
+            }
+            BatchOp::LogData(blob) => self.put_log_data(blob),
+            marker => self.put_marker(marker),
+        }
+    }
+
     /// Appends all ops of `other`; its sequence number and save points do not count.
     /// # Errors
     /// See [`WriteBatch::put`].
@@ -291,6 +318,11 @@ impl WriteBatch {
     #[inline]
     pub fn iter(&self) -> Ops<'_> {
         Ops::new(self.ops_bytes())
+    }
+
+    /// The ops behind the first `bytes` of [`WriteBatch::ops_bytes`], which was its length at some time.
+    pub fn iter_from(&self, bytes: usize) -> Ops<'_> {
+        Ops::new(self.ops_bytes().get(bytes..).unwrap_or_default())
     }
 
     /// The same, borrowed.

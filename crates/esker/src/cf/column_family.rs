@@ -5,9 +5,9 @@ use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::Version;
-use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::epoch::Swap;
+use esker_base::sync::{Arc, OnceLock};
 use esker_base::{ColumnFamilyId, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_table::TableCache;
@@ -22,6 +22,8 @@ pub(crate) struct ColumnFamily {
     pub(crate) super_version: Swap<SuperVersion>,
     /// Open tables of this family.
     pub(crate) tables: Arc<TableCache>,
+    /// Its locks, if the database has transactions that lock.
+    pub(crate) locks: OnceLock<Arc<esker_lock::Family>>,
     dropped: AtomicBool,
 }
 
@@ -35,7 +37,8 @@ impl ColumnFamily {
         tables: Arc<TableCache>,
     ) -> ColumnFamily {
         let super_version = Swap::new(super_version);
-        ColumnFamily { id, name, icmp, super_version, tables, dropped: AtomicBool::new(false) }
+        let (locks, dropped) = (OnceLock::new(), AtomicBool::new(false));
+        ColumnFamily { id, name, icmp, super_version, tables, locks, dropped }
     }
 
     /// Whether it was dropped: reads go on with what they hold, writes fail.

@@ -14,6 +14,8 @@ pub(crate) struct ImmutableMemTable {
     pub(crate) mem: Arc<MemTable>,
     /// The oldest WAL that holds something of it.
     pub(crate) log_number: FileNumber,
+    /// See [`MemTables::section`].
+    section: Option<FileNumber>,
     /// A flush job has it.
     pub(crate) flushing: bool,
 }
@@ -24,24 +26,43 @@ pub(crate) struct MemTables {
     pub(crate) active: Arc<MemTable>,
     /// The oldest WAL that holds something of `active`.
     pub(crate) log_number: FileNumber,
+    /// The oldest WAL with a prepared section whose commit, in a later WAL, put something into `active`: replaying the
+    /// commit takes both.
+    section: Option<FileNumber>,
     pub(crate) immutables: Vec<ImmutableMemTable>,
 }
 
 impl MemTables {
     /// Starts with this one.
     pub(crate) fn new(active: Arc<MemTable>, log_number: FileNumber) -> MemTables {
-        MemTables { active, log_number, immutables: Vec::new() }
+        MemTables { active, log_number, section: None, immutables: Vec::new() }
     }
 
     /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL `log_number`, in its place.
     pub(crate) fn switch(&mut self, fresh: Arc<MemTable>, log_number: FileNumber) {
         let full = std::mem::replace(&mut self.active, fresh);
         full.mark_immutable();
-        self.immutables.push(ImmutableMemTable { mem: full, log_number: self.log_number, flushing: false });
+        self.immutables.push(ImmutableMemTable {
+            mem: full,
+            log_number: self.log_number,
+            section: self.section.take(),
+            flushing: false,
+        });
         self.log_number = log_number;
     }
 
-    /// The oldest WAL that this family still needs.
+    /// A commit has put something into `active` whose prepared section is in `wal`.
+    pub(crate) fn note_section(&mut self, wal: FileNumber) {
+        self.section = Some(self.section.map_or(wal, |section| section.min(wal)));
+    }
+
+    /// The oldest WAL with a prepared section that some memtable depends on, without the first `flushed` immutable ones.
+    pub(crate) fn oldest_section(&self, flushed: usize) -> Option<FileNumber> {
+        let waiting = self.immutables.iter().skip(flushed).filter_map(|i| i.section);
+        waiting.chain(self.section).min()
+    }
+
+    /// The oldest WAL that this family still needs, but for prepared sections.
     pub(crate) fn oldest_log_needed(&self) -> FileNumber {
         self.immutables.first().map_or(self.log_number, |oldest| oldest.log_number)
     }

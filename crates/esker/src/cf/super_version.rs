@@ -30,6 +30,11 @@ pub(crate) struct SuperVersion {
 }
 
 impl SuperVersion {
+    /// The memtables and, behind them, those that are flushed and kept to check for conflicts; newest first.
+    pub(crate) fn history(&self) -> impl Iterator<Item = &Arc<MemTable>> {
+        self.memtables()
+    }
+
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         std::iter::once(&self.mem).chain(self.imm.iter())

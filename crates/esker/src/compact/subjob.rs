@@ -102,6 +102,9 @@ fn write_all(
     options.lower_bound = start;
     options.upper_bound = end;
     options.cancelled = Some(context.cancelled.clone());
+    if context.db_options.allow_2pc {
+        options.keep_conflicts();
+    }
     let mut entries = CompactionIterator::new(icmp.clone(), merge_children(&icmp, children), options);
     entries.seek_to_first();
     while entries.valid() {

@@ -225,7 +225,19 @@ fn new_db_iter(
     statistics: Option<Arc<Statistics>>,
 ) -> Result<DbIter> {
     let iter = internal_iterator(cf, view, options, sequence)?;
-    let iter_options = DbIterOptions {
+    let iter_options = db_iter_options(cf, view, options, sequence, statistics);
+    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
+}
+
+/// What the user's options say to the cursor over user keys.
+pub(super) fn db_iter_options(
+    cf: &ColumnFamily,
+    view: &SuperVersion,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+    statistics: Option<Arc<Statistics>>,
+) -> DbIterOptions {
+    DbIterOptions {
         sequence,
         lower_bound: options.iterate_lower_bound.clone(),
         upper_bound: options.iterate_upper_bound.clone(),
@@ -237,8 +249,7 @@ fn new_db_iter(
         dead_ranges: dead_ranges(view, options),
         statistics,
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
-    };
-    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
+    }
 }
 
 /// Where a scan of all there is remembers runs of deleted keys.
@@ -267,7 +278,7 @@ impl DbInner {
 }
 
 /// All sorted runs of a view as one cursor, newest first.
-fn internal_iterator(
+pub(super) fn internal_iterator(
     cf: &Arc<ColumnFamily>,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,

@@ -44,7 +44,7 @@ pub(crate) fn purge(engine: &Engine) {
     }
     let (tables, blobs) = (manifest.take_obsolete_tables(), manifest.take_obsolete_blobs());
     let quarantined = !manifest.files_to_quarantine().is_empty();
-    let wals = match state.oldest_log_needed() {
+    let wals = match engine.oldest_wal_needed(&state) {
         // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
         Some(oldest) if !quarantined => engine.wals.lock().release_before(oldest),
         _ => Vec::new(),

@@ -53,7 +53,7 @@ impl Db {
         let tables: BTreeSet<FileNumber> =
             versions().flat_map(|v| v.all_files()).map(|(_, file)| file.number).collect();
         let blobs: BTreeSet<FileNumber> = versions().flat_map(|v| v.blob_files().keys()).copied().collect();
-        let oldest_needed = state.oldest_log_needed().unwrap_or(FileNumber(0));
+        let oldest_needed = engine.oldest_wal_needed(&state).unwrap_or(FileNumber(0));
         let wals = engine.wals.lock();
         let wals = wals.alive().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
         let cut = LiveCut {

@@ -16,6 +16,7 @@ mod multi_get;
 mod open;
 mod open_tables;
 mod options_file;
+mod own_writes;
 mod properties;
 mod reads;
 mod recover;
@@ -33,6 +34,7 @@ pub(crate) use live_files::LiveCut;
 pub use multi_get::MultiGetOutput;
 pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
+pub(crate) use own_writes::OwnWrites;
 
 use crate::engine::Engine;
 use crate::write::WritePath;

@@ -15,12 +15,12 @@ use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
 use crate::options::{DbOptions, Options};
 use crate::schedule::Scheduler;
 use crate::version::{LogOptions, VersionSet, VersionSetOptions};
-use crate::wal::{WalOptions, Wals};
+use crate::wal::{PreparedSections, WalOptions, Wals, section_record};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::{FileLock, FileSystem, random};
 use esker_format::file_name;
@@ -166,14 +166,18 @@ impl Opening {
             info_log: &self.info_log,
             tables: &tables,
         };
-        let recovered = recovery.run(&manifest, &present)?;
+        let mut recovered = recovery.run(&manifest, &present)?;
 
         let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options());
         if !read_only {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
         }
+        let mut prepared = PreparedSections::default();
+        for transaction in std::mem::take(&mut recovered.prepared) {
+            prepared.insert(transaction.xid, wals.current_number(), Arc::new(transaction.batch));
+        }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
-        let engine = self.build_engine(manifest, wals, states, db_id, session_id);
+        let engine = self.build_engine(manifest, (wals, prepared), states, db_id, session_id);
         let db = Db { inner: Arc::new(DbInner { write_path: WritePath::new(engine.clone()), engine }) };
         db.start(missing)?;
         Ok(db)
@@ -231,6 +235,15 @@ impl Opening {
         }
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
+        let next = SequenceNumber(manifest.numbers().last_sequence().0 + 1);
+        for transaction in &recovered.prepared {
+            let mut record = section_record(&transaction.xid, &transaction.batch, true)?;
+            record.set_sequence(next);
+            wals.append(&[record.data()], next..next)?;
+        }
+        if !recovered.prepared.is_empty() {
+            wals.sync()?;
+        }
         let edits = recovered.families.iter().map(|family| VersionEdit {
             column_family: family.id,
             log_number: Some(if family.memtable_is_empty() { new_wal } else { family.log_number }),
@@ -273,7 +286,7 @@ impl Opening {
     fn build_engine(
         &mut self,
         manifest: VersionSet,
-        wals: Wals,
+        (wals, prepared): (Wals, PreparedSections),
         states: Vec<FamilyState>,
         db_id: String,
         session_id: String,
@@ -299,6 +312,7 @@ impl Opening {
             manifest,
             state,
             wals,
+            prepared,
             lock: self.lock.take(),
         }))
     }

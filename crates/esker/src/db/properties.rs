@@ -225,7 +225,7 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::EstimateLiveDataSize | Property::LiveSstFilesSize | Property::TotalSstFilesSize => {
             f.version.total_size()
         }
-        Property::MinLogNumberToKeep => state.oldest_log_needed()?.0,
+        Property::MinLogNumberToKeep => engine.oldest_wal_needed(state)?.0,
         Property::BaseLevel => scores(&f.version, &f.compaction_options, &f.running).base_level as u64,
         Property::EstimatePendingCompactionBytes => f.pending_compaction_bytes,
         Property::EstimateTableReadersMem => {

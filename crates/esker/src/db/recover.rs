@@ -16,7 +16,7 @@ use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
 use crate::options::{DbOptions, WalRecoveryMode};
 use crate::version::{Family, VersionSet};
-use crate::wal::{Predecessor, open_wal};
+use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, open_wal};
 use crate::write::{entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
@@ -29,7 +29,7 @@ use esker_format::key::InternalKeyComparator;
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
-use esker_format::write_batch::{BatchOp, WriteBatchView};
+use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
 use esker_table::TableCache;
 use std::collections::BTreeMap;
@@ -55,6 +55,8 @@ pub(super) struct Recovered {
     pub(super) families: Vec<RecoveredFamily>,
     /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
+    /// Transactions that are prepared: to be written to the new WAL, as the old ones go.
+    pub(super) prepared: Vec<Prepared>,
 }
 
 /// One family after replay.
@@ -98,6 +100,7 @@ impl Recovery<'_> {
             families: replayed,
             decide: WalReplay::new(mode_of(self.options.wal_recovery_mode)),
             last_sequence: manifest.numbers().last_sequence(),
+            two_phase: TwoPhaseReplay::new(self.options.allow_2pc),
             stopped_in_recycled: false,
             ended_in_doubt: false,
         };
@@ -117,7 +120,8 @@ impl Recovery<'_> {
         let needed = wals.iter().copied().filter(|w| oldest.is_some_and(|o| *w >= o));
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
         manifest.numbers().set_last_sequence(run.last_sequence);
-        Ok(Recovered { wals_still_needed, families: run.families.into_values().collect() })
+        let prepared = run.prepared()?;
+        Ok(Recovered { prepared, wals_still_needed, families: run.families.into_values().collect() })
     }
 
     /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as used.
@@ -125,7 +129,7 @@ impl Recovery<'_> {
         if !self.fs.file_exists(self.wal_dir)? {
             return Ok(Vec::new());
         }
-        let smallest_wanted = smallest_wanted(manifest);
+        let smallest_wanted = self.smallest_wanted(manifest);
         let mut wals = Vec::new();
         for name in self.fs.children(self.wal_dir)? {
             if let Some((FileType::Wal, number)) = parse_file_name(&name) {
@@ -137,6 +141,16 @@ impl Recovery<'_> {
         }
         wals.sort_unstable();
         Ok(wals)
+    }
+
+    /// WALs numbered less hold nothing that is not in tables, and no transaction that is prepared.
+    fn smallest_wanted(&self, manifest: &VersionSet) -> FileNumber {
+        let for_sections = manifest.min_log_number_to_keep();
+        if self.options.allow_2pc {
+            return for_sections;
+        }
+        let smallest = manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
+        smallest.max(for_sections)
     }
 
     fn wal_bytes(&self, number: FileNumber) -> Result<u64> {
@@ -151,6 +165,7 @@ struct ReplayRun<'a> {
     families: BTreeMap<ColumnFamilyId, RecoveredFamily>,
     decide: WalReplay,
     last_sequence: SequenceNumber,
+    two_phase: TwoPhaseReplay,
     /// The WAL that replay stopped in was written over an older one: what it stopped at may be just that.
     stopped_in_recycled: bool,
     /// Some WAL ended in damage, or in what may be old records of a recycled file.
@@ -168,6 +183,7 @@ impl ReplayRun<'_> {
         );
         let mut reader = open_wal(recovery.fs.as_ref(), recovery.wal_dir, wal)?;
         self.decide.begin_file(wal);
+        self.two_phase.begin_file();
         let mut record = Vec::new();
         loop {
             let event = reader.next_record(&mut record);
@@ -204,7 +220,9 @@ impl ReplayRun<'_> {
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         match Predecessor::of_batch(batch) {
             // One that nobody needs any more may have gone.
-            Some(p) if p.number >= smallest_wanted(self.manifest) => self.decide.after(p.number, p.due),
+            Some(p) if p.number >= self.recovery.smallest_wanted(self.manifest) => {
+                self.decide.after(p.number, p.due)
+            }
             _ => Ok(true),
         }
     }
@@ -217,25 +235,47 @@ impl ReplayRun<'_> {
 
     /// Applies one batch and says how many sequence numbers it took.
     fn apply(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Result<u64> {
-        let mut sequence = batch.sequence();
-        for op in batch.iter() {
-            refuse_transactions(wal, &op)?;
-            let Some((id, entry)) = entry_of(&op).map_err(|e| e.at(format_args!("{wal:06}.log")))? else {
-                continue;
-            };
-            if let Some(family) = self.families.get_mut(&id).filter(|f| wal >= f.manifest_log_number) {
+        let families = &mut self.families;
+        let consumed = self.two_phase.record(wal, batch, &mut |wal, sequence, op| {
+            let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
+            if let Some(family) = families.get_mut(&id).filter(|f| wal >= f.manifest_log_number) {
                 if family.memtable_is_empty() {
                     family.log_number = wal;
                 }
                 family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
             }
-            sequence.0 += 1;
-        }
-        let consumed = sequence.0 - batch.sequence().0;
+            Ok(())
+        })?;
         if consumed > 0 {
-            self.last_sequence = self.last_sequence.max(SequenceNumber(sequence.0 - 1));
+            self.last_sequence = self.last_sequence.max(SequenceNumber(batch.sequence().0 + consumed - 1));
         }
         Ok(consumed)
+    }
+
+    /// The transactions that are left prepared; others that were left are forgotten.
+    /// # Errors
+    /// `NotSupported` if tables may hold ops of one of them: RocksDB writes them when it flushes, under the policies that
+    /// apply ops before they are committed.
+    fn prepared(&mut self) -> Result<Vec<Prepared>> {
+        let all = std::mem::take(&mut self.two_phase).into_prepared()?;
+        for transaction in &all {
+            let xid = transaction.xid.escape_ascii();
+            let is_in_table = |(id, wal): (&ColumnFamilyId, &FileNumber)| {
+                self.families.get(id).is_some_and(|f| *wal < f.manifest_log_number)
+            };
+            if transaction.applied.iter().any(is_in_table) {
+                return Err(Error::not_supported(format!(
+                    "tables hold what transaction '{xid}' wrote, which is not committed; let RocksDB commit it or roll it back"
+                )));
+            }
+            let info_log = self.recovery.info_log;
+            if transaction.is_prepared {
+                esker_base::info_log!(info_log, Info, "Recovered prepared transaction '{xid}'");
+            } else {
+                esker_base::info_log!(info_log, Info, "Forgot transaction '{xid}', which was not prepared");
+            }
+        }
+        Ok(all.into_iter().filter(|transaction| transaction.is_prepared).collect())
     }
 
     /// Writes memtables that have grown to `write_buffer_size`, so that a long WAL needs no more memory than it did when
@@ -350,25 +390,6 @@ impl RecoveredFamily {
 
     pub(super) fn memtable_is_empty(&self) -> bool {
         self.mem.is_empty()
-    }
-}
-
-/// WALs numbered less hold nothing that is not in tables.
-fn smallest_wanted(manifest: &VersionSet) -> FileNumber {
-    let smallest = manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
-    smallest.max(manifest.min_log_number_to_keep())
-}
-
-fn refuse_transactions(wal: FileNumber, op: &BatchOp<'_>) -> Result<()> {
-    match op {
-        BatchOp::BeginPrepare(_)
-        | BatchOp::EndPrepare { .. }
-        | BatchOp::Commit { .. }
-        | BatchOp::CommitWithTimestamp { .. }
-        | BatchOp::Rollback { .. } => Err(Error::not_supported(format!(
-            "{wal:06}.log holds two-phase transactions, which this version cannot recover; open it with a TransactionDB"
-        ))),
-        _ => Ok(()),
     }
 }
 

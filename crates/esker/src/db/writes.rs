@@ -203,7 +203,34 @@ impl Db {
         Ok(())
     }
 
+    /// Writes `batch` if `validate`, which runs when everything that was written before can be read and nothing can be
+    /// written until it is done, has no objection.
+    /// # Errors
+    /// That of `validate`; nothing was written · as [`Db::write`].
+    pub(crate) fn write_if(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        validate: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, batch)?;
+        self.inner.write_path.write_if(options, batch, validate)
+    }
+
+    /// As [`crate::write::WritePath::prepare`], for families that are open.
+    /// # Errors
+    /// `InvalidArgument` for families that are not · as there.
+    pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, &batch)?;
+        self.inner.write_path.prepare(options, xid, batch)
+    }
+
     fn check_families(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
+        if batch.content().transaction_markers {
+            return Err(Error::invalid_argument("markers of transactions are written by transactions only"));
+        }
         let engine = self.engine();
         let mut last = None;
         for op in batch.iter() {

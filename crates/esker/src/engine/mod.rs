@@ -35,12 +35,12 @@ use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::schedule::Scheduler;
 use crate::snapshot::SnapshotList;
 use crate::version::{Numbers, VersionSet};
-use crate::wal::Wals;
+use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
-use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_env::timer::Repeating;
 use esker_env::{Env, FileLock, FileSystem};
@@ -112,6 +112,8 @@ pub(crate) struct Engine {
     pub(crate) state_changed: RankedCondvar,
     pub(crate) wals: RankedMutex<Wals>,
     pub(crate) snapshots: Mutex<SnapshotList>,
+    /// Transactions that are prepared and not resolved.
+    pub(crate) prepared: Mutex<PreparedSections>,
     /// What the last periodic dump of statistics said, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
@@ -231,6 +233,14 @@ impl Engine {
     pub(crate) fn record_stall_micros(&self, micros: u64) {
         self.counters.count_stall(micros);
         record_tick(&self.options.statistics, Ticker::StallMicros, micros);
+    }
+
+    /// The oldest WAL that is needed: by the memtables of any family, or for a transaction that is prepared.
+    pub(crate) fn oldest_wal_needed(&self, state: &DbState) -> Option<FileNumber> {
+        // In this order: a commit names its section in a memtable before it takes it out of the list.
+        let outstanding = self.prepared.lock().oldest_wal();
+        let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(0)).min();
+        state.oldest_log_needed().into_iter().chain(outstanding).chain(committed).min()
     }
 
     pub(crate) fn family_ids(&self) -> Vec<ColumnFamilyId> {

@@ -6,7 +6,7 @@ use crate::options::DbOptions;
 use crate::schedule::Scheduler;
 use crate::snapshot::SnapshotList;
 use crate::version::{Numbers, VersionSet};
-use crate::wal::Wals;
+use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64};
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
@@ -31,6 +31,7 @@ pub(crate) struct EngineParts {
     pub(crate) manifest: VersionSet,
     pub(crate) state: DbState,
     pub(crate) wals: Wals,
+    pub(crate) prepared: PreparedSections,
     pub(crate) lock: Option<Box<dyn FileLock>>,
 }
 
@@ -75,6 +76,7 @@ impl Engine {
             state_changed: RankedCondvar::new(),
             wals: RankedMutex::new(rank::WALS, parts.wals),
             snapshots: Mutex::new(SnapshotList::new()),
+            prepared: Mutex::new(parts.prepared),
             last_stats_dump: Mutex::new(StatsDump::default()),
             stats_dump_timer: Mutex::new(None),
             oldest_snapshot_at_release: AtomicU64::new(0),

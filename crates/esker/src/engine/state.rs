@@ -55,8 +55,8 @@ impl DbState {
         self.families.get_mut(&id)
     }
 
-    /// The oldest WAL that any family needs.
-    pub(crate) fn oldest_log_needed(&self) -> Option<FileNumber> {
+    /// The oldest WAL that any family needs, but for prepared sections: see [`super::Engine::oldest_wal_needed`].
+    pub(super) fn oldest_log_needed(&self) -> Option<FileNumber> {
         self.families.values().map(|f| f.memtables.oldest_log_needed()).min()
     }
 }

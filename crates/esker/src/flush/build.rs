@@ -77,6 +77,9 @@ impl BuildTable<'_> {
         keep.merge_operator = options.merge_operator.clone();
         keep.blobs = Some(context.blob_reader());
         keep.cancelled = self.cancel.clone();
+        if context.options.allow_2pc {
+            keep.keep_conflicts();
+        }
         for mem in job.memtables.iter().rev() {
             children.push(MergeChild::new(Box::new(mem.iter())));
             if mem.num_range_deletes() > 0 {

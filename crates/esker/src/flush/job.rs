@@ -6,7 +6,8 @@
 //! Invariants
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
 //!  2. With several families, the WALs before the current one are synced before a flush is logged: what is flushed of one
-//!     family must not outlive earlier writes of another.
+//!     family must not outlive earlier writes of another. So they are with prepared transactions: a WAL that one of them
+//!     keeps is replayed, and must not seem to have lost its end.
 //!  3. After a failure the memtables wait as before, and the error is in force.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
@@ -121,7 +122,7 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
 }
 
 fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<BuiltTable>> {
-    if engine.families.len() > 1 {
+    if engine.families.len() > 1 || engine.options.allow_2pc {
         engine.wals.lock().sync_closed()?;
     }
     let snapshots = engine.snapshot_sequences();
@@ -153,6 +154,7 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
         edits.collect::<Vec<_>>()
     };
     raise_log_numbers(engine, &mut manifest);
+    manifest.keep_sections_from(oldest_section_after(engine, parts));
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let versions = if edits.is_empty() { Vec::new() } else { manifest.log_and_apply(edits, log)? };
     engine.adopt_open_tables(&versions);
@@ -179,6 +181,17 @@ fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
     for family in engine.state.lock().families.values() {
         manifest.raise_log_number(family.cf.id, family.memtables.oldest_log_needed());
     }
+}
+
+/// The oldest WAL with a prepared section that is needed once these memtables are in tables.
+fn oldest_section_after(engine: &Engine, parts: &[Part]) -> Option<FileNumber> {
+    let state = engine.state.lock();
+    let outstanding = engine.prepared.lock().oldest_wal();
+    let committed = state.families.values().filter_map(|family| {
+        let part = parts.iter().find(|part| part.cf.id == family.cf.id);
+        family.memtables.oldest_section(part.map_or(0, |part| part.memtables.len()))
+    });
+    committed.chain(outstanding).min()
 }
 
 /// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile.

@@ -93,6 +93,12 @@ impl CompactionIteratorOptions {
             cancelled: None,
         }
     }
+
+    /// Keeps what transactions with a snapshot look for when they check for conflicts: that a key was written since.
+    pub fn keep_conflicts(&mut self) {
+        self.earliest_write_conflict_snapshot =
+            self.snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
+    }
 }
 
 impl fmt::Debug for CompactionIteratorOptions {

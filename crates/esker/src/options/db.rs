@@ -98,6 +98,10 @@ option_struct! {
         avoid_flush_during_shutdown: bool = false, mutable;
         /// Appends stay in the process until `flush_wal`. Default false. Fixed.
         manual_wal_flush: bool = false, fixed;
+        /// Recover prepared transactions from the WAL and keep WALs until these are committed or rolled back; without it
+        /// a WAL with transactions of two phases keeps the database from opening. Compactions keep what transactions with
+        /// a snapshot check for. `TransactionDb` turns it on. Default false. Fixed.
+        allow_2pc: bool = false, fixed;
         /// Flush all families together, so that their files always agree. Default false. Fixed.
         atomic_flush: bool = false, fixed;
 

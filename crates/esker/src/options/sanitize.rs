@@ -68,6 +68,10 @@ impl DbOptions {
             let why = "this wal_recovery_mode cannot tell old data in a recycled WAL from damage";
             changes.set("recycle_log_file_num", &mut self.recycle_log_file_num, 0, why);
         }
+        if self.allow_2pc && self.avoid_flush_during_recovery {
+            let why = "what transactions of two phases left in several WALs is flushed at once";
+            changes.set("avoid_flush_during_recovery", &mut self.avoid_flush_during_recovery, false, why);
+        }
         if self.enable_pipelined_write && self.atomic_flush {
             let why = "atomic_flush needs the groups of writers one after the other";
             changes.set("enable_pipelined_write", &mut self.enable_pipelined_write, false, why);

@@ -10,8 +10,10 @@ use crate::read::answer::{Answer, LentValue};
 use crate::read::saver::Saver;
 use crate::read::tables::open_file;
 use esker_base::stats::{Statistics, Ticker};
+use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result};
 use esker_format::key::LookupKey;
+use esker_memtable::MemTable;
 use esker_table::blob::BlobReads;
 use esker_table::{TableCache, TableReadOptions};
 
@@ -69,6 +71,32 @@ pub(crate) fn find(
     if !saver.is_taken() {
         settle(Answer::Made(saver.finish()));
     }
+}
+
+/// [`get`], with the writes in `own` over everything in the view; `own_key` is the key as they number it.
+/// # Errors
+/// As [`get`].
+pub(crate) fn get_over(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    own: &Arc<MemTable>,
+    own_key: &LookupKey,
+    key: &LookupKey,
+) -> Result<Option<PinnedBytes>> {
+    let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref(), context.blobs());
+    if !context.ignore_range_deletions {
+        saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
+    }
+    own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+    let mut found = None;
+    let mut settle = |answer: Answer<'_>| found = Some(answer.into_pinned());
+    if !saver.is_done() {
+        search_memtables(view, context, key, &mut saver, &mut settle);
+    }
+    if !saver.is_done() && !context.memtables_only {
+        search_files(view, context, key, &mut saver, &mut settle)?;
+    }
+    found.unwrap_or_else(|| saver.finish())
 }
 
 #[inline]

@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod get;
+pub(crate) mod latest;
 pub mod merge;
 pub(crate) mod multi_get;
 mod saver;

@@ -4,7 +4,7 @@ use super::{Family, Found, Repair};
 use crate::db;
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
-use crate::wal::open_wal;
+use crate::wal::{TwoPhaseReplay, open_wal};
 use crate::write::{Entry, entry_of, new_memtable};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
@@ -38,14 +38,20 @@ impl Repair {
         for (id, family) in &self.families {
             families.insert(*id, self.start(family));
         }
+        let mut two_phase = TwoPhaseReplay::new(true);
         for wal in &found.wals {
-            if let Err(e) = self.replay(*wal, &mut families) {
+            if let Err(e) = self.replay(*wal, &mut two_phase, &mut families) {
                 if e.kind() == esker_base::ErrorKind::IoError {
                     return Err(e);
                 }
                 esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: the rest is skipped: {e}");
             }
             self.summary.wals.push(*wal);
+        }
+        for transaction in two_phase.into_prepared()? {
+            let xid = transaction.xid.escape_ascii();
+            esker_base::info_log!(self.info_log, Warn, "Prepared transaction '{xid}' is lost");
+            self.summary.prepared_transactions_lost.push(transaction.xid.clone());
         }
         for (id, replayed) in &mut families {
             self.write_table(*id, replayed)?;
@@ -64,10 +70,16 @@ impl Repair {
         }
     }
 
-    fn replay(&mut self, wal: FileNumber, families: &mut BTreeMap<ColumnFamilyId, Replayed>) -> Result<()> {
+    fn replay(
+        &mut self,
+        wal: FileNumber,
+        two_phase: &mut TwoPhaseReplay,
+        families: &mut BTreeMap<ColumnFamilyId, Replayed>,
+    ) -> Result<()> {
         let mut decide = WalReplay::new(WalRecoveryMode::SkipAnyCorruptedRecords);
         let mut reader = open_wal(self.fs.as_ref(), &self.wal_dir, wal)?;
         decide.begin_file(wal);
+        two_phase.begin_file();
         let mut record = Vec::new();
         loop {
             let event = reader.next_record(&mut record);
@@ -77,7 +89,7 @@ impl Repair {
             }?;
             match step {
                 ReplayStep::Apply(batch) => {
-                    let (first, consumed) = (batch.sequence(), self.apply(&batch, families)?);
+                    let (first, consumed) = (batch.sequence(), self.apply(wal, &batch, two_phase, families)?);
                     decide.applied(first, consumed)?;
                     self.write_full_tables(families)?;
                 }
@@ -93,25 +105,26 @@ impl Repair {
     /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken over are passed by.
     fn apply(
         &mut self,
+        wal: FileNumber,
         batch: &WriteBatchView<'_>,
+        two_phase: &mut TwoPhaseReplay,
         families: &BTreeMap<ColumnFamilyId, Replayed>,
     ) -> Result<u64> {
-        let mut sequence = batch.sequence();
-        for op in batch.iter() {
-            let Some((id, entry)) = entry_of(&op)? else { continue };
+        let summary = &mut self.summary;
+        let consumed = two_phase.record(wal, batch, &mut |_, sequence, op| {
+            let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
             match families.get(&id) {
-                None => self.summary.wal_records_without_family += 1,
+                None => summary.wal_records_without_family += 1,
                 Some(family) if family.has(sequence, &entry)? => {}
                 Some(family) => {
                     family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
-                    self.summary.wal_records += 1;
+                    summary.wal_records += 1;
                 }
             }
-            sequence.0 += 1;
-        }
-        let consumed = sequence.0 - batch.sequence().0;
+            Ok(())
+        })?;
         if consumed > 0 {
-            self.numbers.set_last_sequence(SequenceNumber(sequence.0 - 1));
+            self.numbers.set_last_sequence(SequenceNumber(batch.sequence().0 + consumed - 1));
         }
         Ok(consumed)
     }

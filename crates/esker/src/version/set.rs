@@ -93,6 +93,8 @@ pub struct VersionSet {
     pub(super) max_column_family: u32,
     pub(super) db_id: Option<String>,
     pub(super) min_log_number_to_keep: FileNumber,
+    /// See [`VersionSet::keep_sections_from`].
+    oldest_section: Option<FileNumber>,
     prev_log_number: FileNumber,
     tracked_wals: BTreeMap<FileNumber, Option<u64>>,
     /// The largest sequence number that the MANIFEST knows.
@@ -151,6 +153,7 @@ impl VersionSet {
             max_column_family: r.max_column_family,
             db_id: r.db_id,
             min_log_number_to_keep: r.min_log_number_to_keep,
+            oldest_section: None,
             prev_log_number: r.prev_log_number,
             tracked_wals: r.tracked_wals,
             logged_sequence: r.last_sequence,
@@ -184,7 +187,7 @@ impl VersionSet {
 
     /// Logs `edits` (of one or several families, in this order), syncs, and makes them current. Each edit is one record.
     /// It sets `next_file_number`, `last_sequence` and `prev_log_number` itself; and, if an edit raises a family's log
-    /// number and none says `min_log_number_to_keep`, that too (an engine with prepared transactions must say it).
+    /// number and none says `min_log_number_to_keep`, that too; see [`VersionSet::keep_sections_from`].
     /// Returns the new version of every family that was named, in the order of their ids. Without edits only numbers are
     /// logged.
     /// # Errors
@@ -247,7 +250,8 @@ impl VersionSet {
         if said || edits.iter().all(|e| e.log_number.is_none()) {
             return;
         }
-        let min = self.min_log_number_after(edits);
+        let after = self.min_log_number_after(edits);
+        let min = self.oldest_section.map_or(after, |section| section.min(after));
         if min > self.min_log_number_to_keep
             && let Some(last) = edits.last_mut()
         {
@@ -504,6 +508,12 @@ impl VersionSet {
         if let Some(f) = self.families.get_mut(&id) {
             f.log_number = f.log_number.max(log_number);
         }
+    }
+
+    /// From now on records say that WALs are needed from this one on, for prepared transactions, whatever the families
+    /// need; `None`: there are none in WALs that families do not need.
+    pub fn keep_sections_from(&mut self, oldest: Option<FileNumber>) {
+        self.oldest_section = oldest;
     }
 
     /// Number of the MANIFEST that CURRENT names.

@@ -3,7 +3,9 @@
 mod manager;
 mod predecessor;
 mod source;
+mod two_phase;
 
 pub(crate) use manager::{WalOptions, Wals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::open_wal;
+pub(crate) use two_phase::{Prepared, PreparedSections, TwoPhaseReplay, section_record};

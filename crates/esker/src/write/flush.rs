@@ -124,6 +124,7 @@ impl WritePath {
         let leader = self.queue.lead_alone();
         let fresh = self.engine.numbers.new_file_number();
         self.engine.wals.lock().abandon_current(fresh)?;
+        self.log_sections_again(fresh)?;
         // An earlier attempt may have left a WAL without a record. If that is a recycled one, its old records would stop
         // replay before the fresh one, so nobody may need it.
         forget_old_wals(&mut self.engine.state.lock(), fresh);
@@ -146,6 +147,8 @@ impl WritePath {
             };
             state.families.values().map(edit).collect()
         };
+        let sections = engine.prepared.lock().oldest_wal();
+        manifest.keep_sections_from(sections);
         let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
         let versions = manifest.log_and_apply(edits, log)?;
         let mut state = engine.state.lock();

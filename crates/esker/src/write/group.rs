@@ -81,11 +81,11 @@ fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
 
 fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result<()> {
     let count = std::iter::once(&*own).chain(group.iter().map(|f| &f.request));
-    let first = sink.allocate(count.map(|request| u64::from(request.batch.count())).sum());
+    let first = sink.allocate(count.map(Request::sequences).sum());
     let mut next = first;
     for request in std::iter::once(&mut *own).chain(group.iter_mut().map(|f| &mut f.request)) {
         request.batch.set_sequence(next);
-        next.0 += u64::from(request.batch.count());
+        next.0 += request.sequences();
     }
     sink.log(own, group, first..next)?;
     insert(sink, own, group).map_err(|e| sink.refused(&e))?;
@@ -96,16 +96,21 @@ fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result
 fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()> {
     let memtables = sink.memtables();
     let bytes: usize = group.iter().map(|f| f.request.batch.data_size()).sum();
-    if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !sink.applies_concurrently() {
-        memtables.apply(&own.batch, own.batch.sequence())?;
-        return group.iter().try_for_each(|f| memtables.apply(&f.request.batch, f.request.batch.sequence()));
+    let has_two_phase = || group.iter().any(|f| f.request.two_phase.is_some());
+    if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !sink.applies_concurrently() || has_two_phase() {
+        let apply = |request: &Request| match request.applied() {
+            Some(batch) => memtables.apply(batch, request.batch.sequence()),
+            None => Ok(()),
+        };
+        apply(own)?;
+        return group.iter().try_for_each(|f| apply(&f.request));
     }
     let countdown = Countdown::new(group.len());
     for follower in group.iter_mut() {
         let (memtables, countdown) = (Arc::clone(memtables) as Arc<dyn Memtables>, countdown.clone());
         follower.apply_itself(|batch| ApplyTask { memtables, first: batch.sequence(), batch, countdown });
     }
-    let own_part = memtables.apply(&own.batch, own.batch.sequence());
+    let own_part = own.applied().map_or(Ok(()), |batch| memtables.apply(batch, own.batch.sequence()));
     let others = countdown.wait();
     own_part.and(others)
 }

@@ -18,6 +18,7 @@ mod group;
 mod queue;
 mod room;
 mod switch;
+mod two_phase;
 
 pub(crate) use apply::{Entry, entry_of};
 pub(crate) use queue::Leader;
@@ -60,8 +61,41 @@ impl WritePath {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
+            two_phase: None,
             exclusive: false,
         };
+        self.join(request, batch)
+    }
+
+    /// Writes `batch` alone, if `validate` has no objection: it runs as the leader.
+    /// # Errors
+    /// That of `validate` · as [`WritePath::write`].
+    pub(crate) fn write_if(
+        &self,
+        options: &WriteOptions,
+        batch: &mut WriteBatch,
+        validate: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        check_options(options, &self.engine.options)?;
+        self.engine.check_open()?;
+        let request = Request {
+            batch: std::mem::take(batch),
+            sync: options.sync,
+            disable_wal: options.disable_wal,
+            no_slowdown: options.no_slowdown,
+            ..Request::default()
+        };
+        let leader = self.lead_alone();
+        let (own_batch, result) = match self.make_room(&leader, &request).and_then(|()| validate()) {
+            Ok(()) => write_group(self, &leader, request, 0),
+            Err(e) => (request.batch, Err(e)),
+        };
+        *batch = own_batch;
+        result
+    }
+
+    /// Has a request written, by the caller or by somebody else, and gives its batch back.
+    fn join(&self, request: Request, batch: &mut WriteBatch) -> Result<()> {
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),
             Joined::Lead(leader, request) => self.lead(&leader, request),
@@ -114,7 +148,8 @@ impl WritePath {
         next: SequenceNumber,
     ) -> Result<()> {
         let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
-        let count = u32::try_from(next.0 - first.0).expect("a group is bounded in bytes, so in operations");
+        // A prepared section's operations count, and take no numbers.
+        let count = batches().map(WriteBatch::count).sum();
         let header = WriteBatch::encode_header(first, count);
         let mut wals = self.engine.wals.lock();
         let appended = if batches().all(WriteBatch::is_empty) {
@@ -158,7 +193,9 @@ impl Sink for WritePath {
             self.engine.has_unlogged_data.store(true, Ordering::Release);
             return Ok(());
         }
-        self.append_to_wal(own, group, numbers.start, numbers.end)
+        self.append_to_wal(own, group, numbers.start, numbers.end)?;
+        self.note_sections(own, group);
+        Ok(())
     }
 
     fn memtables(&self) -> &Arc<Engine> {
@@ -174,6 +211,7 @@ impl Sink for WritePath {
     }
 
     fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) {
+        self.resolve_sections(own, group);
         self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
         self.count_group(own, group, numbers.end.0 - numbers.start.0);
     }

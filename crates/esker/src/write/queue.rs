@@ -26,6 +26,7 @@
 //!
 //! Source of the grouping rules: RocksDB `db/write_thread.cc` (`EnterAsBatchGroupLeader`).
 
+use super::two_phase::TwoPhase;
 use crate::write::apply::ApplyTask;
 use esker_base::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use esker_base::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -43,8 +44,26 @@ pub(crate) struct Request {
     pub(crate) sync: bool,
     pub(crate) disable_wal: bool,
     pub(crate) no_slowdown: bool,
+    /// The batch is a step of a prepared transaction; see `two_phase.rs`.
+    pub(crate) two_phase: Option<Arc<TwoPhase>>,
     /// Runs alone: memtable switches and the like.
     pub(crate) exclusive: bool,
+}
+
+impl Request {
+    /// How many sequence numbers it takes.
+    pub(crate) fn sequences(&self) -> u64 {
+        u64::from(self.applied().map_or(0, WriteBatch::count))
+    }
+
+    /// What goes to the memtables.
+    pub(crate) fn applied(&self) -> Option<&WriteBatch> {
+        match self.two_phase.as_deref() {
+            None => Some(&self.batch),
+            Some(TwoPhase::Commit { batch, .. }) => Some(batch),
+            Some(TwoPhase::Prepare { .. } | TwoPhase::Rollback { .. }) => None,
+        }
+    }
 }
 
 #[derive(Debug)]

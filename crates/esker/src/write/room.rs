@@ -121,7 +121,8 @@ fn families_holding_back_oldest_wal(engine: &Engine) -> Vec<ColumnFamilyId> {
     let Some(oldest) = engine.wals.lock().oldest_alive() else { return Vec::new() };
     let state = engine.state.lock();
     let holding = state.families.values().filter(|f| {
-        f.memtables.log_number <= oldest
+        let section = f.memtables.oldest_section(0);
+        section.unwrap_or(f.memtables.log_number).min(f.memtables.log_number) <= oldest
             && f.memtables.immutables.is_empty()
             && !f.memtables.active.is_empty()
     });

@@ -18,4 +18,5 @@ mod prefix_scan;
 mod preserve;
 mod repair;
 mod set_options;
+mod transactions;
 mod wal;

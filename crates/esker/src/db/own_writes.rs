@@ -1,0 +1,199 @@
+//! Reads that see writes which are not in the database yet: those of a batch or a transaction.
+//!
+//! In: a view of the family, and own writes as a memtable of their own. Out: what a read would give if they were written.
+//!
+//! Invariants
+//!  1. Own writes are numbered from [`OwnWrites::FIRST`] on, above every sequence number of the database, and in the order
+//!     in which they were made: the same code that merges memtables and files merges them in.
+//!  2. Entries of the database that the read must not see are taken out below the merge, as to it they look older than own
+//!     writes.
+
+use super::iterator::{db_iter_options, internal_iterator};
+use super::reads::{check_read_options, pinned_view, read_context, table_read_options};
+use super::{ColumnFamilyHandle, Db};
+use crate::iter::db_iter::KeepAlive;
+use crate::iter::{DbIter, MergeChild, RunTombstones, merge_children};
+use crate::options::ReadOptions;
+use crate::read::get::get_over;
+use crate::read::latest::{latest_sequence, range_written_since};
+use esker_base::iter::InternalIterator;
+use esker_base::sync::{Arc, epoch};
+use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_memtable::MemTable;
+
+/// Writes of a batch in one family.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnWrites {
+    pub(crate) mem: Arc<MemTable>,
+    /// Later ones are not seen.
+    pub(crate) up_to: SequenceNumber,
+}
+
+impl OwnWrites {
+    /// The number of the first: sequence numbers of databases do not get there.
+    pub(crate) const FIRST: SequenceNumber = SequenceNumber(1 << 55);
+}
+
+impl Db {
+    /// [`Db::get_pinned_opt`], with `own` writes over what is in the database.
+    /// # Errors
+    /// As [`Db::get_pinned_opt`].
+    pub(crate) fn get_over(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        own: &OwnWrites,
+        key: &[u8],
+    ) -> Result<Option<PinnedBytes>> {
+        check_read_options(options)?;
+        let guard = epoch::pin();
+        let view = family.cf.super_version.load(&guard);
+        let lookup = LookupKey::new(key, self.inner.read_sequence(options));
+        let table_options = table_read_options(options);
+        let context = read_context(&family.cf, options, &table_options, None);
+        get_over(view, &context, &own.mem, &LookupKey::new(key, own.up_to), &lookup)
+    }
+
+    /// [`Db::iter_opt`], with `own` writes over what is in the database.
+    /// # Errors
+    /// As [`Db::iter_opt`].
+    pub(crate) fn iter_over(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        own: Option<&OwnWrites>,
+    ) -> Result<DbIter> {
+        check_read_options(options)?;
+        let (cf, view) = (&family.cf, pinned_view(&family.cf));
+        let sequence = self.inner.read_sequence(options);
+        let statistics = self.engine().options.statistics.clone();
+        let base = internal_iterator(cf, &view, options, sequence)?;
+        let Some(own) = own else {
+            let iter_options = db_iter_options(cf, &view, options, sequence, statistics);
+            return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(view as KeepAlive)));
+        };
+        let tombstones = (!options.ignore_range_deletions && own.mem.num_range_deletes() > 0)
+            .then(|| RunTombstones::new(cf.icmp.clone(), own.mem.range_tombstones(), None, own.up_to));
+        let children = vec![
+            MergeChild {
+                iter: Box::new(own.mem.iter()),
+                tombstones: tombstones.map(|tombstones| Box::new(tombstones) as Box<_>),
+            },
+            MergeChild::new(Box::new(VisibleOnly { iter: base, sequence })),
+        ];
+        let merged = merge_children(&cf.icmp, children);
+        let iter_options = db_iter_options(cf, &view, options, own.up_to, statistics);
+        Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(view as KeepAlive)))
+    }
+
+    /// Whether `key` was written after `since`; range deletions over it count. Without `with_tables`, memtables only are
+    /// asked; with them, `since` must be that of a live snapshot.
+    /// # Errors
+    /// `TryAgain` if memtables do not reach back to `since` and tables are not to be asked · `Corruption` and `IoError` of
+    /// the tables.
+    pub(crate) fn written_since(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        since: SequenceNumber,
+        with_tables: bool,
+    ) -> Result<bool> {
+        let (options, guard) = (ReadOptions::default(), epoch::pin());
+        let table_options = table_read_options(&options);
+        let view = family.cf.super_version.load(&guard);
+        let context = read_context(&family.cf, &options, &table_options, None);
+        Ok(latest_sequence(view, &context, key, since, with_tables)?.is_some())
+    }
+
+    /// Whether any key from `begin` to `end`, both included, was written after `since`; `None` is an open end.
+    /// # Errors
+    /// As [`Db::written_since`].
+    pub(crate) fn range_written_since(
+        &self,
+        family: &ColumnFamilyHandle,
+        range: (Option<&[u8]>, Option<&[u8]>),
+        since: SequenceNumber,
+        with_tables: bool,
+    ) -> Result<bool> {
+        let (options, guard) = (ReadOptions::default(), epoch::pin());
+        let table_options = table_read_options(&options);
+        let view = family.cf.super_version.load(&guard);
+        let context = read_context(&family.cf, &options, &table_options, None);
+        range_written_since(view, &context, range, since, with_tables)
+    }
+}
+
+/// Passes over entries that are newer than `sequence`.
+struct VisibleOnly {
+    iter: Box<dyn InternalIterator>,
+    sequence: SequenceNumber,
+}
+
+impl VisibleOnly {
+    fn is_hidden(&self) -> bool {
+        // What cannot be parsed is shown, so that it is found out where keys are read.
+        self.iter.valid()
+            && ParsedInternalKey::parse(self.iter.key()).is_ok_and(|key| key.sequence > self.sequence)
+    }
+
+    fn forward(&mut self) {
+        while self.is_hidden() {
+            self.iter.next();
+        }
+    }
+
+    fn backward(&mut self) {
+        while self.is_hidden() {
+            self.iter.prev();
+        }
+    }
+}
+
+impl InternalIterator for VisibleOnly {
+    fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.iter.seek_to_first();
+        self.forward();
+    }
+    fn seek_to_last(&mut self) {
+        self.iter.seek_to_last();
+        self.backward();
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.iter.seek(target);
+        self.forward();
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.iter.seek_for_prev(target);
+        self.backward();
+    }
+    fn next(&mut self) {
+        self.iter.next();
+        self.forward();
+    }
+    fn prev(&mut self) {
+        self.iter.prev();
+        self.backward();
+    }
+    fn key(&self) -> &[u8] {
+        self.iter.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+    fn pinned_value(&self) -> PinnedBytes {
+        self.iter.pinned_value()
+    }
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        self.iter.set_upper_bound(user_key);
+    }
+    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
+        self.iter.set_wanted_prefix_of(user_key);
+    }
+}

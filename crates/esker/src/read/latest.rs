@@ -1,0 +1,149 @@
+//! When a key was written last: how transactions find out that somebody else has written it.
+//!
+//! In: a view and a sequence number. Out: whether anything newer is there. Deletions of all kinds are writes, and so are range
+//! tombstones over the key.
+//!
+//! Invariant: an answer is given only if nothing that was written since can have disappeared: memtables keep all they were
+//! given, tables keep what is newer than a live snapshot.
+//!
+//! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
+
+use crate::cf::SuperVersion;
+use crate::read::get::ReadContext;
+use crate::read::tables::open_file;
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, Result, SequenceNumber};
+use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
+use esker_format::range_del::FragmentedRangeTombstones;
+
+/// The newest sequence number of `key`, if anything was written to it after `since`.
+/// # Errors
+/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since` · `Corruption` and `IoError` of tables.
+pub(crate) fn latest_sequence(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &[u8],
+    since: SequenceNumber,
+    with_tables: bool,
+) -> Result<Option<SequenceNumber>> {
+    let lookup = LookupKey::new(key, SequenceNumber::MAX);
+    let mut newest = SequenceNumber::ZERO;
+    for mem in view.history() {
+        newest = newest.max(mem.max_covering_tombstone_seq(key, SequenceNumber::MAX));
+        mem.get(&lookup, |_, sequence, _| {
+            newest = newest.max(sequence);
+            false
+        });
+        if newest > since {
+            return Ok(Some(newest));
+        }
+    }
+    if !with_tables {
+        check_history(view, since)?;
+        return Ok(None);
+    }
+    for (_, file) in view.version.candidates(lookup.internal_key()) {
+        if file.largest_seqno <= since {
+            continue;
+        }
+        let reader = open_file(context.tables, file)?;
+        if let Some(tombstones) = reader.range_dels() {
+            newest = newest.max(tombstones.max_covering_seq(key, view.version.icmp(), SequenceNumber::MAX));
+        }
+        reader.get(context.options, &lookup, &mut |entry, _| {
+            newest = newest.max(entry.sequence);
+            false
+        })?;
+        if newest > since {
+            return Ok(Some(newest));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a key from `begin` to `end`, both included, was written after `since`; `None` is an open end.
+/// # Errors
+/// As [`latest_sequence`].
+pub(crate) fn range_written_since(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    range: (Option<&[u8]>, Option<&[u8]>),
+    since: SequenceNumber,
+    with_tables: bool,
+) -> Result<bool> {
+    let icmp = view.version.icmp();
+    for mem in view.history().filter(|mem| mem.largest_seqno() > since) {
+        let tombstones = (mem.num_range_deletes() > 0).then(|| mem.range_tombstones());
+        if has_newer(icmp, &mut mem.iter(), range, since)?
+            || tombstones.is_some_and(|fragments| has_newer_tombstone(icmp, &fragments, range, since))
+        {
+            return Ok(true);
+        }
+    }
+    if !with_tables {
+        check_history(view, since)?;
+        return Ok(false);
+    }
+    for level in 0..view.version.levels().len() {
+        for file in view.version.overlapping(level, range.0, range.1) {
+            if file.largest_seqno <= since {
+                continue;
+            }
+            let reader = open_file(context.tables, &file)?;
+            let tombstones = reader.range_dels();
+            if tombstones.is_some_and(|fragments| has_newer_tombstone(icmp, fragments, range, since))
+                || has_newer(icmp, &mut reader.iter(*context.options), range, since)?
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn has_newer(
+    icmp: &InternalKeyComparator,
+    iter: &mut dyn InternalIterator,
+    (begin, end): (Option<&[u8]>, Option<&[u8]>),
+    since: SequenceNumber,
+) -> Result<bool> {
+    match begin {
+        Some(begin) => iter.seek(&seek_key(begin, SequenceNumber::MAX)),
+        None => iter.seek_to_first(),
+    }
+    while iter.valid() {
+        let key = ParsedInternalKey::parse(iter.key())?;
+        if end.is_some_and(|end| icmp.compare_user_keys(key.user_key, end).is_gt()) {
+            return Ok(false);
+        }
+        if key.sequence > since {
+            return Ok(true);
+        }
+        iter.next();
+    }
+    iter.status().map(|()| false)
+}
+
+fn has_newer_tombstone(
+    icmp: &InternalKeyComparator,
+    fragments: &FragmentedRangeTombstones,
+    (begin, end): (Option<&[u8]>, Option<&[u8]>),
+    since: SequenceNumber,
+) -> bool {
+    (0..fragments.len()).map(|i| fragments.fragment(i)).any(|fragment| {
+        let is_before = begin.is_some_and(|begin| icmp.compare_user_keys(fragment.end, begin).is_le());
+        let is_behind = end.is_some_and(|end| icmp.compare_user_keys(fragment.start, end).is_gt());
+        !is_before && !is_behind && fragment.newest_visible(SequenceNumber::MAX) > since
+    })
+}
+
+fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {
+    let earliest = view.history().map(|mem| mem.earliest_seqno()).min().unwrap_or(SequenceNumber::ZERO);
+    if since >= earliest {
+        return Ok(());
+    }
+    Err(Error::try_again(format!(
+        "whether others wrote since sequence number {since} cannot be said: memtables hold only what is newer than \
+         {earliest}; a larger max_write_buffer_size_to_maintain makes this rarer"
+    )))
+}

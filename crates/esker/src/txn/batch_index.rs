@@ -1,0 +1,428 @@
+//! A write batch that can be read: alone, or over a database.
+//!
+//! In: ops, as for a [`WriteBatch`]. Out: the batch; and the keys as they would be if it were written.
+//! Source of the semantics: RocksDB `utilities/write_batch_with_index.h`.
+//!
+//! Invariants
+//!  1. The batch is the truth. The index of a family is a memtable that is made when the family is read for the first time,
+//!     and catches up with the batch at each read: who only writes pays nothing for it.
+//!  2. Op i of the batch has sequence number `OwnWrites::FIRST + i`: newer ones hide older ones, all hide the database.
+//!  3. An index never holds an op that is not in the batch: after a roll-back it is made anew. Iterators keep the old one.
+
+use super::iterator::TransactionIterator;
+use crate::db::{ColumnFamilyHandle, Db, OwnWrites};
+use crate::options::{ReadOptions, WriteOptions};
+use crate::read::merge::MergeOperands;
+use crate::write::entry_of;
+use esker_base::comparator::{BytewiseComparator, ComparatorRef};
+use esker_base::iter::InternalIterator;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey};
+use esker_format::wide_column::WideColumns;
+use esker_format::write_batch::WriteBatch;
+use esker_memtable::{MemTable, MemTableOptions};
+use std::collections::BTreeMap;
+
+/// Ops that are written together, and that can be read before.
+#[derive(Debug)]
+pub struct WriteBatchWithIndex {
+    batch: WriteBatch,
+    overwrite_key: bool,
+    /// The order of families that are read without a handle.
+    comparator: ComparatorRef,
+    families: Mutex<BTreeMap<ColumnFamilyId, Index>>,
+}
+
+/// The index of one family.
+#[derive(Debug)]
+struct Index {
+    mem: Arc<MemTable>,
+    /// How much of the batch is in it.
+    bytes: usize,
+    ops: u32,
+}
+
+impl Index {
+    fn new(icmp: InternalKeyComparator) -> Index {
+        let options = MemTableOptions {
+            arena_block_size: 64 << 10,
+            use_huge_pages: false,
+            ..MemTableOptions::default()
+        };
+        Index { mem: MemTable::new(icmp, options), bytes: 0, ops: 0 }
+    }
+
+    /// Takes in what was added to the batch.
+    fn catch_up(&mut self, family: ColumnFamilyId, batch: &WriteBatch) -> Result<()> {
+        let behind = batch.ops_bytes().len();
+        for op in batch.iter_from(self.bytes) {
+            let Some((id, entry)) = entry_of(&op)? else { continue };
+            if id == family {
+                let sequence = SequenceNumber(OwnWrites::FIRST.0 + u64::from(self.ops));
+                self.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+            }
+            self.ops += 1;
+        }
+        self.bytes = behind;
+        Ok(())
+    }
+}
+
+impl Default for WriteBatchWithIndex {
+    fn default() -> WriteBatchWithIndex {
+        WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true)
+    }
+}
+
+impl WriteBatchWithIndex {
+    /// An empty batch. `comparator` is the order of families that are read without a handle. With `overwrite_key`,
+    /// [`iter`](Self::iter) shows of each key only what counts: the newest op, and merges down to the op they apply to.
+    pub fn new(comparator: ComparatorRef, overwrite_key: bool) -> WriteBatchWithIndex {
+        WriteBatchWithIndex {
+            batch: WriteBatch::new(),
+            overwrite_key,
+            comparator,
+            families: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Indexes the ops of `batch`, whose save points are gone.
+    pub(super) fn of_batch(batch: WriteBatch) -> WriteBatchWithIndex {
+        WriteBatchWithIndex { batch, ..WriteBatchWithIndex::default() }
+    }
+
+    /// Sets `key` to `value`.
+    /// # Errors
+    /// For this and all other ops: as [`WriteBatch::put`].
+    pub fn put(&mut self, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.put(family, key, value)
+    }
+
+    /// Removes `key`.
+    /// # Errors
+    /// See [`put`](Self::put).
+    pub fn delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
+        self.batch.delete(family, key)
+    }
+
+    /// Removes `key`, which was put exactly once since its last deletion.
+    /// # Errors
+    /// See [`put`](Self::put).
+    pub fn single_delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
+        self.batch.single_delete(family, key)
+    }
+
+    /// Adds an operand for the family's merge operator.
+    /// # Errors
+    /// See [`put`](Self::put).
+    pub fn merge(&mut self, family: ColumnFamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.batch.merge(family, key, operand)
+    }
+
+    /// Removes every key from `begin` up to `end`, exclusive, those of this batch included.
+    /// # Errors
+    /// See [`put`](Self::put).
+    pub fn delete_range(&mut self, family: ColumnFamilyId, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.batch.delete_range(family, begin, end)
+    }
+
+    /// Puts bytes into the WAL that mean nothing to the database.
+    /// # Errors
+    /// See [`put`](Self::put).
+    pub fn put_log_data(&mut self, blob: &[u8]) -> Result<()> {
+        self.batch.put_log_data(blob)
+    }
+
+    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no limit.
+    pub fn set_max_bytes(&mut self, bytes: usize) {
+        self.batch.set_max_bytes(bytes);
+    }
+
+    /// Remembers the present state for [`rollback_to_save_point`](Self::rollback_to_save_point). Save points nest.
+    pub fn set_save_point(&mut self) {
+        self.batch.set_save_point();
+    }
+
+    /// Forgets everything since the last save point, and the save point.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        self.batch.rollback_to_save_point()?;
+        let left = self.batch.ops_bytes().len();
+        self.families.lock().retain(|_, index| index.bytes <= left);
+        Ok(())
+    }
+
+    /// Forgets the last save point.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.batch.pop_save_point()
+    }
+
+    /// Makes the batch empty.
+    pub fn clear(&mut self) {
+        self.batch.clear();
+        self.families.lock().clear();
+    }
+
+    /// How many ops take a sequence number.
+    pub fn count(&self) -> u32 {
+        self.batch.count()
+    }
+
+    /// Whether there is no op at all.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// The ops, to be looked at.
+    pub fn write_batch(&self) -> &WriteBatch {
+        &self.batch
+    }
+
+    /// Writes the ops, as one; they stay in the batch.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write(&mut self, db: &Db, options: &WriteOptions) -> Result<()> {
+        db.write(options, &mut self.batch)
+    }
+
+    /// The batch itself, for who writes it and changes nothing.
+    pub(super) fn write_batch_mut(&mut self) -> &mut WriteBatch {
+        &mut self.batch
+    }
+
+    /// Gives up the batch.
+    pub fn into_write_batch(self) -> WriteBatch {
+        self.batch
+    }
+
+    /// What the batch alone makes of `key`: its value, or `None` if it says nothing of it or removes it. `operator` is the
+    /// family's, for merges; the order is that given to [`new`](Self::new).
+    /// # Errors
+    /// `MergeInProgress` if there are merges and it depends on the database what they apply to · as
+    /// [`crate::read::merge::full_merge`].
+    pub fn get_from_batch(
+        &self,
+        family: ColumnFamilyId,
+        operator: Option<&MergeOperatorRef>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let icmp = InternalKeyComparator::new(self.comparator.clone());
+        match self.own(family, &icmp)? {
+            Some(own) => get_alone(&own, operator, key),
+            None => Ok(None),
+        }
+    }
+
+    /// What `key` would be if the batch were written: `options` say as of when the database is read.
+    /// # Errors
+    /// As [`Db::get_opt`].
+    pub fn get_from_batch_and_db(
+        &self,
+        db: &Db,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_pinned(db, options, family, key)?.map(|value| value.to_vec()))
+    }
+
+    pub(super) fn get_pinned(
+        &self,
+        db: &Db,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<PinnedBytes>> {
+        match self.own(family.id(), &family.cf.icmp)? {
+            Some(own) => db.get_over(options, family, &own, key),
+            None => db.get_pinned_opt(options, family, key),
+        }
+    }
+
+    /// An iterator over `family` as if the batch were written. What is added to the batch later is not seen.
+    /// # Errors
+    /// As [`Db::iter_opt`].
+    pub fn iter_with_base(
+        &self,
+        db: &Db,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+    ) -> Result<TransactionIterator> {
+        let own = self.own(family.id(), &family.cf.icmp)?;
+        Ok(TransactionIterator::new(db.iter_over(options, family, own.as_ref())?, db.clone()))
+    }
+
+    /// The batch's own ops in a family, by key in the order given to [`new`](Self::new), newest first. Range deletions
+    /// are not among them.
+    /// # Errors
+    /// `NotSupported` for ops that this engine does not have.
+    pub fn iter(&self, family: ColumnFamilyId) -> Result<BatchIterator> {
+        let icmp = InternalKeyComparator::new(self.comparator.clone());
+        let own = self.own(family, &icmp)?;
+        let entries = own.map(|own| entries_of(&own, &icmp, self.overwrite_key)).transpose()?;
+        Ok(BatchIterator { entries: entries.unwrap_or_default(), icmp, at: None })
+    }
+
+    /// Whether the batch says something of `key`, range deletions aside.
+    pub(super) fn names(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
+        let mut found = false;
+        if let Some(own) = self.own(family.id(), &family.cf.icmp)? {
+            own.mem.get(&LookupKey::new(key, own.up_to), |_, _, _| {
+                found = true;
+                false
+            });
+        }
+        Ok(found)
+    }
+
+    /// The ops in a family as a memtable; `None` if there are none.
+    fn own(&self, family: ColumnFamilyId, icmp: &InternalKeyComparator) -> Result<Option<OwnWrites>> {
+        if self.batch.count() == 0 {
+            return Ok(None);
+        }
+        let mut families = self.families.lock();
+        let index = families.entry(family).or_insert_with(|| Index::new(icmp.clone()));
+        if index.mem.comparator().user_comparator().name() != icmp.user_comparator().name() {
+            *index = Index::new(icmp.clone());
+        }
+        index.catch_up(family, &self.batch)?;
+        if index.mem.is_empty() {
+            return Ok(None);
+        }
+        let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops));
+        Ok(Some(OwnWrites { mem: index.mem.clone(), up_to }))
+    }
+}
+
+fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let covering = own.mem.max_covering_tombstone_seq(key, own.up_to);
+    let mut operands = MergeOperands::new();
+    let mut base: Option<Result<Option<Vec<u8>>>> = None;
+    own.mem.get(&LookupKey::new(key, own.up_to), |value_type, sequence, value| {
+        if sequence < covering {
+            base = Some(Ok(None));
+        } else if value_type == ValueType::Merge {
+            operands.push(value.bytes());
+            return true;
+        } else {
+            base = Some(shown(value_type, value.bytes(), key));
+        }
+        false
+    });
+    if base.is_none() && covering > SequenceNumber::ZERO {
+        base = Some(Ok(None));
+    }
+    match base {
+        Some(base) if operands.is_empty() => base,
+        Some(base) => operands.merge_newest_first(operator, key, base?.as_deref()).map(Some),
+        None if operands.is_empty() => Ok(None),
+        None => Err(Error::new(
+            ErrorKind::MergeInProgress,
+            format!("what '{}' is merged with is in the database", key.escape_ascii()),
+        )),
+    }
+}
+
+/// What a reader sees of the newest op that is no merge.
+fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
+    match value_type {
+        ValueType::Value => Ok(Some(value.to_vec())),
+        ValueType::WideColumnEntity => Ok(Some(WideColumns::parse(value)?.default_value().to_vec())),
+        deleted if deleted.is_point_deletion() => Ok(None),
+        other => Err(Error::not_supported(format!(
+            "a batch alone cannot show the {other:?} of '{}'",
+            key.escape_ascii()
+        ))),
+    }
+}
+
+/// One op of a batch, as an iterator over it shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BatchEntry {
+    /// What it does: `Value`, `Deletion`, `SingleDeletion`, `Merge` and so on.
+    pub value_type: ValueType,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Value or operand.
+    pub value: Vec<u8>,
+}
+
+fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) -> Result<Vec<BatchEntry>> {
+    let mut entries: Vec<BatchEntry> = Vec::new();
+    let mut iter = own.mem.iter();
+    iter.seek_to_first();
+    while iter.valid() {
+        let key = ParsedInternalKey::parse(iter.key())?;
+        let hidden = overwrite
+            && entries.last().is_some_and(|last| {
+                icmp.same_user_key(&last.key, key.user_key) && last.value_type != ValueType::Merge
+            });
+        if key.sequence <= own.up_to && !hidden {
+            entries.push(BatchEntry {
+                value_type: key.value_type,
+                key: key.user_key.to_vec(),
+                value: iter.value().to_vec(),
+            });
+        }
+        iter.next();
+    }
+    Ok(entries)
+}
+
+/// The ops of a batch in one family, as of when it was made. Not valid until it is positioned.
+#[derive(Debug)]
+pub struct BatchIterator {
+    entries: Vec<BatchEntry>,
+    icmp: InternalKeyComparator,
+    at: Option<usize>,
+}
+
+impl BatchIterator {
+    /// The op here, if it is valid.
+    pub fn entry(&self) -> Option<&BatchEntry> {
+        self.entries.get(self.at?)
+    }
+
+    /// Whether it stands on an op.
+    pub fn valid(&self) -> bool {
+        self.entry().is_some()
+    }
+
+    /// To the first op.
+    pub fn seek_to_first(&mut self) {
+        self.at = Some(0);
+    }
+
+    /// To the last op.
+    pub fn seek_to_last(&mut self) {
+        self.at = self.entries.len().checked_sub(1);
+    }
+
+    /// To the newest op of the first key at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.at =
+            Some(self.entries.partition_point(|entry| self.icmp.compare_user_keys(&entry.key, key).is_lt()));
+    }
+
+    /// To the oldest op of the last key at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) {
+        let behind =
+            self.entries.partition_point(|entry| self.icmp.compare_user_keys(&entry.key, key).is_le());
+        self.at = behind.checked_sub(1);
+    }
+
+    /// To the next op; stays where it is if it is not valid.
+    pub fn next(&mut self) {
+        self.at = self.at.filter(|_| self.valid()).map(|at| at + 1);
+    }
+
+    /// To the op before; stays where it is if it is not valid.
+    pub fn prev(&mut self) {
+        self.at = self.at.filter(|_| self.valid()).and_then(|at| at.checked_sub(1));
+    }
+}

@@ -1,0 +1,397 @@
+//! A database whose transactions lock what they touch.
+//!
+//! In: the user's calls. Out: transactions; and writes outside of them, which take the same locks for a moment.
+//!
+//! Invariants
+//!  1. A prepared transaction is in `names`, whoever has it: with its core if nobody has. It keeps its locks.
+//!  2. Every family that can be written to has its lock table before anybody gets a handle to it.
+
+use super::batch_index::WriteBatchWithIndex;
+use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
+use super::pessimistic::{Core, Transaction, TransactionState};
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
+use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{ColumnFamilyId, Error, Result};
+use esker_format::write_batch::{BatchOp, WriteBatch};
+use esker_lock::{
+    Clock, Counters, DeadlockPath, Endpoint, FamilyOptions, LockInfo, LockManager, LockManagerOptions,
+    LockMode, Locker, Locking, Timeout, WaitInfo,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// A database with transactions that lock. Cloning gives another handle to the same one.
+#[derive(Clone, Debug)]
+pub struct TransactionDb {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the handles and their transactions share.
+pub(super) struct Shared {
+    pub(super) db: Db,
+    pub(super) locks: LockManager,
+    pub(super) options: TransactionDbOptions,
+    /// Named transactions; with their core those that are prepared and that nobody has.
+    pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<Core>>>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionDb").field("db", &self.db).finish_non_exhaustive()
+    }
+}
+
+/// The environment's clock, as the lock manager asks for it.
+struct EnvClock(Arc<dyn esker_env::Clock>);
+
+impl Clock for EnvClock {
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.monotonic_nanos()
+    }
+    fn now_seconds(&self) -> u64 {
+        self.0.now_seconds()
+    }
+}
+
+impl TransactionDb {
+    /// Opens the database in `path` with its default family only.
+    /// # Errors
+    /// As [`TransactionDb::open_cf`].
+    pub fn open(
+        options: &Options,
+        txn_options: &TransactionDbOptions,
+        path: impl AsRef<Path>,
+    ) -> Result<TransactionDb> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        TransactionDb::open_cf(&options.db, txn_options, path, vec![default])
+    }
+
+    /// Opens the database in `path` with these families, which must be all it has, with `allow_2pc`. Transactions that were
+    /// prepared when it was closed, or went down, are there again: [`TransactionDb::get_all_prepared_transactions`].
+    /// # Errors
+    /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted`; a prepared transaction of
+    /// RocksDB's other policies of which something is in tables already · `InvalidArgument`: no memory for locks.
+    pub fn open_cf(
+        options: &DbOptions,
+        txn_options: &TransactionDbOptions,
+        path: impl AsRef<Path>,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<TransactionDb> {
+        if txn_options.write_policy != WritePolicy::WriteCommitted {
+            return Err(Error::not_supported("write_policy: transactions are written when they commit"));
+        }
+        if txn_options.max_lock_memory == 0 {
+            return Err(Error::invalid_argument("max_lock_memory: with 0 bytes nothing can be locked"));
+        }
+        let mut options = options.clone();
+        options.allow_2pc = true;
+        let db = Db::open_cf(&options, path, families)?;
+        let clock = Arc::new(EnvClock(options.env.clock.clone()));
+        let locks = LockManager::new(LockManagerOptions {
+            max_lock_memory: txn_options.max_lock_memory,
+            max_num_deadlocks: txn_options.max_num_deadlocks as usize,
+            ..LockManagerOptions::new(clock)
+        });
+        let names = Mutex::new(BTreeMap::new());
+        let shared = Arc::new(Shared { db, locks, options: txn_options.clone(), names });
+        let db = TransactionDb { shared };
+        for name in db.db().column_family_names() {
+            if let Some(family) = db.db().column_family(&name) {
+                db.add_locks(&family)?;
+            }
+        }
+        db.restore_prepared()?;
+        Ok(db)
+    }
+
+    /// The database itself: reads, flushes, compactions, properties. Writes through it take no locks and are not seen by
+    /// transactions that check for conflicts before they are committed.
+    pub fn db(&self) -> &Db {
+        &self.shared.db
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &TransactionDbOptions {
+        &self.shared.options
+    }
+
+    /// Begins a transaction. Dropping it rolls it back, unless it is prepared.
+    pub fn begin_transaction(
+        &self,
+        write_options: &WriteOptions,
+        options: &TransactionOptions,
+    ) -> Transaction {
+        Transaction::begin(self.shared.clone(), write_options, options)
+    }
+
+    /// All prepared transactions that nobody has: those of before a crash, and those that were dropped.
+    pub fn get_all_prepared_transactions(&self) -> Vec<Transaction> {
+        let mut names = self.shared.names.lock();
+        let cores: Vec<_> = names.values_mut().filter_map(Option::take).collect();
+        drop(names);
+        cores.into_iter().map(|core| Transaction::of_core(self.shared.clone(), core)).collect()
+    }
+
+    /// The prepared transaction called `name`; `None` if there is none, or if somebody has it.
+    pub fn get_transaction_by_name(&self, name: &[u8]) -> Option<Transaction> {
+        let core = self.shared.names.lock().get_mut(name)?.take()?;
+        Some(Transaction::of_core(self.shared.clone(), core))
+    }
+
+    /// [`Db::create_column_family`], with a lock table.
+    /// # Errors
+    /// As there.
+    pub fn create_column_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<ColumnFamilyHandle> {
+        let family = self.db().create_column_family(name, options)?;
+        self.add_locks(&family)?;
+        Ok(family)
+    }
+
+    /// [`Db::drop_column_family`]; whoever waits for a lock in it gets `ColumnFamilyDropped`.
+    /// # Errors
+    /// As there.
+    pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        self.db().drop_column_family(family)?;
+        self.shared.locks.drop_family(family.id())
+    }
+
+    /// Stores `value` under `key` in the default family, locking the key for the moment.
+    /// # Errors
+    /// As [`TransactionDb::write`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_cf(&WriteOptions::default(), &self.db().default_column_family(), key, value)
+    }
+
+    /// Stores `value` under `key` in `family`, locking the key for the moment.
+    /// # Errors
+    /// As [`TransactionDb::write`].
+    pub fn put_cf(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        family.check_live()?;
+        self.write_one(options, |batch| batch.put(family.id(), key.as_ref(), value.as_ref()))
+    }
+
+    /// Removes `key` from the default family, locking it for the moment.
+    /// # Errors
+    /// As [`TransactionDb::write`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_cf(&WriteOptions::default(), &self.db().default_column_family(), key)
+    }
+
+    /// Removes `key` from `family`, locking it for the moment.
+    /// # Errors
+    /// As [`TransactionDb::write`].
+    pub fn delete_cf(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        family.check_live()?;
+        self.write_one(options, |batch| batch.delete(family.id(), key.as_ref()))
+    }
+
+    /// Adds an operand to `key` in `family`, locking it for the moment.
+    /// # Errors
+    /// As [`TransactionDb::write`].
+    pub fn merge_cf(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        family.check_live()?;
+        self.write_one(options, |batch| batch.merge(family.id(), key.as_ref(), operand.as_ref()))
+    }
+
+    /// Removes the keys from `begin` up to `end`, exclusive, locking the range, `end` included, for the moment.
+    /// # Errors
+    /// As [`TransactionDb::write`].
+    pub fn delete_range_cf(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        family.check_live()?;
+        self.write_one(options, |batch| batch.delete_range(family.id(), begin.as_ref(), end.as_ref()))
+    }
+
+    fn write_one(
+        &self,
+        options: &WriteOptions,
+        fill: impl FnOnce(&mut WriteBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        fill(&mut batch)?;
+        self.write(options, &mut batch)
+    }
+
+    /// Writes `batch` as one, outside of any transaction: what it names is locked until it is written, in the order of the
+    /// keys, unless `skip_concurrency_control` is on.
+    /// # Errors
+    /// `TimedOut(LockTimeout)` after `default_lock_timeout` · `NotSupported`: a range, and only points can be locked ·
+    /// the others of locks ([`Transaction::put`]) · as [`Db::write`].
+    pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        if self.shared.options.skip_concurrency_control {
+            return self.db().write(options, batch);
+        }
+        let lock_timeout = timeout(self.shared.options.default_lock_timeout);
+        let mut locker =
+            self.shared.locks.locker(esker_lock::LockerOptions { lock_timeout, ..Default::default() });
+        self.lock_ops(&mut locker, batch)?;
+        self.db().write(options, batch)
+    }
+
+    /// Locks everything that `batch` writes, in order, so that two batches never wait for each other.
+    fn lock_ops(&self, locker: &mut Locker, batch: &WriteBatch) -> Result<()> {
+        let mut wanted: Vec<Target<'_>> = batch.iter().filter_map(target).collect();
+        let mut order = None;
+        wanted.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(b.1)));
+        for (id, key, end) in wanted {
+            let (family, locks) = match &order {
+                Some((last, family, locks)) if *last == id => (family, locks),
+                _ => {
+                    let Some(cf) = self.db().engine().families.by_id(id) else { continue };
+                    let family = ColumnFamilyHandle { cf };
+                    let locks = self.shared.locks_of(&family)?.clone();
+                    let (_, family, locks) = order.insert((id, family, locks));
+                    (&*family, &*locks)
+                }
+            };
+            lock(locker, locks, family, key, end, LockMode::Exclusive)?;
+        }
+        Ok(())
+    }
+
+    /// Every lock that is held: RocksDB's `GetLockStatusData` and `GetRangeLockStatusData`.
+    pub fn get_lock_status_data(&self) -> Vec<LockInfo> {
+        self.shared.locks.locks()
+    }
+
+    /// Every request for a lock that waits, and for whom.
+    pub fn get_waiting_transactions(&self) -> Vec<WaitInfo> {
+        self.shared.locks.waits()
+    }
+
+    /// The most recent deadlocks, newest first.
+    pub fn get_deadlock_info_buffer(&self) -> Vec<DeadlockPath> {
+        self.shared.locks.deadlocks()
+    }
+
+    /// How many deadlocks are remembered.
+    pub fn set_deadlock_info_buffer_size(&self, deadlocks: u32) {
+        self.shared.locks.set_max_num_deadlocks(deadlocks as usize);
+    }
+
+    /// What has happened to locks since the database was opened.
+    pub fn lock_counters(&self) -> Counters {
+        self.shared.locks.counters()
+    }
+
+    fn add_locks(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        let options = FamilyOptions {
+            comparator: family.comparator().clone(),
+            locking: self.shared.options.locking,
+            ..FamilyOptions::default()
+        };
+        let locks = self.shared.locks.add_family(family.id(), &options)?;
+        family
+            .cf
+            .locks
+            .set(locks)
+            .map_err(|_| Error::invalid_argument("the database has transactions that lock already"))
+    }
+
+    /// Gives prepared transactions of before their locks back.
+    fn restore_prepared(&self) -> Result<()> {
+        let sections: Vec<_> = {
+            let prepared = self.db().engine().prepared.lock();
+            prepared.iter().map(|(xid, batch)| (xid.to_vec(), batch.clone())).collect()
+        };
+        for (name, batch) in sections {
+            let options = TransactionOptions::default();
+            let mut core = Core::new(&self.shared, &WriteOptions::default(), &options);
+            // Two of them may have written the same only if nobody took locks for them.
+            core.locker.set_lock_timeout(Timeout::Never);
+            for (id, key, end) in batch.iter().filter_map(target) {
+                let Some(cf) = self.db().engine().families.by_id(id) else { continue };
+                let family = ColumnFamilyHandle { cf };
+                let locks = self.shared.locks_of(&family)?;
+                let end = end.filter(|_| self.shared.options.locking == Locking::Ranges);
+                match lock(&mut core.locker, locks, &family, key, end, LockMode::Exclusive) {
+                    Err(e) if e.kind() != esker_base::ErrorKind::TimedOut => return Err(e),
+                    _ => {}
+                }
+            }
+            core.batch = WriteBatchWithIndex::of_batch((*batch).clone());
+            core.state = TransactionState::Prepared;
+            core.name = Some(name.clone());
+            self.shared.names.lock().insert(name, Some(Box::new(core)));
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The lock table of a family.
+    /// # Errors
+    /// `InvalidArgument` for a family of another database, or one that was not made through the `TransactionDb`.
+    pub(super) fn locks_of<'a>(&self, family: &'a ColumnFamilyHandle) -> Result<&'a Arc<esker_lock::Family>> {
+        family.cf.locks.get().ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "column family '{}' was not opened or created by this TransactionDb",
+                family.name()
+            ))
+        })
+    }
+}
+
+/// Locks a key, or the keys from it to `end`.
+pub(super) fn lock(
+    locker: &mut Locker,
+    locks: &Arc<esker_lock::Family>,
+    family: &ColumnFamilyHandle,
+    key: &[u8],
+    end: Option<&[u8]>,
+    mode: LockMode,
+) -> Result<()> {
+    match end {
+        None => locker.lock_key(locks, key, mode),
+        Some(end) if family.cf.icmp.compare_user_keys(key, end).is_gt() => {
+            Err(Error::invalid_argument("end key comes before start key"))
+        }
+        Some(end) => locker.lock_range(locks, Endpoint::Key(key), Endpoint::Key(end), mode),
+    }
+}
+
+/// A family and a key, or the keys from that one to another.
+type Target<'a> = (ColumnFamilyId, &'a [u8], Option<&'a [u8]>);
+
+/// What an op writes to.
+fn target(op: BatchOp<'_>) -> Option<Target<'_>> {
+    match op {
+        BatchOp::Put { family, key, .. }
+        | BatchOp::Delete { family, key }
+        | BatchOp::SingleDelete { family, key }
+        | BatchOp::Merge { family, key, .. }
+        | BatchOp::BlobIndex { family, key, .. }
+        | BatchOp::PutEntity { family, key, .. }
+        | BatchOp::TimedPut { family, key, .. } => Some((family, key, None)),
+        BatchOp::DeleteRange { family, begin, end } => Some((family, begin, Some(end))),
+        _ => None,
+    }
+}

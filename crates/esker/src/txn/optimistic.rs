@@ -1,0 +1,457 @@
+//! Transactions without locks: at commit nothing they touched may have been written by others.
+//!
+//! Invariants
+//!  1. What is written, read for update, or with `Serializable` read, is remembered with a sequence number up to which it
+//!     was looked at; before the read, so that what came in between is found.
+//!  2. Commit looks whether anything of it was written since, as the write leader: everything before is in memtables, and
+//!     nothing comes in between.
+//!  3. What memtables cannot tell any more is `TryAgain`, never a guess.
+//!
+//! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
+
+use super::batch_index::WriteBatchWithIndex;
+use super::iterator::TransactionIterator;
+use super::options::{IsolationLevel, OptimisticTransactionOptions};
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
+use crate::options::{DbOptions, Options, ReadOptions, WriteOptions};
+use crate::snapshot::Snapshot;
+use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result, SequenceNumber};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A database with transactions that check at commit. Cloning gives another handle to the same one. What is written past
+/// transactions counts as written by others.
+#[derive(Clone, Debug)]
+pub struct OptimisticTransactionDb {
+    db: Db,
+}
+
+impl OptimisticTransactionDb {
+    /// Opens the database in `path` with its default family only.
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<OptimisticTransactionDb> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        OptimisticTransactionDb::open_cf(&options.db, path, vec![default])
+    }
+
+    /// Opens the database in `path` with these families, which must be all it has. As in RocksDB, a family whose options
+    /// say nothing keeps flushed memtables, as many bytes as its write buffers have, to check for conflicts
+    /// (`max_write_buffer_size_to_maintain` becomes -1).
+    /// # Errors
+    /// As [`Db::open_cf`].
+    pub fn open_cf(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        mut families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<OptimisticTransactionDb> {
+        for family in &mut families {
+            if family.options.max_write_buffer_size_to_maintain == 0 {
+                family.options.max_write_buffer_size_to_maintain = -1;
+            }
+        }
+        Ok(OptimisticTransactionDb { db: Db::open_with(options, path, families, OpenMode::ReadWrite)? })
+    }
+
+    /// The database itself: reads, writes, flushes, compactions, properties.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Begins a transaction. Dropping it rolls it back.
+    pub fn begin_transaction(
+        &self,
+        write_options: &WriteOptions,
+        options: &OptimisticTransactionOptions,
+    ) -> OptimisticTransaction {
+        let mut transaction = OptimisticTransaction {
+            db: self.db.clone(),
+            write_options: *write_options,
+            isolation: options.isolation,
+            batch: WriteBatchWithIndex::default(),
+            snapshot: None,
+            snapshot_needed: false,
+            touched: BTreeMap::new(),
+            ranges: Vec::new(),
+            families: BTreeMap::new(),
+            save_points: Vec::new(),
+            is_over: false,
+        };
+        if options.set_snapshot || options.isolation != IsolationLevel::ReadCommitted {
+            transaction.set_snapshot();
+        }
+        transaction
+    }
+}
+
+/// A range that was read or removed; `None` is an open end, both ends belong to it.
+#[derive(Clone, Debug)]
+struct Range {
+    family: ColumnFamilyId,
+    begin: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    since: SequenceNumber,
+}
+
+#[derive(Debug)]
+struct SavePoint {
+    snapshot: Option<Snapshot>,
+    snapshot_needed: bool,
+    touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
+    ranges: usize,
+}
+
+/// Several reads and writes that take effect together, if nobody has interfered. One thread at a time.
+#[derive(Debug)]
+pub struct OptimisticTransaction {
+    db: Db,
+    write_options: WriteOptions,
+    isolation: IsolationLevel,
+    batch: WriteBatchWithIndex,
+    snapshot: Option<Snapshot>,
+    snapshot_needed: bool,
+    /// Keys, with the oldest sequence number since which they must not have been written.
+    touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
+    ranges: Vec<Range>,
+    families: BTreeMap<ColumnFamilyId, ColumnFamilyHandle>,
+    save_points: Vec<SavePoint>,
+    is_over: bool,
+}
+
+impl OptimisticTransaction {
+    /// The value of `key` in the default family, as this transaction sees it.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db.default_column_family();
+        self.get_opt(&ReadOptions::default(), &family, key)
+    }
+
+    /// The value of `key` in `family`, as this transaction sees it: its own writes, then its snapshot, unless it is
+    /// `ReadCommitted`. A snapshot in `options` comes first.
+    /// # Errors
+    /// As [`Db::get_opt`].
+    pub fn get_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        if self.isolation == IsolationLevel::Serializable {
+            self.touch(family, key.as_ref());
+        }
+        let value = self.batch.get_pinned(&self.db, &self.read_options(options), family, key.as_ref())?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// The values of `keys` in `family`, all as of the same moment.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`], the first that any of them gives.
+    pub fn multi_get(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<PinnedBytes>>> {
+        if self.isolation == IsolationLevel::Serializable {
+            keys.iter().for_each(|key| self.touch(family, key.as_ref()));
+        }
+        let mut options = self.read_options(options);
+        options.snapshot.get_or_insert_with(|| self.db.snapshot());
+        keys.iter().map(|key| self.batch.get_pinned(&self.db, &options, family, key.as_ref())).collect()
+    }
+
+    /// The value of a key in the default family that is going to be written, or must not be by others.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`].
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db.default_column_family();
+        self.get_for_update_opt(&ReadOptions::default(), &family, key)
+    }
+
+    /// [`OptimisticTransaction::get_for_update`] in `family`.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`].
+    pub fn get_for_update_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.touch(family, key.as_ref());
+        self.get_opt(options, family, key)
+    }
+
+    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, nobody may
+    /// write between the bounds of `options` until it commits.
+    /// # Errors
+    /// As [`Db::iter_opt`].
+    pub fn iter_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+    ) -> Result<TransactionIterator> {
+        if self.isolation == IsolationLevel::Serializable {
+            let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
+            self.touch_range(family, range);
+        }
+        self.batch.iter_with_base(&self.db, &self.read_options(options), family)
+    }
+
+    /// Stores `value` under `key` in the default family.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.db.default_column_family();
+        self.put_cf(&family, key, value)
+    }
+
+    /// Stores `value` under `key` in `family`.
+    /// # Errors
+    /// For this and all that write: `InvalidArgument`: the transaction is over · `ColumnFamilyDropped`.
+    pub fn put_cf(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check_usable(family)?;
+        self.touch(family, key.as_ref());
+        self.batch.put(family.id(), key.as_ref(), value.as_ref())
+    }
+
+    /// [`OptimisticTransaction::put_cf`], whether or not others write the key.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`].
+    pub fn put_untracked(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check_usable(family)?;
+        self.batch.put(family.id(), key.as_ref(), value.as_ref())
+    }
+
+    /// Removes `key` from the default family.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.db.default_column_family();
+        self.delete_cf(&family, key)
+    }
+
+    /// Removes `key` from `family`.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`].
+    pub fn delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check_usable(family)?;
+        self.touch(family, key.as_ref());
+        self.batch.delete(family.id(), key.as_ref())
+    }
+
+    /// Removes `key`, which was put exactly once since its last deletion.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`].
+    pub fn single_delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check_usable(family)?;
+        self.touch(family, key.as_ref());
+        self.batch.single_delete(family.id(), key.as_ref())
+    }
+
+    /// Adds an operand to `key` for the family's merge operator.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`].
+    pub fn merge_cf(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check_usable(family)?;
+        self.touch(family, key.as_ref());
+        self.batch.merge(family.id(), key.as_ref(), operand.as_ref())
+    }
+
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Nobody may write there, or `end`, until it commits.
+    /// # Errors
+    /// As [`OptimisticTransaction::put_cf`] · `InvalidArgument` if `end` comes before `begin`.
+    pub fn delete_range_cf(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        self.check_usable(family)?;
+        if family.cf.icmp.compare_user_keys(begin, end).is_gt() {
+            return Err(Error::invalid_argument("end key comes before start key"));
+        }
+        self.touch_range(family, (Some(begin.to_vec()), Some(end.to_vec())));
+        self.batch.delete_range(family.id(), begin, end)
+    }
+
+    /// Sets the snapshot to now: what is touched from now on must not have been written since.
+    pub fn set_snapshot(&mut self) {
+        self.snapshot = Some(self.db.snapshot());
+        self.snapshot_needed = false;
+    }
+
+    /// The next operation sets the snapshot.
+    pub fn set_snapshot_on_next_operation(&mut self) {
+        self.snapshot_needed = true;
+    }
+
+    /// The snapshot, if one is set.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// Forgets the snapshot.
+    pub fn clear_snapshot(&mut self) {
+        self.snapshot = None;
+        self.snapshot_needed = false;
+    }
+
+    /// Remembers what is written and touched now. Save points nest.
+    pub fn set_save_point(&mut self) {
+        self.batch.set_save_point();
+        self.save_points.push(SavePoint {
+            snapshot: self.snapshot.clone(),
+            snapshot_needed: self.snapshot_needed,
+            touched: self.touched.clone(),
+            ranges: self.ranges.len(),
+        });
+    }
+
+    /// Forgets what was written and touched since the newest save point, which is gone.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        let point = self.save_points.pop().ok_or_else(no_save_point)?;
+        self.batch.rollback_to_save_point()?;
+        self.snapshot = point.snapshot;
+        self.snapshot_needed = point.snapshot_needed;
+        self.touched = point.touched;
+        self.ranges.truncate(point.ranges);
+        Ok(())
+    }
+
+    /// Forgets the newest save point.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.save_points.pop().ok_or_else(no_save_point)?;
+        self.batch.pop_save_point()
+    }
+
+    /// What it has written so far.
+    pub fn write_batch(&self) -> &WriteBatchWithIndex {
+        &self.batch
+    }
+
+    /// Writes everything to the database, as one, if nothing that was touched has been written by others.
+    /// # Errors
+    /// `Busy`: something has; roll back and start anew · `TryAgain`: memtables cannot tell any more: likewise
+    /// (`max_write_buffer_size_to_maintain`) · `InvalidArgument`: it is over · as [`Db::write`].
+    pub fn commit(&mut self) -> Result<()> {
+        if self.is_over {
+            return Err(over());
+        }
+        let (db, touched, ranges) = (&self.db, &self.touched, &self.ranges);
+        let families = &self.families;
+        let mut validate = || {
+            for ((id, key), since) in touched {
+                if db.written_since(&families[id], key, *since, false)? {
+                    return Err(conflict());
+                }
+            }
+            for range in ranges {
+                let bounds = (range.begin.as_deref(), range.end.as_deref());
+                if db.range_written_since(&families[&range.family], bounds, range.since, false)? {
+                    return Err(conflict());
+                }
+            }
+            Ok(())
+        };
+        if !self.batch.is_empty() {
+            db.write_if(&self.write_options, self.batch.write_batch_mut(), &mut validate)?;
+        } else if self.isolation != IsolationLevel::Serializable {
+            // Who wrote nothing and read one snapshot comes at its place among the others, in any case.
+            validate()?;
+        }
+        self.clear();
+        self.is_over = true;
+        Ok(())
+    }
+
+    /// Forgets everything; it is as if it had just begun, without a snapshot.
+    /// # Errors
+    /// `InvalidArgument`: it is over.
+    pub fn rollback(&mut self) -> Result<()> {
+        if self.is_over {
+            return Err(over());
+        }
+        self.clear();
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+        self.touched.clear();
+        self.ranges.clear();
+        self.save_points.clear();
+        self.clear_snapshot();
+    }
+
+    fn check_usable(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        if self.is_over {
+            return Err(over());
+        }
+        family.check_live()
+    }
+
+    fn read_options(&self, options: &ReadOptions) -> ReadOptions {
+        let mut options = options.clone();
+        if options.snapshot.is_none() && self.isolation != IsolationLevel::ReadCommitted {
+            options.snapshot.clone_from(&self.snapshot);
+        }
+        options
+    }
+
+    /// Since when what is touched now must not have been written.
+    fn since(&mut self) -> SequenceNumber {
+        if self.snapshot_needed {
+            self.set_snapshot();
+        }
+        self.snapshot.as_ref().map_or_else(|| self.db.latest_sequence_number(), Snapshot::sequence)
+    }
+
+    fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) {
+        let since = self.since();
+        self.families.entry(family.id()).or_insert_with(|| family.clone());
+        let oldest = self.touched.entry((family.id(), key.to_vec())).or_insert(since);
+        *oldest = since.min(*oldest);
+    }
+
+    fn touch_range(&mut self, family: &ColumnFamilyHandle, range: (Option<Vec<u8>>, Option<Vec<u8>>)) {
+        let since = self.since();
+        self.families.entry(family.id()).or_insert_with(|| family.clone());
+        self.ranges.push(Range { family: family.id(), begin: range.0, end: range.1, since });
+    }
+}
+
+#[cold]
+fn conflict() -> Error {
+    Error::busy("what the transaction touched was written by others")
+}
+
+#[cold]
+fn over() -> Error {
+    Error::invalid_argument("Transaction has already been committed.")
+}
+
+#[cold]
+fn no_save_point() -> Error {
+    Error::not_found("the transaction has no save point")
+}

@@ -1,0 +1,754 @@
+//! A transaction that locks what it touches.
+//!
+//! | state | left by |
+//! |---|---|
+//! | Started | `prepare` → Prepared · `commit` → Committed · `rollback` → Started, empty |
+//! | Prepared | `commit` → Committed · `rollback` → RolledBack |
+//! | Committed, RolledBack | nothing: begin another one |
+//!
+//! Invariants
+//!  1. What it writes, and what it read for update, is locked from then on to its end, or to the roll-back to a save point
+//!     before. Dropped, it is rolled back, and no lock stays; a prepared one stays prepared, with its locks.
+//!  2. With a snapshot, a key is locked only if nobody has written it since.
+//!  3. Nothing it writes is seen by others before it commits, and then all of it at once.
+//!
+//! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
+
+use super::batch_index::WriteBatchWithIndex;
+use super::db::{Shared, lock};
+use super::iterator::TransactionIterator;
+use super::options::{IsolationLevel, TransactionOptions, timeout};
+use crate::db::{ColumnFamilyHandle, Db};
+use crate::options::{ReadOptions, WriteOptions};
+use crate::snapshot::Snapshot;
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result};
+use esker_format::write_batch::WriteBatch;
+use esker_lock::{Canceller, Endpoint, LockMode, Locker, Locking};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Longest name of a transaction, in bytes: RocksDB's.
+const MAX_NAME_BYTES: usize = 512;
+
+/// How far a transaction has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransactionState {
+    /// It takes reads and writes.
+    Started,
+    /// It is in the WAL and waits to be committed or rolled back.
+    Prepared,
+    /// It is over, and what it wrote is in the database.
+    Committed,
+    /// It is over, and nothing of it is in the database.
+    RolledBack,
+}
+
+/// What a transaction consists of, apart from its database.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) locker: Locker,
+    pub(super) batch: WriteBatchWithIndex,
+    pub(super) state: TransactionState,
+    pub(super) name: Option<Vec<u8>>,
+    options: TransactionOptions,
+    write_options: WriteOptions,
+    snapshot: Option<Snapshot>,
+    /// The next operation that locks sets the snapshot.
+    snapshot_needed: bool,
+    save_points: Vec<SavePoint>,
+    /// Keys that were read for update: how often, and after how many save points for the first time.
+    reads: HashMap<(ColumnFamilyId, Vec<u8>), (u32, usize)>,
+}
+
+#[derive(Debug)]
+struct SavePoint {
+    snapshot: Option<Snapshot>,
+    snapshot_needed: bool,
+}
+
+impl Core {
+    pub(super) fn new(shared: &Shared, write_options: &WriteOptions, options: &TransactionOptions) -> Core {
+        let mut batch = WriteBatchWithIndex::default();
+        batch.set_max_bytes(options.max_write_batch_size);
+        Core {
+            locker: shared.locks.locker(options.locker(&shared.options)),
+            batch,
+            state: TransactionState::Started,
+            name: None,
+            options: options.clone(),
+            write_options: *write_options,
+            snapshot: None,
+            snapshot_needed: false,
+            save_points: Vec::new(),
+            reads: HashMap::new(),
+        }
+    }
+
+    /// Nothing written, nothing locked.
+    fn clear(&mut self) {
+        self.batch.clear();
+        self.locker.release_all();
+        self.save_points.clear();
+        self.reads.clear();
+        self.snapshot = None;
+        self.snapshot_needed = false;
+    }
+}
+
+/// Several reads and writes that take effect together. One thread at a time; may be sent to another. Dropping it rolls it
+/// back, unless it is prepared: then [`TransactionDb::get_transaction_by_name`](super::TransactionDb::get_transaction_by_name)
+/// gives it back.
+pub struct Transaction {
+    shared: Arc<Shared>,
+    /// Taken by `drop` only.
+    core: Option<Box<Core>>,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = self.core();
+        f.debug_struct("Transaction")
+            .field("id", &core.locker.id())
+            .field("name", &core.name.as_ref().map(|name| name.escape_ascii().to_string()))
+            .field("state", &core.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    pub(super) fn begin(
+        shared: Arc<Shared>,
+        write_options: &WriteOptions,
+        options: &TransactionOptions,
+    ) -> Transaction {
+        let mut options = options.clone();
+        options.skip_concurrency_control |= shared.options.skip_concurrency_control;
+        options.set_snapshot |= options.isolation == IsolationLevel::Snapshot;
+        let core = Core::new(&shared, write_options, &options);
+        let mut transaction = Transaction::of_core(shared, Box::new(core));
+        if options.set_snapshot {
+            transaction.set_snapshot();
+        }
+        transaction
+    }
+
+    pub(super) fn of_core(shared: Arc<Shared>, core: Box<Core>) -> Transaction {
+        Transaction { shared, core: Some(core) }
+    }
+
+    fn core(&self) -> &Core {
+        self.core.as_ref().expect("only drop takes it")
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        self.core.as_mut().expect("only drop takes it")
+    }
+
+    fn db(&self) -> &Db {
+        &self.shared.db
+    }
+
+    /// Its number: what lock dumps and deadlocks call it.
+    pub fn id(&self) -> u64 {
+        self.core().locker.id()
+    }
+
+    /// Its name; `None` if it was not given one.
+    pub fn name(&self) -> Option<&[u8]> {
+        self.core().name.as_deref()
+    }
+
+    /// How far it has come.
+    pub fn state(&self) -> TransactionState {
+        self.core().state
+    }
+
+    /// Gives it a name, which it needs to be prepared. Once, and unique among those that are not over.
+    /// # Errors
+    /// `InvalidArgument`: the name is empty, longer than 512 bytes or taken; it has one; it is prepared or over.
+    pub fn set_name(&mut self, name: &[u8]) -> Result<()> {
+        let core = self.core();
+        if core.state != TransactionState::Started {
+            return Err(Error::invalid_argument("Transaction is beyond state for naming."));
+        }
+        if core.name.is_some() {
+            return Err(Error::invalid_argument("Transaction has already been named."));
+        }
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(Error::invalid_argument("Transaction name length must be between 1 and 512 chars."));
+        }
+        let mut names = self.shared.names.lock();
+        if names.contains_key(name) {
+            return Err(Error::invalid_argument("Transaction name must be unique."));
+        }
+        names.insert(name.to_vec(), None);
+        drop(names);
+        self.core_mut().name = Some(name.to_vec());
+        Ok(())
+    }
+
+    /// The value of `key` in the default family, as this transaction sees it: its own writes, then what its isolation
+    /// level shows.
+    /// # Errors
+    /// As [`Transaction::get_opt`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db().default_column_family();
+        self.get_opt(&ReadOptions::default(), &family, key)
+    }
+
+    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes before its own.
+    /// # Errors
+    /// As [`Db::get_opt`] · with `Serializable`, those of locks: [`Transaction::put`].
+    pub fn get_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_pinned_opt(options, family, key)?.map(|value| value.to_vec()))
+    }
+
+    /// [`Transaction::get_opt`], without copying the value.
+    /// # Errors
+    /// As [`Transaction::get_opt`].
+    pub fn get_pinned_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedBytes>> {
+        if self.core().options.isolation == IsolationLevel::Serializable {
+            self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
+        }
+        self.core().batch.get_pinned(self.db(), &self.read_options(options), family, key.as_ref())
+    }
+
+    /// The values of `keys` in `family`, all as of the same moment.
+    /// # Errors
+    /// As [`Transaction::get_opt`], the first that any of them gives.
+    pub fn multi_get(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<PinnedBytes>>> {
+        if self.core().options.isolation == IsolationLevel::Serializable {
+            for key in keys {
+                self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
+            }
+        }
+        let mut options = self.read_options(options);
+        options.snapshot.get_or_insert_with(|| self.db().snapshot());
+        let get = |key: &_| self.core().batch.get_pinned(self.db(), &options, family, AsRef::as_ref(key));
+        keys.iter().map(get).collect()
+    }
+
+    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, everything
+    /// between the bounds of `options` is locked against writes first.
+    /// # Errors
+    /// As [`Db::iter_opt`] · with `Serializable`, those of locks: [`Transaction::put`].
+    pub fn iter_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+    ) -> Result<TransactionIterator> {
+        let core = self.core();
+        if core.options.isolation == IsolationLevel::Serializable && !core.options.skip_concurrency_control {
+            let end = |bound: &Option<Vec<u8>>| bound.clone();
+            let (lower, upper) = (end(&options.iterate_lower_bound), end(&options.iterate_upper_bound));
+            let locks = self.shared.locks_of(family)?.clone();
+            let left = lower.as_deref().map_or(Endpoint::Min, Endpoint::Key);
+            let right = upper.as_deref().map_or(Endpoint::Max, Endpoint::Key);
+            self.check_started()?;
+            self.core_mut().locker.lock_range(&locks, left, right, LockMode::Shared)?;
+        }
+        self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
+    }
+
+    /// [`Transaction::get`] of a key in the default family that is going to be written: it is locked, exclusively.
+    /// # Errors
+    /// As [`Transaction::get_for_update_opt`].
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db().default_column_family();
+        self.get_for_update_opt(&ReadOptions::default(), &family, key, LockMode::Exclusive, true)
+    }
+
+    /// Locks `key` and reads it. Without `do_validate`, it may have been written since the snapshot.
+    /// # Errors
+    /// Those of locks: [`Transaction::put`] · `InvalidArgument`: a snapshot in `options` without `do_validate` · as
+    /// [`Db::get_opt`].
+    pub fn get_for_update_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        mode: LockMode,
+        do_validate: bool,
+    ) -> Result<Option<Vec<u8>>> {
+        if !do_validate && options.snapshot.is_some() {
+            return Err(Error::invalid_argument(
+                "If do_validate is false then GetForUpdate with snapshot is not defined.",
+            ));
+        }
+        let key = key.as_ref();
+        self.lock(family, key, None, mode, do_validate)?;
+        let core = self.core_mut();
+        let depth = core.save_points.len();
+        core.reads.entry((family.id(), key.to_vec())).or_insert((0, depth)).0 += 1;
+        let value = self.core().batch.get_pinned(self.db(), &self.read_options(options), family, key)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
+    /// has not written the key, others may lock it.
+    pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        let Ok(locks) = self.shared.locks_of(family).cloned() else { return };
+        let core = self.core_mut();
+        let depth = core.save_points.len();
+        let name = (family.id(), key.to_vec());
+        let Some((count, since)) = core.reads.get_mut(&name) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        let is_written = core.batch.names(family, key).unwrap_or(true);
+        if is_written || *since < depth {
+            *count = 1;
+            return;
+        }
+        core.reads.remove(&name);
+        // Held as a part of a range: it stays.
+        drop(core.locker.unlock_key(&locks, key));
+    }
+
+    /// Stores `value` under `key` in the default family.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.db().default_column_family();
+        self.put_cf(&family, key, value)
+    }
+
+    /// Stores `value` under `key` in `family`; the key is locked.
+    /// # Errors
+    /// For this and all that lock: `TimedOut(LockTimeout)`: somebody else has it · `Busy(Deadlock)`: waiting would close
+    /// a circle; roll back · `Busy`: somebody has written it since the snapshot; roll back · `Expired`: others may have
+    /// stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn put_cf(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.put(family.id(), key.as_ref(), value.as_ref())
+    }
+
+    /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn put_untracked(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.put(family.id(), key.as_ref(), value.as_ref())
+    }
+
+    /// Removes `key` from the default family.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.db().default_column_family();
+        self.delete_cf(&family, key)
+    }
+
+    /// Removes `key` from `family`; the key is locked.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.delete(family.id(), key.as_ref())
+    }
+
+    /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn delete_untracked(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.delete(family.id(), key.as_ref())
+    }
+
+    /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn single_delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.single_delete(family.id(), key.as_ref())
+    }
+
+    /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn single_delete_untracked(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.single_delete(family.id(), key.as_ref())
+    }
+
+    /// Adds an operand to `key` for the family's merge operator; the key is locked.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn merge_cf(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.merge(family.id(), key.as_ref(), operand.as_ref())
+    }
+
+    /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// As [`Transaction::put_cf`].
+    pub fn merge_untracked(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.merge(family.id(), key.as_ref(), operand.as_ref())
+    }
+
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end` included, for keys that
+    /// are there and those that are not.
+    /// # Errors
+    /// As [`Transaction::put_cf`] · `InvalidArgument` if `end` comes before `begin` · `NotSupported` if only points can be
+    /// locked.
+    pub fn delete_range_cf(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        self.lock(family, begin, Some(end), LockMode::Exclusive, true)?;
+        self.core_mut().batch.delete_range(family.id(), begin, end)
+    }
+
+    /// Locks all keys of `family` from `begin` to `end`, both included, whether they exist or not: RocksDB's `GetRangeLock`,
+    /// in the order of the comparator.
+    /// # Errors
+    /// As [`Transaction::delete_range_cf`].
+    pub fn get_range_lock(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        begin: Endpoint<'_>,
+        end: Endpoint<'_>,
+        mode: LockMode,
+    ) -> Result<()> {
+        self.check_started()?;
+        family.check_live()?;
+        let locks = self.shared.locks_of(family)?.clone();
+        self.core_mut().locker.lock_range(&locks, begin, end, mode)
+    }
+
+    /// Puts bytes into the WAL that mean nothing to the database.
+    /// # Errors
+    /// As [`WriteBatch::put_log_data`].
+    pub fn put_log_data(&mut self, blob: &[u8]) -> Result<()> {
+        self.check_started()?;
+        self.core_mut().batch.put_log_data(blob)
+    }
+
+    /// Sets the snapshot to now: what is locked from now on must not have been written since.
+    pub fn set_snapshot(&mut self) {
+        let snapshot = self.db().snapshot();
+        let core = self.core_mut();
+        core.snapshot = Some(snapshot);
+        core.snapshot_needed = false;
+    }
+
+    /// The next operation that locks sets the snapshot, once it has the lock.
+    pub fn set_snapshot_on_next_operation(&mut self) {
+        self.core_mut().snapshot_needed = true;
+    }
+
+    /// The snapshot, if one is set.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.core().snapshot.as_ref()
+    }
+
+    /// Forgets the snapshot.
+    pub fn clear_snapshot(&mut self) {
+        let core = self.core_mut();
+        core.snapshot = None;
+        core.snapshot_needed = false;
+    }
+
+    /// Remembers what is written and locked now. Save points nest.
+    pub fn set_save_point(&mut self) {
+        let core = self.core_mut();
+        core.batch.set_save_point();
+        core.locker.set_save_point();
+        core.save_points
+            .push(SavePoint { snapshot: core.snapshot.clone(), snapshot_needed: core.snapshot_needed });
+    }
+
+    /// Forgets what was written since the newest save point and gives up what was locked since; the snapshot is what it
+    /// was then. The save point is gone.
+    /// # Errors
+    /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        self.check_started()?;
+        let core = self.core_mut();
+        let point = core.save_points.pop().ok_or_else(no_save_point)?;
+        let depth = core.save_points.len();
+        core.batch.rollback_to_save_point()?;
+        core.locker.rollback_to_save_point()?;
+        core.reads.retain(|_, (_, since)| *since <= depth);
+        core.snapshot = point.snapshot;
+        core.snapshot_needed = point.snapshot_needed;
+        Ok(())
+    }
+
+    /// Forgets the newest save point.
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        let core = self.core_mut();
+        core.save_points.pop().ok_or_else(no_save_point)?;
+        let depth = core.save_points.len();
+        core.reads.values_mut().for_each(|(_, since)| *since = (*since).min(depth));
+        core.batch.pop_save_point()?;
+        core.locker.pop_save_point()
+    }
+
+    /// From now on locks are waited for so long, in milliseconds; 0: not at all, negative: for ever.
+    pub fn set_lock_timeout(&mut self, millis: i64) {
+        self.core_mut().locker.set_lock_timeout(timeout(millis));
+    }
+
+    /// From now on its locks may be stolen after so many milliseconds; negative: never.
+    pub fn set_expiration(&mut self, millis: i64) {
+        let after = u64::try_from(millis).ok().map(std::time::Duration::from_millis);
+        self.core_mut().locker.set_expiration(after);
+    }
+
+    /// What ends its waiting for a lock from another thread.
+    pub fn canceller(&self) -> Canceller {
+        self.core().locker.canceller()
+    }
+
+    /// What it has written so far.
+    pub fn write_batch(&self) -> &WriteBatchWithIndex {
+        &self.core().batch
+    }
+
+    /// How it is written when it is prepared, committed or rolled back.
+    pub fn set_write_options(&mut self, options: &WriteOptions) {
+        self.core_mut().write_options = *options;
+    }
+
+    /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens, and nothing else. Its locks
+    /// are kept.
+    /// # Errors
+    /// `InvalidArgument`: it has no name; it is prepared or over; writes without a WAL · `Expired` · as [`Db::write`]; it
+    /// is then as it was before.
+    pub fn prepare(&mut self) -> Result<()> {
+        let core = self.core_mut();
+        match core.state {
+            TransactionState::Started => {}
+            TransactionState::Prepared => {
+                return Err(Error::invalid_argument("Transaction has already been prepared."));
+            }
+            TransactionState::Committed => return Err(over("committed")),
+            TransactionState::RolledBack => return Err(over("rolledback")),
+        }
+        let Some(name) = core.name.clone() else {
+            return Err(Error::invalid_argument("Cannot prepare a transaction that has not been named."));
+        };
+        core.locker.begin_commit()?;
+        let mut batch = WriteBatch::with_capacity(core.batch.write_batch().data_size());
+        batch.append(core.batch.write_batch())?;
+        let options = core.write_options;
+        self.shared.db.prepare(&options, &name, batch)?;
+        self.core_mut().state = TransactionState::Prepared;
+        Ok(())
+    }
+
+    /// Writes everything to the database, as one, and gives up all locks.
+    /// # Errors
+    /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over; it must be prepared first
+    /// (`skip_prepare` is off) · as [`Db::write`]: it is then as it was before, and may be committed again or rolled back.
+    pub fn commit(&mut self) -> Result<()> {
+        let core = self.core.as_mut().expect("only drop takes it");
+        let db = &self.shared.db;
+        match core.state {
+            TransactionState::Started if !core.options.skip_prepare => {
+                return Err(Error::invalid_argument(
+                    "Transaction has to be prepared before it is committed.",
+                ));
+            }
+            TransactionState::Started => {
+                core.locker.begin_commit()?;
+                if !core.batch.is_empty() {
+                    db.write(&core.write_options, core.batch.write_batch_mut())?;
+                }
+            }
+            TransactionState::Prepared => {
+                let name = core.name.as_deref().expect("prepared transactions have a name");
+                db.engine().check_writable()?;
+                db.inner.write_path.commit_prepared(&core.write_options, name)?;
+            }
+            TransactionState::Committed => return Err(over("committed")),
+            TransactionState::RolledBack => return Err(over("rolledback")),
+        }
+        self.end(TransactionState::Committed);
+        Ok(())
+    }
+
+    /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it had just begun, without a
+    /// snapshot.
+    /// # Errors
+    /// `InvalidArgument`: it is over · as [`Db::write`], for one that was prepared: it is so still.
+    pub fn rollback(&mut self) -> Result<()> {
+        let core = self.core.as_mut().expect("only drop takes it");
+        match core.state {
+            TransactionState::Started => {
+                core.clear();
+                Ok(())
+            }
+            TransactionState::Prepared => {
+                let name = core.name.as_deref().expect("prepared transactions have a name");
+                let db = &self.shared.db;
+                db.engine().check_writable()?;
+                db.inner.write_path.rollback_prepared(&core.write_options, name)?;
+                self.end(TransactionState::RolledBack);
+                Ok(())
+            }
+            TransactionState::Committed => Err(over("committed")),
+            TransactionState::RolledBack => Err(over("rolledback")),
+        }
+    }
+
+    fn end(&mut self, state: TransactionState) {
+        let core = self.core.as_mut().expect("only drop takes it");
+        core.state = state;
+        core.clear();
+        if let Some(name) = &core.name {
+            self.shared.names.lock().remove(name);
+        }
+    }
+
+    fn check_started(&self) -> Result<()> {
+        match self.state() {
+            TransactionState::Started => Ok(()),
+            TransactionState::Prepared => {
+                Err(Error::invalid_argument("Transaction is prepared: it can be committed or rolled back."))
+            }
+            TransactionState::Committed => Err(over("committed")),
+            TransactionState::RolledBack => Err(over("rolledback")),
+        }
+    }
+
+    fn read_options(&self, options: &ReadOptions) -> ReadOptions {
+        let mut options = options.clone();
+        let core = self.core();
+        if options.snapshot.is_none() && core.options.isolation == IsolationLevel::Snapshot {
+            options.snapshot.clone_from(&core.snapshot);
+        }
+        options
+    }
+
+    /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have written them since; if
+    /// somebody has, nothing is locked.
+    fn lock(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        end: Option<&[u8]>,
+        mode: LockMode,
+        validate: bool,
+    ) -> Result<()> {
+        self.check_started()?;
+        family.check_live()?;
+        if self.core().options.skip_concurrency_control {
+            return Ok(());
+        }
+        let locks = self.shared.locks_of(family)?.clone();
+        if end.is_some() && self.shared.options.locking == Locking::Points {
+            return Err(Error::not_supported("ranges cannot be locked: TransactionDbOptions::locking"));
+        }
+        let core = self.core_mut();
+        let has_snapshot = core.snapshot.is_some() || core.snapshot_needed;
+        if !has_snapshot {
+            return lock(&mut core.locker, &locks, family, key, end, mode);
+        }
+        core.locker.set_save_point();
+        let result = lock(&mut core.locker, &locks, family, key, end, mode)
+            .and_then(|()| self.check_since_snapshot(family, key, end, validate));
+        let locker = &mut self.core_mut().locker;
+        let settled = match &result {
+            Ok(()) => locker.pop_save_point(),
+            Err(_) => locker.rollback_to_save_point(),
+        };
+        result.and(settled)
+    }
+
+    fn check_since_snapshot(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        end: Option<&[u8]>,
+        validate: bool,
+    ) -> Result<()> {
+        if self.core().snapshot_needed {
+            self.set_snapshot();
+        }
+        let Some(snapshot) = self.core().snapshot.as_ref().filter(|_| validate) else { return Ok(()) };
+        let since = snapshot.sequence();
+        let written = match end {
+            None => self.db().written_since(family, key, since, true)?,
+            Some(end) => self.db().range_written_since(family, (Some(key), Some(end)), since, true)?,
+        };
+        if written {
+            return Err(Error::new(ErrorKind::Busy, "the key was written by others since the snapshot"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let Some(core) = self.core.take() else { return };
+        let Some(name) = core.name.clone() else { return };
+        let mut names = self.shared.names.lock();
+        if core.state == TransactionState::Prepared {
+            names.insert(name, Some(core));
+        } else if core.state == TransactionState::Started {
+            names.remove(&name);
+        }
+    }
+}
+
+#[cold]
+fn over(how: &str) -> Error {
+    Error::invalid_argument(format!("Transaction has already been {how}."))
+}
+
+#[cold]
+fn no_save_point() -> Error {
+    Error::not_found("the transaction has no save point")
+}

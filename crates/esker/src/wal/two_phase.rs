@@ -1,0 +1,334 @@
+//! Transactions of two phases in WALs: which ops a record applies, at which sequence numbers, and what stays prepared.
+//!
+//! In: the records of all WALs, in order. Out: ops to apply, each with the WAL whose data it belongs to; at the end the
+//! sections that were prepared and neither committed nor rolled back.
+//! Source: RocksDB `db/write_batch.cc` (`MemTableInserter`), `utilities/transactions/write_{prepared,unprepared}_txn_db.h`.
+//!
+//! | policy | ops of a section | numbers |
+//! |---|---|---|
+//! | write-committed | applied by its commit, from the number of the commit's record on | one for each op |
+//! | write-prepared, write-unprepared | RocksDB had them in memtables when the section was logged | one for each part of a batch in which no key is there twice |
+//!
+//! Invariants
+//!  1. No op of a section is applied before its commit, under any policy: what is not committed cannot be seen.
+//!  2. Ops of the second kind keep the numbers that they had, and belong to the section's WAL: tables may have them.
+//!  3. The policy of a WAL is known by its markers; batches of the second kind end in a marker or a no-op.
+
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatch, WriteBatchView};
+use std::collections::{BTreeMap, HashSet};
+
+#[cfg(test)]
+mod tests;
+
+/// A part of a prepared transaction: one section. Only write-unprepared transactions have several.
+#[derive(Clone, Debug)]
+struct Section {
+    kind: PrepareKind,
+    wal: FileNumber,
+    first: SequenceNumber,
+    batch: WriteBatch,
+}
+
+/// A transaction that was prepared and is neither committed nor rolled back.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) xid: Vec<u8>,
+    /// Its ops, without markers.
+    pub(crate) batch: WriteBatch,
+    /// False for one that write-unprepared RocksDB began to write and never prepared: it is to be forgotten.
+    pub(crate) is_prepared: bool,
+    /// For each family that a table may have uncommitted ops of: the WAL of the oldest section that RocksDB had applied.
+    pub(crate) applied: BTreeMap<ColumnFamilyId, FileNumber>,
+}
+
+/// What to do with an op that a record applies: the WAL that it belongs to, its number, the op.
+pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>) -> Result<()> + 'a;
+
+/// The state of two-phase commit while WALs are replayed.
+#[derive(Debug, Default)]
+pub(crate) struct TwoPhaseReplay {
+    /// Without it, markers are refused.
+    allowed: bool,
+    /// Whether batches of the WAL at hand take one number each, as far as it is known.
+    by_batch: Option<bool>,
+    prepared: BTreeMap<Vec<u8>, Vec<Section>>,
+}
+
+impl TwoPhaseReplay {
+    /// Before the first WAL. Unless `allowed`, WALs with transactions of two phases are refused.
+    pub(crate) fn new(allowed: bool) -> TwoPhaseReplay {
+        TwoPhaseReplay { allowed, ..TwoPhaseReplay::default() }
+    }
+
+    /// The next WAL begins: it may have been written under another policy.
+    pub(crate) fn begin_file(&mut self) {
+        self.by_batch = None;
+    }
+
+    /// Gives `insert` what the record applies, and says how many sequence numbers it took.
+    /// # Errors
+    /// `NotSupported` if there is a transaction and none is allowed, or one with a commit timestamp · `Corruption` if
+    /// markers do not match · those of `insert`.
+    pub(crate) fn record(
+        &mut self,
+        wal: FileNumber,
+        batch: &WriteBatchView<'_>,
+        insert: &mut Insert<'_>,
+    ) -> Result<u64> {
+        if batch.content().transaction_markers && !self.allowed {
+            return Err(Error::not_supported(format!(
+                "{:06}.log holds two-phase transactions; open it with a TransactionDb or with allow_2pc",
+                wal.0
+            )));
+        }
+        self.learn_policy(batch);
+        let mut record = Record {
+            wal,
+            numbers: Numbers::new(self.by_batch == Some(true), batch.sequence()),
+            open: None,
+            prepared: &mut self.prepared,
+        };
+        for op in batch.iter() {
+            record.op(&op, insert).map_err(|e| e.at(format_args!("{:06}.log", wal.0)))?;
+        }
+        if record.open.is_some() {
+            return Err(Error::corruption(format!("{:06}.log: a prepared section has no end", wal.0)));
+        }
+        Ok(record.numbers.next.0 - batch.sequence().0)
+    }
+
+    /// What is prepared and not resolved, by name, with what was written before its transaction was prepared, and it
+    /// never was.
+    /// # Errors
+    /// As [`WriteBatch::append`].
+    pub(crate) fn into_prepared(self) -> Result<Vec<Prepared>> {
+        let mut left = Vec::new();
+        for (xid, sections) in self.prepared {
+            let is_prepared = sections.last().is_some_and(|s| s.kind != PrepareKind::Unprepared);
+            let (batch, applied) = (WriteBatch::new(), BTreeMap::new());
+            let mut prepared = Prepared { xid, batch, is_prepared, applied };
+            for section in &sections {
+                if section.kind != PrepareKind::Committed {
+                    let families = section.batch.iter().filter_map(|op| op.family());
+                    families.for_each(|id| {
+                        prepared.applied.entry(id).or_insert(section.wal);
+                    });
+                }
+                if is_prepared {
+                    prepared.batch.append(&section.batch)?;
+                }
+            }
+            left.push(prepared);
+        }
+        Ok(left)
+    }
+
+    fn learn_policy(&mut self, batch: &WriteBatchView<'_>) {
+        if batch.content().transaction_markers {
+            let kind_of = |xid: &[u8]| self.prepared.get(xid).and_then(|s| s.first()).map(|s| s.kind);
+            let kind = batch.iter().find_map(|op| match op {
+                BatchOp::BeginPrepare(kind) => Some(kind),
+                BatchOp::Commit { xid } | BatchOp::Rollback { xid } => kind_of(xid),
+                _ => None,
+            });
+            self.by_batch = kind.map(|kind| kind != PrepareKind::Committed).or(self.by_batch);
+        } else if batch.count() > 0 && batch.iter().last() == Some(BatchOp::Noop) {
+            self.by_batch = Some(true);
+        }
+    }
+}
+
+/// One record under way.
+struct Record<'a> {
+    wal: FileNumber,
+    numbers: Numbers,
+    /// The section that has begun and not ended.
+    open: Option<Section>,
+    prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
+}
+
+impl Record<'_> {
+    fn op(&mut self, op: &BatchOp<'_>, insert: &mut Insert<'_>) -> Result<()> {
+        match *op {
+            BatchOp::BeginPrepare(kind) => self.begin(kind),
+            BatchOp::EndPrepare { xid } => self.end(xid),
+            BatchOp::Commit { xid } => self.commit(xid, insert),
+            BatchOp::Rollback { xid } => {
+                self.prepared.remove(xid);
+                self.numbers.end_batch();
+                Ok(())
+            }
+            BatchOp::CommitWithTimestamp { .. } => {
+                Err(Error::not_supported("a transaction with a commit timestamp"))
+            }
+            BatchOp::Noop => {
+                if self.numbers.in_batch {
+                    self.numbers.end_batch();
+                }
+                Ok(())
+            }
+            BatchOp::LogData(_) => Ok(()),
+            ref op => match &mut self.open {
+                Some(section) => {
+                    section.batch.push(*op)?;
+                    if self.numbers.by_batch {
+                        self.numbers.take(op);
+                    }
+                    Ok(())
+                }
+                None => insert(self.wal, self.numbers.take(op), op),
+            },
+        }
+    }
+
+    fn begin(&mut self, kind: PrepareKind) -> Result<()> {
+        if self.open.is_some() {
+            return Err(Error::corruption("a prepared section begins in another one"));
+        }
+        let first = self.numbers.next;
+        self.open = Some(Section { kind, wal: self.wal, first, batch: WriteBatch::new() });
+        Ok(())
+    }
+
+    fn end(&mut self, xid: &[u8]) -> Result<()> {
+        let section = self.open.take();
+        let section = section.ok_or_else(|| Error::corruption("a prepared section ends that never began"))?;
+        let sections = self.prepared.entry(xid.to_vec()).or_default();
+        if section.kind == PrepareKind::Committed {
+            sections.clear();
+        }
+        sections.push(section);
+        self.numbers.end_batch();
+        Ok(())
+    }
+
+    /// A commit whose section is not there was applied, and is in tables.
+    fn commit(&mut self, xid: &[u8], insert: &mut Insert<'_>) -> Result<()> {
+        for section in self.prepared.remove(xid).unwrap_or_default() {
+            if section.kind == PrepareKind::Committed {
+                for op in section.batch.iter() {
+                    insert(self.wal, self.numbers.take(&op), &op)?;
+                }
+                continue;
+            }
+            let mut numbers = Numbers::new(true, section.first);
+            for op in section.batch.iter() {
+                insert(section.wal, numbers.take(&op), &op)?;
+            }
+        }
+        self.numbers.end_batch();
+        Ok(())
+    }
+}
+
+/// Hands out sequence numbers as the writer did.
+struct Numbers {
+    by_batch: bool,
+    next: SequenceNumber,
+    in_batch: bool,
+    /// Keys that have `next` already, by family and whether they begin a range.
+    seen: HashSet<(ColumnFamilyId, bool, Vec<u8>)>,
+}
+
+impl Numbers {
+    fn new(by_batch: bool, next: SequenceNumber) -> Numbers {
+        Numbers { by_batch, next, in_batch: false, seen: HashSet::new() }
+    }
+
+    fn take(&mut self, op: &BatchOp<'_>) -> SequenceNumber {
+        if !self.by_batch {
+            let number = self.next;
+            self.next.0 += 1;
+            return number;
+        }
+        self.in_batch = true;
+        let Some(key) = key_of(op) else { return self.next };
+        if self.seen.contains(&key) {
+            self.next.0 += 1;
+            self.seen.clear();
+        }
+        self.seen.insert(key);
+        self.next
+    }
+
+    fn end_batch(&mut self) {
+        if self.by_batch {
+            self.next.0 += 1;
+            self.in_batch = false;
+            self.seen.clear();
+        }
+    }
+}
+
+fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
+    let (family, key) = match *op {
+        BatchOp::Put { family, key, .. }
+        | BatchOp::Delete { family, key }
+        | BatchOp::SingleDelete { family, key }
+        | BatchOp::Merge { family, key, .. }
+        | BatchOp::BlobIndex { family, key, .. }
+        | BatchOp::PutEntity { family, key, .. }
+        | BatchOp::TimedPut { family, key, .. }
+        | BatchOp::DeleteRange { family, begin: key, .. } => (family, key),
+        _ => return None,
+    };
+    Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
+}
+
+/// The record of a prepared transaction: its ops between markers. With `again`, ready to follow one that is in an older
+/// WAL, which may be replayed too.
+/// # Errors
+/// As [`WriteBatch::put`].
+pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch, again: bool) -> Result<WriteBatch> {
+    let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
+    if again {
+        record.put_marker(BatchOp::Rollback { xid })?;
+    }
+    record.put_marker(BatchOp::BeginPrepare(PrepareKind::Committed))?;
+    record.append(ops)?;
+    record.put_marker(BatchOp::EndPrepare { xid })?;
+    Ok(record)
+}
+
+/// The sections of an open database, by name: what is prepared, and in which WAL that is written.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedSections(BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>);
+
+impl PreparedSections {
+    /// Notes a section that is in `wal`.
+    pub(crate) fn insert(&mut self, xid: Vec<u8>, wal: FileNumber, batch: Arc<WriteBatch>) {
+        self.0.insert(xid, (wal, batch));
+    }
+
+    /// The section is resolved.
+    pub(crate) fn remove(&mut self, xid: &[u8]) {
+        self.0.remove(xid);
+    }
+
+    /// The WAL that a section is in.
+    pub(crate) fn wal_of(&self, xid: &[u8]) -> Option<FileNumber> {
+        self.0.get(xid).map(|(wal, _)| *wal)
+    }
+
+    /// The ops of a transaction.
+    pub(crate) fn get(&self, xid: &[u8]) -> Option<Arc<WriteBatch>> {
+        self.0.get(xid).map(|(_, batch)| batch.clone())
+    }
+
+    /// The oldest WAL with a section that is not resolved.
+    pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
+        self.0.values().map(|(wal, _)| *wal).min()
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<WriteBatch>)> + '_ {
+        self.0.iter().map(|(xid, (_, batch))| (xid.as_slice(), batch))
+    }
+
+    /// All of them have been written to `wal` again.
+    pub(crate) fn moved_to(&mut self, wal: FileNumber) {
+        self.0.values_mut().for_each(|section| section.0 = wal);
+    }
+}

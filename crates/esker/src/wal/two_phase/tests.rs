@@ -1,0 +1,156 @@
+use super::*;
+use esker_base::ErrorKind;
+
+const DEFAULT: ColumnFamilyId = ColumnFamilyId::DEFAULT;
+
+/// `put a`, `del a`, `range a b`, `noop`, `begin`, `begin-persisted`, `begin-unprepared`, `end x`, `commit x`, `rollback x`.
+fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for op in ops {
+        let mut words = op.split(' ').map(str::as_bytes);
+        let (what, first) = (words.next().unwrap(), words.next().unwrap_or_default());
+        match what {
+            b"put" => batch.put(DEFAULT, first, b"v").unwrap(),
+            b"del" => batch.delete(DEFAULT, first).unwrap(),
+            b"range" => batch.delete_range(DEFAULT, first, words.next().unwrap()).unwrap(),
+            b"noop" => batch.put_marker(BatchOp::Noop).unwrap(),
+            b"begin" => batch.put_marker(BatchOp::BeginPrepare(PrepareKind::Committed)).unwrap(),
+            b"begin-persisted" => batch.put_marker(BatchOp::BeginPrepare(PrepareKind::Persisted)).unwrap(),
+            b"begin-unprepared" => batch.put_marker(BatchOp::BeginPrepare(PrepareKind::Unprepared)).unwrap(),
+            b"end" => batch.put_marker(BatchOp::EndPrepare { xid: first }).unwrap(),
+            b"commit" => batch.put_marker(BatchOp::Commit { xid: first }).unwrap(),
+            b"rollback" => batch.put_marker(BatchOp::Rollback { xid: first }).unwrap(),
+            _ => panic!("{op}?"),
+        }
+    }
+    batch.set_sequence(SequenceNumber(sequence));
+    batch
+}
+
+/// What records apply, each as `wal:sequence key`, behind each how many numbers it took.
+struct Replayed {
+    replay: TwoPhaseReplay,
+    applied: Vec<String>,
+}
+
+impl Replayed {
+    fn new() -> Replayed {
+        Replayed { replay: TwoPhaseReplay::new(true), applied: Vec::new() }
+    }
+
+    fn record(&mut self, wal: u64, sequence: u64, ops: &[&str]) -> Result<()> {
+        let (batch, applied) = (record(sequence, ops), &mut self.applied);
+        let consumed = self.replay.record(FileNumber(wal), &batch.view(), &mut |wal, sequence, op| {
+            let (_, _, key) = key_of(op).expect("it is counted");
+            applied.push(format!("{wal}:{sequence} {}", key.escape_ascii()));
+            Ok(())
+        })?;
+        self.applied.push(format!("+{consumed}"));
+        Ok(())
+    }
+
+    fn left(self) -> Vec<(String, u32, bool)> {
+        let left = self.replay.into_prepared().unwrap().into_iter();
+        left.map(|p| (String::from_utf8(p.xid).unwrap(), p.batch.count(), p.is_prepared)).collect()
+    }
+}
+
+#[test]
+fn a_section_is_applied_by_its_commit_at_the_commit_s_numbers() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["noop", "put plain"]).unwrap();
+    r.record(4, 2, &["begin", "put a", "put a", "end x"]).unwrap();
+    r.record(4, 2, &["begin", "put b", "end y", "noop", "put between"]).unwrap();
+    r.record(5, 3, &["commit x", "put behind"]).unwrap();
+    r.record(5, 6, &["rollback y"]).unwrap();
+    r.record(5, 6, &["commit unknown"]).unwrap();
+    r.record(5, 6, &["begin", "end z"]).unwrap();
+    let expected = [
+        "4:1 plain",
+        "+1",
+        "+0",
+        "4:2 between",
+        "+1",
+        "5:3 a",
+        "5:4 a",
+        "5:5 behind",
+        "+3",
+        "+0",
+        "+0",
+        "+0",
+    ];
+    assert_eq!(r.applied, expected);
+    assert_eq!(r.left(), [("z".to_owned(), 0, true)]);
+}
+
+#[test]
+fn a_section_that_is_written_again_replaces_the_first() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["begin", "put a", "end x"]).unwrap();
+    r.record(5, 1, &["rollback x", "begin", "put a", "end x"]).unwrap();
+    assert_eq!(r.applied, ["+0", "+0"]);
+    assert_eq!(r.left(), [("x".to_owned(), 1, true)]);
+    let mut ops = WriteBatch::new();
+    ops.put(DEFAULT, b"a", b"v").unwrap();
+    let again = section_record(b"x", &ops, true).unwrap();
+    assert_eq!(again.ops_bytes(), record(0, &["rollback x", "begin", "put a", "end x"]).ops_bytes());
+}
+
+#[test]
+fn batches_of_the_prepared_policy_take_a_number_each_and_one_more_for_each_key_that_comes_again() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["put p", "put q", "noop"]).unwrap();
+    r.record(4, 2, &["begin-persisted", "put a", "put b", "put a", "range a b", "put c", "end x"]).unwrap();
+    r.record(4, 4, &["begin-persisted", "put d", "end y", "put e", "put f", "noop"]).unwrap();
+    r.record(5, 6, &["commit x"]).unwrap();
+    r.record(5, 7, &["del d", "rollback y", "put g", "noop"]).unwrap();
+    let expected = [
+        "4:1 p", "4:1 q", "+1", "+2", "4:5 e", "4:5 f", "+2", "4:2 a", "4:2 b", "4:3 a", "4:3 a", "4:3 c",
+        "+1", "5:7 d", "5:8 g", "+2",
+    ];
+    assert_eq!(r.applied, expected);
+    assert_eq!(r.left(), []);
+}
+
+#[test]
+fn parts_of_an_unprepared_transaction_belong_together() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["begin-unprepared", "put a", "end x"]).unwrap();
+    r.record(4, 2, &["begin-unprepared", "put b", "end y"]).unwrap();
+    r.record(5, 3, &["begin-persisted", "put c", "end x"]).unwrap();
+    r.record(5, 4, &["begin-unprepared", "put d", "end z"]).unwrap();
+    r.record(6, 5, &["commit z"]).unwrap();
+    assert_eq!(r.applied, ["+1", "+1", "+1", "+1", "5:4 d", "+1"]);
+    assert_eq!(r.left(), [("x".to_owned(), 2, true), ("y".to_owned(), 0, false)]);
+}
+
+#[test]
+fn the_policy_is_that_of_the_wal() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["put a", "put b", "noop"]).unwrap();
+    r.replay.begin_file();
+    r.record(5, 2, &["noop", "put a", "put b"]).unwrap();
+    assert_eq!(r.applied, ["4:1 a", "4:1 b", "+1", "5:2 a", "5:3 b", "+2"]);
+}
+
+#[test]
+fn markers_that_do_not_match_are_corruption_and_none_are_taken_without_leave() {
+    for ops in [&["end x"][..], &["begin", "begin", "end x"], &["begin", "put a"]] {
+        let error = Replayed::new().record(4, 1, ops).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{ops:?}");
+        assert!(error.to_string().contains("000004.log"), "{error}");
+    }
+    let mut refusing = TwoPhaseReplay::new(false);
+    for ops in [&["begin", "end x"][..], &["commit x"], &["rollback x"]] {
+        let error =
+            refusing.record(FileNumber(4), &record(1, ops).view(), &mut |_, _, _| Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{ops:?}");
+    }
+    let plain = record(1, &["noop", "put a"]);
+    assert_eq!(refusing.record(FileNumber(4), &plain.view(), &mut |_, _, _| Ok(())).unwrap(), 1);
+    let mut stamped = WriteBatch::new();
+    stamped.put_marker(BatchOp::CommitWithTimestamp { timestamp: &[0; 8], xid: b"x" }).unwrap();
+    let error =
+        TwoPhaseReplay::new(true).record(FileNumber(4), &stamped.view(), &mut |_, _, _| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+}

@@ -1,0 +1,151 @@
+//! The steps of a prepared transaction on the way of a write.
+//!
+//! | step | the WAL gets | the memtables get | sequence numbers |
+//! |---|---|---|---|
+//! | prepare | the ops between markers | nothing | none |
+//! | commit | a marker | the ops | one for each op |
+//! | roll back | a marker | nothing | none |
+//!
+//! Invariants
+//!  1. A section that is in a WAL and not resolved is in `Engine::prepared`: its WAL stays.
+//!  2. A commit names the section's WAL in every memtable it writes to before it takes the section out of the list: the
+//!     WAL stays until these memtables are in tables, as replaying the commit takes both.
+//!
+//! Source: RocksDB `utilities/transactions/pessimistic_transaction.cc`, `db/logs_with_prep_tracker.h`.
+
+use super::WritePath;
+use super::queue::{Follower, Request};
+use crate::options::WriteOptions;
+use crate::wal::section_record;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_format::write_batch::{BatchOp, WriteBatch};
+use std::collections::BTreeSet;
+
+/// Which step a request is.
+#[derive(Debug)]
+pub(crate) enum TwoPhase {
+    /// Its ops become a prepared section.
+    Prepare { xid: Vec<u8>, batch: Arc<WriteBatch> },
+    /// The section's ops are applied.
+    Commit { xid: Vec<u8>, batch: Arc<WriteBatch> },
+    /// The section is forgotten.
+    Rollback { xid: Vec<u8> },
+}
+
+impl WritePath {
+    /// Writes `batch` as the prepared section of transaction `xid`: it survives a crash, and nobody sees it.
+    /// # Errors
+    /// `InvalidArgument` if there is a section of this name, or without a WAL · as [`WritePath::write`].
+    pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
+        if options.disable_wal {
+            return Err(Error::invalid_argument("a transaction can only be prepared in the WAL"));
+        }
+        if self.engine.prepared.lock().get(xid).is_some() {
+            let name = xid.escape_ascii();
+            return Err(Error::invalid_argument(format!("a transaction '{name}' is prepared already")));
+        }
+        let record = section_record(xid, &batch, false)?;
+        self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
+    }
+
+    /// Commits the prepared transaction `xid`: its ops are applied, together.
+    /// # Errors
+    /// `InvalidArgument` if none of this name is prepared · as [`WritePath::write`].
+    pub(crate) fn commit_prepared(&self, options: &WriteOptions, xid: &[u8]) -> Result<()> {
+        let batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
+        let mut record = WriteBatch::new();
+        record.put_marker(BatchOp::Commit { xid })?;
+        self.step(options, record, TwoPhase::Commit { xid: xid.to_vec(), batch })
+    }
+
+    /// Forgets the prepared transaction `xid`.
+    /// # Errors
+    /// As [`WritePath::commit_prepared`].
+    pub(crate) fn rollback_prepared(&self, options: &WriteOptions, xid: &[u8]) -> Result<()> {
+        if self.engine.prepared.lock().get(xid).is_none() {
+            return Err(not_prepared(xid));
+        }
+        let mut record = WriteBatch::new();
+        record.put_marker(BatchOp::Rollback { xid })?;
+        self.step(options, record, TwoPhase::Rollback { xid: xid.to_vec() })
+    }
+
+    fn step(&self, options: &WriteOptions, record: WriteBatch, step: TwoPhase) -> Result<()> {
+        self.engine.check_open()?;
+        let request = Request {
+            batch: record,
+            sync: options.sync,
+            no_slowdown: options.no_slowdown,
+            two_phase: Some(Arc::new(step)),
+            ..Request::default()
+        };
+        self.join(request, &mut WriteBatch::new())
+    }
+
+    /// Behind the append: which sections are in the current WAL now.
+    pub(super) fn note_sections(&self, own: &Request, group: &[Follower]) {
+        for step in steps(own, group) {
+            if let TwoPhase::Prepare { xid, batch } = step {
+                let wal = self.engine.wals.lock().current_number();
+                self.engine.prepared.lock().insert(xid.clone(), wal, batch.clone());
+            }
+        }
+    }
+
+    /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer by themselves.
+    pub(super) fn resolve_sections(&self, own: &Request, group: &[Follower]) {
+        for step in steps(own, group) {
+            match step {
+                TwoPhase::Prepare { .. } => {}
+                TwoPhase::Rollback { xid } => self.engine.prepared.lock().remove(xid),
+                TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch),
+            }
+        }
+    }
+
+    fn note_commit(&self, xid: &[u8], batch: &WriteBatch) {
+        let mut state = self.engine.state.lock();
+        let wal = self.engine.prepared.lock().wal_of(xid);
+        if let Some(wal) = wal {
+            let families: BTreeSet<_> = batch.iter().filter_map(|op| op.family()).collect();
+            for id in families {
+                if let Some(family) = state.family_mut(id) {
+                    family.memtables.note_section(wal);
+                }
+            }
+        }
+        self.engine.prepared.lock().remove(xid);
+    }
+
+    /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in are given up.
+    /// # Errors
+    /// `IoError`.
+    pub(super) fn log_sections_again(&self, wal: FileNumber) -> Result<()> {
+        let engine = &self.engine;
+        let mut wals = engine.wals.lock();
+        let mut prepared = engine.prepared.lock();
+        if prepared.oldest_wal().is_none() {
+            return Ok(());
+        }
+        let next = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
+        for (xid, batch) in prepared.iter() {
+            let mut record = section_record(xid, batch, true)?;
+            record.set_sequence(next);
+            wals.append(&[record.data()], next..next)?;
+        }
+        wals.sync()?;
+        prepared.moved_to(wal);
+        Ok(())
+    }
+}
+
+fn steps<'a>(own: &'a Request, group: &'a [Follower]) -> impl Iterator<Item = &'a TwoPhase> {
+    let all = std::iter::once(own).chain(group.iter().map(|f| &f.request));
+    all.filter_map(|request| request.two_phase.as_deref())
+}
+
+fn not_prepared(xid: &[u8]) -> Error {
+    Error::invalid_argument(format!("no transaction '{}' is prepared", xid.escape_ascii()))
+}

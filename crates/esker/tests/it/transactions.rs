@@ -1,0 +1,30 @@
+//! Transactions, with locks and without, over memory and a disk that crashes.
+
+mod batch;
+mod isolation;
+mod locking;
+mod optimistic;
+mod two_phase;
+
+use esker::internals::env::mem::MemFs;
+use esker::{Env, Options, TransactionDb, TransactionDbOptions};
+use std::sync::Arc;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.merge_operator = Some(esker::builtin::string_append(","));
+    options
+}
+
+fn open() -> TransactionDb {
+    TransactionDb::open(&options(), &TransactionDbOptions::default(), "/db").unwrap()
+}
+
+/// Waits until so many requests for locks have had to wait.
+fn until_waits(db: &TransactionDb, waits: usize) {
+    while db.get_waiting_transactions().len() < waits {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,139 @@
+//! Transactions that check at commit.
+
+use super::options;
+use esker::{
+    ErrorKind, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions, ReadOptions,
+    WriteOptions,
+};
+use std::thread;
+
+fn open() -> OptimisticTransactionDb {
+    OptimisticTransactionDb::open(&options(), "/db").unwrap()
+}
+
+fn begin(db: &OptimisticTransactionDb) -> OptimisticTransaction {
+    db.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default())
+}
+
+fn kind<T: std::fmt::Debug>(result: esker::Result<T>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn a_transaction_commits_if_nobody_wrote_what_it_touched() {
+    let db = open();
+    let family = db.db().default_column_family();
+    db.db().put("a", "0").unwrap();
+    let mut txn = begin(&db);
+    txn.put("a", "1").unwrap();
+    txn.merge_cf(&family, "a", "2").unwrap();
+    txn.delete("b").unwrap();
+    txn.single_delete_cf(&family, "c").unwrap();
+    db.db().put("d", "others").unwrap();
+    assert_eq!(txn.get("a").unwrap().unwrap(), b"1,2");
+    let many = txn.multi_get(&ReadOptions::default(), &family, &["a", "d"]).unwrap();
+    assert_eq!(many[1].as_deref(), Some(&b"others"[..]));
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"0");
+    txn.commit().unwrap();
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"1,2");
+    assert_eq!(kind(txn.commit()), ErrorKind::InvalidArgument);
+    assert_eq!(kind(txn.put("a", "3")), ErrorKind::InvalidArgument);
+    assert_eq!(kind(txn.rollback()), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn every_kind_of_write_by_others_is_a_conflict() {
+    let db = open();
+    let family = db.db().default_column_family();
+    let others: [fn(&OptimisticTransactionDb); 5] = [
+        |db| db.db().put("k", "1").unwrap(),
+        |db| db.db().delete("k").unwrap(),
+        |db| db.db().merge("k", "1").unwrap(),
+        |db| db.db().single_delete("k").unwrap(),
+        |db| db.db().delete_range("j", "l").unwrap(),
+    ];
+    for other in others {
+        let mut writer = begin(&db);
+        writer.put("k", "2").unwrap();
+        let mut reader = begin(&db);
+        reader.get_for_update("k").unwrap();
+        let mut remover = begin(&db);
+        remover.delete_range_cf(&family, "a", "k").unwrap();
+        let mut untracked = begin(&db);
+        untracked.put_untracked(&family, "k", "3").unwrap();
+        other(&db);
+        assert_eq!(kind(writer.commit()), ErrorKind::Busy);
+        assert_eq!(kind(reader.commit()), ErrorKind::Busy);
+        assert_eq!(kind(remover.commit()), ErrorKind::Busy);
+        untracked.commit().unwrap();
+        // It may start anew.
+        writer.rollback().unwrap();
+        writer.put("k", "2").unwrap();
+        writer.commit().unwrap();
+    }
+    let mut txn = begin(&db);
+    assert_eq!(kind(txn.delete_range_cf(&family, "b", "a")), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn with_a_snapshot_what_was_written_since_it_is_a_conflict() {
+    let db = open();
+    let mut txn = begin(&db);
+    txn.set_snapshot();
+    db.db().put("a", "1").unwrap();
+    txn.put("a", "2").unwrap();
+    assert_eq!(kind(txn.commit()), ErrorKind::Busy);
+    let mut txn = begin(&db);
+    txn.set_snapshot_on_next_operation();
+    db.db().put("a", "1").unwrap();
+    txn.put("b", "2").unwrap();
+    assert!(txn.snapshot().is_some());
+    txn.clear_snapshot();
+    txn.commit().unwrap();
+}
+
+#[test]
+fn what_is_rolled_back_to_a_save_point_was_not_touched() {
+    let db = open();
+    let mut txn = begin(&db);
+    txn.put("a", "1").unwrap();
+    txn.set_save_point();
+    txn.put("b", "1").unwrap();
+    txn.rollback_to_save_point().unwrap();
+    assert_eq!(kind(txn.rollback_to_save_point()), ErrorKind::NotFound);
+    txn.set_save_point();
+    txn.pop_save_point().unwrap();
+    assert_eq!(kind(txn.pop_save_point()), ErrorKind::NotFound);
+    db.db().put("b", "2").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.db().get("b").unwrap().unwrap(), b"2");
+}
+
+#[test]
+fn counters_that_are_read_and_written_by_many_threads_lose_nothing() {
+    let db = open();
+    db.db().put("n", "0").unwrap();
+    const THREADS: u64 = 4;
+    const EACH: u64 = 50;
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    loop {
+                        let mut txn = begin(&db);
+                        let n: u64 = String::from_utf8(txn.get_for_update("n").unwrap().unwrap())
+                            .unwrap()
+                            .parse()
+                            .unwrap();
+                        txn.put("n", (n + 1).to_string()).unwrap();
+                        match txn.commit() {
+                            Ok(()) => break,
+                            Err(e) => assert_eq!(e.kind(), ErrorKind::Busy),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(db.db().get("n").unwrap().unwrap(), (THREADS * EACH).to_string().into_bytes());
+}

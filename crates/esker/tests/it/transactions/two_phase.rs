@@ -1,0 +1,235 @@
+//! Prepared transactions: what survives, and for how long their WALs stay.
+
+use super::options;
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
+use esker::txn::TransactionState;
+use esker::{
+    Db, Env, ErrorKind, FlushOptions, OpenMode, Options, Transaction, TransactionDb, TransactionDbOptions,
+    TransactionOptions, WriteOptions,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+fn open(options: &Options) -> TransactionDb {
+    TransactionDb::open(options, &TransactionDbOptions::default(), "/db").unwrap()
+}
+
+fn on(fs: Arc<dyn FileSystem>) -> Options {
+    let mut options = options();
+    options.db.env = Env::with_fs(fs);
+    options
+}
+
+fn begin(db: &TransactionDb) -> Transaction {
+    let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
+    db.begin_transaction(&WriteOptions::default(), &options)
+}
+
+/// A transaction that has put `key` and is prepared.
+fn prepared(db: &TransactionDb, name: &str, key: &str) -> Transaction {
+    let mut txn = begin(db);
+    txn.set_name(name.as_bytes()).unwrap();
+    txn.put(key, name).unwrap();
+    txn.prepare().unwrap();
+    txn
+}
+
+fn wals(options: &Options) -> usize {
+    let names = options.db.env.fs.children(Path::new("/db")).unwrap();
+    names.iter().filter(|name| name.ends_with(".log")).count()
+}
+
+#[test]
+fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
+    let options = options();
+    let db = open(&options);
+    let mut txn = prepared(&db, "one", "a");
+    assert_eq!(txn.state(), TransactionState::Prepared);
+    assert_eq!(txn.put("b", "1").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(txn.prepare().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(txn.get("a").unwrap().unwrap(), b"one");
+    assert_eq!(db.db().get("a").unwrap(), None);
+    drop(prepared(&db, "two", "b"));
+    assert!(db.get_transaction_by_name(b"one").is_none(), "somebody has it");
+    drop((txn, db));
+    for _ in 0..2 {
+        let db = open(&options);
+        assert_eq!(db.db().get("a").unwrap(), None);
+        assert_eq!(begin(&db).put("a", "2").unwrap_err().kind(), ErrorKind::TimedOut);
+        db.put("c", "1").unwrap();
+        db.db().flush().unwrap();
+    }
+    let db = open(&options);
+    let mut all = db.get_all_prepared_transactions();
+    assert_eq!(all.iter().filter_map(Transaction::name).collect::<Vec<_>>(), [b"one", b"two"]);
+    assert!(db.get_all_prepared_transactions().is_empty(), "they are here");
+    assert_eq!(all[0].get("a").unwrap().unwrap(), b"one");
+    all[0].commit().unwrap();
+    all[1].rollback().unwrap();
+    assert_eq!(all[1].state(), TransactionState::RolledBack);
+    assert_eq!(db.get_lock_status_data(), []);
+    drop((all, db));
+    let db = open(&options);
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
+    assert_eq!(db.db().get("b").unwrap(), None);
+    assert!(db.get_all_prepared_transactions().is_empty());
+}
+
+#[test]
+fn names_are_unique_while_they_are_in_use() {
+    let db = open(&options());
+    let mut txn = begin(&db);
+    assert_eq!(txn.prepare().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    for bad in [&b""[..], &[b'x'; 513]] {
+        assert_eq!(txn.set_name(bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    txn.set_name(&[b'x'; 512]).unwrap();
+    assert_eq!(txn.set_name(b"other").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(begin(&db).set_name(&[b'x'; 512]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    txn.prepare().unwrap();
+    drop(txn);
+    assert_eq!(begin(&db).set_name(&[b'x'; 512]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    db.get_transaction_by_name(&[b'x'; 512]).unwrap().commit().unwrap();
+    begin(&db).set_name(&[b'x'; 512]).unwrap();
+    begin(&db).set_name(&[b'x'; 512]).unwrap();
+}
+
+#[test]
+fn without_allow_2pc_a_wal_with_a_prepared_transaction_is_refused() {
+    let mut options = options();
+    drop(prepared(&open(&options), "one", "a"));
+    for mode in [OpenMode::ReadWrite, OpenMode::ReadOnly] {
+        let family = esker::ColumnFamilyDescriptor::new("default", options.cf.clone());
+        let error = Db::open_with(&options.db, "/db", vec![family], mode).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    }
+    options.db.allow_2pc = true;
+    let db = Db::open_for_read_only(&options, "/db").unwrap();
+    assert_eq!(db.get("a").unwrap(), None);
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("b", "1").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let db = open(&options);
+    db.get_transaction_by_name(b"one").unwrap().commit().unwrap();
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
+}
+
+#[test]
+fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
+    let disk = CrashFs::new();
+    let options = on(Arc::new(disk.clone()));
+    let db = open(&options);
+    let other = db.create_column_family("f", &options.cf).unwrap();
+    let mut one = prepared(&db, "one", "a");
+    // The section's WAL is needed by nothing else.
+    for i in 0..3 {
+        db.put("b", i.to_string()).unwrap();
+        db.db().flush().unwrap();
+    }
+    assert_eq!(wals(&options), 4);
+    one.commit().unwrap();
+    // Into a table goes the other family only.
+    db.put_cf(&WriteOptions::default(), &other, "x", "1").unwrap();
+    db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
+    let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
+    db.db().flush().unwrap();
+    assert_eq!(wals(&options), 1);
+    drop((one, other, db));
+    for options in [options, crashed] {
+        let mut db_options = options.db.clone();
+        db_options.create_missing_column_families = true;
+        let families = ["default", "f"].map(|f| esker::ColumnFamilyDescriptor::new(f, options.cf.clone()));
+        let txn_options = TransactionDbOptions::default();
+        let db = TransactionDb::open_cf(&db_options, &txn_options, "/db", families.into()).unwrap();
+        assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
+        assert!(db.get_all_prepared_transactions().is_empty());
+    }
+}
+
+#[test]
+fn sections_survive_a_failed_wal_and_resume() {
+    let disk = CrashFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let db = open(&on(Arc::new(fs.clone())));
+    let mut one = prepared(&db, "one", "a");
+    let mut two = prepared(&db, "two", "b");
+    fs.add_rule(FaultRule::short_write(None).on_name(".log"));
+    assert!(db.put("c", "1").is_err());
+    fs.clear_rules();
+    db.db().resume().unwrap();
+    two.commit().unwrap();
+    let crashed = disk.crash_clone(&CrashChoices::process_kill());
+    one.commit().unwrap();
+    let again = open(&on(Arc::new(crashed)));
+    assert_eq!(again.db().get("b").unwrap().unwrap(), b"two");
+    assert_eq!(again.db().get("a").unwrap(), None);
+    again.get_transaction_by_name(b"one").unwrap().commit().unwrap();
+    assert_eq!(again.db().get("a").unwrap().unwrap(), b"one");
+}
+
+/// What is known of a transaction of the test below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Prepared,
+    Committed,
+    RolledBack,
+}
+
+#[test]
+fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
+    esker_testkit::seed::for_each_seed("two_phase_crashes", 60, |seed, mut rng| {
+        let disk = CrashFs::new();
+        let mut options = on(Arc::new(disk.clone()));
+        options.cf.write_buffer_size = 64 << 10;
+        let db = open(&options);
+        let sync = WriteOptions::default().sync(true);
+        let mut fates: Vec<Fate> = Vec::new();
+        let mut open_ones: Vec<(usize, Transaction)> = Vec::new();
+        for _ in 0..rng.usize(5..40) {
+            match rng.u8(..6) {
+                0 | 1 => {
+                    let n = fates.len();
+                    let mut txn = db.begin_transaction(&sync, &TransactionOptions::default());
+                    txn.set_name(format!("t{n}").as_bytes()).unwrap();
+                    for half in ["x", "y"] {
+                        txn.put(format!("{half}{n}"), format!("{n}")).unwrap();
+                    }
+                    txn.prepare().unwrap();
+                    fates.push(Fate::Prepared);
+                    open_ones.push((n, txn));
+                }
+                2 if !open_ones.is_empty() => {
+                    let (n, mut txn) = open_ones.swap_remove(rng.usize(..open_ones.len()));
+                    txn.commit().unwrap();
+                    fates[n] = Fate::Committed;
+                }
+                3 if !open_ones.is_empty() => {
+                    let (n, mut txn) = open_ones.swap_remove(rng.usize(..open_ones.len()));
+                    txn.rollback().unwrap();
+                    fates[n] = Fate::RolledBack;
+                }
+                4 => db.db().flush().unwrap(),
+                _ => {
+                    let plain = db.db().default_column_family();
+                    db.put_cf(&WriteOptions::default(), &plain, "filler", vec![b'f'; 20_000]).unwrap();
+                }
+            }
+        }
+        // Everything about transactions was synced.
+        let crashed = disk.crash_clone(&CrashChoices::random(seed));
+        let again = open(&on(Arc::new(crashed)));
+        for (n, fate) in fates.iter().enumerate() {
+            let found = ["x", "y"].map(|half| again.db().get(format!("{half}{n}")).unwrap());
+            let expected = (*fate == Fate::Committed).then(|| n.to_string().into_bytes());
+            assert_eq!(found, [expected.clone(), expected], "{n} {fate:?}");
+            let txn = again.get_transaction_by_name(format!("t{n}").as_bytes());
+            assert_eq!(txn.is_some(), *fate == Fate::Prepared, "{n}");
+            if let Some(mut txn) = txn {
+                txn.commit().unwrap();
+                assert!(again.db().get(format!("y{n}")).unwrap().is_some());
+            }
+        }
+    });
+}
