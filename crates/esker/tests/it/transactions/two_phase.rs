@@ -135,6 +135,7 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     db.db().flush().unwrap();
+    db.db().wait_for_background_work().unwrap();
     assert_eq!(wals(&options), 1);
     drop((one, other, db));
     for options in [options, crashed] {
