@@ -332,6 +332,13 @@ impl<'t, const N: usize> Node<N> {
         self.load_link().count()
     }
 
+    /// Leaves: whether nothing was ever inserted here. A leaf may be without records for a moment when it has given all of
+    /// them to the one on its right, so the count alone does not tell.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.load_link().0.is_null()
+    }
+
     /// The node to the right.
     pub(crate) fn next(&'t self) -> Option<&'t Node<N>> {
         self.neighbour(self.load_link())

@@ -69,7 +69,7 @@ impl<const N: usize> Tree<N> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         let root = self.root();
-        root.level() == 0 && root.count() == 0
+        root.level() == 0 && root.is_untouched()
     }
 
     /// The node of this level that `target` is in or right of; if not `inclusive`, what is just before `target`.

@@ -266,6 +266,27 @@ fn threads_insert_and_read_in_trees_of_all_widths() {
     }
 }
 
+/// The newest version goes before all others, so a full leaf gives all of them away before it takes the new one.
+#[cfg(not(loom))]
+#[test]
+fn a_key_that_is_there_is_found_while_the_only_leaf_gives_all_its_records_away() {
+    use esker_base::sync::atomic::AtomicBool;
+    for _ in 0..if cfg!(miri) { 1 } else { 300 } {
+        let (tree, done) = (tree::<5>(), AtomicBool::new(false));
+        insert_version(&tree, 7, 1).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (2..40).for_each(|seq| insert_version(&tree, 7, seq).unwrap());
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                assert!(get(&tree, 7));
+                assert!(!tree.is_empty());
+            }
+        });
+    }
+}
+
 #[cfg(not(loom))]
 #[test]
 fn a_wrong_guess_leads_to_the_same_record() {
