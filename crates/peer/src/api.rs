@@ -31,7 +31,11 @@ opaque!(
     TableOptions,
     FilterPolicy,
     PinnedValue,
-    WaitOptions
+    WaitOptions,
+    TxnDatabase,
+    TxnDbOptions,
+    TxnOptions,
+    Txn
 );
 
 /// `rocksdb_slice_t`: bytes that somebody else holds.
@@ -168,6 +172,40 @@ c_functions! {
     );
     fn property_value_cf(db: *mut Database, family: *mut Family, name: *const c_char) -> *mut c_char;
     fn verify_checksum(db: *mut Database, error: ErrorPtr);
+
+    fn transactiondb_options_create() -> *mut TxnDbOptions;
+    fn transactiondb_options_destroy(options: *mut TxnDbOptions);
+    fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
+    fn transactiondb_open(
+        options: *const Options, txn_options: *const TxnDbOptions, path: *const c_char, error: ErrorPtr,
+    ) -> *mut TxnDatabase;
+    fn transactiondb_close(db: *mut TxnDatabase);
+    fn transactiondb_put(
+        db: *mut TxnDatabase, options: *const WriteOptions, key: *const c_char, key_len: usize,
+        value: *const c_char, value_len: usize, error: ErrorPtr,
+    );
+    fn transactiondb_get(
+        db: *mut TxnDatabase, options: *const ReadOptions, key: *const c_char, key_len: usize,
+        value_len: *mut usize, error: ErrorPtr,
+    ) -> *mut c_char;
+    fn transactiondb_flush(db: *mut TxnDatabase, options: *const FlushOptions, error: ErrorPtr);
+    fn transactiondb_get_prepared_transactions(db: *mut TxnDatabase, count: *mut usize) -> *mut *mut Txn;
+    fn transaction_options_create() -> *mut TxnOptions;
+    fn transaction_options_destroy(options: *mut TxnOptions);
+    fn transaction_begin(
+        db: *mut TxnDatabase, options: *const WriteOptions, txn_options: *const TxnOptions, old: *mut Txn,
+    ) -> *mut Txn;
+    fn transaction_set_name(txn: *mut Txn, name: *const c_char, name_len: usize, error: ErrorPtr);
+    fn transaction_get_name(txn: *mut Txn, name_len: *mut usize) -> *mut c_char;
+    fn transaction_put(
+        txn: *mut Txn, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
+        error: ErrorPtr,
+    );
+    fn transaction_delete(txn: *mut Txn, key: *const c_char, key_len: usize, error: ErrorPtr);
+    fn transaction_prepare(txn: *mut Txn, error: ErrorPtr);
+    fn transaction_commit(txn: *mut Txn, error: ErrorPtr);
+    fn transaction_rollback(txn: *mut Txn, error: ErrorPtr);
+    fn transaction_destroy(txn: *mut Txn);
 
     // What benchmarks call: the shortest way to each operation that 11.x has.
     fn open(options: *const Options, path: *const c_char, error: ErrorPtr) -> *mut Database;

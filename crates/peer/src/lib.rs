@@ -26,12 +26,14 @@ mod library;
 mod option_set;
 pub mod timed;
 mod tools;
+mod transactions;
 pub mod world;
 
 pub use api::{default_library, load_library};
 pub use contents::Contents;
 pub use library::{FamilySpec, RocksDb, Snapshot, WriteFlags};
 pub use tools::{InternalEntry, Tools};
+pub use transactions::{RocksTransaction, RocksTransactionDb, WritePolicy};
 pub use world::{Op, World};
 
 /// A peer, or a reason to skip.

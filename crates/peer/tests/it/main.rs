@@ -15,4 +15,5 @@ mod party;
 mod ping_pong;
 mod tables;
 mod timed;
+mod transactions;
 mod walrec;

@@ -1,0 +1,209 @@
+//! RocksDB's `TransactionDB`, as far as handing prepared transactions over takes.
+//!
+//! Invariant: a transaction borrows its database, and is destroyed before it closes. One that is prepared stays so in the
+//! WAL.
+
+use crate::api::{Api, Txn, TxnDatabase, WriteOptions, api};
+use crate::c_data::{c_path, call, slice, take};
+use crate::option_set::OptionSet;
+use std::ffi::c_int;
+use std::path::Path;
+use std::ptr;
+
+/// When transactions are written to memtables, by RocksDB's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WritePolicy {
+    /// At commit.
+    Committed = 0,
+    /// At prepare.
+    Prepared = 1,
+    /// Before.
+    Unprepared = 2,
+}
+
+/// A database that RocksDB has open for transactions, with its default family. Closed when dropped.
+#[derive(Debug)]
+pub struct RocksTransactionDb {
+    api: &'static Api,
+    db: *mut TxnDatabase,
+    write: *mut WriteOptions,
+}
+
+impl RocksTransactionDb {
+    /// Opens or creates the database in `path`.
+    /// # Errors
+    /// RocksDB's, as text; or why there is no RocksDB.
+    pub fn open(path: &Path, options: &str, policy: WritePolicy) -> Result<RocksTransactionDb, String> {
+        let api = api()?;
+        let set = OptionSet::parse(api, options)?;
+        let path = c_path(path);
+        // SAFETY: no requirements.
+        let txn_options = unsafe { (api.transactiondb_options_create)() };
+        // SAFETY: the options are live.
+        unsafe { (api.transactiondb_options_set_write_policy)(txn_options, policy as c_int) };
+        let db = call(api, |error| {
+            // SAFETY: both options are live, the string ends in NUL.
+            unsafe { (api.transactiondb_open)(set.as_ptr(), txn_options, path.as_ptr(), error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (api.transactiondb_options_destroy)(txn_options) };
+        let db = db?;
+        // SAFETY: no requirements.
+        let write = unsafe { (api.writeoptions_create)() };
+        Ok(RocksTransactionDb { api, db, write })
+    }
+
+    /// Stores a pair outside of any transaction.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        let ((k, kn), (v, vn)) = (slice(key), slice(value));
+        // SAFETY: database and options are live; the slices are copied during the call.
+        call(self.api, |error| unsafe {
+            (self.api.transactiondb_put)(self.db, self.write, k, kn, v, vn, error);
+        })
+    }
+
+    /// The value of a key, now.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.readoptions_create)() };
+        let ((k, kn), mut len) = (slice(key), 0);
+        let value = call(self.api, |error| {
+            // SAFETY: database and options are live; `len` and the key outlive the call.
+            unsafe { (self.api.transactiondb_get)(self.db, options, k, kn, &raw mut len, error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.readoptions_destroy)(options) };
+        let value = value?;
+        Ok((!value.is_null()).then(|| take(self.api, value, len)))
+    }
+
+    /// Flushes and waits.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn flush(&self) -> Result<(), String> {
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.flushoptions_create)() };
+        // SAFETY: database and options are live.
+        let result =
+            call(self.api, |error| unsafe { (self.api.transactiondb_flush)(self.db, options, error) });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.flushoptions_destroy)(options) };
+        result
+    }
+
+    /// Begins a transaction of this name.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn begin(&self, name: &str) -> Result<RocksTransaction<'_>, String> {
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.transaction_options_create)() };
+        // SAFETY: database and options are live; there is no older transaction.
+        let txn = unsafe { (self.api.transaction_begin)(self.db, self.write, options, ptr::null_mut()) };
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.transaction_options_destroy)(options) };
+        let txn = RocksTransaction { db: self, txn };
+        let (n, nn) = slice(name.as_bytes());
+        // SAFETY: the transaction is live; the name is copied.
+        call(self.api, |error| unsafe { (self.api.transaction_set_name)(txn.txn, n, nn, error) })?;
+        Ok(txn)
+    }
+
+    /// The transactions that were prepared when it was opened, by name.
+    pub fn prepared(&self) -> Vec<(String, RocksTransaction<'_>)> {
+        let mut count = 0;
+        // SAFETY: the database is live; `count` outlives the call.
+        let list = unsafe { (self.api.transactiondb_get_prepared_transactions)(self.db, &raw mut count) };
+        if list.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: RocksDB gave an array of `count` transactions, which are ours now.
+        let txns = unsafe { std::slice::from_raw_parts(list, count) }.to_vec();
+        // SAFETY: given by RocksDB's allocator, not used again.
+        unsafe { (self.api.free)(list.cast()) };
+        let mut found: Vec<_> = txns
+            .into_iter()
+            .map(|txn| {
+                let mut len = 0;
+                // SAFETY: the transaction is live; `len` outlives the call.
+                let name = unsafe { (self.api.transaction_get_name)(txn, &raw mut len) };
+                let name = String::from_utf8_lossy(&take(self.api, name, len)).into_owned();
+                (name, RocksTransaction { db: self, txn })
+            })
+            .collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    }
+}
+
+impl Drop for RocksTransactionDb {
+    fn drop(&mut self) {
+        // SAFETY: made at open, not used again.
+        unsafe { (self.api.writeoptions_destroy)(self.write) };
+        // SAFETY: as above; transactions borrow it, so there are none.
+        unsafe { (self.api.transactiondb_close)(self.db) };
+    }
+}
+
+/// A transaction of RocksDB's. Destroyed when dropped, which rolls it back unless it is prepared.
+#[derive(Debug)]
+pub struct RocksTransaction<'db> {
+    db: &'db RocksTransactionDb,
+    txn: *mut Txn,
+}
+
+impl RocksTransaction<'_> {
+    /// Stores a pair.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        let ((k, kn), (v, vn)) = (slice(key), slice(value));
+        // SAFETY: the transaction is live; the slices are copied during the call.
+        call(self.db.api, |error| unsafe {
+            (self.db.api.transaction_put)(self.txn, k, kn, v, vn, error);
+        })
+    }
+
+    /// Removes a key.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn delete(&self, key: &[u8]) -> Result<(), String> {
+        let (k, kn) = slice(key);
+        // SAFETY: as above.
+        call(self.db.api, |error| unsafe { (self.db.api.transaction_delete)(self.txn, k, kn, error) })
+    }
+
+    /// Writes it to the WAL.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn prepare(&self) -> Result<(), String> {
+        // SAFETY: the transaction is live.
+        call(self.db.api, |error| unsafe { (self.db.api.transaction_prepare)(self.txn, error) })
+    }
+
+    /// Applies it.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn commit(self) -> Result<(), String> {
+        // SAFETY: the transaction is live.
+        call(self.db.api, |error| unsafe { (self.db.api.transaction_commit)(self.txn, error) })
+    }
+
+    /// Forgets it.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn rollback(self) -> Result<(), String> {
+        // SAFETY: the transaction is live.
+        call(self.db.api, |error| unsafe { (self.db.api.transaction_rollback)(self.txn, error) })
+    }
+}
+
+impl Drop for RocksTransaction<'_> {
+    fn drop(&mut self) {
+        // SAFETY: not used again.
+        unsafe { (self.db.api.transaction_destroy)(self.txn) };
+    }
+}

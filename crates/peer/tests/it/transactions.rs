@@ -1,0 +1,205 @@
+//! Prepared transactions, handed over in both directions between Esker and RocksDB 11.8.1, and committed by the other.
+
+use esker::{Options, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+use esker_peer::{RocksDb, RocksTransactionDb, WritePolicy, require};
+use esker_testkit::{TempDir, seed};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+fn esker(dir: &Path) -> TransactionDb {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    TransactionDb::open(&options, &TransactionDbOptions::default(), dir).expect("opens")
+}
+
+fn esker_begin(db: &TransactionDb, name: &str) -> Transaction {
+    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    txn.set_name(name.as_bytes()).expect("a new name");
+    txn
+}
+
+fn rocksdb(dir: &Path, policy: WritePolicy) -> RocksTransactionDb {
+    RocksTransactionDb::open(dir, "create_if_missing=true;", policy).expect("opens")
+}
+
+#[test]
+fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    for flush in [false, true] {
+        let dir = TempDir::new("esker-prepares");
+        {
+            let db = esker(dir.path());
+            db.put("plain", "1").expect("written");
+            for (name, key) in [("one", "a"), ("two", "b"), ("three", "c"), ("done", "d")] {
+                let mut txn = esker_begin(&db, name);
+                txn.put(key, name).expect("locked");
+                txn.delete("plain-".to_owned() + key).expect("locked");
+                txn.prepare().expect("prepared");
+                if name == "done" {
+                    txn.commit().expect("committed");
+                }
+            }
+            if flush {
+                db.db().flush().expect("flushes");
+                db.put("later", "2").expect("written");
+            }
+        }
+        {
+            let db = rocksdb(dir.path(), WritePolicy::Committed);
+            assert_eq!(db.get(b"plain").expect("read"), Some(b"1".to_vec()));
+            assert_eq!(db.get(b"d").expect("read"), Some(b"done".to_vec()));
+            assert_eq!(db.get(b"a").expect("read"), None);
+            let mut prepared = db.prepared().into_iter();
+            let (name, one) = prepared.next().expect("the first");
+            assert_eq!(name, "one");
+            one.commit().expect("committed");
+            assert_eq!(prepared.next().map(|(name, _)| name).as_deref(), Some("three"));
+            let (name, two) = prepared.next().expect("the last");
+            assert_eq!(name, "two");
+            two.rollback().expect("rolled back");
+            assert_eq!(db.get(b"a").expect("read"), Some(b"one".to_vec()));
+            assert_eq!(db.get(b"b").expect("read"), None);
+        }
+        let db = esker(dir.path());
+        assert_eq!(db.db().get("a").expect("read").as_deref(), Some(&b"one"[..]));
+        assert_eq!(db.db().get("b").expect("read"), None);
+        let mut left = db.get_all_prepared_transactions();
+        assert_eq!(left.len(), 1, "flush {flush}");
+        assert_eq!(left[0].name(), Some(&b"three"[..]));
+        left[0].commit().expect("committed");
+        assert_eq!(db.db().get("c").expect("read").as_deref(), Some(&b"three"[..]));
+    }
+}
+
+#[test]
+fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    for policy in [WritePolicy::Committed, WritePolicy::Prepared, WritePolicy::Unprepared] {
+        let dir = TempDir::new("rocksdb-prepares");
+        {
+            let db = rocksdb(dir.path(), policy);
+            db.put(b"plain", b"1").expect("written");
+            db.put(b"plain", b"2").expect("written");
+            for (name, key) in [("one", b"a"), ("two", b"b"), ("three", b"c"), ("done", b"d"), ("gone", b"e")]
+            {
+                let txn = db.begin(name).expect("begun");
+                txn.put(key, b"first").expect("locked");
+                txn.put(key, name.as_bytes()).expect("locked");
+                txn.delete(b"plain").unwrap_or_else(|e| assert_ne!(name, "one", "{e}"));
+                txn.prepare().expect("prepared");
+                match name {
+                    "done" => txn.commit().expect("committed"),
+                    "gone" => txn.rollback().expect("rolled back"),
+                    _ => drop(txn),
+                }
+            }
+            db.put(b"later", b"3").expect("written");
+        }
+        {
+            let db = esker(dir.path());
+            let get =
+                |key: &str| db.db().get(key).expect("read").map(|v| String::from_utf8(v).expect("text"));
+            assert_eq!(get("d").as_deref(), Some("done"), "{policy:?}");
+            assert_eq!(get("later").as_deref(), Some("3"));
+            assert_eq!((get("a"), get("b"), get("c"), get("e")), (None, None, None, None), "{policy:?}");
+            db.get_transaction_by_name(b"one").expect("prepared").commit().expect("committed");
+            db.get_transaction_by_name(b"two").expect("prepared").rollback().expect("rolled back");
+            assert_eq!((get("a").as_deref(), get("b"), get("plain")), (Some("one"), None, None));
+        }
+        // What is left goes on as it would under the policy that writes at commit.
+        let db = rocksdb(dir.path(), WritePolicy::Committed);
+        let mut prepared = db.prepared();
+        assert_eq!(prepared.len(), 1, "{policy:?}");
+        let (name, three) = prepared.pop().expect("one");
+        assert_eq!(name, "three");
+        three.commit().expect("committed");
+        assert_eq!(db.get(b"c").expect("read"), Some(b"three".to_vec()));
+        assert_eq!(db.get(b"a").expect("read"), Some(b"one".to_vec()));
+    }
+}
+
+/// What a transaction wrote, and whether it is still prepared.
+type Open = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
+
+#[test]
+fn transactions_change_hands_again_and_again() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    seed::for_each_seed("transactions-change-hands", 6, |_, mut rng| {
+        let dir = TempDir::new("hand-over");
+        let mut world: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut open: Open = BTreeMap::new();
+        let mut next = 0;
+        for turn in 0..8 {
+            let resolve = |rng: &mut fastrand::Rng, open: &mut Open| {
+                let names: Vec<_> = open.keys().cloned().collect();
+                let due: Vec<_> = names.into_iter().filter(|_| rng.bool()).collect();
+                due.into_iter()
+                    .map(|name| (open.remove(&name).expect("open"), name, rng.bool()))
+                    .collect::<Vec<_>>()
+            };
+            let resolved = resolve(&mut rng, &mut open);
+            let fresh: Vec<_> = (0..rng.usize(1..4))
+                .map(|_| {
+                    next += 1;
+                    let pair = |i| (format!("key{next}-{i}").into_bytes(), vec![b'v'; rng.usize(..200)]);
+                    (format!("txn{next}"), (0..3).map(pair).collect::<Vec<_>>())
+                })
+                .collect();
+            let flush = rng.bool();
+            if turn % 2 == 0 {
+                let db = esker(dir.path());
+                for (_, name, commits) in &resolved {
+                    let mut txn = db.get_transaction_by_name(name.as_bytes()).expect("prepared");
+                    if *commits { txn.commit() } else { txn.rollback() }.expect("resolved");
+                }
+                for (name, pairs) in &fresh {
+                    let mut txn = esker_begin(&db, name);
+                    pairs.iter().for_each(|(key, value)| txn.put(key, value).expect("locked"));
+                    txn.prepare().expect("prepared");
+                }
+                if flush {
+                    db.db().flush().expect("flushes");
+                }
+            } else {
+                let db = rocksdb(dir.path(), WritePolicy::Committed);
+                let mut prepared: BTreeMap<_, _> = db.prepared().into_iter().collect();
+                for (_, name, commits) in &resolved {
+                    let txn = prepared.remove(name).expect("prepared");
+                    if *commits { txn.commit() } else { txn.rollback() }.expect("resolved");
+                }
+                for (name, pairs) in &fresh {
+                    let txn = db.begin(name).expect("begun");
+                    pairs.iter().for_each(|(key, value)| txn.put(key, value).expect("locked"));
+                    txn.prepare().expect("prepared");
+                }
+                if flush {
+                    db.flush().expect("flushes");
+                }
+            }
+            world.extend(
+                resolved.into_iter().filter(|(_, _, commits)| *commits).flat_map(|(pairs, _, _)| pairs),
+            );
+            open.extend(fresh);
+        }
+        let db = esker(dir.path());
+        let mut iter = db.db().iter().expect("iterates");
+        iter.seek_to_first();
+        for (key, value) in &world {
+            assert_eq!(iter.item(), Some((key.as_slice(), value.as_slice())));
+            iter.next();
+        }
+        assert!(!iter.valid());
+        let names: Vec<_> = db
+            .get_all_prepared_transactions()
+            .iter()
+            .map(|txn| String::from_utf8(txn.name().expect("named").to_vec()).expect("text"))
+            .collect();
+        assert_eq!(names, open.keys().cloned().collect::<Vec<_>>());
+    });
+}
