@@ -2,11 +2,14 @@
 //!
 //! Invariants
 //!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in that order.
-//!  2. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
+//!  2. `history` is older than all others, ordered likewise, and without a gap: what was written since it began is in one of
+//!     them.
+//!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
 
 use esker_base::FileNumber;
 use esker_base::sync::Arc;
 use esker_memtable::MemTable;
+use std::collections::VecDeque;
 
 /// A full memtable on its way to level 0.
 #[derive(Debug)]
@@ -30,12 +33,14 @@ pub(crate) struct MemTables {
     /// commit takes both.
     section: Option<FileNumber>,
     pub(crate) immutables: Vec<ImmutableMemTable>,
+    /// Flushed ones, oldest first, kept for transactions that check for conflicts.
+    history: VecDeque<Arc<MemTable>>,
 }
 
 impl MemTables {
     /// Starts with this one.
     pub(crate) fn new(active: Arc<MemTable>, log_number: FileNumber) -> MemTables {
-        MemTables { active, log_number, section: None, immutables: Vec::new() }
+        MemTables { active, log_number, section: None, immutables: Vec::new(), history: VecDeque::new() }
     }
 
     /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL `log_number`, in its place.
@@ -49,6 +54,29 @@ impl MemTables {
             flushing: false,
         });
         self.log_number = log_number;
+    }
+
+    /// The first `count` immutable ones are in tables. They are kept as long as all memtables together take no more than
+    /// `max_bytes` (`max_write_buffer_size_to_maintain`).
+    pub(crate) fn retire(&mut self, count: usize, max_bytes: usize) {
+        self.history.extend(self.immutables.drain(..count).map(|immutable| immutable.mem));
+        self.trim_history(max_bytes);
+    }
+
+    /// Lets go of the oldest flushed ones until all memtables together take no more than `max_bytes`.
+    pub(crate) fn trim_history(&mut self, max_bytes: usize) {
+        let usage = |mem: &Arc<MemTable>| mem.approximate_memory_usage();
+        let mut bytes = self.memory_usage() + self.history.iter().map(usage).sum::<usize>();
+        while bytes > max_bytes
+            && let Some(oldest) = self.history.pop_front()
+        {
+            bytes -= usage(&oldest);
+        }
+    }
+
+    /// Newest first, as checks for conflicts want them.
+    pub(crate) fn history_newest_first(&self) -> Box<[Arc<MemTable>]> {
+        self.history.iter().rev().cloned().collect()
     }
 
     /// A commit has put something into `active` whose prepared section is in `wal`.

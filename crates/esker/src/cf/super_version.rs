@@ -17,6 +17,8 @@ pub(crate) struct SuperVersion {
     pub(crate) mem: Arc<MemTable>,
     /// Full ones on their way to level 0, newest first.
     pub(crate) imm: Box<[Arc<MemTable>]>,
+    /// Flushed ones that are kept to check for conflicts, newest first; not for reads.
+    pub(crate) history: Box<[Arc<MemTable>]>,
     /// The files.
     pub(crate) version: Arc<Version>,
     /// The highest number of its files.
@@ -32,7 +34,7 @@ pub(crate) struct SuperVersion {
 impl SuperVersion {
     /// The memtables and, behind them, those that are flushed and kept to check for conflicts; newest first.
     pub(crate) fn history(&self) -> impl Iterator<Item = &Arc<MemTable>> {
-        self.memtables()
+        self.memtables().chain(self.history.iter())
     }
 
     /// The memtables, newest first.

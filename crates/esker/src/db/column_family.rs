@@ -186,6 +186,7 @@ pub(super) fn family_with(
     let super_version = SuperVersion {
         mem: mem.clone(),
         imm: Box::default(),
+        history: Box::default(),
         newest_file: newest_file(&version),
         version: version.clone(),
         options: options.clone(),

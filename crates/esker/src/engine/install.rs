@@ -19,6 +19,7 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
     let super_version = SuperVersion {
         mem: family_state.memtables.active.clone(),
         imm: family_state.memtables.immutables_newest_first(),
+        history: family_state.memtables.history_newest_first(),
         newest_file: newest_file(&family_state.version),
         version: family_state.version.clone(),
         options: family_state.options.clone(),

@@ -167,7 +167,8 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
     for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;
-            family.memtables.immutables.drain(..part.memtables.len());
+            let history = family.options.history_bytes();
+            family.memtables.retire(part.memtables.len(), history);
         }
         publish_super_version(engine, &mut state, part.cf.id);
     }

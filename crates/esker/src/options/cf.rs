@@ -117,6 +117,11 @@ impl ColumnFamilyOptions {
         count(self.max_write_buffer_number).max(2)
     }
 
+    /// Bytes of memtables below which flushed ones are kept to check for conflicts.
+    pub(crate) fn history_bytes(&self) -> usize {
+        usize::try_from(self.max_write_buffer_size_to_maintain).unwrap_or(0)
+    }
+
     /// Memtables that should wait before a flush.
     pub(crate) fn memtables_to_merge(&self) -> usize {
         count(self.min_write_buffer_number_to_merge).max(1)
@@ -172,7 +177,8 @@ option_struct! {
         max_write_buffer_number: i32 = 2, mutable;
         /// Immutable memtables that one flush waits for. Default 1. Fixed.
         min_write_buffer_number_to_merge: i32 = 1, fixed;
-        /// Bytes of flushed memtables kept for conflict checks; -1: `max_write_buffer_number` buffers. Default 0. Fixed.
+        /// Bytes of all memtables up to which flushed ones are kept, for optimistic transactions to check for conflicts;
+        /// -1: `max_write_buffer_number` buffers. Default 0. Fixed.
         max_write_buffer_size_to_maintain: i64 = 0, fixed;
         /// Bytes in one arena block; 0: an eighth of the write buffer, at most 1 MiB. Default 0. Mutable.
         arena_block_size: usize = 0, mutable;

@@ -43,6 +43,8 @@ impl WritePath {
             family.next_memtable_id += 1;
             sealed.push((family.cf.clone(), family.memtables.active.clone()));
             family.memtables.switch(fresh, log_number);
+            let history = family.options.history_bytes();
+            family.memtables.trim_history(history);
         }
         forget_old_wals(&mut state, log_number);
         for id in &families {

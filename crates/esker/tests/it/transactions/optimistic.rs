@@ -93,6 +93,37 @@ fn with_a_snapshot_what_was_written_since_it_is_a_conflict() {
 }
 
 #[test]
+fn flushed_memtables_are_kept_to_check_for_conflicts_and_what_is_gone_is_try_again() {
+    for (maintain, known) in [(0, true), (1, false)] {
+        let mut options = options();
+        options.cf.max_write_buffer_size_to_maintain = maintain;
+        let db = OptimisticTransactionDb::open(&options, "/db").unwrap();
+        let mut writer = begin(&db);
+        writer.put("a", "1").unwrap();
+        let mut reader = begin(&db);
+        reader.get_for_update("b").unwrap();
+        let family = db.db().default_column_family();
+        let mut remover = begin(&db);
+        remover.delete_range_cf(&family, "x", "y").unwrap();
+        db.db().put("a", "others").unwrap();
+        db.db().flush().unwrap();
+        let expected = |result: esker::Result<()>, conflict: bool| match (known, conflict) {
+            (true, false) => result.unwrap(),
+            (true, true) => assert_eq!(kind(result), ErrorKind::Busy),
+            (false, _) => assert_eq!(kind(result), ErrorKind::TryAgain),
+        };
+        expected(reader.commit(), false);
+        expected(writer.commit(), true);
+        expected(remover.commit(), false);
+        // Reads do not ask them.
+        db.db().delete("a").unwrap();
+        db.db().flush().unwrap();
+        assert_eq!(db.db().get("a").unwrap(), None);
+        assert!(!db.db().iter().unwrap().valid());
+    }
+}
+
+#[test]
 fn what_is_rolled_back_to_a_save_point_was_not_touched() {
     let db = open();
     let mut txn = begin(&db);
