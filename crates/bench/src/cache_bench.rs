@@ -13,9 +13,12 @@ use crate::random::Random64;
 use esker::internals::base::stats::HistogramSnapshot;
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::base::sync::epoch;
+use esker::internals::cache::tier::AdmissionPolicy;
 use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Handle, Priority, Role};
 use esker::internals::env::{Clock, SystemClock};
+use esker::options::secondary_cache_from_string;
 use flags::{CommandLine, Flags};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Barrier;
 use std::time::Duration;
@@ -48,13 +51,15 @@ struct Bench {
     flags: Flags,
     cache: Cache<Value>,
     max_key: u64,
-    /// Up to which random number it is this operation: lookup and insert, insert, lookup, erase.
-    thresholds: [u64; 4],
+    /// Up to which random number it is this operation: lookup and insert, insert, blind insert, lookup, erase.
+    thresholds: [u64; 5],
 }
 
 /// What one thread has done.
 struct Done {
     latencies_nanos: HistogramSnapshot,
+    hits: u64,
+    misses: u64,
     micros: u64,
     /// Of the processor, without the time it worked for others.
     cpu_nanos: u64,
@@ -63,7 +68,10 @@ struct Done {
 /// What a thread keeps from one operation to the next.
 struct Worker {
     random: Random64,
-    held: Option<Handle<Value>>,
+    /// Handles of the last values; the oldest go when there are more than this thread's share.
+    held: VecDeque<Handle<Value>>,
+    hits: u64,
+    misses: u64,
     /// Of what was read, so that reading is not optimized away.
     sum: u64,
 }
@@ -77,21 +85,32 @@ impl Bench {
             .map_err(|e| Stop::Failed(format!("--cache_type: {}", e.message())))?;
         let capacity = usize::try_from(flags.cache_size)
             .map_err(|_| Stop::Failed("--cache_size: more than this machine can address".to_owned()))?;
-        let cache = Cache::new(&CacheOptions {
+        let options = CacheOptions {
             cache_type,
             capacity,
             num_shard_bits: flags.num_shard_bits,
             strict_capacity_limit: flags.strict_capacity_limit,
+            eviction_effort_cap: flags.eviction_effort_cap as usize,
+            estimates_misses: flags.estimates_misses,
             ..CacheOptions::default()
-        })?;
+        };
+        let cache = if flags.secondary_cache_uri.is_empty() {
+            Cache::new(&options)?
+        } else {
+            let tier = secondary_cache_from_string(&flags.secondary_cache_uri)?;
+            Cache::with_secondary(
+                &options,
+                tier,
+                |value: &Value| Some(value.as_slice()),
+                AdmissionPolicy::Auto,
+            )?
+        };
         let max_key = (flags.cache_size as f64 / flags.resident_ratio / f64::from(flags.value_bytes)) as u64;
         let mut threshold = 0;
-        let thresholds =
-            [flags.lookup_insert_percent, flags.insert_percent, flags.lookup_percent, flags.erase_percent]
-                .map(|percent| {
-                    threshold += HUNDREDTH * u64::from(percent);
-                    threshold
-                });
+        let thresholds = flags.percents().map(|percent| {
+            threshold += HUNDREDTH * u64::from(percent);
+            threshold
+        });
         Ok(Bench { flags, cache, max_key: max_key.max(1), thresholds })
     }
 
@@ -101,11 +120,17 @@ impl Bench {
         CacheKey::new((42, key), key)
     }
 
-    /// A value that takes some time to make.
+    /// A value that takes some time to make, and that can be compressed as far as the flags say.
     fn value(&self, random: &mut Random64) -> Value {
-        let mut value = Vec::with_capacity(self.flags.value_bytes as usize);
-        while value.len() < self.flags.value_bytes as usize {
+        let bytes = self.flags.value_bytes as usize;
+        let filled = ((bytes as f64 * self.flags.compressible_to_ratio) as usize).clamp(1, bytes);
+        let mut value = Vec::with_capacity(bytes + size_of::<u64>());
+        while value.len() < filled {
             value.extend_from_slice(&random.next().to_le_bytes());
+        }
+        value.truncate(filled);
+        while value.len() < bytes {
+            value.extend_from_within(..filled.min(bytes - value.len()));
         }
         value
     }
@@ -128,31 +153,51 @@ impl Bench {
     }
 
     fn operate(&self, worker: &mut Worker, key: CacheKey, choice: u64) {
-        let [lookup_insert, insert, lookup, _] = self.thresholds;
-        if choice < lookup_insert || (insert..lookup).contains(&choice) {
-            worker.held = None;
-            if self.flags.guarded {
-                let guard = epoch::pin();
-                if let Some(value) = self.cache.lookup_under(&key, &guard) {
-                    self.read(&value, &mut worker.sum);
-                    return;
-                }
-            } else {
-                worker.held = self.cache.lookup(&key);
-                if let Some(value) = &worker.held {
-                    self.read(value, &mut worker.sum);
-                    return;
-                }
+        let [lookup_insert, insert, blind_insert, lookup, _] = self.thresholds;
+        if choice < lookup_insert || (blind_insert..lookup).contains(&choice) {
+            if self.look_up(worker, &key) {
+                worker.hits += 1;
+                return;
             }
+            worker.misses += 1;
             if choice < lookup_insert {
-                worker.held = self.insert(key, Role::DataBlock, &mut worker.random);
+                let inserted = self.insert(key, Role::DataBlock, &mut worker.random);
+                worker.held.extend(inserted);
             }
         } else if choice < insert {
-            worker.held = None;
-            worker.held = self.insert(key, Role::IndexBlock, &mut worker.random);
+            let inserted = self.insert(key, Role::IndexBlock, &mut worker.random);
+            worker.held.extend(inserted);
+        } else if choice < blind_insert {
+            drop(self.insert(key, Role::IndexBlock, &mut worker.random));
         } else {
             self.cache.erase(&key);
         }
+    }
+
+    /// Whether the value is there, or below.
+    #[inline]
+    fn look_up(&self, worker: &mut Worker, key: &CacheKey) -> bool {
+        if self.flags.guarded {
+            let guard = epoch::pin();
+            if let Some(value) = self.cache.lookup_under(key, &guard) {
+                self.read(&value, &mut worker.sum);
+                return true;
+            }
+        } else if let Some(value) = self.cache.lookup(key) {
+            self.read(&value, &mut worker.sum);
+            worker.held.push_back(value);
+            return true;
+        }
+        self.cache.secondary().is_some() && self.promote(worker, key)
+    }
+
+    #[cold]
+    fn promote(&self, worker: &mut Worker, key: &CacheKey) -> bool {
+        let Some(found) = self.cache.look_below(key, true).wait() else { return false };
+        let charge = self.flags.value_bytes as usize;
+        let inserted = self.cache.insert(*key, found.bytes, charge, Priority::Low, Role::DataBlock);
+        worker.held.extend(inserted.ok().map(|inserted| inserted.handle));
+        true
     }
 
     #[inline]
@@ -164,9 +209,17 @@ impl Bench {
     }
 
     fn work(&self, thread: u32) -> Done {
-        let mut worker =
-            Worker { random: Random64::new(self.flags.seed + u64::from(thread)), held: None, sum: 0 };
+        let mut worker = Worker {
+            random: Random64::new(self.flags.seed + u64::from(thread)),
+            held: VecDeque::new(),
+            hits: 0,
+            misses: 0,
+            sum: 0,
+        };
         let mut latencies_nanos = HistogramSnapshot::new();
+        let pinned =
+            self.flags.cache_size as f64 * self.flags.pinned_ratio / f64::from(self.flags.value_bytes);
+        let most_held = (pinned.ceil() as u64 + u64::from(thread)) / u64::from(self.flags.threads);
         let start = SystemClock.monotonic_nanos();
         let cpu_start = thread_cpu_nanos();
         let mut left = self.flags.ops_per_thread;
@@ -184,13 +237,17 @@ impl Bench {
                 } else {
                     self.operate(&mut worker, key, choice);
                 }
+                while worker.held.len() as u64 > most_held {
+                    worker.held.pop_front();
+                }
             }
             left -= ops;
         }
         std::hint::black_box(worker.sum);
         drop(worker.held);
         let micros = (SystemClock.monotonic_nanos() - start) / 1000;
-        Done { latencies_nanos, micros, cpu_nanos: thread_cpu_nanos() - cpu_start }
+        let (hits, misses) = (worker.hits, worker.misses);
+        Done { latencies_nanos, hits, misses, micros, cpu_nanos: thread_cpu_nanos() - cpu_start }
     }
 
     /// Runs the threads and says how it went.
@@ -231,6 +288,13 @@ impl Bench {
         add(format_args!("Thread ops/sec = {}\n", (ops / in_threads) as u64));
         let cpu_nanos = done.iter().map(|d| d.cpu_nanos as f64).sum::<f64>();
         add(format_args!("CPU ns/op = {:.1}\n", cpu_nanos / ops));
+        let (hits, misses) = done.iter().fold((0, 0), |(h, m), d| (h + d.hits, m + d.misses));
+        let ratio = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
+        add(format_args!("Lookup hit ratio: {ratio:.4}%\n"));
+        for estimate in self.cache.miss_estimates() {
+            let (bytes, ratio) = (human_bytes(estimate.capacity as u64), 100.0 * (1.0 - estimate.miss_ratio));
+            add(format_args!("Estimated hit ratio with {bytes}: {ratio:.1}%\n"));
+        }
         if self.flags.histograms {
             let mut all = HistogramSnapshot::new();
             done.iter().for_each(|d| all.merge(&d.latencies_nanos));
@@ -293,8 +357,8 @@ impl Bench {
             "----------------------------\n{debug}Esker version       : {}\nCache type          : {}\n\
              Number of threads   : {}\nOps per thread      : {}\nCache size          : {}\nNum shard bits      : {}\n\
              Max key             : {}\nResident ratio      : {}\nSkew degree         : {}\nPopulate cache      : {}\n\
-             Lookup+Insert pct   : {}%\nInsert percentage   : {}%\nLookup percentage   : {}%\n\
-             Erase percentage    : {}%\nGather stats        : {gather}\n----------------------------\n",
+             Lookup+Insert pct   : {}%\nInsert percentage   : {}%\nBlind insert percent: {}%\n\
+             Lookup percentage   : {}%\nErase percentage    : {}%\nGather stats        : {gather}\n----------------------------\n",
             env!("CARGO_PKG_VERSION"),
             self.cache.cache_type().name(),
             flags.threads,
@@ -307,6 +371,7 @@ impl Bench {
             u8::from(flags.populate_cache),
             flags.lookup_insert_percent,
             flags.insert_percent,
+            flags.blind_insert_percent,
             flags.lookup_percent,
             flags.erase_percent,
         )

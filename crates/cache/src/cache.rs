@@ -21,6 +21,8 @@ use crate::ledger::Ledger;
 use crate::lru::LruCache;
 use crate::reservation::Reservation;
 use crate::role::{Role, RoleStats};
+use crate::sampler::Sampler;
+use crate::tier::Lower;
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Error, ErrorKind, Result, SubCode};
@@ -113,6 +115,8 @@ pub struct CacheOptions {
     pub eviction_effort_cap: usize,
     /// Whether the cache's own memory counts.
     pub metadata_charge_policy: MetadataChargePolicy,
+    /// Whether lookups of a sample of the keys are followed, to say how often caches of other sizes would miss.
+    pub estimates_misses: bool,
 }
 
 impl Default for CacheOptions {
@@ -126,6 +130,7 @@ impl Default for CacheOptions {
             low_pri_pool_ratio: 0.0,
             eviction_effort_cap: 30,
             metadata_charge_policy: MetadataChargePolicy::default(),
+            estimates_misses: false,
         }
     }
 }
@@ -222,6 +227,8 @@ pub struct Cache<V: Send + Sync + 'static> {
     inner: Inner<V>,
     flights: Flights,
     cache_type: CacheType,
+    lower: Option<Arc<Lower<V>>>,
+    sampler: Option<Box<Sampler>>,
 }
 
 #[expect(
@@ -248,7 +255,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and 1 together, or the
     /// estimated charge is 0.
     pub fn new(options: &CacheOptions) -> Result<Cache<V>> {
-        Cache::with_callback(options, None)
+        Cache::with_callback(options, None, None)
     }
 
     /// An empty cache that evicts what was used least recently, whatever type the options name.
@@ -263,10 +270,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// # Errors
     /// As `new`.
     pub fn with_eviction_callback(options: &CacheOptions, callback: EvictionCallback<V>) -> Result<Cache<V>> {
-        Cache::with_callback(options, Some(callback))
+        Cache::with_callback(options, Some(callback), None)
     }
 
-    fn with_callback(options: &CacheOptions, callback: Option<EvictionCallback<V>>) -> Result<Cache<V>> {
+    fn with_callback(
+        options: &CacheOptions,
+        callback: Option<EvictionCallback<V>>,
+        lower: Option<Arc<Lower<V>>>,
+    ) -> Result<Cache<V>> {
         let inner = match options.cache_type {
             CacheType::Lru => Inner::Lru(LruCache::new(options, callback)?),
             CacheType::FixedHyperClock { estimated_entry_charge: 0 } => {
@@ -279,7 +290,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
             }
             CacheType::AutoHyperClock => Inner::Clock(ClockCache::new(options, 0, callback)),
         };
-        Ok(Cache { inner, flights: Flights::default(), cache_type: options.cache_type })
+        let sampler = options.estimates_misses.then(|| Box::new(Sampler::new(options.capacity)));
+        Ok(Cache { inner, flights: Flights::default(), cache_type: options.cache_type, lower, sampler })
     }
 
     /// Which kind of cache.
@@ -306,6 +318,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         priority: Priority,
         role: Role,
     ) -> Result<Inserted<V>, Rejected<V>> {
+        if let Some(sampler) = self.sampler.as_ref().filter(|sampler| sampler.follows(&key)) {
+            sampler.charged(&key, charge);
+        }
         each!(self, cache => cache.insert(About { key, charge, role, priority }, value))
     }
 
@@ -326,13 +341,24 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// The value with this key, which counts as used now. It is not evicted while the handle is held.
     #[inline]
     pub fn lookup(&self, key: &CacheKey) -> Option<Handle<V>> {
+        self.sample(key);
         each!(self, cache => cache.lookup(key))
+    }
+
+    #[inline]
+    fn sample(&self, key: &CacheKey) {
+        if let Some(sampler) = &self.sampler
+            && sampler.follows(key)
+        {
+            sampler.looked_up(key);
+        }
     }
 
     /// As `lookup`, for as long as the guard lives. In a clock cache this touches no count; memory of what is evicted
     /// waits for the guard, so do not hold it across waits.
     #[inline]
     pub fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Guarded<'g, V>> {
+        self.sample(key);
         match &self.inner {
             Inner::Lru(cache) => cache.lookup(key).map(Guarded::Held),
             Inner::Clock(cache) => cache.lookup_under(key, guard).map(Guarded::Borrowed),
@@ -374,9 +400,26 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Takes the value with this key out. True if there was one.
+    /// Whether there is a value with this key, which counts as no use.
+    pub fn contains(&self, key: &CacheKey) -> bool {
+        each!(self, cache => cache.contains(key))
+    }
+
+    /// Whether a value with this key was here not long ago. An LRU cache does not remember that: as if it always was.
+    fn knew(&self, key: &CacheKey) -> bool {
+        match &self.inner {
+            Inner::Lru(_) => true,
+            Inner::Clock(cache) => cache.remembers(key),
+        }
+    }
+
+    /// Takes the value with this key out, here and below. True if there was one here.
     pub fn erase(&self, key: &CacheKey) -> bool {
-        each!(self, cache => cache.erase(key))
+        let erased = each!(self, cache => cache.erase(key));
+        if let Some(lower) = &self.lower {
+            lower.tier.erase(key);
+        }
+        erased
     }
 
     /// Takes out everything that nobody holds.
@@ -391,14 +434,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Reservation::new(Arc::clone(self), role, bytes)
     }
 
-    pub(crate) fn charge_reservation(&self, role: Role, bytes: usize) -> Result<()> {
-        each!(self, cache => cache.charge(bytes))?;
-        self.ledger().count(role, 0, bytes as isize);
-        Ok(())
+    fn charge_own(&self, bytes: usize) -> Result<()> {
+        each!(self, cache => cache.charge(bytes))
     }
 
-    pub(crate) fn uncharge_reservation(&self, role: Role, bytes: usize) {
-        self.ledger().count(role, 0, -(bytes as isize));
+    fn uncharge_own(&self, bytes: usize) {
         self.ledger().uncharge(bytes);
         if let Inner::Lru(cache) = &self.inner {
             cache.give_reserved_back(bytes);
@@ -409,13 +449,24 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().count(role, reservations, 0);
     }
 
-    /// Bytes it may use.
+    /// Bytes it may use; with the tier below, if they have one capacity.
     pub fn capacity(&self) -> usize {
-        self.ledger().capacity()
+        let total = self.lower.as_ref().and_then(|lower| lower.shares().map(|shares| shares.total));
+        total.unwrap_or_else(|| self.ledger().capacity())
     }
 
-    /// Changes the capacity, evicting what no longer fits.
+    /// Changes the capacity (of both, as above), evicting what no longer fits.
     pub fn set_capacity(&self, capacity: usize) {
+        if let Some(sampler) = &self.sampler {
+            sampler.reset(capacity);
+        }
+        match self.lower.as_ref().filter(|lower| lower.shares().is_some()) {
+            Some(lower) => self.divide(lower, |shares| shares.total = capacity),
+            None => self.set_own_capacity(capacity),
+        }
+    }
+
+    fn set_own_capacity(&self, capacity: usize) {
         each!(self, cache => cache.set_capacity(capacity));
     }
 
@@ -491,6 +542,9 @@ pub(crate) fn full(charge: usize) -> Error {
     Error::new(ErrorKind::Aborted, format!("the cache is full of what is in use: no room for {charge} bytes"))
         .with_subcode(SubCode::MemoryLimit)
 }
+
+mod tiered;
+pub use tiered::TieredCacheOptions;
 
 #[cfg(test)]
 mod tests;

@@ -155,6 +155,15 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         drop(handle);
     }
 
+    pub(crate) fn contains(&self, key: &CacheKey) -> bool {
+        self.table.find(key, &epoch::pin()).is_some()
+    }
+
+    /// Whether it was evicted not long ago.
+    pub(crate) fn remembers(&self, key: &CacheKey) -> bool {
+        self.table.has_ghost(key)
+    }
+
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         self.table.erase(key)
     }

@@ -7,7 +7,9 @@
 //!  1. Different offsets of one file never collide; neither do files that share their first word (those of one
 //!     session). Other files collide by chance only: about one pair in 2^64.
 
+use esker_base::sync::OnceLock;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher, RandomState};
 
 /// Name of a cached value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,6 +25,11 @@ impl CacheKey {
         CacheKey([word, offset.wrapping_add(session ^ file.rotate_left(32))])
     }
 
+    /// The key with these words: one that was written down.
+    pub const fn from_words(words: [u64; 2]) -> CacheKey {
+        CacheKey(words)
+    }
+
     /// The two words.
     pub const fn words(self) -> [u64; 2] {
         self.0
@@ -36,11 +43,13 @@ impl CacheKey {
     }
 }
 
-/// An identity for a file that brings none of its own: no other call in this process returns the same.
+/// An identity for a file that brings none of its own: no other call in this process returns the same, nor, but by chance,
+/// one in another process, so that what a tier kept on disk is not taken for something else.
 pub fn process_unique_identity() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // A first word of 0 is no table's: session ids make sure of that.
-    (0, NEXT.fetch_add(1, Ordering::Relaxed))
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    let process = PROCESS.get_or_init(|| RandomState::new().hash_one("process"));
+    (*process, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cfg(test)]

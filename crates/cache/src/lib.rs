@@ -4,7 +4,7 @@
 //! Esker's crates and promises nothing to others.
 //!
 //! In reading order: [`Cache`] is the contract; `entry` is one value with its counts, `ledger` what is charged;
-//! `clock` and `lru` are the tables; `flight` makes concurrent misses one load, `reservation` charges for memory
+//! `clock` and `lru` are the tables; `tier` is what may lie below, `sampler` says what another size would bring; `flight` makes concurrent misses one load, `reservation` charges for memory
 //! elsewhere.
 #![warn(missing_docs)]
 
@@ -17,13 +17,16 @@ mod ledger;
 mod lru;
 mod reservation;
 mod role;
+mod sampler;
+pub mod tier;
 
 pub use cache::{
     Cache, CacheOptions, CacheType, Guarded, InsertOutcome, Inserted, MetadataChargePolicy, Priority,
-    Rejected, Visited,
+    Rejected, TieredCacheOptions, Visited,
 };
 pub use clock::evict::{Evicted, EvictionCallback};
 pub use entry::{Borrowed, Handle};
 pub use key::CacheKey;
 pub use reservation::Reservation;
 pub use role::{Role, RoleStats};
+pub use sampler::MissEstimate;

@@ -201,6 +201,11 @@ impl<V> LruCache<V> {
         self.shard(hash).lock().lookup(hash, key)
     }
 
+    pub(crate) fn contains(&self, key: &CacheKey) -> bool {
+        let hash = key.hash(self.seed);
+        self.shard(hash).lock().contains(hash, key)
+    }
+
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let hash = key.hash(self.seed);
         let mut garbage = Garbage::default();

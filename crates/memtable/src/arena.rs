@@ -12,13 +12,14 @@
 //!  2. `allocated` is the sum of the sizes of all blocks: what the allocator was asked for.
 //!  3. Locks: a shard's, then the blocks'.
 
+use crate::memtable::MemoryBudget;
 use crate::node::prefetch_line;
 use crossbeam_utils::CachePadded;
 use esker_base::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
-use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use esker_base::sync::process;
+use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result, SubCode};
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -111,6 +112,7 @@ pub(crate) struct Arena {
     allocated: AtomicUsize,
     block_bytes: usize,
     huge_pages: bool,
+    budget: Option<Arc<dyn MemoryBudget>>,
 }
 
 impl Arena {
@@ -124,7 +126,14 @@ impl Arena {
             allocated: AtomicUsize::new(0),
             block_bytes: block_bytes.max(FIRST_BLOCK_BYTES),
             huge_pages,
+            budget: None,
         }
+    }
+
+    /// Tells `budget` about each block that it takes. Who drops the arena tells that they are free.
+    pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
+        self.budget = budget;
+        self
     }
 
     /// Bytes that were asked of the allocator for blocks.
@@ -239,6 +248,9 @@ impl Arena {
         }
         blocks.all.push((block, layout));
         self.allocated.fetch_add(layout.size(), Ordering::Relaxed);
+        if let Some(budget) = &self.budget {
+            budget.reserve(layout.size());
+        }
         Ok(block)
     }
 }

@@ -17,4 +17,4 @@ mod record;
 mod tree;
 
 pub use iter::MemTableIter;
-pub use memtable::{MemTable, MemTableOptions, MemValue};
+pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget};

@@ -23,6 +23,17 @@ use esker_format::range_del::FragmentedRangeTombstones;
 use std::fmt;
 use std::ops::Deref;
 
+/// Whoever counts the memory of memtables: RocksDB's `WriteBufferManager`. Told under a lock of an arena; must not wait for
+/// a memtable.
+pub trait MemoryBudget: Send + Sync + fmt::Debug {
+    /// A memtable that takes writes took so many bytes.
+    fn reserve(&self, bytes: usize);
+    /// A memtable of so many bytes takes no more writes: it will be flushed.
+    fn schedule_free(&self, bytes: usize);
+    /// The bytes of a memtable that takes no more writes are free.
+    fn free(&self, bytes: usize);
+}
+
 /// What a memtable is made with.
 #[derive(Clone, Debug)]
 pub struct MemTableOptions {
@@ -38,6 +49,8 @@ pub struct MemTableOptions {
     pub creation_sequence: SequenceNumber,
     /// No entry is older than this.
     pub earliest_sequence: SequenceNumber,
+    /// Told about the blocks of memory it takes and gives back.
+    pub budget: Option<Arc<dyn MemoryBudget>>,
 }
 
 impl Default for MemTableOptions {
@@ -48,6 +61,7 @@ impl Default for MemTableOptions {
             id: 0,
             creation_sequence: SequenceNumber::ZERO,
             earliest_sequence: SequenceNumber::ZERO,
+            budget: None,
         }
     }
 }
@@ -95,6 +109,16 @@ impl fmt::Debug for MemValue<'_> {
     }
 }
 
+impl Drop for MemTable {
+    fn drop(&mut self) {
+        let Some(budget) = &self.options.budget else { return };
+        if !self.is_immutable() {
+            budget.schedule_free(self.allocated());
+        }
+        budget.free(self.allocated());
+    }
+}
+
 impl MemTable {
     /// Empty.
     ///
@@ -102,8 +126,9 @@ impl MemTable {
     /// If the allocator has not even the few KiB of an empty memtable.
     pub fn new(icmp: InternalKeyComparator, options: MemTableOptions) -> Arc<MemTable> {
         let arena = Arena::new(options.arena_block_size, options.use_huge_pages);
+        let arena = arena.counted_by(options.budget.clone());
         let tree = Tree::new(icmp.clone(), arena).expect("memory for an empty memtable");
-        let range_dels = RangeDels::new(options.arena_block_size);
+        let range_dels = RangeDels::new(options.arena_block_size, options.budget.clone());
         Arc::new(MemTable { tree, range_dels, icmp, options, immutable: AtomicBool::new(false) })
     }
 
@@ -220,6 +245,11 @@ impl MemTable {
             + self.range_dels.memory_usage()
     }
 
+    /// Bytes that were asked of the allocator for entries.
+    fn allocated(&self) -> usize {
+        self.tree.arena().allocated() + self.range_dels.allocated()
+    }
+
     /// About how many entries have user keys in `[start, end)`.
     pub fn approximate_count(&self, start: &[u8], end: &[u8]) -> u64 {
         let point_entries = self.num_entries() - self.num_range_deletes();
@@ -291,7 +321,11 @@ impl MemTable {
 
     /// Says that nothing will be added any more, and fragments the range tombstones, so that no reader has to.
     pub fn mark_immutable(&self) {
-        self.immutable.store(true, Ordering::Release);
+        if !self.immutable.swap(true, Ordering::AcqRel)
+            && let Some(budget) = &self.options.budget
+        {
+            budget.schedule_free(self.allocated());
+        }
         if self.range_dels.len() > 0 {
             self.range_dels.fragments(&self.icmp);
         }

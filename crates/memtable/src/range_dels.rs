@@ -20,6 +20,7 @@
 //!  4. No reader waits: only `fragments`, which flush and iterators call, may wait for another who fragments.
 
 use crate::arena::{Arena, ShardStats};
+use crate::memtable::MemoryBudget;
 use crate::record::{self, Record};
 use esker_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use esker_base::sync::epoch::{self, Swap};
@@ -79,13 +80,13 @@ unsafe impl Send for EntryPtr {}
 
 impl RangeDels {
     /// None. Blocks of memory grow up to `block_bytes`.
-    pub(crate) fn new(block_bytes: usize) -> RangeDels {
+    pub(crate) fn new(block_bytes: usize, budget: Option<Arc<dyn MemoryBudget>>) -> RangeDels {
         RangeDels {
             newest: AtomicPtr::new(ptr::null_mut()),
             view: Swap::new(Arc::default()),
             view_bytes: AtomicUsize::new(0),
             all: Mutex::new(Vec::new()),
-            arena: Arena::new(block_bytes, false),
+            arena: Arena::new(block_bytes, false).counted_by(budget),
         }
     }
 
@@ -93,6 +94,11 @@ impl RangeDels {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.newest().map_or(0, |entry| entry.index + 1)
+    }
+
+    /// Bytes that were asked of the allocator for them.
+    pub(crate) fn allocated(&self) -> usize {
+        self.arena.allocated()
     }
 
     /// Bytes they take.

@@ -24,6 +24,9 @@ use esker_format::key::InternalKeyComparator;
 use esker_format::trailer::{BlockGuard, TRAILER_BYTES, compression_code};
 use std::sync::Arc;
 
+mod below;
+pub(crate) use below::Started;
+
 /// Blocks by file and offset.
 pub type BlockCache = Cache<CachedBlock>;
 
@@ -85,6 +88,14 @@ impl CachedBlock {
         }
     }
 
+    /// The bytes from which it can be parsed again. Blobs are looked for in their files only.
+    pub fn saved(&self) -> Option<&[u8]> {
+        match self {
+            CachedBlock::KeyValue(_) | CachedBlock::Filter(_) => Some(self.bytes()),
+            CachedBlock::Blob(_) => None,
+        }
+    }
+
     /// Bytes of memory it holds.
     pub(crate) fn memory_usage(&self) -> usize {
         let inner = match self {
@@ -136,6 +147,12 @@ pub(crate) struct BlockSource {
 }
 
 impl BlockSource {
+    /// What the block is called in the cache.
+    #[inline]
+    pub(crate) fn key(&self, handle: BlockHandle) -> CacheKey {
+        CacheKey::new(self.identity, handle.offset)
+    }
+
     /// The block at `handle`, from the cache or the file. `readahead` serves sequential readers.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier` forbids I/O.
@@ -148,7 +165,7 @@ impl BlockSource {
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
         if let Some(cache) = &self.cache
-            && let Some(block) = cache.lookup(&CacheKey::new(self.identity, handle.offset))
+            && let Some(block) = cache.lookup(&self.key(handle))
         {
             counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
             if let Some(readahead) = readahead {
@@ -171,7 +188,7 @@ impl BlockSource {
         guard: &'g Guard,
     ) -> Result<BlockLoan<'g>> {
         if let Some(cache) = &self.cache
-            && let Some(block) = cache.lookup_under(&CacheKey::new(self.identity, handle.offset), guard)
+            && let Some(block) = cache.lookup_under(&self.key(handle), guard)
         {
             counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
             return Ok(block);
@@ -181,6 +198,23 @@ impl BlockSource {
 
     #[cold]
     fn load(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+        readahead: Option<&mut Readahead>,
+    ) -> Result<BlockRef> {
+        if let Some(block) = self.promote(handle, kind, options) {
+            if let Some(readahead) = readahead {
+                readahead.skipped(handle);
+            }
+            return Ok(block);
+        }
+        self.load_from_file(handle, kind, options, readahead)
+    }
+
+    /// The block at `handle`, from the file.
+    fn load_from_file(
         &self,
         handle: BlockHandle,
         kind: BlockKind,
@@ -205,14 +239,27 @@ impl BlockSource {
             }
             None => self.read(handle, kind, verify)?,
         };
+        self.keep(block, handle, kind, options, true)
+    }
+
+    /// Puts a block into the cache, if it shall go there. `is_read`: it counts as added; else it comes from below.
+    fn keep(
+        &self,
+        block: CachedBlock,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+        is_read: bool,
+    ) -> Result<BlockRef> {
         match &self.cache {
             Some(cache) if options.fill_cache && kind != BlockKind::Meta => {
                 let priority = if kind == BlockKind::Data { Priority::Low } else { self.index_priority };
                 let charge = block.memory_usage();
-                let key = CacheKey::new(self.identity, handle.offset);
-                let inserted = cache.insert(key, block, charge, priority, kind.role());
-                let outcome = inserted.as_ref().ok().map(|inserted| inserted.outcome);
-                counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);
+                let inserted = cache.insert(self.key(handle), block, charge, priority, kind.role());
+                if is_read {
+                    let outcome = inserted.as_ref().ok().map(|inserted| inserted.outcome);
+                    counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);
+                }
                 match inserted {
                     Ok(inserted) => Ok(inserted.handle),
                     // A full cache with a strict limit does not make the block unreadable.

@@ -4,6 +4,7 @@ use crate::block_source::BlockKind;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{perf_add, perf_count};
 use esker_cache::InsertOutcome;
+use esker_cache::tier::{Admission, FoundIn};
 use std::sync::Arc;
 
 /// The block was in the cache. `charge` is what it is charged there, in bytes.
@@ -30,6 +31,39 @@ pub(crate) fn cache_hit(
             },
             1,
         );
+    }
+}
+
+/// The block was in the tier below the cache, which counts as in the cache.
+pub(crate) fn secondary_hit(statistics: Option<&Arc<Statistics>>, kind: BlockKind, found_in: FoundIn) {
+    perf_count!(secondary_cache_hit_count);
+    let Some(statistics) = statistics else { return };
+    statistics.record_tick(Ticker::SecondaryCacheHits, 1);
+    let of_kind = match kind {
+        BlockKind::Index => Ticker::SecondaryCacheIndexHits,
+        BlockKind::Filter => Ticker::SecondaryCacheFilterHits,
+        BlockKind::Data | BlockKind::Meta => Ticker::SecondaryCacheDataHits,
+    };
+    statistics.record_tick(of_kind, 1);
+    if found_in == FoundIn::Memory {
+        statistics.record_tick(Ticker::CompressedSecondaryCacheHits, 1);
+    }
+}
+
+/// The tier below knows the block's key, but not the block.
+pub(crate) fn secondary_remembers(statistics: Option<&Arc<Statistics>>) {
+    if let Some(statistics) = statistics {
+        statistics.record_tick(Ticker::CompressedSecondaryCacheDummyHits, 1);
+    }
+}
+
+/// A block that was found in a file was offered to the compressed tier above it.
+pub(crate) fn secondary_promotion(statistics: Option<&Arc<Statistics>>, admission: Admission) {
+    let Some(statistics) = statistics else { return };
+    match admission {
+        Admission::Stored => statistics.record_tick(Ticker::CompressedSecondaryCachePromotions, 1),
+        Admission::Remembered => statistics.record_tick(Ticker::CompressedSecondaryCachePromotionSkips, 1),
+        Admission::Present | Admission::Refused => {}
     }
 }
 

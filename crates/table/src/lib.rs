@@ -4,7 +4,7 @@
 //! adds the I/O: which block to read when, through which cache, and how far ahead.
 //!
 //! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`, `reader.rs`), how it gets its
-//! blocks (`block_source.rs`, `readahead.rs`, `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`,
+//! blocks (`block_source.rs`, [`tier`], `readahead.rs`, `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`,
 //! [`TableCache`] (open readers by file number), [`blob`] (values in files of their own).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -22,6 +22,7 @@ pub mod options;
 mod readahead;
 mod reader;
 mod table_cache;
+pub mod tier;
 mod verify;
 mod writer;
 

@@ -10,7 +10,7 @@
 //!  1. An error belongs to the keys that needed what failed; the others go on.
 //!  2. A block is held from its look-up to the end of its wave, once.
 
-use crate::block_source::{BlockKind, BlockLoan, CachedBlock};
+use crate::block_source::{BlockKind, BlockLoan, CachedBlock, Started};
 use crate::counts;
 use crate::filter::TableFilter;
 use crate::index_walker::IndexWalker;
@@ -18,6 +18,7 @@ use crate::options::TableReadOptions;
 use crate::reader::{DATA_BUFFER, KEY_BUFFER, TableReader, TableValue, seek_block};
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::{Error, Result};
+use esker_cache::Guarded;
 use esker_format::block::{BlockCursor, EntryShape};
 use esker_format::filter::FilterProbe;
 use esker_format::handle::BlockHandle;
@@ -210,10 +211,21 @@ impl TableReader {
     fn search(&self, reading: Reading<'_>, needed: Needed, visitor: &mut dyn BatchVisitor) {
         let Reading { options, guard, keys } = reading;
         let Needed { mut places, handles } = needed;
+        // With a tier below the cache all lookups there begin before the first one is waited for.
+        let started = if self.source.looks_below() { &handles[..] } else { &[] };
+        let started: Vec<Started> =
+            started.iter().map(|&handle| self.source.start(handle, BlockKind::Data, options)).collect();
+        let mut started = started.into_iter();
         let blocks: Wave<Result<BlockLoan<'_>>> = handles
             .iter()
             .map(|&handle| {
-                let block = self.source.block_under(handle, BlockKind::Data, options, guard)?;
+                let block = match started.next() {
+                    None => self.source.block_under(handle, BlockKind::Data, options, guard)?,
+                    Some(started) => {
+                        let block = self.source.finish(started, handle, BlockKind::Data, options)?;
+                        Guarded::Held(block)
+                    }
+                };
                 block.key_value().map_err(|e| self.source.at(e, handle))?.prefetch_restarts();
                 Ok(block)
             })

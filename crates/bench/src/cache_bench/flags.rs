@@ -66,12 +66,22 @@ flags! {
     value_bytes: u32 = 8 << 10;
     /// Degree of skew in key selection.
     skew: u32 = 5;
+    /// Keep roughly this portion of entries pinned in cache.
+    pinned_ratio: f64 = 0.25;
+    /// Approximate size ratio that values can be compressed to.
+    compressible_to_ratio: f64 = 0.5;
+    /// Full URI for creating a secondary cache: compressed_secondary_cache://… or file_secondary_cache://…
+    secondary_cache_uri: String = String::new();
+    /// Clocks: how many held values an insert looks at for each that it evicts.
+    eviction_effort_cap: u32 = 30;
     /// Populate cache before operations.
     populate_cache: bool = true;
     /// Ratio of lookup (+ insert on not found) to total workload (expressed as a percentage).
-    lookup_insert_percent: u32 = 87;
+    lookup_insert_percent: u32 = 82;
     /// Ratio of insert to total workload (expressed as a percentage).
     insert_percent: u32 = 2;
+    /// Ratio of insert without keeping handle to total workload (expressed as a percentage).
+    blind_insert_percent: u32 = 5;
     /// Ratio of lookup to total workload (expressed as a percentage).
     lookup_percent: u32 = 10;
     /// Ratio of erase to total workload (expressed as a percentage).
@@ -92,10 +102,25 @@ flags! {
     strict_capacity_limit: bool = false;
     /// Esker's: look up under a guard, as reads of the engine may, instead of taking a handle.
     guarded: bool = false;
+    /// Esker's: estimate from a sample of the keys how often caches of other sizes would hit.
+    estimates_misses: bool = false;
     /// Esker's: open a guard for so many operations at once.
     ops_per_guard: u32 = 1;
     /// Seed of the keys; thread n draws from this plus n.
     seed: u64 = 1000;
+}
+
+impl Flags {
+    /// Of the operations, in the order in which they are drawn.
+    pub(super) fn percents(&self) -> [u32; 5] {
+        [
+            self.lookup_insert_percent,
+            self.insert_percent,
+            self.blind_insert_percent,
+            self.lookup_percent,
+            self.erase_percent,
+        ]
+    }
 }
 
 /// What a command line asks for.
@@ -139,9 +164,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<CommandLine, String> {
 }
 
 fn check(flags: &Flags) -> Result<(), String> {
-    let percents =
-        [flags.lookup_insert_percent, flags.insert_percent, flags.lookup_percent, flags.erase_percent];
-    if percents.iter().map(|&p| u64::from(p)).sum::<u64>() != 100 {
+    if flags.percents().iter().map(|&p| u64::from(p)).sum::<u64>() != 100 {
         return Err("Percentages must add to 100.".to_owned());
     }
     let positive: [(&str, bool); 4] = [

@@ -221,6 +221,11 @@ impl<V> Bucket<V> {
         Some(Found { place, word, entry })
     }
 
+    /// Whether a place has the ghost of this hash.
+    pub(crate) fn has_ghost(&self, hash: u64) -> bool {
+        self.places.iter().any(|place| Word(place.load(Ordering::Relaxed)).is_ghost_of(hash))
+    }
+
     /// Whatever is in it, dead entries too.
     pub(crate) fn entries<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = Found<'g, V>> {
         self.places.iter().filter_map(move |place| Bucket::look(place, guard))

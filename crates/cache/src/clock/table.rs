@@ -230,6 +230,12 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         None
     }
 
+    /// Whether a place still names what was evicted under this key.
+    pub(crate) fn has_ghost(&self, key: &CacheKey) -> bool {
+        let hash = self.hash(key);
+        homes(hash, self.length()).iter().any(|&index| self.bucket(index).has_ghost(hash))
+    }
+
     /// Puts an entry in that is in no table and has one pin and one listing. What had to go for it is added to `departed`.
     pub(crate) fn insert(&self, mine: Handle<V>, departed: &mut Departed<V>) -> Outcome<V> {
         let guard = epoch::pin();

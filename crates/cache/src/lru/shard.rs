@@ -136,6 +136,10 @@ impl<V> Shard<V> {
         handle
     }
 
+    pub(super) fn contains(&self, hash: u64, key: &CacheKey) -> bool {
+        self.table.find(hash, |&i| self.slots[i as usize].key() == key).is_some()
+    }
+
     pub(super) fn capacity(&self) -> usize {
         self.limits.capacity
     }

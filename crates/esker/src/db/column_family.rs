@@ -166,7 +166,7 @@ fn new_family(
 ) -> FamilyState {
     let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
     let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
-    let mem = new_memtable(&icmp, &descriptor.options, 1, earliest);
+    let mem = new_memtable(&engine.options, &icmp, &descriptor.options, 1, earliest);
     let tables = family_tables(&engine.db_options(), &engine.path, descriptor);
     family_with(in_manifest, descriptor, mem, log_number, tables)
 }

@@ -89,8 +89,13 @@ impl Recovery<'_> {
         let mut replayed = BTreeMap::new();
         for family in manifest.families() {
             let Some(descriptor) = families.iter().find(|d| d.name == family.name()) else { continue };
-            let fresh =
-                RecoveredFamily::new(family.id(), descriptor, family.log_number(), family.epochs().clone());
+            let fresh = RecoveredFamily::new(
+                self.options,
+                family.id(),
+                descriptor,
+                family.log_number(),
+                family.epochs().clone(),
+            );
             replayed.insert(family.id(), fresh);
         }
         let wals = self.wals_to_replay(manifest)?;
@@ -300,6 +305,7 @@ impl ReplayRun<'_> {
     fn flush(&mut self, id: ColumnFamilyId) -> Result<()> {
         let family = self.families.get_mut(&id).expect("the caller found it here");
         let fresh = new_memtable(
+            self.recovery.options,
             &family.icmp,
             &family.descriptor.options,
             family.next_memtable_id,
@@ -368,6 +374,7 @@ impl ReplayRun<'_> {
 
 impl RecoveredFamily {
     fn new(
+        options: &DbOptions,
         id: ColumnFamilyId,
         descriptor: &ColumnFamilyDescriptor,
         manifest_log_number: FileNumber,
@@ -376,7 +383,7 @@ impl RecoveredFamily {
         let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
         RecoveredFamily {
             id,
-            mem: new_memtable(&icmp, &descriptor.options, 1, SequenceNumber::ZERO),
+            mem: new_memtable(options, &icmp, &descriptor.options, 1, SequenceNumber::ZERO),
             log_number: manifest_log_number,
             new_files: Vec::new(),
             new_blobs: Vec::new(),

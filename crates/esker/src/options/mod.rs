@@ -4,6 +4,7 @@
 //! by `sanitize`, refused by `validate` where no meaning can be given.
 //! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `read` and `write` (per call).
 
+mod cache_text;
 mod cf;
 mod compression;
 mod db;
@@ -18,6 +19,7 @@ pub mod value;
 mod write;
 mod write_buffer_manager;
 
+pub use cache_text::{block_cache_from_string, secondary_cache_from_string};
 pub use cf::{
     CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionFilterRef, CompactionPri, CompactionStyle,
     CompressionOptions,

@@ -34,6 +34,8 @@ pub struct OptionInfo<T: 'static> {
     pub kind: OptionKind,
     /// How it is read and written; `None` for objects.
     pub text: Option<TextForm<T>>,
+    /// How an object is made from text, if it can be. It is never written.
+    pub read: Option<fn(&mut T, &str) -> Result<()>>,
 }
 
 /// The two directions of an option's text form.
@@ -65,10 +67,10 @@ pub trait OptionStruct: Clone + 'static {
         let Some(option) = Self::find(name) else {
             return Err(Error::invalid_argument(format!("{name}: no such option in {}", Self::NAME)));
         };
-        let Some(text) = &option.text else {
+        let Some(parse) = option.text.as_ref().map(|text| text.parse).or(option.read) else {
             return Err(Error::invalid_argument(format!("{name}: is an object and cannot be set from text")));
         };
-        (text.parse)(self, value).map_err(|e| e.at(name))
+        parse(self, value).map_err(|e| e.at(name))
     }
 
     /// Sets every option of `name=value;name={…};…`, in order.
@@ -90,7 +92,7 @@ pub trait OptionStruct: Clone + 'static {
 }
 
 /// Declares an option struct. Each field reads
-/// `/// help`, `field [as "RocksDBName"]: Type = default, fixed|mutable|object;`.
+/// `/// help`, `field [as "RocksDBName"]: Type = default, fixed|mutable|object|read;` (`read`: an object that text can make).
 macro_rules! option_struct {
     (
         $(#[$attr:meta])*
@@ -157,6 +159,7 @@ macro_rules! option_table {
                         help: concat!($($doc, "\n"),*),
                         kind: $crate::options::table::option_table!(@kind $kind),
                         text: $crate::options::table::option_table!(@text $kind $name $field),
+                        read: $crate::options::table::option_table!(@read $kind $name $field),
                     },
                 )* ];
                 TABLE
@@ -168,7 +171,16 @@ macro_rules! option_table {
     (@kind fixed) => { $crate::options::table::OptionKind::Fixed };
     (@kind mutable) => { $crate::options::table::OptionKind::Mutable };
     (@kind object) => { $crate::options::table::OptionKind::Object };
+    (@kind read) => { $crate::options::table::OptionKind::Object };
     (@text object $name:ident $field:ident) => { None };
+    (@text read $name:ident $field:ident) => { None };
+    (@read read $name:ident $field:ident) => {
+        Some(|options: &mut $name, text: &str| {
+            options.$field = $crate::options::value::ObjectValue::read(text)?;
+            Ok(())
+        })
+    };
+    (@read $kind:ident $name:ident $field:ident) => { None };
     (@text $kind:ident $name:ident $field:ident) => {
         Some($crate::options::table::TextForm {
             parse: |options: &mut $name, text: &str| {

@@ -2,12 +2,16 @@
 //!
 //! Source: RocksDB `table/block_based/block_based_table_factory.cc`, `table/block_based/filter_policy.cc`.
 
+use super::cache_text::block_cache_from_string;
 use super::table::option_table;
-use super::value::{OptionValue, object_name};
+use super::value::{ObjectValue, OptionValue, object_name};
 use esker_base::{Error, Result};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
-use esker_table::{BlockBasedTableOptions, DataBlockIndexType, FilterPolicy, IndexShorteningMode};
+use esker_table::{
+    BlockBasedTableOptions, BlockCache, DataBlockIndexType, FilterPolicy, IndexShorteningMode,
+};
+use std::sync::Arc;
 
 option_table! {
     impl BlockBasedTableOptions: "BlockBasedTableOptions" {
@@ -34,7 +38,7 @@ option_table! {
         index_shortening, mutable;
         enable_index_compression, mutable;
         block_align, mutable;
-        block_cache, object;
+        block_cache, read;
         no_block_cache, fixed;
         cache_index_and_filter_blocks, mutable;
         cache_index_and_filter_blocks_with_high_priority, mutable;
@@ -86,6 +90,12 @@ enum_names!(IndexShorteningMode {
     ShortenSeparators = "kShortenSeparators",
     ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
 });
+
+impl ObjectValue for Option<Arc<BlockCache>> {
+    fn read(text: &str) -> Result<Option<Arc<BlockCache>>> {
+        block_cache_from_string(text)
+    }
+}
 
 /// `nullptr`, `bloomfilter:10:false`, `ribbonfilter:10:-1`.
 impl OptionValue for Option<FilterPolicy> {

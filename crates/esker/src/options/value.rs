@@ -30,6 +30,14 @@ pub trait OptionValue: Sized {
     }
 }
 
+/// An object that text can make, and that is never written.
+pub trait ObjectValue: Sized {
+    /// The object that `text` means.
+    /// # Errors
+    /// `InvalidArgument` saying what would be right; what making it returns.
+    fn read(text: &str) -> Result<Self>;
+}
+
 impl OptionValue for bool {
     fn parse(text: &str) -> Result<bool> {
         match text.trim() {

@@ -1,17 +1,40 @@
 //! One bound on the memtables of several databases: RocksDB's `WriteBufferManager`.
 //!
-//! In: bytes taken and given back by arenas. Out: whether a memtable should be flushed.
-//! Source of the thresholds: RocksDB `include/rocksdb/write_buffer_manager.h`.
+//! In: bytes taken and given back by arenas. Out: whether a memtable should be flushed; a charge on a block cache.
+//! Source of the thresholds: RocksDB `include/rocksdb/write_buffer_manager.h`, `cache/cache_reservation_manager.cc`.
+//!
+//! Invariants
+//!  1. `used` is the sum of the blocks of all memtables, `active` of those that still take writes.
+//!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit refuses: memory that a
+//!     memtable already has is not given back for that. It is tried again at the next block. What is charged shrinks when
+//!     `used` has fallen below three quarters of it.
 
+use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_cache::{Reservation, Role};
+use esker_memtable::MemoryBudget;
+use esker_table::{BlockCache, CachedBlock};
+use std::sync::Arc;
 
-/// Shared by the databases whose options hold the same one. Charging a block cache is not done yet.
+/// Charges change in steps of so many bytes.
+const CHARGE_STEP: usize = 256 << 10;
+
+/// Shared by the databases whose options hold the same one.
 #[derive(Debug)]
 pub struct WriteBufferManager {
     buffer_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     active_bytes: AtomicUsize,
     allow_stall: bool,
+    charge: Option<Charge>,
+}
+
+/// What is charged to a cache.
+#[derive(Debug)]
+struct Charge {
+    /// As the reservation's, to be looked at without the lock.
+    bytes: AtomicUsize,
+    reservation: Mutex<Reservation<CachedBlock>>,
 }
 
 impl WriteBufferManager {
@@ -22,7 +45,15 @@ impl WriteBufferManager {
             used_bytes: AtomicUsize::new(0),
             active_bytes: AtomicUsize::new(0),
             allow_stall,
+            charge: None,
         }
+    }
+
+    /// As `new`; the memtables' memory counts as used in `cache`, too (`cost_to_cache`).
+    pub fn with_cache(buffer_bytes: usize, cache: &Arc<BlockCache>, allow_stall: bool) -> Self {
+        let nothing = cache.reserve(Role::WriteBuffer, 0).expect("there is always room for nothing");
+        let charge = Charge { bytes: AtomicUsize::new(0), reservation: Mutex::new(nothing) };
+        WriteBufferManager { charge: Some(charge), ..WriteBufferManager::new(buffer_bytes, allow_stall) }
     }
 
     /// The bound, in bytes; 0 for none.
@@ -45,20 +76,14 @@ impl WriteBufferManager {
         self.active_bytes.load(Ordering::Relaxed)
     }
 
-    /// An active memtable took `bytes`.
-    pub fn reserve(&self, bytes: usize) {
-        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Whether the memtables' memory counts in a cache.
+    pub fn cost_to_cache(&self) -> bool {
+        self.charge.is_some()
     }
 
-    /// A memtable of `bytes` was made immutable: it will be flushed.
-    pub fn schedule_free(&self, bytes: usize) {
-        self.active_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// The `bytes` of a memtable that was made immutable before are free again.
-    pub fn free(&self, bytes: usize) {
-        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    /// Bytes that are charged to the cache.
+    pub fn dummy_entries_in_cache_usage(&self) -> usize {
+        self.charge.as_ref().map_or(0, |charge| charge.bytes.load(Ordering::Relaxed))
     }
 
     /// Whether a memtable should be flushed: the active ones passed 7/8 of the bound, or all passed the bound while
@@ -77,4 +102,41 @@ impl WriteBufferManager {
         let bound = self.buffer_size();
         self.allow_stall && bound > 0 && self.memory_usage() >= bound
     }
+
+    /// Charges what is used now, if that differs enough from what is charged.
+    fn update_charge(&self) {
+        let Some(charge) = &self.charge else { return };
+        let is_right = |used: usize, charged: usize| used <= charged && used >= charged / 4 * 3;
+        if is_right(self.memory_usage(), charge.bytes.load(Ordering::Relaxed)) {
+            return;
+        }
+        let mut reservation = charge.reservation.lock();
+        let used = self.memory_usage();
+        // A refusal leaves the charge as it is; see the head of the file.
+        if !is_right(used, reservation.bytes())
+            && reservation.resize(used.next_multiple_of(CHARGE_STEP)).is_ok()
+        {
+            charge.bytes.store(reservation.bytes(), Ordering::Relaxed);
+        }
+    }
 }
+
+impl MemoryBudget for WriteBufferManager {
+    fn reserve(&self, bytes: usize) {
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.update_charge();
+    }
+
+    fn schedule_free(&self, bytes: usize) {
+        self.active_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn free(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.update_charge();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ impl Repair {
     fn start(&self, family: &Family) -> Replayed {
         let icmp = InternalKeyComparator::new(family.descriptor.options.comparator.clone());
         Replayed {
-            mem: new_memtable(&icmp, &family.descriptor.options, 1, SequenceNumber::ZERO),
+            mem: new_memtable(&self.options, &icmp, &family.descriptor.options, 1, SequenceNumber::ZERO),
             icmp,
             tables: db::family_tables(&self.options, &self.path, &family.descriptor),
             old: family.tables.clone(),
@@ -145,7 +145,8 @@ impl Repair {
         }
         let family = self.families.get_mut(&id).expect("replayed families are known");
         let options = &family.descriptor.options;
-        let fresh = new_memtable(&replayed.icmp, options, replayed.mem.id() + 1, SequenceNumber::ZERO);
+        let fresh =
+            new_memtable(&self.options, &replayed.icmp, options, replayed.mem.id() + 1, SequenceNumber::ZERO);
         let full = std::mem::replace(&mut replayed.mem, fresh);
         full.mark_immutable();
         let output = OutputContext {

@@ -4,7 +4,7 @@
 
 use super::WritePath;
 use super::queue::{Leader, Request, write_stall};
-use crate::engine::Engine;
+use crate::engine::{DbState, Engine};
 use crate::observe::{FlushReason, WriteStallCondition};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Result};
@@ -24,6 +24,11 @@ impl WritePath {
             return Ok(());
         }
         self.switch_where_due(leader)?;
+        if let Some(manager) = &engine.options.write_buffer_manager
+            && manager.should_stall()
+        {
+            self.wait_for_memory(leader, own)?;
+        }
         match engine.stall.condition() {
             WriteStallCondition::Normal => Ok(()),
             _ if own.no_slowdown => Err(write_stall()),
@@ -66,6 +71,12 @@ impl WritePath {
             let over = families_over_common_limit(engine);
             self.switch_memtables(leader, &over, FlushReason::WriteBufferManager)?;
         }
+        if let Some(manager) = &engine.options.write_buffer_manager
+            && manager.should_flush()
+        {
+            let largest = family_with_largest_memtable(engine);
+            self.switch_memtables(leader, &largest, FlushReason::WriteBufferManager)?;
+        }
         Ok(())
     }
 
@@ -85,7 +96,22 @@ impl WritePath {
         engine.record_stall_micros(clock.now_micros().saturating_sub(start));
     }
 
+    /// Waits while the write buffer manager stops writers and a flush of this database is going to free memory.
+    fn wait_for_memory(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
+        let is_over = |state: &DbState| is_over_memory(&self.engine, state);
+        if own.no_slowdown {
+            let is_over = is_over(&self.engine.state.lock());
+            return if is_over { Err(write_stall()) } else { Ok(()) };
+        }
+        self.wait_while(leader, is_over)
+    }
+
     fn wait_until_not_stopped(&self, leader: &Leader<'_>) -> Result<()> {
+        self.wait_while(leader, |_| self.engine.stall.condition() == WriteStallCondition::Stopped)
+    }
+
+    /// Waits for changes of the state, as the leader, until it is as wanted.
+    fn wait_while(&self, leader: &Leader<'_>, is_stopped: impl Fn(&DbState) -> bool) -> Result<()> {
         let engine = &self.engine;
         let start = engine.env.clock.now_micros();
         leader.begin_stall();
@@ -94,7 +120,7 @@ impl WritePath {
             if let Err(e) = engine.check_open().and_then(|()| state.background_error.check_writes()) {
                 break Err(e);
             }
-            if engine.stall.condition() != WriteStallCondition::Stopped {
+            if !is_stopped(&state) {
                 break Ok(());
             }
             engine.state_changed.wait(&mut state);
@@ -141,7 +167,24 @@ fn families_over_common_limit(engine: &Engine) -> Vec<ColumnFamilyId> {
     if all_active <= limit / 8 * 7 && (total < limit || all_active < limit / 2) {
         return Vec::new();
     }
-    let largest =
-        state.families.values().filter(|f| !f.memtables.active.is_empty()).max_by_key(|f| active(f));
+    drop(state);
+    family_with_largest_memtable(engine)
+}
+
+/// The family whose active memtable is the largest, if any has entries.
+fn family_with_largest_memtable(engine: &Engine) -> Vec<ColumnFamilyId> {
+    let state = engine.state.lock();
+    let largest = state
+        .families
+        .values()
+        .filter(|f| !f.memtables.active.is_empty())
+        .max_by_key(|f| f.memtables.active.approximate_memory_usage());
     largest.map(|f| f.cf.id).into_iter().collect()
+}
+
+/// Whether the write buffer manager stops writers, and flushes of this database will free memory.
+fn is_over_memory(engine: &Engine, state: &DbState) -> bool {
+    let manager = engine.options.write_buffer_manager.as_ref();
+    manager.is_some_and(|manager| manager.should_stall())
+        && state.families.values().any(|f| !f.memtables.immutables.is_empty())
 }

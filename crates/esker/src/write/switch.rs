@@ -10,12 +10,12 @@ use super::WritePath;
 use super::queue::Leader;
 use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_flushes};
 use crate::observe::FlushReason;
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, DbOptions};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
-use esker_memtable::{MemTable, MemTableOptions};
+use esker_memtable::{MemTable, MemTableOptions, MemoryBudget};
 
 impl WritePath {
     /// Switches the memtables of `families` (all families that have anything, under `atomic_flush`) and queues their
@@ -39,7 +39,13 @@ impl WritePath {
         for id in &families {
             let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
             let Some(family) = state.family_mut(*id) else { continue };
-            let fresh = new_memtable(&family.cf.icmp, &family.options, family.next_memtable_id, earliest);
+            let fresh = new_memtable(
+                &engine.options,
+                &family.cf.icmp,
+                &family.options,
+                family.next_memtable_id,
+                earliest,
+            );
             family.next_memtable_id += 1;
             sealed.push((family.cf.clone(), family.memtables.active.clone()));
             family.memtables.switch(fresh, log_number);
@@ -96,6 +102,7 @@ pub(super) fn forget_old_wals(state: &mut DbState, log_number: FileNumber) {
 
 /// An empty memtable for a family; every entry in it will be newer than `earliest`.
 pub(crate) fn new_memtable(
+    db: &DbOptions,
     icmp: &InternalKeyComparator,
     options: &ColumnFamilyOptions,
     id: u64,
@@ -105,6 +112,7 @@ pub(crate) fn new_memtable(
         id,
         arena_block_size: options.arena_block_size,
         earliest_sequence: earliest,
+        budget: db.write_buffer_manager.clone().map(|manager| manager as Arc<dyn MemoryBudget>),
         ..MemTableOptions::default()
     };
     MemTable::new(icmp.clone(), memtable_options)

@@ -22,7 +22,7 @@ fn it_answers_as_a_naive_list_however_reads_and_writes_alternate() {
     for seed in 0..12 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (shape, most_reads) = (seed as usize % 4, [0, 1, 3, 400][seed as usize / 4 % 4]);
-        let dels = RangeDels::new(1 << 16);
+        let dels = RangeDels::new(1 << 16, None);
         let mut all = Vec::new();
         let n = if cfg!(miri) { 60 } else { 700 };
         for i in 0..n {
@@ -60,7 +60,7 @@ fn it_answers_as_a_naive_list_however_reads_and_writes_alternate() {
 #[test]
 fn runs_are_few_and_many_reads_make_them_one() {
     let icmp = InternalKeyComparator::default();
-    let dels = RangeDels::new(1 << 16);
+    let dels = RangeDels::new(1 << 16, None);
     let read = || dels.max_covering_seq(b"00500", &icmp, SequenceNumber::MAX);
     let n = if cfg!(miri) { 100 } else { 3000u64 };
     for i in 0..n {
@@ -78,7 +78,7 @@ fn runs_are_few_and_many_reads_make_them_one() {
 #[test]
 fn threads_add_and_search_at_once() {
     let icmp = InternalKeyComparator::default();
-    let dels = RangeDels::new(1 << 16);
+    let dels = RangeDels::new(1 << 16, None);
     let n = if cfg!(miri) { 40 } else { 4000u64 };
     let added: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
     std::thread::scope(|scope| {

@@ -1,0 +1,153 @@
+//! A cache with a tier below it: made, asked, divided.
+
+use super::{Cache, CacheOptions};
+use crate::key::CacheKey;
+use crate::role::Role;
+use crate::sampler::MissEstimate;
+use crate::tier::{AdmissionPolicy, Lookup, Lower, SecondaryCache, Shares};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+
+/// How a cache and the tier below it divide one capacity: RocksDB's `TieredCacheOptions`.
+#[derive(Clone, Copy, Debug)]
+pub struct TieredCacheOptions {
+    /// Bytes of both together.
+    pub total_capacity: usize,
+    /// The tier's part, 0 to 1.
+    pub compressed_secondary_ratio: f64,
+    /// Which evicted values are stored in the tier.
+    pub adm_policy: AdmissionPolicy,
+}
+
+impl<V: Send + Sync + 'static> Cache<V> {
+    /// An empty cache above `tier`, each with its own capacity. `save` shows a value as the bytes from which it can be made
+    /// again; `None`: it goes nowhere.
+    /// # Errors
+    /// As `new`.
+    pub fn with_secondary(
+        options: &CacheOptions,
+        tier: Arc<dyn SecondaryCache>,
+        save: fn(&V) -> Option<&[u8]>,
+        policy: AdmissionPolicy,
+    ) -> Result<Cache<V>> {
+        Cache::above(options, Lower::new(tier, save, policy, None))
+    }
+
+    /// As `with_secondary`, with one capacity for both. What the options and the tier have for one does not count.
+    /// # Errors
+    /// As `new`; `InvalidArgument` if the ratio is not between 0 and 1.
+    pub fn tiered(
+        options: &CacheOptions,
+        tier: Arc<dyn SecondaryCache>,
+        save: fn(&V) -> Option<&[u8]>,
+        division: &TieredCacheOptions,
+    ) -> Result<Cache<V>> {
+        check_ratio(division.compressed_secondary_ratio)?;
+        let shares = Shares {
+            total: division.total_capacity,
+            ratio: division.compressed_secondary_ratio,
+            reserved: 0,
+        };
+        tier.set_capacity(shares.second());
+        let options = CacheOptions { capacity: shares.first(), ..options.clone() };
+        Cache::above(&options, Lower::new(tier, save, division.adm_policy, Some(shares)))
+    }
+
+    fn above(options: &CacheOptions, lower: Lower<V>) -> Result<Cache<V>> {
+        let lower = Arc::new(lower);
+        let below = Arc::clone(&lower);
+        let callback = Box::new(move |evicted| below.demote(&evicted));
+        Cache::with_callback(options, Some(callback), Some(lower))
+    }
+
+    /// What lies below.
+    pub fn secondary(&self) -> Option<&Arc<dyn SecondaryCache>> {
+        self.lower.as_ref().map(|lower| &lower.tier)
+    }
+
+    /// Which evicted values are stored below.
+    pub fn admission_policy(&self) -> Option<AdmissionPolicy> {
+        self.lower.as_ref().map(|lower| lower.policy())
+    }
+
+    /// Starts looking below for a value that was not found here. With `will_insert` the caller is going to put it in here:
+    /// what was here before and comes back stays, so the tier may forget it; what comes for the first time keeps its copy
+    /// below.
+    pub fn look_below(&self, key: &CacheKey, will_insert: bool) -> Lookup {
+        match &self.lower {
+            None => Lookup::Missing { was_seen: false },
+            Some(lower) => lower.tier.lookup(key, will_insert && self.knew(key)),
+        }
+    }
+
+    /// Changes capacity, division or policy while others work; `None` leaves it as it is.
+    /// # Errors
+    /// `InvalidArgument` if the ratio is not between 0 and 1; `NotSupported` if this cache and its tier have no common
+    /// capacity. RocksDB: `UpdateTieredCache`.
+    pub fn update_tiered(
+        &self,
+        total_capacity: Option<usize>,
+        compressed_secondary_ratio: Option<f64>,
+        adm_policy: Option<AdmissionPolicy>,
+    ) -> Result<()> {
+        let lower = self.lower.as_ref().filter(|lower| lower.shares().is_some());
+        let lower =
+            lower.ok_or_else(|| Error::not_supported("the cache has no capacity in common with a tier"))?;
+        compressed_secondary_ratio.map_or(Ok(()), check_ratio)?;
+        if let Some(policy) = adm_policy {
+            lower.set_policy(policy);
+        }
+        self.divide(lower, |shares| {
+            shares.total = total_capacity.unwrap_or(shares.total);
+            shares.ratio = compressed_secondary_ratio.unwrap_or(shares.ratio);
+        });
+        Ok(())
+    }
+
+    /// Changes the division. What becomes smaller does so first.
+    pub(super) fn divide(&self, lower: &Lower<V>, change: impl FnOnce(&mut Shares)) {
+        let Some(mut shares) = lower.shares() else { return };
+        let second = shares.second();
+        change(&mut shares);
+        if shares.second() < second {
+            lower.tier.set_capacity(shares.second());
+            self.set_own_capacity(shares.first());
+        } else {
+            self.set_own_capacity(shares.first());
+            lower.tier.set_capacity(shares.second());
+        }
+    }
+
+    pub(crate) fn charge_reservation(&self, role: Role, bytes: usize) -> Result<()> {
+        if let Some(lower) = &self.lower {
+            self.divide(lower, |shares| shares.reserved += bytes);
+        }
+        let charged = self.charge_own(bytes);
+        match (&charged, &self.lower) {
+            (Ok(()), _) => self.ledger().count(role, 0, bytes as isize),
+            (Err(_), Some(lower)) => self.divide(lower, |shares| shares.reserved -= bytes),
+            (Err(_), None) => {}
+        }
+        charged
+    }
+
+    pub(crate) fn uncharge_reservation(&self, role: Role, bytes: usize) {
+        self.ledger().count(role, 0, -(bytes as isize));
+        self.uncharge_own(bytes);
+        if let Some(lower) = &self.lower {
+            self.divide(lower, |shares| shares.reserved -= bytes);
+        }
+    }
+
+    /// How often caches of some sizes would have missed, by a sample of the lookups (`CacheOptions::estimates_misses`).
+    pub fn miss_estimates(&self) -> Vec<MissEstimate> {
+        self.sampler.as_ref().map(|sampler| sampler.estimates()).unwrap_or_default()
+    }
+}
+
+fn check_ratio(ratio: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&ratio) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!("compressed_secondary_ratio {ratio} must lie between 0 and 1")))
+}

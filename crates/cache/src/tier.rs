@@ -1,0 +1,150 @@
+//! What may lie below a cache: where values go as bytes when they are evicted, and come back from.
+//!
+//! In: bytes of evicted values. Out: the same bytes, later, unless they were given up.   Source of the semantics: RocksDB
+//! `include/rocksdb/secondary_cache.h`, `cache/secondary_cache_adapter.cc`. Implementations: `esker_table::tier`.
+//!
+//! | step | by whom | what happens |
+//! |---|---|---|
+//! | evicted | who evicts, under no lock | [`SecondaryCache::insert`]: stored at the second time, so that a scan stores nothing |
+//! | missed | who looks up | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
+//! | promoted | who looked up | parsed and put in; the copy below goes if the cache has had the value before |
+//!
+//! Invariants
+//!  1. A tier is asked only after the cache above has missed: a hit costs what it costs without one.
+//!  2. A tier never fails a read. What it cannot give is a miss.
+//!  3. What comes back are the bytes that went in, checked by the tier where they may have suffered.
+//!  4. Each copy is charged where it is. A copy that stays below after a promotion is not stored again.
+
+mod budget;
+mod recent;
+
+pub use budget::AdmissionPolicy;
+pub(crate) use budget::{Lower, Shares};
+pub use recent::Recent;
+
+use crate::key::CacheKey;
+use crate::role::Role;
+use std::fmt;
+
+/// A value as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// What it is for.
+    pub role: Role,
+    /// How `bytes` are compressed, a code of the tier's; 0: not.
+    pub codec: u8,
+    /// Enough to make it again.
+    pub bytes: &'a [u8],
+}
+
+/// What became of an insert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It is stored.
+    Stored,
+    /// It was there before.
+    Present,
+    /// It was offered for the first time of late, and will be stored at the second.
+    Remembered,
+    /// There is no room, or the tier is off.
+    Refused,
+}
+
+/// Where a value was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FoundIn {
+    /// Compressed in memory.
+    Memory,
+    /// In a file.
+    File,
+}
+
+/// A value that came back, not compressed.
+#[derive(Debug)]
+pub struct Found {
+    /// What it was for.
+    pub role: Role,
+    /// What went in.
+    pub bytes: Vec<u8>,
+    /// Whether the tier still has it.
+    pub is_kept: bool,
+    /// Where it was.
+    pub found_in: FoundIn,
+}
+
+/// A lookup under way. Dropping it gives it up.
+pub trait Pending: Send + fmt::Debug {
+    /// Whether `wait` would return at once.
+    fn is_ready(&self) -> bool;
+    /// The value; `None` if it turned out not to be there.
+    fn wait(self: Box<Self>) -> Option<Found>;
+}
+
+/// What a lookup has come to so far.
+#[derive(Debug)]
+pub enum Lookup {
+    /// It is not there.
+    Missing {
+        /// But it was offered of late.
+        was_seen: bool,
+    },
+    /// Here it is.
+    Ready(Found),
+    /// It is being read.
+    Pending(Box<dyn Pending>),
+}
+
+impl Lookup {
+    /// The result.
+    pub fn wait(self) -> Option<Found> {
+        match self {
+            Lookup::Missing { .. } => None,
+            Lookup::Ready(found) => Some(found),
+            Lookup::Pending(pending) => pending.wait(),
+        }
+    }
+
+    /// Whether `wait` would return at once.
+    pub fn is_ready(&self) -> bool {
+        match self {
+            Lookup::Missing { .. } | Lookup::Ready(_) => true,
+            Lookup::Pending(pending) => pending.is_ready(),
+        }
+    }
+}
+
+/// The results of lookups that were started before, in their order. What is read for them is read at once.
+pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<Found>> {
+    lookups.into_iter().map(Lookup::wait).collect()
+}
+
+/// A store below a cache. Shared by caches, if it is; all methods may be called from any thread.
+pub trait SecondaryCache: Send + Sync + fmt::Debug {
+    /// RocksDB's name, or one of its own.
+    fn name(&self) -> &'static str;
+
+    /// Offers a value. It is stored if it was offered of late, or if `is_forced`. Takes what it needs of `saved` before it
+    /// returns.
+    fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
+
+    /// Starts looking for a value. With `advise_erase` the caller will keep it: the tier may forget it.
+    fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup;
+
+    /// Whether it is there. Starts nothing and counts as no use.
+    fn contains(&self, key: &CacheKey) -> bool;
+
+    /// Forgets a value.
+    fn erase(&self, key: &CacheKey);
+
+    /// Bytes it may use.
+    fn capacity(&self) -> usize;
+
+    /// Changes how many bytes it may use; 0 turns it off, another number on again.
+    fn set_capacity(&self, bytes: usize);
+
+    /// Bytes it uses.
+    fn usage(&self) -> usize;
+
+    /// Returns when all that was inserted before is where it belongs. For tests and orderly ends.
+    fn settle(&self) {}
+}

@@ -1,0 +1,43 @@
+use super::*;
+use esker_cache::{Cache, CacheOptions};
+
+#[test]
+fn thresholds_are_rocksdbs() {
+    let manager = WriteBufferManager::new(800, true);
+    manager.reserve(700);
+    assert!(!manager.should_flush() && !manager.should_stall());
+    manager.reserve(1);
+    assert!(manager.should_flush(), "more than seven eighths are active");
+    manager.schedule_free(701);
+    assert!(!manager.should_flush(), "a flush is on its way");
+    manager.reserve(399);
+    assert!(manager.should_stall() && !manager.should_flush(), "less than half would come back");
+    manager.reserve(1);
+    assert!(manager.should_flush());
+    manager.free(701);
+    assert!(!manager.should_stall());
+    assert_eq!((manager.memory_usage(), manager.mutable_memtable_memory_usage()), (400, 400));
+}
+
+#[test]
+fn memtables_are_charged_to_the_cache_in_steps() {
+    for strict_capacity_limit in [false, true] {
+        let options = CacheOptions { strict_capacity_limit, ..CacheOptions::with_capacity(1 << 20) };
+        let cache: Arc<BlockCache> = Arc::new(Cache::new(&options).unwrap());
+        let empty = cache.usage();
+        let charged = || cache.role_stats().bytes(Role::WriteBuffer) as usize;
+        let manager = WriteBufferManager::with_cache(0, &cache, false);
+        manager.reserve(1000);
+        assert_eq!((charged(), cache.usage() - empty), (CHARGE_STEP, CHARGE_STEP));
+        manager.reserve(2 * CHARGE_STEP);
+        assert_eq!((charged(), manager.dummy_entries_in_cache_usage()), (3 * CHARGE_STEP, 3 * CHARGE_STEP));
+        manager.reserve(4 * CHARGE_STEP);
+        // What a strict limit has no room for is not charged; a limit that is not strict is exceeded.
+        assert_eq!(charged(), if strict_capacity_limit { 3 } else { 7 } * CHARGE_STEP);
+        manager.schedule_free(6 * CHARGE_STEP);
+        manager.free(6 * CHARGE_STEP);
+        assert_eq!(charged(), CHARGE_STEP);
+        drop(manager);
+        assert_eq!(cache.usage(), empty);
+    }
+}

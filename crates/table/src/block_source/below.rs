@@ -1,0 +1,103 @@
+//! Blocks that come back from the tier below the cache.
+//!
+//! In: a handle whose block is not in the cache. Out: the block, if the tier has it; then it counts as found in the cache.
+//! For a batch the lookups are started first and ended one by one, so that what lies on disk is read at once.
+//!
+//! Invariant: what a tier returns is parsed as if it had come from the file. If that fails, it was not there.
+
+use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
+use crate::counts;
+use crate::options::TableReadOptions;
+use esker_base::Result;
+use esker_cache::tier::{Found, FoundIn, Lookup, Saved};
+use esker_format::handle::BlockHandle;
+
+/// A block of a batch: found, or asked for below.
+pub(crate) enum Started {
+    Found(BlockRef),
+    Missed(Lookup),
+}
+
+impl BlockSource {
+    /// Whether there is anything below the cache.
+    #[inline]
+    pub(crate) fn looks_below(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
+    }
+
+    /// Looks a block of a batch up, and starts looking below if it is not in the cache. `finish` gives it.
+    pub(crate) fn start(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Started {
+        let Some(cache) = &self.cache else { return Started::Missed(Lookup::Missing { was_seen: false }) };
+        let key = self.key(handle);
+        match cache.lookup(&key) {
+            Some(block) => {
+                counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+                Started::Found(block)
+            }
+            None => Started::Missed(cache.look_below(&key, options.fill_cache)),
+        }
+    }
+
+    /// The block that was started, from wherever it is.
+    /// # Errors
+    /// As `block`.
+    pub(crate) fn finish(
+        &self,
+        started: Started,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+    ) -> Result<BlockRef> {
+        match started {
+            Started::Found(block) => Ok(block),
+            Started::Missed(lookup) => match self.end(lookup, handle, kind, options) {
+                Some(block) => Ok(block),
+                None => self.load_from_file(handle, kind, options, None),
+            },
+        }
+    }
+
+    /// The block, if the tier below has it.
+    pub(super) fn promote(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+    ) -> Option<BlockRef> {
+        let cache = self.cache.as_ref().filter(|cache| cache.secondary().is_some())?;
+        self.end(cache.look_below(&self.key(handle), options.fill_cache), handle, kind, options)
+    }
+
+    fn end(
+        &self,
+        lookup: Lookup,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+    ) -> Option<BlockRef> {
+        if let Lookup::Missing { was_seen: true } = lookup {
+            counts::secondary_remembers(self.statistics.as_ref());
+        }
+        let found = lookup.wait()?;
+        let found_in = found.found_in;
+        let block = self.restore(found, kind)?;
+        counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        counts::secondary_hit(self.statistics.as_ref(), kind, found_in);
+        if found_in == FoundIn::File
+            && let Some(tier) = self.cache.as_ref().and_then(|cache| cache.secondary())
+        {
+            let saved = Saved { role: kind.role(), codec: 0, bytes: block.bytes() };
+            let admission = tier.insert(&self.key(handle), saved, false);
+            counts::secondary_promotion(self.statistics.as_ref(), admission);
+        }
+        // A strict limit may refuse an index: it is read from the file then, where the error is told.
+        self.keep(block, handle, kind, options, false).ok()
+    }
+
+    fn restore(&self, found: Found, kind: BlockKind) -> Option<CachedBlock> {
+        if found.role != kind.role() {
+            return None;
+        }
+        self.block_of(found.bytes, kind).ok()
+    }
+}

@@ -1,0 +1,270 @@
+//! Compressed blocks in memory: RocksDB's `CompressedSecondaryCache`.
+//!
+//! In: blocks. Out: the same blocks.   Source of the rules: RocksDB `cache/compressed_secondary_cache.h`.
+//!
+//! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed when it is offered for
+//! the second time of late: a scan compresses nothing. Blocks of the roles in `do_not_compress_roles` (filters, which
+//! are random bits) are stored as they are.
+//!
+//! Invariants
+//!  1. What is taken (`advise_erase`) is gone here, and is stored at once when it is offered next.
+//!  2. All that is stored is charged: bytes, the entry around them, the memory of keys seen of late.
+//!  3. With capacity 0 nothing is compressed, looked up or remembered.
+
+use esker_base::Result;
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_cache::tier::{Admission, Found, FoundIn, Lookup, Recent, Saved, SecondaryCache};
+use esker_cache::{Cache, CacheKey, CacheOptions, Evicted, Handle, Priority, Role};
+use esker_format::compression::{CompressionOptions, CompressionType, Compressor, Decompressor};
+use std::sync::Arc;
+
+/// One key is remembered for so many bytes of capacity.
+const BYTES_PER_RECENT_KEY: usize = 2048;
+/// Compressors that are kept: as many as work at once, usually.
+const MAX_IDLE_COMPRESSORS: usize = 8;
+
+/// RocksDB's `CompressedSecondaryCacheOptions`.
+#[derive(Clone, Debug)]
+pub struct CompressedSecondaryCacheOptions {
+    /// Capacity, metadata charge, strict limit; the type is which table holds the compressed blocks.
+    pub cache: CacheOptions,
+    /// Which codec. Those that are not worth compressing are stored as they are.
+    pub compression_type: CompressionType,
+    /// Its effort.
+    pub compression_opts: CompressionOptions,
+    /// What is stored without trying.
+    pub do_not_compress_roles: Vec<Role>,
+}
+
+impl Default for CompressedSecondaryCacheOptions {
+    fn default() -> CompressedSecondaryCacheOptions {
+        CompressedSecondaryCacheOptions {
+            cache: CacheOptions::default(),
+            compression_type: CompressionType::Lz4,
+            compression_opts: CompressionOptions::default(),
+            do_not_compress_roles: vec![Role::FilterBlock],
+        }
+    }
+}
+
+impl CompressedSecondaryCacheOptions {
+    /// The defaults, with this capacity in bytes.
+    pub fn with_capacity(capacity: usize) -> CompressedSecondaryCacheOptions {
+        CompressedSecondaryCacheOptions {
+            cache: CacheOptions::with_capacity(capacity),
+            ..CompressedSecondaryCacheOptions::default()
+        }
+    }
+}
+
+/// A block as it is stored.
+struct Stored {
+    codec: CompressionType,
+    bytes: Box<[u8]>,
+}
+
+/// See the head of the file.
+pub struct CompressedSecondaryCache {
+    cache: Cache<Stored>,
+    recent: Recent,
+    capacity: AtomicUsize,
+    options: CompressedSecondaryCacheOptions,
+    idle: Mutex<Vec<Compressor>>,
+    below: Option<Arc<dyn SecondaryCache>>,
+}
+
+impl std::fmt::Debug for CompressedSecondaryCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompressedSecondaryCache")
+            .field("capacity", &self.capacity())
+            .field("usage", &self.usage())
+            .field("below", &self.below)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CompressedSecondaryCache {
+    /// Empty.
+    /// # Errors
+    /// As [`Cache::new`]; `NotSupported` if nothing is compressed with the codec.
+    pub fn new(options: &CompressedSecondaryCacheOptions) -> Result<CompressedSecondaryCache> {
+        CompressedSecondaryCache::above(options, None)
+    }
+
+    /// Empty. What it gives up goes below.
+    /// # Errors
+    /// As `new`.
+    pub fn above(
+        options: &CompressedSecondaryCacheOptions,
+        below: Option<Arc<dyn SecondaryCache>>,
+    ) -> Result<CompressedSecondaryCache> {
+        let compressor = Compressor::new(options.compression_type, &options.compression_opts)?;
+        let capacity = options.cache.capacity;
+        let recent = Recent::new(capacity / BYTES_PER_RECENT_KEY);
+        let own = CacheOptions { capacity: own_capacity(capacity, &recent), ..options.cache.clone() };
+        let cache = match below.clone() {
+            None => Cache::new(&own)?,
+            Some(below) => Cache::with_eviction_callback(
+                &own,
+                Box::new(move |evicted: Evicted<Stored>| {
+                    let (key, role) = (*Handle::key(&evicted.value), Handle::role(&evicted.value));
+                    let saved = Saved { role, codec: evicted.value.codec as u8, bytes: &evicted.value.bytes };
+                    // It was admitted here, so it is there.
+                    below.insert(&key, saved, true);
+                }),
+            )?,
+        };
+        Ok(CompressedSecondaryCache {
+            cache,
+            recent,
+            capacity: AtomicUsize::new(capacity),
+            options: options.clone(),
+            idle: Mutex::new(vec![compressor]),
+            below,
+        })
+    }
+
+    fn is_off(&self) -> bool {
+        self.capacity() == 0
+    }
+
+    fn store(&self, key: &CacheKey, role: Role, stored: Stored) -> Admission {
+        let charge = size_of_val(&*stored.bytes) + size_of::<Stored>();
+        match self.cache.insert(*key, stored, charge, Priority::Low, role) {
+            Ok(inserted) if Handle::is_in_cache(&inserted.handle) => Admission::Stored,
+            Ok(_) | Err(_) => Admission::Refused,
+        }
+    }
+
+    /// Compressed, if that is worth it.
+    fn compress(&self, saved: Saved<'_>) -> Stored {
+        let plain = || Stored { codec: CompressionType::None, bytes: saved.bytes.into() };
+        let is_exempt = self.options.do_not_compress_roles.contains(&saved.role);
+        if is_exempt || self.options.compression_type == CompressionType::None {
+            return plain();
+        }
+        let idle = self.idle.lock().pop();
+        let compressor = idle.map_or_else(
+            || Compressor::new(self.options.compression_type, &self.options.compression_opts),
+            Ok,
+        );
+        // What was allowed when the cache was made is allowed now; memory may be short.
+        let Ok(mut compressor) = compressor else { return plain() };
+        let mut out = Vec::with_capacity(saved.bytes.len());
+        let stored = match compressor.compress(saved.bytes, &mut out) {
+            Ok(true) => Stored { codec: compressor.kind(), bytes: out.into_boxed_slice() },
+            Ok(false) | Err(_) => plain(),
+        };
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE_COMPRESSORS {
+            idle.push(compressor);
+        }
+        stored
+    }
+
+    /// A lookup in what is below. What is found there may move up here.
+    fn look_below(&self, key: &CacheKey, advise_erase: bool, was_seen: bool) -> Lookup {
+        let Some(below) = &self.below else { return Lookup::Missing { was_seen } };
+        match below.lookup(key, advise_erase) {
+            Lookup::Missing { was_seen: seen_below } => Lookup::Missing { was_seen: was_seen || seen_below },
+            found => found,
+        }
+    }
+}
+
+/// What is left of a capacity for blocks.
+fn own_capacity(capacity: usize, recent: &Recent) -> usize {
+    capacity.saturating_sub(recent.memory_usage())
+}
+
+/// What was stored under this codec's code, as it was before.
+pub(super) fn restore(codec: u8, bytes: &[u8]) -> Result<Vec<u8>> {
+    match CompressionType::from_u8(codec)? {
+        CompressionType::None => Ok(bytes.to_vec()),
+        codec => Decompressor::new(2).decompress(codec, bytes),
+    }
+}
+
+impl SecondaryCache for CompressedSecondaryCache {
+    fn name(&self) -> &'static str {
+        "CompressedSecondaryCache"
+    }
+
+    fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission {
+        if self.is_off() {
+            return self
+                .below
+                .as_ref()
+                .map_or(Admission::Refused, |below| below.insert(key, saved, is_forced));
+        }
+        if self.cache.contains(key) {
+            return Admission::Present;
+        }
+        if !self.recent.note(key) && !is_forced {
+            return Admission::Remembered;
+        }
+        let stored = match CompressionType::from_u8(saved.codec) {
+            Ok(CompressionType::None) => self.compress(saved),
+            Ok(codec) => Stored { codec, bytes: saved.bytes.into() },
+            Err(_) => return Admission::Refused,
+        };
+        self.store(key, saved.role, stored)
+    }
+
+    fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup {
+        if self.is_off() {
+            return self.look_below(key, advise_erase, false);
+        }
+        let Some(stored) = self.cache.lookup(key) else {
+            return self.look_below(key, advise_erase, self.recent.knows(key));
+        };
+        let Ok(bytes) = restore(stored.codec as u8, &stored.bytes) else {
+            self.cache.erase(key);
+            return Lookup::Missing { was_seen: true };
+        };
+        if advise_erase {
+            self.recent.note(key);
+            self.cache.erase(key);
+        }
+        Lookup::Ready(Found {
+            role: Handle::role(&stored),
+            bytes,
+            is_kept: !advise_erase,
+            found_in: FoundIn::Memory,
+        })
+    }
+
+    fn contains(&self, key: &CacheKey) -> bool {
+        self.cache.contains(key) || self.below.as_ref().is_some_and(|below| below.contains(key))
+    }
+
+    fn erase(&self, key: &CacheKey) {
+        self.cache.erase(key);
+        if let Some(below) = &self.below {
+            below.erase(key);
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    fn set_capacity(&self, bytes: usize) {
+        self.capacity.store(bytes, Ordering::Relaxed);
+        self.cache.set_capacity(own_capacity(bytes, &self.recent));
+        if bytes == 0 {
+            self.cache.erase_unreferenced();
+        }
+    }
+
+    fn usage(&self) -> usize {
+        self.cache.usage() + self.recent.memory_usage()
+    }
+
+    fn settle(&self) {
+        if let Some(below) = &self.below {
+            below.settle();
+        }
+    }
+}

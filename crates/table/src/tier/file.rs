@@ -1,0 +1,484 @@
+//! Blocks on a local disk, below a cache: what was cached is found again after a restart.
+//!
+//! In: blocks. Out: the same blocks, unless their bytes have suffered: then they were never there.
+//!
+//! Blocks are appended to segment files (`segment`), the oldest of which goes when the capacity is used up. Which block
+//! is where is kept in memory, and read from the segments at open. A thread of its own writes, fed by a queue that is
+//! bounded: who evicts never waits for the disk, and what does not fit into the queue is not stored. A lookup asks the
+//! operating system to read ahead and returns; its `wait` reads, so that lookups of a batch are read at once.
+//!
+//! | a block's place | found by a lookup | becomes |
+//! |---|---|---|
+//! | queued | in memory | written, by the writer |
+//! | in a segment | by reading and checking it | forgotten: erased, found torn, or its segment went |
+//!
+//! Invariants
+//!  1. What is returned has the checksum and the key it was written with.
+//!  2. The first error of the disk turns the tier off for good and is said once; lookups miss from then on.
+//!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one block at most.
+//!  4. Nothing is read or written while `state` is locked.
+
+mod segment;
+
+use super::compressed::restore;
+use esker_base::logger::InfoLog;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Condvar, Mutex, MutexGuard};
+use esker_base::{Error, ErrorKind, Result, info_log};
+use esker_cache::tier::{Admission, Found, FoundIn, Lookup, Pending, Recent, Saved, SecondaryCache};
+use esker_cache::{CacheKey, Role};
+use esker_env::{FileLock, FileSystem, RandomAccessFile, spawn};
+use segment::{Record, SegmentWriter};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Segments that the capacity is cut into.
+const SEGMENTS: usize = 16;
+const MIN_SEGMENT_BYTES: usize = 16 << 10;
+const MAX_SEGMENT_BYTES: usize = 64 << 20;
+/// Bytes that wait to be written, at most.
+const MAX_QUEUED_BYTES: usize = 8 << 20;
+/// One key is remembered for so many bytes of capacity.
+const BYTES_PER_RECENT_KEY: usize = 4096;
+
+/// What a file tier is told.
+#[derive(Clone)]
+pub struct FileSecondaryCacheOptions {
+    /// A directory that is the tier's alone. Made if it is not there.
+    pub path: PathBuf,
+    /// Bytes of the files.
+    pub capacity: usize,
+    /// Where the files are.
+    pub fs: Arc<dyn FileSystem>,
+    /// Where it is said that the tier is turned off.
+    pub info_log: Option<Arc<dyn InfoLog>>,
+}
+
+impl std::fmt::Debug for FileSecondaryCacheOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSecondaryCacheOptions")
+            .field("path", &self.path)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// See the head of the file. Dropping it writes what is queued.
+pub struct FileSecondaryCache {
+    inner: Arc<Inner>,
+    writer: Option<JoinHandle<()>>,
+    _lock: Box<dyn FileLock>,
+}
+
+struct Inner {
+    options: FileSecondaryCacheOptions,
+    state: Mutex<State>,
+    /// There is work for the writer, or it has done some.
+    changed: Condvar,
+    recent: Recent,
+    is_off: AtomicBool,
+}
+
+struct State {
+    index: HashMap<CacheKey, Place>,
+    /// Oldest first.
+    segments: VecDeque<Segment>,
+    bytes: usize,
+    capacity: usize,
+    queue: VecDeque<Arc<Record>>,
+    queued_bytes: usize,
+    /// The writer has something in hand.
+    is_writing: bool,
+    is_closing: bool,
+}
+
+struct Segment {
+    number: u64,
+    bytes: usize,
+    keys: Vec<CacheKey>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Queued(Arc<Record>),
+    File { segment: u64, file: Arc<dyn RandomAccessFile>, offset: u64, length: usize },
+}
+
+impl Place {
+    fn is_in(&self, number: u64) -> bool {
+        matches!(self, Place::File { segment, .. } if *segment == number)
+    }
+}
+
+impl std::fmt::Debug for FileSecondaryCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSecondaryCache")
+            .field("path", &self.inner.options.path)
+            .field("usage", &self.usage())
+            .field("is_off", &self.is_off())
+            .finish_non_exhaustive()
+    }
+}
+
+impl FileSecondaryCache {
+    /// Opens the directory, with what is left in it from before.
+    /// # Errors
+    /// `IoError` if it cannot be made, read or locked: another tier may have it.
+    pub fn open(options: FileSecondaryCacheOptions) -> Result<FileSecondaryCache> {
+        options.fs.create_dir_if_missing(&options.path)?;
+        let lock = options.fs.lock_file(&options.path.join("LOCK"))?;
+        let mut state = State {
+            index: HashMap::new(),
+            segments: VecDeque::new(),
+            bytes: 0,
+            capacity: options.capacity,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            is_writing: false,
+            is_closing: false,
+        };
+        for number in segment::numbers(&*options.fs, &options.path)? {
+            state.recover(&options, number)?;
+        }
+        let next = state.segments.back().map_or(1, |last| last.number + 1);
+        let inner = Arc::new(Inner {
+            recent: Recent::new(options.capacity / BYTES_PER_RECENT_KEY),
+            options,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            is_off: AtomicBool::new(false),
+        });
+        inner.trim();
+        let mine = Arc::clone(&inner);
+        let writer = spawn("esker-tier", move || mine.write_queue(next))?;
+        Ok(FileSecondaryCache { inner, writer: Some(writer), _lock: lock })
+    }
+
+    /// Whether an error of the disk has turned it off.
+    pub fn is_off(&self) -> bool {
+        self.inner.is_off.load(Ordering::Acquire)
+    }
+
+    /// How many blocks it knows.
+    pub fn len(&self) -> usize {
+        self.inner.state.lock().index.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl State {
+    /// Takes in what a segment from before still has.
+    fn recover(&mut self, options: &FileSecondaryCacheOptions, number: u64) -> Result<()> {
+        let found = segment::scan(&*options.fs, &options.path, number)?;
+        let mut keys = Vec::with_capacity(found.entries.len());
+        for (key, offset, length) in found.entries {
+            let place = Place::File { segment: number, file: Arc::clone(&found.file), offset, length };
+            self.index.insert(key, place);
+            keys.push(key);
+        }
+        self.bytes += found.bytes;
+        self.segments.push_back(Segment { number, bytes: found.bytes, keys });
+        Ok(())
+    }
+
+    /// Takes the oldest segments out that the capacity has no room for. Their files are the caller's to delete.
+    fn take_excess(&mut self) -> Vec<u64> {
+        let mut gone = Vec::new();
+        while self.bytes > self.capacity
+            && let Some(oldest) = self.segments.pop_front()
+        {
+            self.bytes -= oldest.bytes;
+            for key in oldest.keys {
+                if self.index.get(&key).is_some_and(|place| place.is_in(oldest.number)) {
+                    self.index.remove(&key);
+                }
+            }
+            gone.push(oldest.number);
+        }
+        gone
+    }
+
+    fn forget_all(&mut self) {
+        self.index.clear();
+        self.queue.clear();
+        self.queued_bytes = 0;
+    }
+}
+
+impl Inner {
+    /// The disk has failed.
+    #[cold]
+    fn turn_off(&self, error: &Error) {
+        if self.is_off.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.state.lock().forget_all();
+        self.changed.notify_all();
+        if let Some(log) = &self.options.info_log {
+            info_log!(
+                log,
+                Error,
+                "The secondary cache in {} is turned off: {error}",
+                self.options.path.display()
+            );
+        }
+    }
+
+    /// Deletes the segments that the capacity has no room for.
+    fn trim(&self) {
+        let gone = self.state.lock().take_excess();
+        self.delete(&gone);
+    }
+
+    fn delete(&self, numbers: &[u64]) {
+        for number in numbers {
+            if let Err(e) = self.options.fs.delete_file(&segment::path(&self.options.path, *number)) {
+                self.turn_off(&e);
+            }
+        }
+    }
+
+    /// The writer: until it is told to end, and the queue is empty.
+    fn write_queue(&self, first_number: u64) {
+        let mut number = first_number;
+        let mut open: Option<SegmentWriter> = None;
+        while let Some(record) = self.next_to_write() {
+            let segment_bytes =
+                (self.state.lock().capacity / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
+            if let Some(full) = open.take_if(|open| open.bytes() >= segment_bytes)
+                && let Err(e) = full.close()
+            {
+                self.turn_off(&e);
+            }
+            if !self.is_off.load(Ordering::Acquire)
+                && let Err(e) = self.write(&record, &mut open, &mut number)
+            {
+                self.turn_off(&e);
+            }
+            let mut state = self.state.lock();
+            state.is_writing = false;
+            drop(state);
+            self.changed.notify_all();
+        }
+        if let Some(open) = open
+            && let Err(e) = open.close()
+        {
+            self.turn_off(&e);
+        }
+    }
+
+    fn next_to_write(&self) -> Option<Arc<Record>> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(record) = state.queue.pop_front() {
+                state.queued_bytes -= record.stored_bytes();
+                state.is_writing = true;
+                return Some(record);
+            }
+            if state.is_closing {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn write(
+        &self,
+        record: &Arc<Record>,
+        open: &mut Option<SegmentWriter>,
+        next_number: &mut u64,
+    ) -> Result<()> {
+        let writer = match open {
+            Some(writer) => writer,
+            None => {
+                let writer = SegmentWriter::create(&*self.options.fs, &self.options.path, *next_number)?;
+                let segment = Segment { number: *next_number, bytes: 0, keys: Vec::new() };
+                self.state.lock().segments.push_back(segment);
+                *next_number += 1;
+                open.insert(writer)
+            }
+        };
+        let before = writer.bytes();
+        let offset = writer.append(record)?;
+        let place = Place::File {
+            segment: writer.number(),
+            file: Arc::clone(writer.file()),
+            offset,
+            length: record.payload_bytes(),
+        };
+        let gone = {
+            let mut state = self.state.lock();
+            let added = if before == segment::HEAD_BYTES { writer.bytes() } else { writer.bytes() - before };
+            state.bytes += added;
+            if let Some(last) = state.segments.back_mut().filter(|last| last.number == writer.number()) {
+                last.bytes += added;
+                last.keys.push(record.key);
+            }
+            // It may have been erased, or put in anew, meanwhile.
+            if let Some(Place::Queued(queued)) = state.index.get(&record.key)
+                && Arc::ptr_eq(queued, record)
+            {
+                state.index.insert(record.key, place);
+            }
+            state.take_excess()
+        };
+        if gone.contains(&writer.number()) {
+            *open = None;
+        }
+        self.delete(&gone);
+        Ok(())
+    }
+
+    /// Reads and checks what a lookup found.
+    fn read(&self, key: &CacheKey, place: &Place) -> Option<Found> {
+        let Place::File { segment, file, offset, length } = place else { return None };
+        let record = match segment::read(&**file, *segment, *offset, *length) {
+            Ok(record) if record.key == *key => record,
+            Err(e) if e.kind() == ErrorKind::IoError => {
+                self.turn_off(&e);
+                return None;
+            }
+            Ok(_) | Err(_) => {
+                self.forget_torn(key, *segment);
+                return None;
+            }
+        };
+        found(&record)
+    }
+
+    fn forget_torn(&self, key: &CacheKey, segment: u64) {
+        let mut state = self.state.lock();
+        if state.index.get(key).is_some_and(|place| place.is_in(segment)) {
+            state.index.remove(key);
+        }
+    }
+
+    fn place(&self, key: &CacheKey) -> Option<Place> {
+        self.state.lock().index.get(key).cloned()
+    }
+}
+
+fn found(record: &Record) -> Option<Found> {
+    let bytes = restore(record.codec, record.payload()).ok()?;
+    Some(Found { role: record.role, bytes, is_kept: true, found_in: FoundIn::File })
+}
+
+/// A lookup whose block is in a segment.
+struct FileLookup {
+    inner: Arc<Inner>,
+    key: CacheKey,
+    place: Place,
+}
+
+impl std::fmt::Debug for FileLookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileLookup").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Pending for FileLookup {
+    fn is_ready(&self) -> bool {
+        false
+    }
+
+    fn wait(self: Box<Self>) -> Option<Found> {
+        self.inner.read(&self.key, &self.place)
+    }
+}
+
+impl SecondaryCache for FileSecondaryCache {
+    fn name(&self) -> &'static str {
+        "FileSecondaryCache"
+    }
+
+    fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission {
+        let inner = &*self.inner;
+        if self.is_off() {
+            return Admission::Refused;
+        }
+        let mut state: MutexGuard<'_, State> = inner.state.lock();
+        if state.index.contains_key(key) {
+            return Admission::Present;
+        }
+        if !inner.recent.note(key) && !is_forced {
+            return Admission::Remembered;
+        }
+        let bytes = segment::stored_bytes(saved.bytes.len());
+        if bytes > state.capacity || state.queued_bytes + bytes > MAX_QUEUED_BYTES {
+            return Admission::Refused;
+        }
+        let record = Arc::new(Record::new(*key, saved.role, saved.codec, saved.bytes));
+        state.queued_bytes += bytes;
+        state.index.insert(*key, Place::Queued(Arc::clone(&record)));
+        state.queue.push_back(record);
+        drop(state);
+        inner.changed.notify_all();
+        Admission::Stored
+    }
+
+    fn lookup(&self, key: &CacheKey, _advise_erase: bool) -> Lookup {
+        let missing = || Lookup::Missing { was_seen: self.inner.recent.knows(key) };
+        match self.inner.place(key) {
+            None => missing(),
+            Some(Place::Queued(record)) => found(&record).map_or_else(missing, Lookup::Ready),
+            Some(place) => {
+                if let Place::File { file, offset, length, .. } = &place {
+                    file.prefetch(*offset, segment::stored_bytes(*length) as u64);
+                }
+                Lookup::Pending(Box::new(FileLookup { inner: Arc::clone(&self.inner), key: *key, place }))
+            }
+        }
+    }
+
+    fn contains(&self, key: &CacheKey) -> bool {
+        self.inner.state.lock().index.contains_key(key)
+    }
+
+    fn erase(&self, key: &CacheKey) {
+        self.inner.state.lock().index.remove(key);
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.state.lock().capacity
+    }
+
+    fn set_capacity(&self, bytes: usize) {
+        self.inner.state.lock().capacity = bytes;
+        self.inner.trim();
+    }
+
+    fn usage(&self) -> usize {
+        self.inner.state.lock().bytes
+    }
+
+    fn settle(&self) {
+        let mut state = self.inner.state.lock();
+        while !state.queue.is_empty() || state.is_writing {
+            self.inner.changed.wait(&mut state);
+        }
+    }
+}
+
+impl Drop for FileSecondaryCache {
+    fn drop(&mut self) {
+        self.inner.state.lock().is_closing = true;
+        self.inner.changed.notify_all();
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            // What it has not written is lost, as it may be.
+            self.inner.is_off.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The role with this number.
+fn role_of(code: u8) -> Option<Role> {
+    Role::ALL.get(usize::from(code)).copied()
+}

@@ -1,0 +1,327 @@
+use super::*;
+use esker_base::logger::{InfoLog, InfoLogLevel};
+use esker_base::rng::Rng;
+use esker_base::sync::Mutex;
+use esker_cache::tier::{Admission, FoundIn, Lookup, Saved, wait_all};
+use esker_cache::{CacheKey, CacheType, Priority, Role};
+use esker_env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, MemFs, OpKind};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+const CODEC_NONE: u8 = 0;
+
+fn key(i: u64) -> CacheKey {
+    CacheKey::new((77, i / 16), (i % 16) * 4096)
+}
+
+/// What a block of this number holds: half of it compressible.
+fn contents(i: u64) -> Vec<u8> {
+    let mut rng = Rng::new(i + 1);
+    let mut bytes: Vec<u8> = (0..512).map(|_| rng.below(256) as u8).collect();
+    bytes.extend(std::iter::repeat_n(i as u8, 512));
+    bytes
+}
+
+fn saved(bytes: &[u8]) -> Saved<'_> {
+    Saved { role: Role::DataBlock, codec: CODEC_NONE, bytes }
+}
+
+fn offer(tier: &dyn SecondaryCache, i: u64) -> Admission {
+    tier.insert(&key(i), saved(&contents(i)), false)
+}
+
+fn compressed(capacity: usize) -> CompressedSecondaryCache {
+    CompressedSecondaryCache::new(&CompressedSecondaryCacheOptions::with_capacity(capacity)).unwrap()
+}
+
+#[test]
+fn a_block_is_stored_when_it_is_offered_for_the_second_time() {
+    let tier = compressed(1 << 20);
+    assert!(matches!(tier.lookup(&key(1), false), Lookup::Missing { was_seen: false }));
+    assert_eq!(offer(&tier, 1), Admission::Remembered);
+    assert!(matches!(tier.lookup(&key(1), false), Lookup::Missing { was_seen: true }));
+    assert_eq!((offer(&tier, 1), offer(&tier, 1)), (Admission::Stored, Admission::Present));
+    let found = tier.lookup(&key(1), false).wait().unwrap();
+    assert_eq!((found.bytes, found.is_kept, found.found_in), (contents(1), true, FoundIn::Memory));
+    let taken = tier.lookup(&key(1), true).wait().unwrap();
+    assert_eq!((taken.bytes, taken.is_kept, taken.role), (contents(1), false, Role::DataBlock));
+    assert!(!tier.contains(&key(1)), "it was taken");
+    assert_eq!(offer(&tier, 1), Admission::Stored, "what was taken is stored at once when it comes back");
+}
+
+#[test]
+fn a_scan_stores_nothing() {
+    let tier = compressed(1 << 20);
+    for i in 0..100 {
+        assert_eq!((offer(&tier, i), offer(&tier, i)), (Admission::Remembered, Admission::Stored));
+    }
+    let (usage, there) = (tier.usage(), count(&tier, 0..100));
+    assert!(there >= 95, "a small table may have lost one of three full buckets: {there}");
+    for i in 1000..2000 {
+        offer(&tier, i);
+    }
+    assert_eq!((tier.usage(), count(&tier, 0..100)), (usage, there));
+}
+
+#[test]
+fn blocks_are_compressed_but_for_the_roles_that_are_not() {
+    let tier = compressed(1 << 20);
+    let before = tier.usage();
+    let bytes = vec![7; 4096];
+    tier.insert(&key(1), Saved { role: Role::DataBlock, codec: CODEC_NONE, bytes: &bytes }, true);
+    let data = tier.usage() - before;
+    assert!(data < 1024, "4096 equal bytes take {data}");
+    tier.insert(&key(2), Saved { role: Role::FilterBlock, codec: CODEC_NONE, bytes: &bytes }, true);
+    let filter = tier.usage() - before - data;
+    assert!(filter >= 4096, "a filter is not compressed: {filter}");
+    for i in [1, 2] {
+        assert_eq!(tier.lookup(&key(i), false).wait().unwrap().bytes, bytes);
+    }
+}
+
+#[test]
+fn usage_stays_within_capacity_and_capacity_zero_is_off() {
+    let tier = compressed(256 << 10);
+    for i in 0..2000 {
+        tier.insert(&key(i), saved(&contents(i)), true);
+        assert!(tier.usage() <= tier.capacity(), "{} of {}", tier.usage(), tier.capacity());
+    }
+    tier.set_capacity(64 << 10);
+    assert!(tier.usage() <= 64 << 10);
+    tier.set_capacity(0);
+    assert_eq!(tier.insert(&key(1), saved(&contents(1)), true), Admission::Refused);
+    assert!(matches!(tier.lookup(&key(1), false), Lookup::Missing { was_seen: false }));
+    tier.set_capacity(256 << 10);
+    assert_eq!(tier.insert(&key(1), saved(&contents(1)), true), Admission::Stored);
+}
+
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl InfoLog for Lines {
+    fn log(&self, _: InfoLogLevel, args: fmt::Arguments<'_>) {
+        self.0.lock().push(args.to_string());
+    }
+    fn level(&self) -> InfoLogLevel {
+        InfoLogLevel::Info
+    }
+}
+
+fn file_options(fs: Arc<dyn FileSystem>, capacity: usize) -> FileSecondaryCacheOptions {
+    FileSecondaryCacheOptions { path: "/tier".into(), capacity, fs, info_log: None }
+}
+
+fn fill(tier: &FileSecondaryCache, range: std::ops::Range<u64>) {
+    for i in range {
+        tier.insert(&key(i), saved(&contents(i)), true);
+    }
+    tier.settle();
+}
+
+/// How many of these blocks it has; all that it returns are right.
+fn count(tier: &dyn SecondaryCache, range: std::ops::Range<u64>) -> usize {
+    let lookups: Vec<Lookup> = range.clone().map(|i| tier.lookup(&key(i), false)).collect();
+    let found = wait_all(lookups).into_iter().zip(range);
+    found.filter_map(|(found, i)| found.map(|f| assert_eq!(f.bytes, contents(i)))).count()
+}
+
+#[test]
+fn what_a_file_kept_is_found_after_a_restart() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).unwrap();
+    fill(&tier, 0..100);
+    assert_eq!(count(&tier, 0..200), 100);
+    drop(tier);
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).unwrap();
+    assert_eq!((tier.len(), count(&tier, 0..200)), (100, 100));
+    assert!(FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).is_err(), "it is locked");
+    fill(&tier, 100..150);
+    tier.erase(&key(0));
+    assert_eq!(count(&tier, 0..200), 149);
+}
+
+#[test]
+fn the_oldest_segments_go_when_the_capacity_is_used_up() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 128 << 10)).unwrap();
+    let on_disk = || -> u64 {
+        let names = fs.children(Path::new("/tier")).unwrap();
+        names.iter().map(|name| fs.file_size(&Path::new("/tier").join(name)).unwrap()).sum()
+    };
+    fill(&tier, 0..1000);
+    assert!(on_disk() <= 128 << 10, "{} bytes on disk", on_disk());
+    assert_eq!(on_disk(), tier.usage() as u64);
+    assert_eq!(count(&tier, 0..800), 0);
+    assert!(count(&tier, 900..1000) >= 80);
+    tier.set_capacity(32 << 10);
+    assert!(on_disk() <= 32 << 10);
+    assert!(
+        tier.insert(&key(5000), saved(&vec![1; 64 << 10]), true) == Admission::Refused,
+        "larger than all"
+    );
+}
+
+/// A crash leaves some writes out, tears some and keeps some: what is returned is right, and the tier works on.
+#[test]
+fn torn_blocks_are_forgotten() {
+    let (mut found, mut lost) = (0, 0);
+    for seed in 0..100 {
+        let disk = CrashFs::new();
+        let tier = FileSecondaryCache::open(file_options(Arc::new(disk.clone()), 1 << 20)).unwrap();
+        fill(&tier, 0..50);
+        let crashed = disk.crash_clone(&CrashChoices::random(seed));
+        drop(tier);
+        let tier = FileSecondaryCache::open(file_options(Arc::new(crashed), 1 << 20)).unwrap();
+        let n = count(&tier, 0..50);
+        found += n;
+        lost += 50 - n;
+        fill(&tier, 0..50);
+        assert_eq!(count(&tier, 0..50), 50, "seed {seed}: what was forgotten can be stored again");
+    }
+    assert!(found > 0 && lost > 0, "{found} found, {lost} lost");
+}
+
+#[test]
+fn a_flipped_byte_is_a_miss() {
+    let fs = MemFs::new();
+    let tier = FileSecondaryCache::open(file_options(Arc::new(fs.clone()), 1 << 20)).unwrap();
+    fill(&tier, 0..20);
+    drop(tier);
+    let path = Path::new("/tier/000001.tier");
+    let size = fs.file_size(path).unwrap() as usize;
+    let mut bytes = vec![0; size];
+    fs.new_random_access_file(path).unwrap().read_at(0, &mut bytes).unwrap();
+    for at in (16..size).step_by(97) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let fs = MemFs::new();
+        fs.create_dir_if_missing(Path::new("/tier")).unwrap();
+        fs.new_writable_file(path).unwrap().append(&damaged).unwrap();
+        let tier = FileSecondaryCache::open(file_options(Arc::new(fs), 1 << 20)).unwrap();
+        let n = count(&tier, 0..20);
+        assert!(n < 20, "byte {at} was changed");
+    }
+}
+
+#[test]
+fn a_failing_disk_turns_it_off_and_says_so_once() {
+    for is_full in [false, true] {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let log = Arc::new(Lines::default());
+        let mut options = file_options(Arc::new(fs.clone()), 1 << 20);
+        options.info_log = Some(log.clone());
+        let tier = FileSecondaryCache::open(options).unwrap();
+        fill(&tier, 0..10);
+        assert_eq!(count(&tier, 0..10), 10);
+        if is_full {
+            fs.no_space_after(Some(100));
+        } else {
+            fs.add_rule(FaultRule::fail(&[OpKind::Append]).forever());
+        }
+        fill(&tier, 10..20);
+        assert!(tier.is_off());
+        assert_eq!(count(&tier, 0..20), 0, "off is off");
+        assert_eq!(tier.insert(&key(30), saved(b"x"), true), Admission::Refused);
+        let lines = log.0.lock().clone();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("/tier is turned off: "), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_read_error_turns_it_off() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let tier = FileSecondaryCache::open(file_options(Arc::new(fs.clone()), 1 << 20)).unwrap();
+    fill(&tier, 0..10);
+    fs.add_rule(FaultRule::fail(&[OpKind::Read]).forever());
+    assert_eq!(count(&tier, 0..10), 0);
+    assert!(tier.is_off());
+}
+
+/// What the compressed tier gives up goes to the file, compressed as it is, and comes back from there.
+#[test]
+fn compressed_blocks_go_on_to_the_file() {
+    let file = FileSecondaryCache::open(file_options(Arc::new(MemFs::new()), 4 << 20)).unwrap();
+    let file = Arc::new(file);
+    let options = CompressedSecondaryCacheOptions::with_capacity(64 << 10);
+    let tier = CompressedSecondaryCache::above(&options, Some(file.clone())).unwrap();
+    for i in 0..500 {
+        tier.insert(&key(i), saved(&contents(i)), true);
+    }
+    tier.settle();
+    assert_eq!(count(&tier, 0..500), 500, "nothing is lost: {} in the file", file.len());
+    assert!(file.len() > 300 && file.usage() < 450 * 1024, "compressed: {file:?}");
+}
+
+/// A reference of which values a cache and its tier may have, beside random operations.
+#[test]
+fn nothing_is_lost_or_counted_twice() {
+    for (seed, cache_type) in [
+        CacheType::Lru,
+        CacheType::AutoHyperClock,
+        CacheType::FixedHyperClock { estimated_entry_charge: 1024 },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let division = TieredCacheOptions {
+            total_capacity: 300 << 10,
+            compressed_secondary_ratio: 0.5,
+            adm_policy: AdmissionPolicy::AllowAll,
+        };
+        let options = CacheOptions { cache_type, num_shard_bits: 0, ..CacheOptions::default() };
+        let tier: Arc<dyn SecondaryCache> = Arc::new(compressed(0));
+        let cache: Arc<Cache<Vec<u8>>> = Arc::new(
+            Cache::tiered(&options, Arc::clone(&tier), |v: &Vec<u8>| Some(v.as_slice()), &division).unwrap(),
+        );
+        let mut rng = Rng::new(seed as u64);
+        let mut reservations = HashMap::new();
+        let (mut hits, mut from_below) = (0, 0);
+        for step in 0..6_000 {
+            let i = rng.below(400);
+            match rng.below(100) {
+                0..=89 => {
+                    if let Some(value) = cache.lookup(&key(i)) {
+                        assert_eq!(*value, contents(i));
+                        hits += 1;
+                    } else {
+                        let found = cache.look_below(&key(i), true).wait();
+                        from_below += usize::from(found.is_some());
+                        let value = found.map_or_else(|| contents(i), |found| found.bytes);
+                        assert_eq!(value, contents(i));
+                        let inserted =
+                            cache.insert(key(i), value, 1024, Priority::Low, Role::DataBlock).unwrap();
+                        drop(inserted);
+                    }
+                }
+                90..=92 => {
+                    cache.erase(&key(i));
+                    assert!(!cache.contains(&key(i)) && !tier.contains(&key(i)));
+                }
+                93..=95 => {
+                    let bytes = rng.below(16 << 10) as usize;
+                    reservations.insert(rng.below(4), cache.reserve(Role::Misc, bytes).unwrap());
+                }
+                96 => _ = reservations.remove(&rng.below(4)),
+                97 => cache.update_tiered(None, Some(rng.below(101) as f64 / 100.0), None).unwrap(),
+                98 => cache.set_capacity((200 << 10) + rng.below(200 << 10) as usize),
+                _ => cache.erase_unreferenced(),
+            }
+            let reserved: usize =
+                reservations.values().map(|r: &esker_cache::Reservation<_>| r.bytes()).sum();
+            let (total, below) = (cache.capacity(), tier.capacity());
+            let share = (total - reserved) as f64;
+            assert!(below as f64 <= share, "step {step}: {below} of {share}");
+            assert!(tier.usage() <= below.max(16 << 10) + 1024, "step {step}: {} of {below}", tier.usage());
+            let all = cache.usage() + tier.usage();
+            assert!(all <= total + (20 << 10), "step {step}: {all} of {total}");
+        }
+        drop(reservations);
+        assert!(hits > 500 && from_below > 200, "{cache_type:?}: {hits} hits, {from_below} from below");
+        cache.erase_unreferenced();
+        cache.update_tiered(None, Some(0.0), None).unwrap();
+        esker_base::sync::epoch::collect();
+        assert_eq!(cache.role_stats().bytes(Role::DataBlock), 0, "all charges were taken back");
+    }
+}
