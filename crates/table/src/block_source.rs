@@ -41,7 +41,8 @@ pub const DEFAULT_BLOCK_CACHE_BYTES: usize = 32 << 20;
 
 /// A cache of `DEFAULT_BLOCK_CACHE_BYTES`.
 pub fn default_block_cache() -> Arc<BlockCache> {
-    let options = CacheOptions::with_capacity(DEFAULT_BLOCK_CACHE_BYTES);
+    let options =
+        CacheOptions { estimates_misses: true, ..CacheOptions::with_capacity(DEFAULT_BLOCK_CACHE_BYTES) };
     Arc::new(Cache::new(&options).expect("the default options of a cache are allowed"))
 }
 
@@ -118,7 +119,7 @@ pub(crate) enum BlockKind {
 }
 
 impl BlockKind {
-    fn role(self) -> Role {
+    pub(crate) fn role(self) -> Role {
         match self {
             BlockKind::Data => Role::DataBlock,
             BlockKind::Index => Role::IndexBlock,

@@ -7,6 +7,7 @@ use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use esker_base::Result;
 use esker_base::sync::epoch;
+use esker_cache::Handle;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
@@ -50,6 +51,8 @@ impl Resident {
     /// Bytes of memory it holds outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {
+            // One that is pinned in the cache is charged there.
+            Resident::Pinned(block) if Handle::charge(block) > 0 => 0,
             Resident::Pinned(block) => block.memory_usage(),
             Resident::Cached(_) => 0,
         }

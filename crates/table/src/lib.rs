@@ -11,8 +11,10 @@
 
 pub mod blob;
 mod block_source;
+pub mod cache_options;
 mod counts;
 mod filter;
+mod filter_charge;
 mod index_walker;
 mod inspect;
 mod iter;
@@ -21,9 +23,11 @@ mod open;
 pub mod options;
 mod readahead;
 mod reader;
+mod residence;
 mod table_cache;
 pub mod tier;
 mod verify;
+mod warm;
 mod writer;
 
 pub use block_source::{BlockCache, CachedBlock, DEFAULT_BLOCK_CACHE_BYTES, default_block_cache};

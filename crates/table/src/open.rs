@@ -6,10 +6,11 @@
 //! Order: footer, meta index, properties (what cannot be read is refused here, by name), dictionary, range tombstones,
 //! index, filter.
 
-use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
-use crate::filter::{Resident, TableFilter};
-use crate::options::{TableReadOptions, TableReaderOptions};
+use crate::block_source::{BlockKind, BlockSource};
+use crate::filter::TableFilter;
+use crate::options::TableReaderOptions;
 use crate::reader::{TableReader, missing};
+use crate::residence::{Metadata, Residence, pin_partitions};
 use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_cache::Priority;
@@ -97,12 +98,22 @@ fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
     source.index_shape = Some((index_shape, options.icmp.clone()));
     let index_handle =
         footer.index.or_else(|| meta.find(meta_index::INDEX)).ok_or_else(|| missing("index"))?;
-    let residence = Residence::of(&options);
-    let index = residence.take(&source, index_handle, BlockKind::Index)?;
-    let filter = open_filter(&source, &meta, &options, residence, index_shape)?;
+    let two_level = properties.index_type == Some(IndexType::TwoLevel as u32);
+    let metadata = if two_level { Metadata::TopLevel } else { Metadata::Unpartitioned };
+    let index = Residence::of(metadata, &options).take(&source, index_handle, BlockKind::Index)?;
+    let filter = open_filter(&source, &meta, &options, index_shape)?;
+    let mut pinned_partitions = Vec::new();
+    if two_level {
+        pinned_partitions = pin_partitions(&index, index_shape, BlockKind::Index, &source, &options)?;
+    }
+    if let TableFilter::Partitioned { index, shape } = &filter {
+        pinned_partitions.extend(pin_partitions(index, *shape, BlockKind::Filter, &source, &options)?);
+    }
     source.file = tail.file.clone();
-    Ok(TableReader {
-        two_level: properties.index_type == Some(IndexType::TwoLevel as u32),
+    let mut reader = TableReader {
+        two_level,
+        pinned_partitions,
+        charge: None,
         whole_keys: properties.whole_key_filtering && !matches!(filter, TableFilter::None),
         filter_prefix: filter_prefix(&properties, options.prefix_extractor.as_ref()),
         source,
@@ -116,7 +127,9 @@ fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
         dead_spans,
         global_seqno,
         options,
-    })
+    };
+    reader.charge_to_cache()?;
+    Ok(reader)
 }
 
 /// The end of a file in memory; stands for the file while it is opened.
@@ -359,51 +372,21 @@ fn range_tombstones(
     Ok(tombstones)
 }
 
-/// Whether index and filter stay with the reader.
-#[derive(Clone, Copy)]
-enum Residence {
-    Reader,
-    Cache,
-}
-
-impl Residence {
-    fn of(options: &TableReaderOptions) -> Residence {
-        let table = &options.table_options;
-        let has_cache = table.block_cache.is_some() && !table.no_block_cache;
-        let pinned = table.pin_l0_filter_and_index_blocks_in_cache && options.level == Some(0);
-        let cached = table.cache_index_and_filter_blocks && has_cache && !pinned;
-        if cached { Residence::Cache } else { Residence::Reader }
-    }
-
-    /// Reads the block now in any case, so that damage shows at open.
-    fn take(self, source: &BlockSource, handle: BlockHandle, kind: BlockKind) -> Result<Resident> {
-        match self {
-            Residence::Reader => {
-                let block: CachedBlock = source.read(handle, kind, true)?;
-                Ok(Resident::Pinned(BlockRef::uncached(block)))
-            }
-            Residence::Cache => {
-                source.block(handle, kind, &TableReadOptions::default(), None)?;
-                Ok(Resident::Cached(handle))
-            }
-        }
-    }
-}
-
 /// The filter, if the family uses filters and the table has one of a built-in kind.
 fn open_filter(
     source: &BlockSource,
     meta: &MetaIndex,
     options: &TableReaderOptions,
-    residence: Residence,
     shape: IndexShape,
 ) -> Result<TableFilter> {
     if options.table_options.filter_policy.is_none() {
         return Ok(TableFilter::None);
     }
     if let Some(handle) = meta.find(meta_index::FULL_FILTER) {
+        let residence = Residence::of(Metadata::Unpartitioned, options);
         return Ok(TableFilter::Full(residence.take(source, handle, BlockKind::Filter)?));
     }
+    let residence = Residence::of(Metadata::TopLevel, options);
     match meta.find(meta_index::PARTITIONED_FILTER) {
         Some(handle) => Ok(TableFilter::Partitioned {
             index: residence.take(source, handle, BlockKind::Index)?,

@@ -3,6 +3,7 @@
 //! Source: RocksDB `include/rocksdb/table.h`, `table/table_builder.h`.
 
 use crate::block_source::BlockCache;
+use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateBlockCache};
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
 use esker_base::{FileNumber, SequenceNumber};
@@ -92,8 +93,16 @@ pub struct BlockBasedTableOptions {
     pub cache_index_and_filter_blocks: bool,
     /// Whether cached index and filter blocks go into the high-priority pool.
     pub cache_index_and_filter_blocks_with_high_priority: bool,
-    /// Whether those of level 0 stay while their reader is open.
+    /// Whether those of level 0 stay while their reader is open. `metadata_cache_options` says more.
     pub pin_l0_filter_and_index_blocks_in_cache: bool,
+    /// Whether indexes of partitions stay while their reader is open. `metadata_cache_options` says more.
+    pub pin_top_level_index_and_filter: bool,
+    /// Which index and filter blocks stay in the cache while their reader is open.
+    pub metadata_cache_options: MetadataCacheOptions,
+    /// Whether blocks of new tables are put into the cache as they are written.
+    pub prepopulate_block_cache: PrepopulateBlockCache,
+    /// Which memory beside blocks is charged to the cache.
+    pub cache_usage_options: CacheUsageOptions,
     /// First automatic read-ahead, bytes.
     pub initial_auto_readahead_size: usize,
     /// Largest automatic read-ahead, bytes; 0: no automatic read-ahead.
@@ -133,6 +142,10 @@ impl Default for BlockBasedTableOptions {
             cache_index_and_filter_blocks: false,
             cache_index_and_filter_blocks_with_high_priority: true,
             pin_l0_filter_and_index_blocks_in_cache: false,
+            pin_top_level_index_and_filter: true,
+            metadata_cache_options: MetadataCacheOptions::default(),
+            prepopulate_block_cache: PrepopulateBlockCache::default(),
+            cache_usage_options: CacheUsageOptions::default(),
             initial_auto_readahead_size: 8 * 1024,
             max_auto_readahead_size: 256 * 1024,
             num_file_reads_for_auto_readahead: 2,
@@ -188,6 +201,8 @@ pub struct TableBuilderOptions {
     /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which RocksDB leaves alone
     /// (`docs/format/dead-spans.md`); 0: none, and the table has no such block.
     pub dead_span_min_entries: u64,
+    /// Where blocks that are put into the cache are counted.
+    pub statistics: Option<Arc<Statistics>>,
 }
 
 impl TableBuilderOptions {
@@ -219,6 +234,7 @@ impl TableBuilderOptions {
             is_external_file: false,
             user_collected_properties: Vec::new(),
             dead_span_min_entries: 0,
+            statistics: None,
         }
     }
 }
@@ -236,6 +252,8 @@ pub struct TableReaderOptions {
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Where the file is; level 0 can pin its index and filter.
     pub level: Option<usize>,
+    /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be pinned.
+    pub max_file_size_for_l0_meta_pin: u64,
     /// The file's number.
     pub file_number: FileNumber,
     /// The MANIFEST's largest sequence number; an ingested file takes its sequence from here.
@@ -261,6 +279,7 @@ impl TableReaderOptions {
             file_size,
             prefix_extractor: None,
             level: None,
+            max_file_size_for_l0_meta_pin: u64::MAX,
             file_number: FileNumber(0),
             largest_seqno: None,
             expected_unique_id: None,

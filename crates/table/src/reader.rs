@@ -9,6 +9,7 @@ use crate::options::{TableReadOptions, TableReaderOptions};
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_cache::{Reservation, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor, EntryShape};
 use esker_format::dead_spans::DeadSpans;
@@ -69,6 +70,10 @@ pub struct TableReader {
     pub(crate) whole_keys: bool,
     /// The extractor that made the prefixes in the filter, if that is the family's.
     pub(crate) filter_prefix: Option<SliceTransformRef>,
+    /// Handles of partitions that stay in the cache; nobody looks at them.
+    pub(crate) pinned_partitions: Vec<BlockRef>,
+    /// What the reader itself is charged in the block cache.
+    pub(crate) charge: Option<Reservation<CachedBlock>>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
     pub(crate) dead_spans: Option<DeadSpans>,
     /// The sequence number of all entries, of an ingested file.
@@ -408,8 +413,22 @@ impl TableReader {
         size_of::<TableReader>()
             + self.index.memory_usage()
             + self.filter.memory_usage()
+            + size_of_val(&*self.pinned_partitions)
             + range_dels
             + dead_spans
+    }
+
+    /// Charges what it holds outside of the cache to the cache, if the options say so.
+    /// # Errors
+    /// `MemoryLimit` if a strict limit has no room for it.
+    pub(crate) fn charge_to_cache(&mut self) -> Result<()> {
+        let is_charged =
+            self.options.table_options.cache_usage_options.is_charged(Role::BlockBasedTableReader);
+        if let Some(cache) = self.source.cache.as_ref().filter(|_| is_charged) {
+            let bytes = self.approximate_memory_usage();
+            self.charge = Some(cache.reserve(Role::BlockBasedTableReader, bytes)?);
+        }
+        Ok(())
     }
 }
 

@@ -42,6 +42,9 @@ pub struct TableCacheOptions {
     pub capacity: Option<usize>,
     /// Whether the MANIFEST's unique ids are checked.
     pub verify_unique_ids: bool,
+    /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be pinned: one and a half
+    /// memtables.
+    pub max_file_size_for_l0_meta_pin: u64,
     /// Where opened files, cache hits and filters are counted.
     pub statistics: Option<Arc<Statistics>>,
     /// Where values from blob files are kept; `None` for nowhere.
@@ -133,6 +136,7 @@ impl TableCache {
         );
         options.prefix_extractor = self.options.prefix_extractor.clone();
         options.level = file.level;
+        options.max_file_size_for_l0_meta_pin = self.options.max_file_size_for_l0_meta_pin;
         options.file_number = meta.number;
         options.largest_seqno = Some(meta.largest_seqno);
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);

@@ -15,7 +15,10 @@ mod index;
 mod setup;
 mod sink;
 
+use crate::block_source::BlockKind;
+use crate::filter_charge::{BYTES_PER_FILTER_KEY, FilterCharge};
 use crate::options::{DataBlockIndexType, TableBuilderOptions};
+use crate::warm::Warmer;
 use dictionary::{WaitingBlock, WaitingBlocks};
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
@@ -80,6 +83,10 @@ pub struct TableBuilder {
     /// A finished block whose index entry waits for the next key, and whether there is padding before it.
     pending: Option<(BlockHandle, bool)>,
     filter: Option<TableFilterBuilder>,
+    /// What the building filter is charged in the block cache.
+    filter_charge: FilterCharge,
+    /// Puts blocks into the block cache as they are written.
+    warmer: Option<Warmer>,
     timestamp_size: usize,
     range_del: BlockBuilder,
     dead_spans: DeadSpanBuilder,
@@ -132,6 +139,8 @@ impl TableBuilder {
             first_key: Vec::new(),
             pending: None,
             filter: TableFilterBuilder::new(&options),
+            filter_charge: FilterCharge::new(table)?,
+            warmer: Warmer::new(&options),
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),
             dead_spans: DeadSpanBuilder::new(setup::dead_span_min_entries(&options)),
@@ -320,8 +329,13 @@ impl TableBuilder {
             self.data.reset();
             return Ok(());
         }
+        self.charge_filter(0);
         let compressor = self.dictionary_compressor.as_mut().unwrap_or(&mut self.compressor);
-        self.pending = Some(self.sink.write_data(compressor, self.data.finish_mut())?);
+        let contents = self.data.finish_mut();
+        let for_cache = self.warmer.as_ref().map(|_| contents.clone());
+        let (handle, follows_gap) = self.sink.write_data(compressor, contents)?;
+        self.warm_data(handle, for_cache);
+        self.pending = Some((handle, follows_gap));
         self.data.reset();
         Ok(())
     }
@@ -335,7 +349,9 @@ impl TableBuilder {
         while let Some(mut block) = blocks.next() {
             self.show_keys_of(&block)?;
             let compressor = self.dictionary_compressor.as_mut().unwrap_or(&mut self.compressor);
+            let for_cache = self.warmer.as_ref().map(|_| block.contents.clone());
             let (handle, follows_gap) = self.sink.write_data(compressor, &mut block.contents)?;
+            self.warm_data(handle, for_cache);
             let next = blocks.peek().map_or(next, |b| Some(&b.first_key));
             let (first, last) = (&block.first_key[..], &block.last_key[..]);
             let place = DataBlockPlace { first, last, next, handle, follows_gap };
@@ -422,7 +438,25 @@ impl TableBuilder {
         Ok(self.info(tail_start))
     }
 
+    fn warm_data(&self, handle: BlockHandle, contents: Option<Vec<u8>>) {
+        if let (Some(warmer), Some(contents)) = (&self.warmer, contents) {
+            warmer.data(handle, contents);
+        }
+    }
+
+    /// Charges what the filter's keys take by now, and `more` bytes. If there is no room the table gets no filter: it
+    /// is read all the same.
+    fn charge_filter(&mut self, more: usize) {
+        if let Some(filter) = &self.filter
+            && !self.filter_charge.set(filter.num_entries() * BYTES_PER_FILTER_KEY + more)
+        {
+            self.filter = None;
+        }
+    }
+
     fn write_filter(&mut self, meta: &mut MetaIndex) -> Result<()> {
+        let bytes = self.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);
+        self.charge_filter(bytes);
         let Some(filter) = &mut self.filter else { return Ok(()) };
         self.properties.num_filter_entries = filter.num_entries() as u64;
         if filter.num_entries() == 0 {
@@ -434,18 +468,28 @@ impl TableBuilder {
         match filter.finish(&mut self.index) {
             FinishedFilter::Full(contents) => {
                 self.properties.filter_size = contents.len() as u64;
-                meta.insert(meta_index::FULL_FILTER, self.sink.write_plain(contents)?);
+                let for_cache = self.warmer.as_ref().map(|_| contents.clone());
+                let handle = self.sink.write_plain(contents)?;
+                warm_later(&mut self.warmer, handle, BlockKind::Filter, for_cache);
+                meta.insert(meta_index::FULL_FILTER, handle);
             }
             FinishedFilter::Partitioned(parts) => {
                 for (separator, contents) in parts {
                     self.properties.filter_size += contents.len() as u64;
-                    top.add_separator(&separator, self.sink.write_plain(contents)?);
+                    let for_cache = self.warmer.as_ref().map(|_| contents.clone());
+                    let handle = self.sink.write_plain(contents)?;
+                    warm_later(&mut self.warmer, handle, BlockKind::Filter, for_cache);
+                    top.add_separator(&separator, handle);
                 }
                 let (contents, _) = top.finish(self.index.key_is_user_key(&self.options));
                 self.properties.filter_size += contents.len() as u64;
-                meta.insert(meta_index::PARTITIONED_FILTER, self.sink.write_plain(contents)?);
+                let for_cache = self.warmer.as_ref().map(|_| contents.clone());
+                let handle = self.sink.write_plain(contents)?;
+                warm_later(&mut self.warmer, handle, BlockKind::Index, for_cache);
+                meta.insert(meta_index::PARTITIONED_FILTER, handle);
             }
         }
+        self.filter_charge.set(0);
         Ok(())
     }
 
@@ -453,6 +497,7 @@ impl TableBuilder {
         let allow_user_keys = index::allows_user_keys(&self.options);
         let compress = self.options.table_options.enable_index_compression;
         let (sink, compressor) = (&mut self.sink, &mut self.compressor);
+        let warmer = &mut self.warmer;
         let mut bytes = 0;
         let (contents, shape) = match &mut self.index {
             TableIndex::Plain(index) => index.finish(allow_user_keys),
@@ -471,7 +516,11 @@ impl TableBuilder {
                 let mut count = 0;
                 let (top, shape) = index.finish(|mut partition| {
                     (bytes, count) = (bytes + partition.len(), count + 1);
-                    write_index_block(sink, compress.then_some(&mut *compressor), &mut partition)
+                    let for_cache = warmer.as_ref().map(|_| partition.clone());
+                    let handle =
+                        write_index_block(sink, compress.then_some(&mut *compressor), &mut partition)?;
+                    warm_later(warmer, handle, BlockKind::Index, for_cache);
+                    Ok(handle)
                 })?;
                 self.properties.index_partitions = count;
                 self.properties.top_level_index_size = top.len() as u64;
@@ -482,7 +531,12 @@ impl TableBuilder {
         self.properties.index_value_is_delta_encoded = shape.value_is_delta_encoded;
         self.properties.index_size = (bytes + contents.len() + TRAILER_BYTES) as u64;
         let mut contents = contents;
+        let for_cache = warmer.as_ref().map(|_| contents.clone());
         let handle = write_index_block(sink, compress.then_some(compressor), &mut contents)?;
+        warm_later(warmer, handle, BlockKind::Index, for_cache);
+        if let Some(warmer) = warmer {
+            warmer.finish(shape, &self.options.icmp);
+        }
         if self.options.table_options.format_version >= 6 {
             meta.insert(meta_index::INDEX, handle);
         }
@@ -552,6 +606,12 @@ impl TableBuilder {
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.num_entries() == 0
+    }
+}
+
+fn warm_later(warmer: &mut Option<Warmer>, handle: BlockHandle, kind: BlockKind, contents: Option<Vec<u8>>) {
+    if let (Some(warmer), Some(contents)) = (warmer, contents) {
+        warmer.later(handle, kind, contents);
     }
 }
 

@@ -430,6 +430,7 @@ pub(crate) fn family_tables(
         prefix_extractor: family.options.prefix_extractor.clone(),
         paths: vec![path.to_path_buf()],
         capacity: table_capacity(options),
+        max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),
         blob_cache: family.options.blob_cache.clone(),

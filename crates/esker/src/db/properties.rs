@@ -96,6 +96,9 @@ impl Db {
             Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
                 stats_dump::cache_entry_stats(f)?.to_text()
             }
+            Property::BlockCacheMissEstimate => {
+                miss_estimates(f)?.into_iter().map(|(size, ratio)| format!("{size}: {ratio}\n")).collect()
+            }
             _ => return None,
         })
     }
@@ -131,6 +134,7 @@ impl Db {
             Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
                 Some(stats_dump::cache_entry_stats(f)?.to_map())
             }
+            Property::BlockCacheMissEstimate => Some(miss_estimates(f)?.into_iter().collect()),
             Property::CfStats => Some(stats.to_map()),
             Property::CfWriteStallStats => Some(stats.stalls.to_map()),
             Property::LevelStats => {
@@ -235,6 +239,10 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::BlockCacheCapacity => f.options.table.block_cache.as_ref()?.capacity() as u64,
         Property::BlockCacheUsage => f.options.table.block_cache.as_ref()?.usage() as u64,
         Property::BlockCachePinnedUsage => f.options.table.block_cache.as_ref()?.pinned_usage() as u64,
+        Property::SecondaryCacheCapacity => {
+            f.options.table.block_cache.as_ref()?.secondary()?.capacity() as u64
+        }
+        Property::SecondaryCacheUsage => f.options.table.block_cache.as_ref()?.secondary()?.usage() as u64,
         Property::NumBlobFiles
         | Property::TotalBlobFileSize
         | Property::LiveBlobFileSize
@@ -244,6 +252,13 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
             return None;
         }
     })
+}
+
+/// Sizes in bytes, and how often a cache of that size would miss, from 0 to 1. None if the cache takes no sample.
+fn miss_estimates(f: &FamilyState) -> Option<Vec<(String, String)>> {
+    let estimates = f.options.table.block_cache.as_ref()?.miss_estimates();
+    let as_text = estimates.into_iter().map(|e| (e.capacity.to_string(), format!("{:.4}", e.miss_ratio)));
+    Some(as_text.collect())
 }
 
 fn sum_pairs(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {

@@ -6,7 +6,7 @@
 
 use crate::cf::FamilyState;
 use crate::engine::Engine;
-use crate::observe::{CacheEntryStats, CfStats, LevelStats};
+use crate::observe::{CacheEntryStats, CfStats, LevelStats, SecondaryStats};
 use crate::picker::score::scores;
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -61,6 +61,11 @@ pub(super) fn cache_entry_stats(f: &FamilyState) -> Option<CacheEntryStats> {
         table_size: cache.table_address_count(),
         occupancy: cache.occupancy_count(),
         roles: cache.role_stats(),
+        secondary: cache.secondary().map(|tier| SecondaryStats {
+            name: tier.name(),
+            capacity: tier.capacity(),
+            usage: tier.usage(),
+        }),
     })
 }
 
@@ -93,15 +98,16 @@ fn dump_stats(engine: &Engine) {
     let db = engine.counters.db_stats(engine.env.clock.as_ref());
     let families: Vec<_> = {
         let state = engine.state.lock();
-        state.families.iter().map(|(id, f)| (*id, cf_stats(engine, f))).collect()
+        state.families.iter().map(|(id, f)| (*id, cf_stats(engine, f), cache_entry_stats(f))).collect()
     };
     let mut last = engine.last_stats_dump.lock();
     let mut text = db.to_text(&last.db);
-    for (id, now) in &families {
+    for (id, now, cache) in &families {
         text.push_str(&now.to_text(last.families.get(id)));
+        text.extend(cache.as_ref().map(CacheEntryStats::to_text));
     }
     last.db = db;
-    last.families = families.into_iter().collect();
+    last.families = families.into_iter().map(|(id, now, _)| (id, now)).collect();
     drop(last);
     esker_base::info_log!(engine.info_log, Warn, "------- DUMPING STATS -------");
     esker_base::info_log!(engine.info_log, Warn, "{text}");

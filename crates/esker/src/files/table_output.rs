@@ -223,12 +223,14 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options.skip_filters = family.optimize_filters_for_hits && table.is_bottommost;
     options.target_file_size = table.target_file_size;
     options.dead_span_min_entries = family.dead_span_min_entries;
+    options.statistics = context.options.statistics.clone();
     options
 }
 
-/// Opens a finished output; it stays open for its readers.
+/// Opens a finished output; it stays open for its readers. What a flush wrote goes into level 0.
 fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData) -> Result<()> {
-    context.tables.reader(&TableFile { meta, level: None }).map(drop)
+    let level = (context.io_priority == IoPriority::High).then_some(0);
+    context.tables.reader(&TableFile { meta, level }).map(drop)
 }
 
 pub(super) fn paced(context: &OutputContext<'_>, file: Box<dyn WritableFile>) -> Box<dyn WritableFile> {

@@ -24,6 +24,19 @@ pub struct CacheEntryStats {
     pub occupancy: usize,
     /// Entries and bytes of each role.
     pub roles: RoleStats,
+    /// What lies below it.
+    pub secondary: Option<SecondaryStats>,
+}
+
+/// The tier below a block cache as it is now.
+#[derive(Clone, Debug)]
+pub struct SecondaryStats {
+    /// Which kind.
+    pub name: &'static str,
+    /// Bytes it may hold.
+    pub capacity: usize,
+    /// Bytes it holds.
+    pub usage: usize,
 }
 
 impl CacheEntryStats {
@@ -31,7 +44,7 @@ impl CacheEntryStats {
         100.0 * self.roles.bytes(role) as f64 / self.capacity.max(1) as f64
     }
 
-    /// Two lines, as RocksDB's.
+    /// Two lines, as RocksDB's, and one for the tier below.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "Block cache {} capacity: {} usage: {} table_size: {} occupancy: {} collections: 1 last_copies: 0 \
@@ -51,6 +64,11 @@ impl CacheEntryStats {
             }
         }
         text.push('\n');
+        if let Some(SecondaryStats { name, capacity, usage }) = &self.secondary {
+            let (capacity, usage) = (bytes(*capacity as u64), bytes(*usage as u64));
+            writeln!(text, "Secondary cache {name} capacity: {capacity} usage: {usage}")
+                .expect("a String takes all that is written");
+        }
         text
     }
 
@@ -88,6 +106,7 @@ mod tests {
             table_size: 64,
             occupancy: 4,
             roles,
+            secondary: None,
         };
         assert_eq!(
             stats.to_text(),

@@ -14,7 +14,7 @@ mod properties;
 mod reason;
 mod stats_dump;
 
-pub use cache_stats::CacheEntryStats;
+pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
 pub use events::{Event, TableFileCreation};
 pub use json::JsonWriter;

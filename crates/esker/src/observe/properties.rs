@@ -84,6 +84,12 @@ properties! {
     BlockCacheEntryStats = "block-cache-entry-stats", Map;
     /// The same, possibly some minutes old.
     FastBlockCacheEntryStats = "fast-block-cache-entry-stats", Map;
+    /// Esker's own: how often block caches of some sizes would miss, by a sample of the lookups.
+    BlockCacheMissEstimate = "block-cache-miss-estimate", Map;
+    /// Esker's own: bytes of the tier below the block cache.
+    SecondaryCacheCapacity = "secondary-cache-capacity", Int;
+    /// Esker's own: bytes used by the tier below the block cache.
+    SecondaryCacheUsage = "secondary-cache-usage", Int;
     /// Immutable memtables not flushed yet.
     NumImmutableMemTable = "num-immutable-mem-table", Int;
     /// Immutable memtables flushed but still held.

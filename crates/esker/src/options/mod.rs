@@ -30,6 +30,10 @@ pub use esker_base::stats::{Statistics, StatsLevel};
 pub use esker_env::{Env, RateLimiter};
 pub use esker_format::compression::CompressionType;
 pub use esker_table::BlockBasedTableOptions;
+pub use esker_table::cache_options::{
+    CacheEntryRoleOptions, CacheUsageOptions, Decision, MetadataCacheOptions, PinningTier,
+    PrepopulateBlockCache,
+};
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_options_file,
     obsolete_options_files, parse_options, print_options, save_options_file,

@@ -11,9 +11,11 @@
 use super::value::{OptionValue, object_name};
 use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, WalRecoveryMode};
 use esker_base::{Error, Result};
+use esker_cache::Role;
 use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
 use esker_table::DataBlockIndexType;
+use esker_table::cache_options::CacheUsageOptions;
 
 /// Age at which files are compacted if nobody says otherwise, in seconds.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
@@ -380,6 +382,14 @@ impl ColumnFamilyOptions {
             || self.compression_per_level.iter().any(|c| *c != CompressionType::None);
         if table.block_align && compressed {
             return Err(invalid("block_align", "needs compression to be kNoCompression everywhere"));
+        }
+        let usage = &table.cache_usage_options;
+        let mut all = Role::ALL.into_iter();
+        if let Some(role) = all.find(|r| usage.is_charged(*r) && !CacheUsageOptions::CHARGEABLE.contains(r))
+            && usage.options_overrides.iter().any(|(r, _)| *r == role)
+        {
+            let why = format!("memory of {} cannot be charged to the block cache", role.camel_name());
+            return Err(refused("cache_usage_options", &why));
         }
         if table.no_block_cache && table.cache_index_and_filter_blocks {
             return Err(invalid("cache_index_and_filter_blocks", "there is no block cache (no_block_cache)"));

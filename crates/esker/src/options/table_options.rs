@@ -4,10 +4,11 @@
 
 use super::cache_text::block_cache_from_string;
 use super::table::option_table;
-use super::value::{ObjectValue, OptionValue, object_name};
+use super::value::{ObjectValue, OptionValue, object_name, split_map};
 use esker_base::{Error, Result};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
+use esker_table::cache_options::{MetadataCacheOptions, PinningTier, PrepopulateBlockCache};
 use esker_table::{
     BlockBasedTableOptions, BlockCache, DataBlockIndexType, FilterPolicy, IndexShorteningMode,
 };
@@ -43,6 +44,10 @@ option_table! {
         cache_index_and_filter_blocks, mutable;
         cache_index_and_filter_blocks_with_high_priority, mutable;
         pin_l0_filter_and_index_blocks_in_cache, mutable;
+        pin_top_level_index_and_filter, mutable;
+        metadata_cache_options, mutable;
+        prepopulate_block_cache, mutable;
+        cache_usage_options, object;
         initial_auto_readahead_size, mutable;
         max_auto_readahead_size, mutable;
         num_file_reads_for_auto_readahead, mutable;
@@ -94,6 +99,51 @@ enum_names!(IndexShorteningMode {
 impl ObjectValue for Option<Arc<BlockCache>> {
     fn read(text: &str) -> Result<Option<Arc<BlockCache>>> {
         block_cache_from_string(text)
+    }
+}
+
+enum_names!(PinningTier {
+    Fallback = "kFallback",
+    None = "kNone",
+    FlushedAndSimilar = "kFlushedAndSimilar",
+    All = "kAll",
+});
+enum_names!(PrepopulateBlockCache {
+    Disable = "kDisable",
+    FlushOnly = "kFlushOnly",
+    FlushAndCompaction = "kFlushAndCompaction",
+});
+
+/// `{top_level_index_pinning=kAll;unpartitioned_pinning=kFallback;…}`.
+impl OptionValue for MetadataCacheOptions {
+    fn parse(text: &str) -> Result<MetadataCacheOptions> {
+        let mut options = MetadataCacheOptions::default();
+        options.update(text)?;
+        Ok(options)
+    }
+    fn print(&self) -> String {
+        format!(
+            "{{unpartitioned_pinning={};partition_pinning={};top_level_index_pinning={};}}",
+            self.unpartitioned_pinning.print(),
+            self.partition_pinning.print(),
+            self.top_level_index_pinning.print(),
+        )
+    }
+    fn update(&mut self, text: &str) -> Result<()> {
+        let mut changed = *self;
+        let text = text.trim();
+        let inner = text.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(text);
+        for (name, value) in split_map(inner)? {
+            let field = match name {
+                "top_level_index_pinning" => &mut changed.top_level_index_pinning,
+                "partition_pinning" => &mut changed.partition_pinning,
+                "unpartitioned_pinning" => &mut changed.unpartitioned_pinning,
+                _ => return Err(Error::invalid_argument(format!("{name}: no such metadata_cache_options"))),
+            };
+            *field = PinningTier::parse(value).map_err(|e| e.at(name))?;
+        }
+        *self = changed;
+        Ok(())
     }
 }
 

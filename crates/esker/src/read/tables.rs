@@ -15,12 +15,17 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
     if let Some(reader) = file.open_table() {
         return Ok(TableRef::Kept(reader));
     }
-    open_slow(tables, file)
+    open_at(tables, file, None)
 }
 
+/// As `open_file`, for a file of this level: those of level 0 may pin index and filter.
 #[cold]
-fn open_slow<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>> {
-    let reader = tables.reader(&TableFile { meta: file.data(), level: None })?;
+pub(crate) fn open_at<'f>(
+    tables: &TableCache,
+    file: &'f FileMeta,
+    level: Option<usize>,
+) -> Result<TableRef<'f>> {
+    let reader = tables.reader(&TableFile { meta: file.data(), level })?;
     let properties = reader.properties();
     file.set_stats(FileStats {
         entries: properties.num_entries,

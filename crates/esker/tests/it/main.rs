@@ -4,6 +4,7 @@
 mod basics;
 mod blobs;
 mod block_cache;
+mod cache_tiers;
 mod checkpoint;
 mod compact_range;
 mod dead_runs;

@@ -20,7 +20,7 @@ use esker_format::compression::{CompressionOptions, CompressionType, Compressor,
 use std::sync::Arc;
 
 /// One key is remembered for so many bytes of capacity.
-const BYTES_PER_RECENT_KEY: usize = 2048;
+const BYTES_PER_RECENT_KEY: usize = 1024;
 /// Compressors that are kept: as many as work at once, usually.
 const MAX_IDLE_COMPRESSORS: usize = 8;
 

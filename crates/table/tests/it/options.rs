@@ -624,6 +624,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
     let cache = TableCache::new(
         fs.clone(),
         TableCacheOptions {
+            max_file_size_for_l0_meta_pin: u64::MAX,
             icmp: InternalKeyComparator::default(),
             table_options: Arc::default(),
             prefix_extractor: None,

@@ -1,0 +1,345 @@
+//! The engine with a tier below its block cache, with pinned and warmed blocks, and with all memory under one roof.
+
+use esker::internals::base::stats::{Statistics, Ticker};
+use esker::internals::base::sync::epoch;
+use esker::internals::cache::tier::{AdmissionPolicy, SecondaryCache};
+use esker::internals::cache::{Cache, CacheOptions, CacheType, Role, TieredCacheOptions};
+use esker::internals::env::{FaultFs, FaultRule, FileSystem, MemFs, OpKind};
+use esker::internals::table::tier::{
+    CompressedSecondaryCacheOptions, FileSecondaryCache, FileSecondaryCacheOptions, block_cache_above,
+    tiered_block_cache,
+};
+use esker::internals::table::{BlockCache, CachedBlock, FilterPolicy};
+use esker::options::{
+    CacheEntryRoleOptions, CacheUsageOptions, Decision, MetadataCacheOptions, PinningTier,
+    PrepopulateBlockCache, ReadOptions, WriteBufferManager, block_cache_from_string,
+};
+use esker::{Db, Env, Options, SubCode};
+use std::sync::Arc;
+
+const KEYS: u32 = 2000;
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+fn value(i: u32) -> Vec<u8> {
+    format!("{i:0120}").into_bytes()
+}
+
+fn options(fs: &Arc<MemFs>, cache: &Arc<BlockCache>) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(fs.clone());
+    options.db.statistics = Some(Arc::new(Statistics::default()));
+    options.cf.table.block_size = 1024;
+    options.cf.table.block_cache = Some(Arc::clone(cache));
+    options.cf.table.cache_index_and_filter_blocks = true;
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+    options
+}
+
+fn ticker(options: &Options, ticker: Ticker) -> u64 {
+    options.db.statistics.as_ref().unwrap().ticker_count(ticker)
+}
+
+fn fill(db: &Db) {
+    for i in 0..KEYS {
+        db.put(key(i), value(i)).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn read_all(db: &Db, options: &ReadOptions) {
+    let family = db.default_column_family();
+    for i in 0..KEYS {
+        assert_eq!(db.get_opt(options, &family, key(i)).unwrap(), Some(value(i)), "{i}");
+    }
+    let keys: Vec<Vec<u8>> = (0..KEYS).step_by(37).map(key).collect();
+    for (i, found) in (0..KEYS).step_by(37).zip(db.multi_get_opt(options, &family, &keys)) {
+        assert_eq!(found.unwrap(), Some(value(i).into()));
+    }
+}
+
+/// The small cache does not hold the table; the tier below does. After two rounds everything comes from memory.
+#[test]
+fn blocks_that_were_given_up_come_back_from_the_compressed_tier() {
+    for text in [
+        "{id=auto_hyper_clock_cache;capacity=64k;compressed_secondary_cache={capacity=1M}}",
+        "{id=fixed_hyper_clock_cache;estimated_entry_charge=1k;capacity=64k;compressed_secondary_cache={capacity=1M}}",
+        "capacity=64k;num_shard_bits=0;secondary_cache=compressed_secondary_cache://capacity=1M",
+        "{id=auto_hyper_clock_cache;capacity=1M;compressed_secondary_ratio=0.9;adm_policy=allow_all}",
+    ] {
+        let cache = block_cache_from_string(text).unwrap().unwrap();
+        let fs = Arc::new(MemFs::new());
+        let options = options(&fs, &cache);
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        for _ in 0..4 {
+            read_all(&db, &ReadOptions::default());
+        }
+        let misses = ticker(&options, Ticker::BlockCacheMiss);
+        read_all(&db, &ReadOptions::default());
+        let more = ticker(&options, Ticker::BlockCacheMiss) - misses;
+        assert!(more < 20, "{text}: {more} blocks were read from the file again");
+        let hits = ticker(&options, Ticker::SecondaryCacheHits);
+        assert!(hits > 100, "{text}: {hits}");
+        assert_eq!(hits, ticker(&options, Ticker::CompressedSecondaryCacheHits));
+        let by_kind = [
+            Ticker::SecondaryCacheDataHits,
+            Ticker::SecondaryCacheIndexHits,
+            Ticker::SecondaryCacheFilterHits,
+        ];
+        assert_eq!(hits, by_kind.into_iter().map(|t| ticker(&options, t)).sum::<u64>());
+        assert!(
+            ticker(&options, Ticker::CompressedSecondaryCacheDummyHits) > 0 || text.contains("allow_all")
+        );
+        let text = db.property("rocksdb.block-cache-entry-stats").unwrap();
+        assert!(text.contains("Secondary cache CompressedSecondaryCache capacity: "), "{text}");
+    }
+}
+
+fn file_tier(fs: &Arc<dyn FileSystem>) -> Arc<FileSecondaryCache> {
+    let options = FileSecondaryCacheOptions {
+        path: "/tier".into(),
+        capacity: 4 << 20,
+        fs: Arc::clone(fs),
+        info_log: None,
+    };
+    Arc::new(FileSecondaryCache::open(options).unwrap())
+}
+
+/// A restart of the process: another cache, the same directory, the same tables.
+#[test]
+fn a_file_tier_serves_blocks_after_a_restart() {
+    let fs = Arc::new(MemFs::new());
+    let disk: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    for round in 0..2 {
+        let tier = file_tier(&disk);
+        let small = CacheOptions::with_capacity(32 << 10);
+        let cache = block_cache_above(&small, tier.clone()).unwrap();
+        let options = options(&fs, &cache);
+        let db = Db::open(&options, "/db").unwrap();
+        if round == 0 {
+            fill(&db);
+        }
+        for _ in 0..3 {
+            read_all(&db, &ReadOptions::default());
+            tier.settle();
+        }
+        let hits = ticker(&options, Ticker::SecondaryCacheHits);
+        let misses = ticker(&options, Ticker::BlockCacheMiss);
+        if round == 1 {
+            assert!(hits > 500 && misses < hits / 4, "{hits} hits, {misses} misses after the restart");
+        }
+        db.close().unwrap();
+        drop((db, options, cache));
+        // Views that nobody reads any more hold it until the epoch moves on; with it goes the lock of its directory.
+        while Arc::strong_count(&tier) > 1 {
+            epoch::collect();
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_tier_whose_disk_fails_is_off_and_reads_go_on() {
+    let disk = FaultFs::new(Arc::new(MemFs::new()));
+    let tier = file_tier(&(Arc::new(disk.clone()) as Arc<dyn FileSystem>));
+    let cache = block_cache_above(&CacheOptions::with_capacity(32 << 10), tier.clone()).unwrap();
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs, &cache), "/db").unwrap();
+    fill(&db);
+    read_all(&db, &ReadOptions::default());
+    read_all(&db, &ReadOptions::default());
+    disk.add_rule(FaultRule::fail(&[OpKind::Append, OpKind::Read]).forever());
+    read_all(&db, &ReadOptions::default());
+    tier.settle();
+    read_all(&db, &ReadOptions::default());
+    assert!(tier.is_off());
+}
+
+/// Two databases and a write buffer manager share a tiered cache whose division changes under them.
+#[test]
+fn one_capacity_is_divided_while_databases_work() {
+    let division = TieredCacheOptions {
+        total_capacity: 512 << 10,
+        compressed_secondary_ratio: 0.5,
+        adm_policy: AdmissionPolicy::Auto,
+    };
+    let cache = tiered_block_cache(
+        &CacheOptions::default(),
+        &CompressedSecondaryCacheOptions::default(),
+        &division,
+        None,
+    )
+    .unwrap();
+    let fs = Arc::new(MemFs::new());
+    let manager = Arc::new(WriteBufferManager::with_cache(1 << 20, &cache, false));
+    let mut options = options(&fs, &cache);
+    options.db.write_buffer_manager = Some(Arc::clone(&manager));
+    let dbs = ["/a", "/b"].map(|path| Db::open(&options, path).unwrap());
+    std::thread::scope(|scope| {
+        for db in &dbs {
+            scope.spawn(|| {
+                fill(db);
+                for _ in 0..3 {
+                    read_all(db, &ReadOptions::default());
+                }
+            });
+        }
+        for ratio in [0.0, 1.0, 0.25, 0.75, 0.5] {
+            cache.update_tiered(None, Some(ratio), None).unwrap();
+        }
+        cache.set_capacity(400 << 10);
+    });
+    let charged = cache.role_stats().bytes(Role::WriteBuffer) as usize;
+    assert_eq!(charged, manager.dummy_entries_in_cache_usage());
+    assert!(charged >= manager.memory_usage(), "{charged} of {}", manager.memory_usage());
+    let below = cache.secondary().unwrap().capacity();
+    assert_eq!(below, ((400 << 10) - charged.min(400 << 10)) / 2);
+    for db in dbs {
+        db.close().unwrap();
+    }
+}
+
+/// Index and filter of level 0 stay while their reader lives, charged, though the cache has no room for anything.
+#[test]
+fn pinned_index_and_filter_stay() {
+    for (pinning, l0, stays) in [
+        (PinningTier::Fallback, true, true),
+        (PinningTier::Fallback, false, false),
+        (PinningTier::FlushedAndSimilar, false, true),
+        (PinningTier::All, false, true),
+        (PinningTier::None, true, false),
+    ] {
+        let cache: Arc<BlockCache> = Arc::new(Cache::new(&CacheOptions::with_capacity(0)).unwrap());
+        let fs = Arc::new(MemFs::new());
+        let mut options = options(&fs, &cache);
+        options.cf.table.pin_l0_filter_and_index_blocks_in_cache = l0;
+        options.cf.table.metadata_cache_options =
+            MetadataCacheOptions { unpartitioned_pinning: pinning, ..MetadataCacheOptions::default() };
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        let misses =
+            || ticker(&options, Ticker::BlockCacheIndexMiss) + ticker(&options, Ticker::BlockCacheFilterMiss);
+        let before = misses();
+        read_all(&db, &ReadOptions::default());
+        assert_eq!(misses() == before, stays, "{pinning:?}, {l0}");
+        if stays {
+            assert!(cache.pinned_usage() > 2000, "{pinning:?}: {}", cache.pinned_usage());
+        }
+    }
+}
+
+#[test]
+fn a_flush_warms_the_cache() {
+    for (prepopulate, warm) in
+        [(PrepopulateBlockCache::Disable, false), (PrepopulateBlockCache::FlushOnly, true)]
+    {
+        for format_version in [3, 5, 6] {
+            let cache: Arc<BlockCache> = Arc::new(Cache::new(&CacheOptions::with_capacity(8 << 20)).unwrap());
+            let fs = Arc::new(MemFs::new());
+            let mut options = options(&fs, &cache);
+            options.cf.table.prepopulate_block_cache = prepopulate;
+            options.cf.table.format_version = format_version;
+            let db = Db::open(&options, "/db").unwrap();
+            fill(&db);
+            let misses = ticker(&options, Ticker::BlockCacheDataMiss);
+            read_all(&db, &ReadOptions::default());
+            assert_eq!(ticker(&options, Ticker::BlockCacheDataMiss) == misses, warm, "{prepopulate:?}");
+            assert_eq!(ticker(&options, Ticker::BlockCacheAddRedundant), 0);
+            let misses = ticker(&options, Ticker::BlockCacheMiss);
+            fill(&db);
+            db.compact_range(None, None).unwrap();
+            read_all(&db, &ReadOptions::default());
+            assert!(ticker(&options, Ticker::BlockCacheMiss) > misses, "a compaction warms nothing");
+        }
+    }
+}
+
+/// A strict limit is never exceeded. What does not fit is read without the cache, or refused with `MemoryLimit`.
+#[test]
+fn a_strict_limit_holds() {
+    for cache_type in [
+        CacheType::Lru,
+        CacheType::AutoHyperClock,
+        CacheType::FixedHyperClock { estimated_entry_charge: 1024 },
+    ] {
+        let cache: Arc<BlockCache> = Arc::new(
+            Cache::new(&CacheOptions {
+                cache_type,
+                num_shard_bits: 0,
+                strict_capacity_limit: true,
+                ..CacheOptions::with_capacity(256 << 10)
+            })
+            .unwrap(),
+        );
+        let fs = Arc::new(MemFs::new());
+        let mut options = options(&fs, &cache);
+        options.cf.table.cache_usage_options = CacheUsageOptions {
+            options: CacheEntryRoleOptions { charged: Decision::Enabled },
+            options_overrides: Vec::new(),
+        };
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        assert!(cache.role_stats().bytes(Role::BlockBasedTableReader) > 500);
+        let all = cache.capacity() - cache.usage();
+        read_all(&db, &ReadOptions::default());
+        // Everything is taken: data is served without the cache, index and filter are refused.
+        cache.erase_unreferenced();
+        let rest = cache.capacity() - cache.usage();
+        let hog = cache.reserve(Role::Misc, rest.min(all) - 100).unwrap();
+        let family = db.default_column_family();
+        for i in (0..KEYS).step_by(61) {
+            match db.get_opt(&ReadOptions::default(), &family, key(i)) {
+                Ok(found) => assert_eq!(found, Some(value(i))),
+                Err(e) => assert_eq!(e.subcode(), SubCode::MemoryLimit, "{e}"),
+            }
+            assert!(cache.usage() <= cache.capacity(), "{cache_type:?}: {cache:?}");
+        }
+        // Reads without fill take no room.
+        read_all(&db, &ReadOptions::default().fill_cache(false));
+        assert!(cache.usage() <= cache.capacity());
+        drop(hog);
+        read_all(&db, &ReadOptions::default());
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_write_buffer_manager_flushes_before_its_bound() {
+    let cache: Arc<BlockCache> = Arc::new(Cache::new(&CacheOptions::with_capacity(8 << 20)).unwrap());
+    let fs = Arc::new(MemFs::new());
+    let manager = Arc::new(WriteBufferManager::with_cache(1 << 20, &cache, true));
+    let mut options = options(&fs, &cache);
+    options.db.write_buffer_manager = Some(Arc::clone(&manager));
+    let db = Db::open(&options, "/db").unwrap();
+    for i in 0..30_000 {
+        db.put(key(i), value(i)).unwrap();
+        // One block of an arena, 1 MiB at most, may have been taken since the manager was asked.
+        assert!(manager.mutable_memtable_memory_usage() <= 2 << 20, "{manager:?}");
+        assert!(manager.dummy_entries_in_cache_usage() > 0);
+    }
+    db.wait_for_background_work().unwrap();
+    for i in (0..30_000).step_by(101) {
+        assert_eq!(db.get(key(i)).unwrap(), Some(value(i)));
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn the_cache_says_what_another_size_would_bring() {
+    let options_of_cache = CacheOptions { estimates_misses: true, ..CacheOptions::with_capacity(64 << 10) };
+    let cache: Arc<Cache<CachedBlock>> = Arc::new(Cache::new(&options_of_cache).unwrap());
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs, &cache), "/db").unwrap();
+    fill(&db);
+    for _ in 0..5 {
+        read_all(&db, &ReadOptions::default());
+    }
+    let estimates = db.map_property("rocksdb.block-cache-miss-estimate").unwrap();
+    assert_eq!(estimates.len(), 7, "{estimates:?}");
+    let ratio = |bytes: usize| estimates[&bytes.to_string()].parse::<f64>().unwrap();
+    assert!(ratio(512 << 10) <= ratio(64 << 10), "{estimates:?}");
+}

@@ -1,0 +1,83 @@
+//! How a table uses its block cache beyond data blocks: what stays there, what is put there early, what else is charged.
+//!
+//! Source of names, defaults and meanings: RocksDB `include/rocksdb/table.h`.
+
+use esker_cache::Role;
+
+/// Of which tables something is pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PinningTier {
+    /// As the older options say: `pin_l0_filter_and_index_blocks_in_cache`, `pin_top_level_index_and_filter`.
+    #[default]
+    Fallback,
+    /// Of none.
+    None,
+    /// Of those in level 0 that are about as small as a flush makes them.
+    FlushedAndSimilar,
+    /// Of all.
+    All,
+}
+
+/// Which index and filter blocks stay in the cache while their table is open. Only with `cache_index_and_filter_blocks`;
+/// without it all but partitions stay with the reader, outside of the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MetadataCacheOptions {
+    /// Indexes of partitions.
+    pub top_level_index_pinning: PinningTier,
+    /// Partitions.
+    pub partition_pinning: PinningTier,
+    /// Indexes and filters that are one block.
+    pub unpartitioned_pinning: PinningTier,
+}
+
+/// Whether the blocks of a new table are put into the cache as they are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PrepopulateBlockCache {
+    /// Of none.
+    #[default]
+    Disable,
+    /// Of those that a flush writes.
+    FlushOnly,
+    /// Of those, and of those that a compaction writes, with the lowest priority.
+    FlushAndCompaction,
+}
+
+/// Whether a use of memory is charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Decision {
+    /// Yes.
+    Enabled,
+    /// No.
+    Disabled,
+    /// As it is by default: no.
+    #[default]
+    Fallback,
+}
+
+/// What is decided about a role: RocksDB's `CacheEntryRoleOptions`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheEntryRoleOptions {
+    /// Whether the memory is charged to the block cache.
+    pub charged: Decision,
+}
+
+/// Which memory beside blocks is charged to the block cache.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CacheUsageOptions {
+    /// For roles that are not in `options_overrides`.
+    pub options: CacheEntryRoleOptions,
+    /// For these roles.
+    pub options_overrides: Vec<(Role, CacheEntryRoleOptions)>,
+}
+
+impl CacheUsageOptions {
+    /// The roles that can be charged.
+    pub const CHARGEABLE: [Role; 2] = [Role::FilterConstruction, Role::BlockBasedTableReader];
+
+    /// Whether memory of this role is charged.
+    pub fn is_charged(&self, role: Role) -> bool {
+        let own = self.options_overrides.iter().rev().find(|(r, _)| *r == role).map(|(_, options)| *options);
+        let own = own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options);
+        own.charged == Decision::Enabled
+    }
+}

@@ -1,0 +1,92 @@
+//! Blocks that are put into the block cache as they are written: `prepopulate_block_cache`.
+//!
+//! In: the contents of a block that was just written. Out: the block in the cache, as a reader would have put it there.
+//! Source of the rules: RocksDB `BlockBasedTableBuilder::InsertBlockInCacheHelper`.
+//!
+//! Invariant: the key is the one that a reader of the finished table asks for; a table without unique id warms nothing.
+
+use crate::block_source::{BlockCache, BlockKind, CachedBlock};
+use crate::cache_options::PrepopulateBlockCache;
+use crate::counts;
+use crate::options::TableBuilderOptions;
+use esker_base::stats::Statistics;
+use esker_cache::{CacheKey, Priority};
+use esker_format::block::Block;
+use esker_format::filter::FilterReader;
+use esker_format::handle::BlockHandle;
+use esker_format::index_entry::{IndexShape, prepare_for_search};
+use esker_format::key::InternalKeyComparator;
+use esker_format::unique_id::unique_id;
+use std::sync::Arc;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Warmer {
+    cache: Arc<BlockCache>,
+    identity: (u64, u64),
+    data_priority: Priority,
+    /// `None`: index and filter are not read through the cache.
+    metadata_priority: Option<Priority>,
+    /// Index and filter blocks that were written.
+    metadata: Vec<(BlockHandle, BlockKind, Vec<u8>)>,
+    statistics: Option<Arc<Statistics>>,
+}
+
+impl Warmer {
+    /// `None` if nothing is to be put into a cache.
+    pub(crate) fn new(options: &TableBuilderOptions) -> Option<Warmer> {
+        let table = &options.table_options;
+        let data_priority = match (table.prepopulate_block_cache, options.is_flush) {
+            (PrepopulateBlockCache::Disable, _) | (PrepopulateBlockCache::FlushOnly, false) => return None,
+            (_, true) => Priority::Low,
+            (PrepopulateBlockCache::FlushAndCompaction, false) => Priority::Bottom,
+        };
+        let cache = table.block_cache.clone().filter(|_| !table.no_block_cache)?;
+        let [session, file] = unique_id(&options.db_id, &options.db_session_id, options.orig_file_number.0)?;
+        let high = table.cache_index_and_filter_blocks_with_high_priority;
+        let of_metadata = if high { Priority::High } else { Priority::Low };
+        Some(Warmer {
+            cache,
+            identity: (session, file),
+            data_priority,
+            metadata_priority: table.cache_index_and_filter_blocks.then_some(of_metadata),
+            metadata: Vec::new(),
+            statistics: options.statistics.clone(),
+        })
+    }
+
+    /// A data block. What cannot be parsed, or does not fit, is left to readers.
+    pub(crate) fn data(&self, handle: BlockHandle, contents: Vec<u8>) {
+        if let Ok(block) = Block::parse(contents) {
+            self.put(handle, CachedBlock::KeyValue(block), self.data_priority, BlockKind::Data);
+        }
+    }
+
+    /// A block of index or filter: put in when the index is whole, for its shape says how its blocks are prepared.
+    pub(crate) fn later(&mut self, handle: BlockHandle, kind: BlockKind, contents: Vec<u8>) {
+        if self.metadata_priority.is_some() {
+            self.metadata.push((handle, kind, contents));
+        }
+    }
+
+    /// Index and filter are whole.
+    pub(crate) fn finish(&mut self, shape: IndexShape, icmp: &InternalKeyComparator) {
+        let Some(priority) = self.metadata_priority else { return };
+        for (handle, kind, contents) in std::mem::take(&mut self.metadata) {
+            if kind == BlockKind::Filter {
+                self.put(handle, CachedBlock::Filter(FilterReader::parse(contents)), priority, kind);
+            } else if let Ok(mut block) = Block::parse(contents) {
+                prepare_for_search(&mut block, shape, icmp);
+                self.put(handle, CachedBlock::KeyValue(block), priority, kind);
+            }
+        }
+    }
+
+    fn put(&self, handle: BlockHandle, block: CachedBlock, priority: Priority, kind: BlockKind) {
+        let charge = block.memory_usage();
+        let key = CacheKey::new(self.identity, handle.offset);
+        let inserted = self.cache.insert(key, block, charge, priority, kind.role());
+        let outcome = inserted.ok().map(|inserted| inserted.outcome);
+        counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);
+    }
+}
