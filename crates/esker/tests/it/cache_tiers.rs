@@ -237,7 +237,7 @@ fn a_flush_warms_the_cache() {
     for (prepopulate, warm) in
         [(PrepopulateBlockCache::Disable, false), (PrepopulateBlockCache::FlushOnly, true)]
     {
-        for format_version in [3, 5, 6] {
+        for format_version in [3, 4, 5] {
             let cache: Arc<BlockCache> = Arc::new(Cache::new(&CacheOptions::with_capacity(8 << 20)).unwrap());
             let fs = Arc::new(MemFs::new());
             let mut options = options(&fs, &cache);

@@ -65,14 +65,14 @@ fn what_is_unknown_or_wrong_is_named() {
         ("{id=round_cache;capacity=1M}", "round_cache"),
         ("capacity=1M;secondary_cache=tape://capacity=1M", "tape"),
         (
-            "capacity=1M;secondary_cache=compressed_secondary_cache://compression_type=kBZip2Compression",
-            "BZip2",
+            "capacity=1M;secondary_cache=compressed_secondary_cache://compression_type=kXpressCompression",
+            "Xpress",
         ),
         ("capacity=1M;compressed_secondary_ratio=1.5", "1.5"),
         ("capacity=1M;compressed_secondary_ratio=0.5;adm_policy=three_queue", "three_queue"),
         ("capacity=1M;secondary_cache=file_secondary_cache://capacity=1M", "path"),
     ] {
-        let error = block_cache_from_string(text).unwrap_err();
+        let error = block_cache_from_string(text).expect_err(text);
         assert!(error.message().contains(part), "{text}: {error}");
     }
 }
