@@ -332,6 +332,21 @@ impl RocksDb {
         unsafe { (self.api.compact_range_cf)(self.db, family, ptr::null(), 0, ptr::null(), 0) };
     }
 
+    /// Waits until nothing is flushed or compacted, and nothing is due.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn wait_for_compact(&self) -> Result<(), String> {
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.wait_for_compact_options_create)() };
+        let result = call(self.api, |error| {
+            // SAFETY: database and options are live.
+            unsafe { (self.api.wait_for_compact)(self.db, options, error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.wait_for_compact_options_destroy)(options) };
+        result
+    }
+
     /// A property of `family`, such as `rocksdb.num-files-at-level0`.
     pub fn property(&self, family: &str, name: &str) -> Option<String> {
         let name = c_string(name);

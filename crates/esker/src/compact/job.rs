@@ -15,8 +15,7 @@ use crate::engine::{CompactionReport, DbState, Engine, ErrorReason, maybe_schedu
 use crate::iter::CompactionIteratorStats;
 use crate::iter::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
-use crate::picker::leveled::{PickContext, pick};
-use crate::picker::{CompactionPlan, RunningId};
+use crate::picker::{CompactionPlan, PickContext, RunningId, pick};
 use crate::read::tables::open_file;
 use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -115,7 +114,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         return Ok(());
     }
     engine.tell_compaction_begin(job, &task.cf, plan);
-    let results = run_subjobs(engine, task, job);
+    let results = if plan.is_deletion { Vec::new() } else { run_subjobs(engine, task, job) };
     let outcome = check_results(engine, task, &results).and_then(|()| {
         let mut edit = plan.edit();
         let files = results.iter().flat_map(|r| r.files.iter());

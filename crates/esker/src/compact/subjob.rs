@@ -245,7 +245,9 @@ pub(super) fn output_compression(
     plan: &CompactionPlan,
     options: &ColumnFamilyOptions,
 ) -> (CompressionType, CompressionOptions) {
-    options.compression_for(plan.output_level, base_level(plan, options), plan.is_bottommost)
+    let (compression, opts) =
+        options.compression_for(plan.output_level, base_level(plan, options), plan.is_bottommost);
+    (if plan.never_compress { CompressionType::None } else { compression }, opts)
 }
 
 /// The level that level 0 was compacted to when the plan was made; codecs are configured relative to it.

@@ -3,9 +3,9 @@
 use crate::cf::{FamilyState, StallInputs, SuperVersion, WriteStall, newest_file};
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
-use crate::picker::bottommost_threshold;
-use crate::picker::leveled::{PickContext, needs_compaction};
-use crate::picker::score::scores;
+use crate::picker::{
+    PickContext, bottommost_threshold, level0_files_for_stalls, needs_compaction, pending_compaction_bytes,
+};
 use crate::read::tables::open_file;
 use crate::version::Version;
 use esker_base::ColumnFamilyId;
@@ -27,8 +27,11 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
     };
     family_state.cf.super_version.store(Arc::new(super_version));
-    let scores = scores(&family_state.version, &family_state.compaction_options, &family_state.running);
-    family_state.pending_compaction_bytes = scores.estimated_pending_compaction_bytes;
+    family_state.pending_compaction_bytes = pending_compaction_bytes(
+        &family_state.version,
+        &family_state.compaction_options,
+        &family_state.running,
+    );
     let stall = stall_of(family_state);
     let before = std::mem::replace(&mut family_state.stall, stall);
     if let Some(cause) = stall.cause {
@@ -87,7 +90,7 @@ pub(crate) fn update_stall(engine: &Engine, state: &DbState) {
 fn stall_of(family: &FamilyState) -> WriteStall {
     let inputs = StallInputs {
         waiting_memtables: family.memtables.immutables.len(),
-        level0_files: family.version.num_files(0),
+        level0_files: level0_files_for_stalls(&family.version, family.options.compaction_style),
         pending_compaction_bytes: family.pending_compaction_bytes,
     };
     WriteStall::of(inputs, &family.options)

@@ -21,6 +21,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, publish_super_version};
 use crate::observe::FlushReason;
 use crate::options::IngestExternalFileOptions;
+use crate::picker::CompactionStyle;
 use crate::picker::score::LevelSizes;
 use crate::version::LogOptions;
 use crate::write::{Leader, WritePath};
@@ -148,8 +149,9 @@ fn plan(
             return Err(Error::column_family_dropped("ingest_external_file: the family was dropped"));
         };
         let base_level = LevelSizes::new(&family.version, &family.compaction_options).base_level;
-        let at = if together {
-            // Level 0 orders them by age.
+        let is_leveled = family.compaction_options.compaction_style == CompactionStyle::Level;
+        let at = if together || !is_leveled {
+            // Level 0 orders them by age; in other styles every run is of one age.
             Place { level: 0, overlaps: true }
         } else {
             place(&family.version, &family.running, base_level, file.smallest(), file.largest())

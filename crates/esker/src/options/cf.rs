@@ -2,6 +2,7 @@
 //!
 //! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `include/rocksdb/advanced_options.h`.
 
+use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
 use super::value::option_enum;
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterFactoryRef};
@@ -13,7 +14,7 @@ use esker_table::BlockBasedTableOptions;
 use std::sync::Arc;
 
 option_enum! {
-    /// How files are laid out in levels. Only `Level` is built; the others are refused at open.
+    /// How files are laid out in levels.
     #[derive(Default)]
     pub enum CompactionStyle {
         /// Sorted runs of growing size, one for each level.
@@ -221,12 +222,16 @@ option_struct! {
         disable_auto_compactions: bool = false, mutable;
         /// Layout. Default `Level`. Fixed.
         compaction_style: CompactionStyle = CompactionStyle::default(), fixed;
+        /// For `Universal`. Mutable.
+        compaction_options_universal: CompactionOptionsUniversal = CompactionOptionsUniversal::default(), mutable;
+        /// For `Fifo`. Mutable.
+        compaction_options_fifo: CompactionOptionsFifo = CompactionOptionsFifo::default(), mutable;
         /// Which file first. Default `MinOverlappingRatio`. Fixed.
         compaction_pri: CompactionPri = CompactionPri::default(), fixed;
         /// Seconds after which a file is compacted for its age; 0: never. Default: 30 days. Mutable.
         ttl: u64 = CHOOSE_AT_OPEN, mutable;
-        /// Seconds after which a file is rewritten; 0: never. Default: 30 days if there is a compaction filter, else
-        /// never. Mutable.
+        /// Seconds after which a file is rewritten; 0: never. Default: 30 days if there is a compaction filter or the style
+        /// is `Universal`, else never. With `Universal` the smaller one of this and `ttl` counts. Mutable.
         periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
         /// Entries written within so many seconds keep their sequence numbers in the last level, too; 0: no such promise.
         /// Ages are those of files; the times themselves are not stored. Default 0. Mutable.

@@ -12,6 +12,7 @@ mod file;
 mod read;
 mod sanitize;
 mod set;
+mod styles;
 pub mod table;
 mod table_options;
 mod target;
@@ -40,6 +41,7 @@ pub use file::{
 };
 pub use read::{ReadOptions, ReadTier};
 pub use set::{cf_options_from_string, set_db_options, set_options};
+pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
 pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,

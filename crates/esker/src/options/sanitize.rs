@@ -243,6 +243,11 @@ impl ColumnFamilyOptions {
             slowdown,
             why,
         );
+        if self.compaction_style == CompactionStyle::Fifo {
+            // There may be any number of files in level 0.
+            (self.level0_slowdown_writes_trigger, self.level0_stop_writes_trigger) = (i32::MAX, i32::MAX);
+            return;
+        }
         let stop = self.level0_stop_writes_trigger.max(slowdown);
         let why = "must not be below level0_slowdown_writes_trigger";
         changes.set("level0_stop_writes_trigger", &mut self.level0_stop_writes_trigger, stop, why);
@@ -266,7 +271,18 @@ impl ColumnFamilyOptions {
         }
         if self.periodic_compaction_seconds == CHOOSE_AT_OPEN {
             let filters = self.compaction_filter.is_some() || self.compaction_filter_factory.is_some();
-            self.periodic_compaction_seconds = if filters { THIRTY_DAYS } else { 0 };
+            self.periodic_compaction_seconds = match self.compaction_style {
+                CompactionStyle::Universal => THIRTY_DAYS,
+                CompactionStyle::Level if filters => THIRTY_DAYS,
+                _ => 0,
+            };
+        }
+        if self.compaction_style == CompactionStyle::Universal && self.ttl > 0 {
+            // Both mean the same: all runs are merged.
+            self.periodic_compaction_seconds = match self.periodic_compaction_seconds {
+                0 => self.ttl,
+                seconds => seconds.min(self.ttl),
+            };
         }
         if self.table.block_cache.is_none() && !self.table.no_block_cache {
             self.table.block_cache = Some(esker_table::default_block_cache());
@@ -281,8 +297,13 @@ impl ColumnFamilyOptions {
         if self.inplace_update_support {
             return Err(refused("inplace_update_support", "it would change what snapshots see"));
         }
-        if self.compaction_style != CompactionStyle::Level && self.compaction_style != CompactionStyle::None {
-            return Err(refused("compaction_style", "only kCompactionStyleLevel and None are built"));
+        let read_amp = self.compaction_options_universal.max_read_amp;
+        let trigger = self.level0_file_num_compaction_trigger;
+        if self.compaction_style == CompactionStyle::Universal
+            && (read_amp < -1 || read_amp > 0 && read_amp < trigger)
+        {
+            let why = "max_read_amp must be -1, 0, or at least level0_file_num_compaction_trigger";
+            return Err(invalid("compaction_options_universal", why));
         }
         if self.compaction_filter.is_some() && self.compaction_filter_factory.is_some() {
             return Err(invalid("compaction_filter_factory", "compaction_filter is set too: give only one"));

@@ -12,12 +12,12 @@ use super::inputs::{
 use super::plan::Draft;
 use super::score::LevelSizes;
 use super::{
-    BottommostLevelCompaction, CompactionOptions, CompactionPlan, CompactionReason, LevelFiles,
-    RunningCompactions,
+    BottommostLevelCompaction, CompactionOptions, CompactionPlan, CompactionReason, CompactionStyle,
+    LevelFiles, PickContext, RunningCompactions, universal,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
-use esker_base::{Error, FileNumber, Result};
+use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use std::collections::BTreeSet;
 
 /// What to do next for a `compact_range`.
@@ -96,6 +96,13 @@ impl ManualCompaction {
         options: &CompactionOptions,
         running: &RunningCompactions,
     ) -> ManualStep {
+        if options.compaction_style == CompactionStyle::Universal {
+            return self.next_of_runs(version, options, running);
+        }
+        if options.compaction_style == CompactionStyle::Fifo {
+            // Nothing is merged; what is too old or too much goes by itself.
+            return ManualStep::Done;
+        }
         loop {
             let (from, to, files_below) = match self.stage {
                 Stage::Start => {
@@ -128,6 +135,45 @@ impl ManualCompaction {
                     return ManualStep::Run(plan);
                 }
             }
+        }
+    }
+
+    /// Universal: all runs at once, whatever the range, into the last level.
+    fn next_of_runs(
+        &mut self,
+        version: &Arc<Version>,
+        options: &CompactionOptions,
+        running: &RunningCompactions,
+    ) -> ManualStep {
+        let last = version.num_levels() - 1;
+        let is_alone = last > 0 && version.all_files().all(|(level, _)| level == last);
+        let is_written = |f: &Arc<FileMeta>| f.number >= self.first_new_file;
+        let rewrites = match self.bottommost {
+            BottommostLevelCompaction::Skip => false,
+            BottommostLevelCompaction::IfHaveCompactionFilter => options.has_compaction_filter,
+            BottommostLevelCompaction::Force => true,
+            BottommostLevelCompaction::ForceOptimized => !version.all_files().any(|(_, f)| is_written(f)),
+        };
+        if self.stage == Stage::Done
+            || self.first_level(version).is_none()
+            || is_alone && !(rewrites && self.stage == Stage::Start)
+        {
+            return ManualStep::Done;
+        }
+        let context = PickContext {
+            options,
+            running,
+            now_seconds: 0,
+            oldest_snapshot: SequenceNumber::ZERO,
+            suggested: &[],
+        };
+        match universal::pick_all(version, &context) {
+            Some(plan) => {
+                self.stage = Stage::Done;
+                self.arrived_at = Some(last);
+                ManualStep::Run(Box::new(plan))
+            }
+            None => ManualStep::Conflict,
         }
     }
 
@@ -321,7 +367,8 @@ fn key_behind(version: &Version, start: &LevelFiles) -> Option<Vec<u8>> {
     files.get(next).map(|f| f.smallest_user_key().to_vec())
 }
 
-fn level0_is_disjoint(version: &Version) -> bool {
+/// Whether no two files of level 0 overlap.
+pub(super) fn level0_is_disjoint(version: &Version) -> bool {
     let icmp = version.icmp();
     let mut files: Vec<&Arc<FileMeta>> = version.files(0).iter().collect();
     files.sort_by(|a, b| icmp.compare(&a.smallest, &b.smallest));

@@ -2,13 +2,15 @@
 //!
 //! Reading order: [`options`] (what a family says), [`running`] (what is being compacted), [`score`] (how large each level
 //! should be and how urgent it is), [`plan`] (what comes out), `inputs` (geometry of files), `priority` (which file of a level
-//! first), `marked` (files that want to go for other reasons than size), [`leveled`] and [`manual`] (how a plan is found),
+//! first), `marked` (files that want to go for other reasons than size), [`leveled`], `universal`, `fifo` and [`manual`] (how a
+//! plan is found),
 //! [`cut`] (where its outputs end).
 //!
 //! Whoever holds the db mutex asks [`pick`], registers the plan in the family's [`RunningCompactions`] under the same hold,
 //! runs it, and takes it out again under the hold under which the new version is installed.
 
 pub mod cut;
+mod fifo;
 mod inputs;
 pub mod leveled;
 pub mod manual;
@@ -18,6 +20,7 @@ pub mod plan;
 mod priority;
 pub mod running;
 pub mod score;
+mod universal;
 
 pub use crate::observe::CompactionReason;
 pub use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};
@@ -26,27 +29,17 @@ pub use plan::{CompactionPlan, LevelFiles};
 pub use running::{RunningCompactions, RunningId};
 
 use crate::version::Version;
+use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
-use esker_base::{Error, Result, SequenceNumber};
-
-/// Whether compactions of this style can be picked; asked when a family is opened.
-/// # Errors
-/// `NotSupported`, naming the style.
-pub fn check_style(style: CompactionStyle) -> Result<()> {
-    match style {
-        CompactionStyle::Level | CompactionStyle::None => Ok(()),
-        CompactionStyle::Universal | CompactionStyle::Fifo => {
-            Err(Error::not_supported(format!("compaction_style {style:?} is not supported yet")))
-        }
-    }
-}
 
 /// The most urgent compaction that nothing running is in the way of, if one is due. Runs also when
 /// `disable_auto_compactions` is set: whether to ask is for the scheduler to know.
 pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     match context.options.compaction_style {
         CompactionStyle::Level => leveled::pick(version, context),
-        CompactionStyle::Universal | CompactionStyle::Fifo | CompactionStyle::None => None,
+        CompactionStyle::Universal => universal::pick(version, context),
+        CompactionStyle::Fifo => fifo::pick(version, context),
+        CompactionStyle::None => None,
     }
 }
 
@@ -54,7 +47,29 @@ pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compact
 pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     match context.options.compaction_style {
         CompactionStyle::Level => leveled::needs_compaction(version, context),
-        CompactionStyle::Universal | CompactionStyle::Fifo | CompactionStyle::None => false,
+        CompactionStyle::Universal => universal::needs_compaction(version, context),
+        CompactionStyle::Fifo => fifo::needs_compaction(version, context),
+        CompactionStyle::None => false,
+    }
+}
+
+/// What counts as files of level 0 when writers are slowed down: with universal compaction every sorted run does.
+pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usize {
+    match style {
+        CompactionStyle::Universal => universal::run_count(version),
+        _ => version.num_files(0),
+    }
+}
+
+/// Bytes that compactions have to write before the tree has its shape; 0 where the style has none to strive for.
+pub fn pending_compaction_bytes(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+) -> u64 {
+    match options.compaction_style {
+        CompactionStyle::Level => score::scores(version, options, running).estimated_pending_compaction_bytes,
+        _ => 0,
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a picker is told besides the version: all by value, so that its answer depends on nothing else.
 
 use super::{CompactionPri, CompactionStyle, RunningCompactions};
-use crate::options::{ColumnFamilyOptions, CompressionType};
+use crate::options::{
+    ColumnFamilyOptions, CompactionOptionsFifo, CompactionOptionsUniversal, CompressionType,
+};
 use esker_base::{FileNumber, SequenceNumber};
 
 /// What decides about a pick.
@@ -26,6 +28,14 @@ pub struct PickContext<'a> {
 pub struct CompactionOptions {
     /// How files are laid out.
     pub compaction_style: CompactionStyle,
+    /// For the universal style.
+    pub universal: CompactionOptionsUniversal,
+    /// For the FIFO style.
+    pub fifo: CompactionOptionsFifo,
+    /// Bytes of a memtable.
+    pub write_buffer_size: u64,
+    /// Runs at which writers stop.
+    pub level0_stop_writes_trigger: usize,
     /// Which file of a level goes first.
     pub compaction_pri: CompactionPri,
     /// Files in level 0 that make it due; at least 1.
@@ -69,6 +79,10 @@ impl From<&ColumnFamilyOptions> for CompactionOptions {
         let seconds = |v: u64| if v == crate::options::CHOOSE_AT_OPEN { 0 } else { v };
         CompactionOptions {
             compaction_style: o.compaction_style,
+            universal: o.compaction_options_universal,
+            fifo: o.compaction_options_fifo,
+            write_buffer_size: o.write_buffer_size as u64,
+            level0_stop_writes_trigger: o.level0_stop(),
             compaction_pri: o.compaction_pri,
             // A negative trigger never fires in RocksDB, whose counts are signed.
             level0_file_num_compaction_trigger: usize::try_from(o.level0_file_num_compaction_trigger)

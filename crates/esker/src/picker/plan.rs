@@ -11,7 +11,7 @@
 use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
 use super::score::LevelSizes;
-use super::{CompactionOptions, CompactionPri, CompactionReason};
+use super::{CompactionOptions, CompactionPri, CompactionReason, CompactionStyle};
 use crate::options::CompressionType;
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
@@ -61,6 +61,10 @@ pub struct CompactionPlan {
     pub output_compression: CompressionType,
     /// Nothing has to be rewritten: the files move to the output level by an edit alone.
     pub is_trivial_move: bool,
+    /// Nothing is written: the files go.
+    pub is_deletion: bool,
+    /// Outputs are not compressed, whatever the options say.
+    pub never_compress: bool,
     /// Nothing below the output level (or, in level 0, older) overlaps the inputs: deletions and old versions need not be
     /// kept.
     pub is_bottommost: bool,
@@ -111,7 +115,9 @@ impl CompactionPlan {
     pub fn trivial_move_edit(&self) -> VersionEdit {
         debug_assert!(self.is_trivial_move, "files have to be rewritten");
         let mut edit = self.edit();
-        edit.new_files = self.input_files().map(|(_, f)| (self.output_level, f.data().clone())).collect();
+        edit.deleted_files.retain(|(level, _)| *level != self.output_level);
+        let moved = self.input_files().filter(|(level, _)| *level != self.output_level);
+        edit.new_files = moved.map(|(_, f)| (self.output_level, f.data().clone())).collect();
         edit
     }
 
@@ -227,7 +233,11 @@ impl Draft {
         let start_level = inputs.first().map_or(output_level, |l| l.level);
         let (smallest, largest) =
             range_of(version.icmp(), inputs.iter().flat_map(|l| &l.files)).unwrap_or((&[], &[]));
-        let grandparents = grandparents(version, output_level, smallest, largest);
+        // Runs of the universal style are merged whole: where their files end makes no difference.
+        let grandparents = match options.compaction_style {
+            CompactionStyle::Universal => Vec::new(),
+            _ => grandparents(version, output_level, smallest, largest),
+        };
         let (a, b) = (key::user_key(smallest), key::user_key(largest));
         let is_bottommost = is_bottommost(version, &inputs, output_level, a, b);
         let target_file_size = options.target_file_size(output_level, sizes.base_level);
@@ -265,6 +275,8 @@ impl Draft {
             max_compaction_bytes: options.max_compaction_bytes(),
             output_compression: compression(output_level),
             is_trivial_move,
+            is_deletion: false,
+            never_compress: false,
             is_bottommost,
             is_manual: reason == CompactionReason::ManualCompaction,
         }

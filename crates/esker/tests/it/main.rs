@@ -19,5 +19,6 @@ mod prefix_scan;
 mod preserve;
 mod repair;
 mod set_options;
+mod styles;
 mod transactions;
 mod wal;

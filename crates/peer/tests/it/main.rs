@@ -16,4 +16,5 @@ mod ping_pong;
 mod tables;
 mod timed;
 mod transactions;
+mod universal;
 mod walrec;

@@ -84,7 +84,11 @@ fn what_has_no_meaning_is_refused_by_name() {
     };
     refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
     refused(|o| o.cf.inplace_update_support = true, ErrorKind::NotSupported, "inplace_update_support");
-    refused(|o| o.cf.compaction_style = CompactionStyle::Fifo, ErrorKind::NotSupported, "compaction_style");
+    let read_amp = |o: &mut Options| {
+        o.cf.compaction_style = CompactionStyle::Universal;
+        o.cf.compaction_options_universal.max_read_amp = 1;
+    };
+    refused(read_amp, ErrorKind::InvalidArgument, "compaction_options_universal");
     refused(|o| o.cf.table.format_version = 7, ErrorKind::InvalidArgument, "format_version");
     let finalizer = |o: &mut Options| {
         let opts = &mut o.cf.compression_opts;

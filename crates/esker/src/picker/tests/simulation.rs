@@ -3,6 +3,7 @@
 //! reader meets.
 
 use super::*;
+use crate::options::{CompactionOptionsUniversal, CompactionStopStyle};
 use crate::picker::manual::{ManualCompaction, ManualStep, pick_files};
 use crate::version::builder::Locations;
 use esker_base::rng::Rng;
@@ -55,9 +56,26 @@ impl Tree {
             CompactionPri::OldestSmallestSeqFirst,
             CompactionPri::RoundRobin,
         ][rng.index(5)];
+        let is_universal = rng.one_in(3);
         let options = CompactionOptions {
+            compaction_style: if is_universal { CompactionStyle::Universal } else { CompactionStyle::Level },
+            universal: CompactionOptionsUniversal {
+                size_ratio: [1, 20, 100][rng.index(3)],
+                max_size_amplification_percent: [25, 200][rng.index(2)],
+                max_merge_width: if rng.one_in(4) { 3 } else { u32::MAX },
+                max_read_amp: if rng.one_in(4) { 0 } else { -1 },
+                stop_style: if rng.one_in(3) {
+                    CompactionStopStyle::SimilarSize
+                } else {
+                    CompactionStopStyle::TotalSize
+                },
+                allow_trivial_move: rng.one_in(2),
+                ..CompactionOptionsUniversal::default()
+            },
+            write_buffer_size: 200,
+            level0_stop_writes_trigger: 8,
             compaction_pri: pri,
-            level_compaction_dynamic_level_bytes: rng.one_in(2),
+            level_compaction_dynamic_level_bytes: !is_universal && rng.one_in(2),
             max_bytes_for_level_base: 400,
             max_bytes_for_level_multiplier: 3.0,
             target_file_size_base: 100,
@@ -317,6 +335,9 @@ impl Tree {
                 let index = self.rng.index(self.jobs.len());
                 self.finish(index);
             } else if !picked {
+                if self.options.compaction_style == CompactionStyle::Universal {
+                    return;
+                }
                 let s = scores(&self.version, &self.options, &self.running);
                 assert!(!s.is_due(), "seed {}: {s:?}\n{}", self.seed, self.version);
                 assert_eq!(s.estimated_pending_compaction_bytes, 0, "seed {}", self.seed);

@@ -1,0 +1,159 @@
+//! Options of the compaction styles other than leveled: RocksDB's `CompactionOptionsUniversal`, `CompactionOptionsFIFO`.
+//!
+//! Source of names, defaults and text forms: RocksDB `include/rocksdb/universal_compaction.h`,
+//! `include/rocksdb/advanced_options.h`, `options/cf_options.cc`.
+
+use super::value::{OptionValue, option_enum, split_map};
+use esker_base::{Error, Result};
+
+option_enum! {
+    /// When universal compaction stops adding runs to those it has picked.
+    #[derive(Default)]
+    pub enum CompactionStopStyle {
+        /// When the next run is not of similar size.
+        SimilarSize = 0, "kCompactionStopStyleSimilarSize";
+        /// When the next run is larger than all picked ones together.
+        #[default]
+        TotalSize = 1, "kCompactionStopStyleTotalSize";
+    }
+}
+
+/// Options of universal compaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompactionOptionsUniversal {
+    /// Percent by which the next run may be larger than those picked, and still be picked. Default 1.
+    pub size_ratio: u32,
+    /// Runs merged at once, at least. Default 2.
+    pub min_merge_width: u32,
+    /// Runs merged at once, at most. Default: all.
+    pub max_merge_width: u32,
+    /// Bytes of all other runs, in percent of the oldest one's, at which all are merged. Default 200.
+    pub max_size_amplification_percent: u32,
+    /// Outputs are compressed as long as the runs older than they have less than this many percent of the bytes; -1:
+    /// always. Default -1.
+    pub compression_size_percent: i32,
+    /// Runs there may be at most; -1: `level0_file_num_compaction_trigger`; 0: as sizes demand. Default -1.
+    pub max_read_amp: i32,
+    /// When to stop adding runs. Default `TotalSize`.
+    pub stop_style: CompactionStopStyle,
+    /// Files that do not overlap each other move without being rewritten. Default false.
+    pub allow_trivial_move: bool,
+    /// Merge only parts of the large runs. Accepted; large runs are merged whole. Default false.
+    pub incremental: bool,
+}
+
+impl Default for CompactionOptionsUniversal {
+    fn default() -> CompactionOptionsUniversal {
+        CompactionOptionsUniversal {
+            size_ratio: 1,
+            min_merge_width: 2,
+            max_merge_width: u32::MAX,
+            max_size_amplification_percent: 200,
+            compression_size_percent: -1,
+            max_read_amp: -1,
+            stop_style: CompactionStopStyle::TotalSize,
+            allow_trivial_move: false,
+            incremental: false,
+        }
+    }
+}
+
+/// Options of FIFO compaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompactionOptionsFifo {
+    /// Bytes of all tables at which the oldest are deleted. Default 1 GiB.
+    pub max_table_files_size: u64,
+    /// Merge small files of level 0. Default false.
+    pub allow_compaction: bool,
+}
+
+impl Default for CompactionOptionsFifo {
+    fn default() -> CompactionOptionsFifo {
+        CompactionOptionsFifo { max_table_files_size: 1 << 30, allow_compaction: false }
+    }
+}
+
+/// Sets fields of a copy of `current` by name, and returns it.
+fn updated<T: Copy>(current: &T, text: &str, set: fn(&mut T, &str, &str) -> Result<()>) -> Result<T> {
+    let mut changed = *current;
+    for (name, value) in split_map(text)? {
+        set(&mut changed, name, value).map_err(|e| e.at(name))?;
+    }
+    Ok(changed)
+}
+
+fn set_universal(o: &mut CompactionOptionsUniversal, name: &str, text: &str) -> Result<()> {
+    match name {
+        "size_ratio" => o.size_ratio = OptionValue::parse(text)?,
+        "min_merge_width" => o.min_merge_width = OptionValue::parse(text)?,
+        "max_merge_width" => o.max_merge_width = OptionValue::parse(text)?,
+        "max_size_amplification_percent" => o.max_size_amplification_percent = OptionValue::parse(text)?,
+        "compression_size_percent" => o.compression_size_percent = OptionValue::parse(text)?,
+        "max_read_amp" => o.max_read_amp = OptionValue::parse(text)?,
+        "stop_style" => o.stop_style = OptionValue::parse(text)?,
+        "allow_trivial_move" => o.allow_trivial_move = OptionValue::parse(text)?,
+        "incremental" => o.incremental = OptionValue::parse(text)?,
+        // Only says which locks are held for how long.
+        "reduce_file_locking" => drop(bool::parse(text)?),
+        _ => return Err(Error::invalid_argument("no such option of universal compaction")),
+    }
+    Ok(())
+}
+
+impl OptionValue for CompactionOptionsUniversal {
+    fn parse(text: &str) -> Result<Self> {
+        updated(&Self::default(), text, set_universal)
+    }
+    fn update(&mut self, text: &str) -> Result<()> {
+        *self = updated(self, text, set_universal)?;
+        Ok(())
+    }
+    /// Only names that RocksDB 7.8 knows too.
+    fn print(&self) -> String {
+        format!(
+            "{{allow_trivial_move={};compression_size_percent={};incremental={};max_merge_width={};\
+             max_size_amplification_percent={};min_merge_width={};size_ratio={};stop_style={};}}",
+            self.allow_trivial_move,
+            self.compression_size_percent,
+            self.incremental,
+            self.max_merge_width,
+            self.max_size_amplification_percent,
+            self.min_merge_width,
+            self.size_ratio,
+            self.stop_style.as_str(),
+        )
+    }
+}
+
+fn set_fifo(o: &mut CompactionOptionsFifo, name: &str, text: &str) -> Result<()> {
+    match name {
+        "max_table_files_size" => o.max_table_files_size = OptionValue::parse(text)?,
+        "allow_compaction" => o.allow_compaction = OptionValue::parse(text)?,
+        // `ttl` is an option of the family; there is one kind of storage; blob files are not counted.
+        "ttl"
+        | "age_for_warm"
+        | "file_temperature_age_thresholds"
+        | "max_data_files_size"
+        | "use_kv_ratio_compaction"
+        | "allow_trivial_copy_when_change_temperature"
+        | "trivial_copy_buffer_size" => {}
+        _ => return Err(Error::invalid_argument("no such option of FIFO compaction")),
+    }
+    Ok(())
+}
+
+impl OptionValue for CompactionOptionsFifo {
+    fn parse(text: &str) -> Result<Self> {
+        updated(&Self::default(), text, set_fifo)
+    }
+    fn update(&mut self, text: &str) -> Result<()> {
+        *self = updated(self, text, set_fifo)?;
+        Ok(())
+    }
+    fn print(&self) -> String {
+        format!(
+            "{{allow_compaction={};max_table_files_size={};}}",
+            self.allow_compaction, self.max_table_files_size
+        )
+    }
+}

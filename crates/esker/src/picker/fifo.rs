@@ -1,0 +1,123 @@
+//! Picks compactions of the FIFO style: the oldest files are deleted.
+//!
+//! In: a version and what runs. Out: a plan that deletes files, or (with `allow_compaction`) merges small ones of level 0.
+//! Source: RocksDB `db/compaction/compaction_picker_fifo.cc`.
+//!
+//! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than `max_table_files_size`; many
+//! small files. A database that comes from another style loses files of its deepest level first, by key.
+
+use super::plan::Draft;
+use super::score::LevelSizes;
+use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext};
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+
+/// Whether [`pick`] may find something.
+pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
+    let options = context.options;
+    let bytes: u64 = version.all_files().map(|(_, f)| f.file_size).sum();
+    bytes > options.fifo.max_table_files_size
+        || options.fifo.allow_compaction && version.num_files(0) >= options.level0_file_num_compaction_trigger
+        || version.files(0).last().is_some_and(|f| is_expired(f, context))
+}
+
+/// What to delete or merge, if nothing that reads level 0 runs.
+pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    if !context.running.is_empty() {
+        return None;
+    }
+    expired(version, context)
+        .or_else(|| too_large(version, context))
+        .or_else(|| small_files(version, context))
+}
+
+fn is_expired(f: &FileMeta, context: &PickContext<'_>) -> bool {
+    let ttl = context.options.ttl;
+    // The newest key is no younger than the flush that wrote it.
+    ttl > 0
+        && f.oldest_ancestor_time > 0
+        && context.now_seconds.checked_sub(ttl).is_some_and(|limit| f.oldest_ancestor_time < limit)
+}
+
+fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let files: Vec<Arc<FileMeta>> =
+        version.files(0).iter().rev().take_while(|f| is_expired(f, context)).cloned().collect();
+    let gone: u64 = files.iter().map(|f| f.file_size).sum();
+    if files.is_empty() || version.size(0) - gone > context.options.fifo.max_table_files_size {
+        return None;
+    }
+    Some(deletion(version, context, 0, files, CompactionReason::FifoTtl))
+}
+
+fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let most = context.options.fifo.max_table_files_size;
+    let mut bytes: u64 = version.all_files().map(|(_, f)| f.file_size).sum();
+    if bytes <= most {
+        return None;
+    }
+    let level = version.num_non_empty_levels() - 1;
+    let files = version.files(level);
+    // In level 0 the oldest file is the last one; in others nobody knows, and the smallest keys go first.
+    let oldest_first: Vec<&Arc<FileMeta>> =
+        if level == 0 { files.iter().rev().collect() } else { files.iter().collect() };
+    let mut gone = Vec::new();
+    for file in oldest_first {
+        if bytes <= most {
+            break;
+        }
+        bytes -= file.file_size;
+        gone.push(Arc::clone(file));
+    }
+    Some(deletion(version, context, level, gone, CompactionReason::FifoMaxSize))
+}
+
+/// The newest files, as far as each makes the merge cheaper for each file that goes away; none larger than a memtable, or
+/// files would grow that never get old.
+fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let options = context.options;
+    if !options.fifo.allow_compaction {
+        return None;
+    }
+    let most_for_each = options.write_buffer_size.saturating_mul(11) / 10;
+    let level0 = version.files(0);
+    let (mut bytes, mut cheapest) = (level0.first()?.file_size, u64::MAX);
+    let mut count = 1;
+    for file in &level0[1..] {
+        bytes = bytes.saturating_add(file.file_size);
+        let for_each = bytes / count as u64;
+        if for_each > cheapest || bytes > options.max_compaction_bytes() {
+            break;
+        }
+        cheapest = for_each;
+        count += 1;
+    }
+    if count < options.level0_file_num_compaction_trigger.max(2) || cheapest >= most_for_each {
+        return None;
+    }
+    let files = level0[..count].to_vec();
+    Some(plan(version, context, 0, files, CompactionReason::FifoReduceNumFiles))
+}
+
+fn deletion(
+    version: &Arc<Version>,
+    context: &PickContext<'_>,
+    level: usize,
+    files: Vec<Arc<FileMeta>>,
+    reason: CompactionReason,
+) -> CompactionPlan {
+    CompactionPlan { is_deletion: true, ..plan(version, context, level, files, reason) }
+}
+
+fn plan(
+    version: &Arc<Version>,
+    context: &PickContext<'_>,
+    level: usize,
+    files: Vec<Arc<FileMeta>>,
+    reason: CompactionReason,
+) -> CompactionPlan {
+    let options = context.options;
+    let inputs = vec![LevelFiles { level, files }];
+    let draft =
+        Draft { inputs, output_level: level, reason, score: 0.0, level0_disjoint: false, may_move: false };
+    draft.finish(version, options, &LevelSizes::new(version, options))
+}

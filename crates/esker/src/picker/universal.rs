@@ -1,0 +1,331 @@
+//! Picks compactions of the universal style: sorted runs of growing age, merged with their neighbours in time.
+//!
+//! In: a version and what runs. Out: a plan that merges runs which follow each other.
+//! Source: RocksDB `db/compaction/compaction_picker_universal.cc`.
+//!
+//! A *sorted run* is a file of level 0 or all files of a deeper level. Runs stand from the newest to the oldest. When there
+//! are `level0_file_num_compaction_trigger` of them, the reasons are looked at in this order: files due for a periodic
+//! rewrite; all runs but the oldest are together too large beside it; neighbours of similar size; too many runs.
+//!
+//! Invariants
+//!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered by time.
+//!  2. Its result goes as deep as it can: just above the run that follows, or into the last level.
+
+use super::inputs::is_written_into;
+use super::marked;
+use super::plan::Draft;
+use super::score::{LevelSizes, Weigher};
+use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext};
+use crate::options::CompactionStopStyle;
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+use std::ops::Range;
+
+/// A file of level 0, or a deeper level.
+struct Run {
+    level: usize,
+    /// Index in level 0; 0 for deeper levels.
+    index: usize,
+    bytes: u64,
+    /// The same, deletions counted for what they will free.
+    compensated: u64,
+    is_busy: bool,
+}
+
+/// What decides about a pick.
+struct Picker<'a> {
+    version: &'a Arc<Version>,
+    context: &'a PickContext<'a>,
+    runs: Vec<Run>,
+}
+
+/// How many sorted runs there are. Write stalls count them as leveled compaction counts files of level 0.
+pub(super) fn run_count(version: &Version) -> usize {
+    version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count()
+}
+
+/// Whether [`pick`] may find something.
+pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
+    let is_busy = |f: &Arc<FileMeta>| context.running.is_busy(f.number);
+    let idle_files = version.files(0).iter().filter(|f| !is_busy(f)).count();
+    let idle_levels =
+        (1..version.num_levels()).filter(|l| version.files(*l).first().is_some_and(|f| !is_busy(f))).count();
+    idle_files + idle_levels >= context.options.level0_file_num_compaction_trigger
+        || !marked::periodic(version, context).is_empty()
+        || !marked::for_compaction(version, context).is_empty()
+}
+
+/// The most urgent compaction, if one is due and nothing that runs is in its way.
+pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let picker = Picker { version, context, runs: runs(version, context) };
+    let trigger = context.options.level0_file_num_compaction_trigger;
+    let is_due = picker.runs.len() >= trigger;
+    let periodic = || {
+        let due = marked::periodic(version, context);
+        let asked = marked::for_compaction(version, context);
+        if due.is_empty() && asked.is_empty() { None } else { picker.all_from_the_oldest(&due, &asked) }
+    };
+    if !needs_compaction(version, context) {
+        return None;
+    }
+    periodic()
+        .or_else(|| is_due.then(|| picker.size_amplification()).flatten())
+        .or_else(|| is_due.then(|| picker.similar_neighbours()).flatten())
+        .or_else(|| is_due.then(|| picker.too_many_runs()).flatten())
+}
+
+/// All runs into the last level, for `compact_range`; `None` while one of them is being compacted, or without any.
+pub(super) fn pick_all(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let picker = Picker { version, context, runs: runs(version, context) };
+    if picker.runs.is_empty() || picker.runs.iter().any(|r| r.is_busy) {
+        return None;
+    }
+    picker.plan(0..picker.runs.len(), CompactionReason::ManualCompaction, true)
+}
+
+fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
+    let weigher = Weigher::new(version);
+    let is_busy = |f: &Arc<FileMeta>| context.running.is_busy(f.number);
+    let of_level0 = version.files(0).iter().enumerate().map(|(index, f)| Run {
+        level: 0,
+        index,
+        bytes: f.file_size,
+        compensated: weigher.compensated_size(f),
+        is_busy: is_busy(f),
+    });
+    let mut runs: Vec<Run> = of_level0.collect();
+    for level in 1..version.num_levels() {
+        let files = version.files(level);
+        if !files.is_empty() {
+            runs.push(Run {
+                level,
+                index: 0,
+                bytes: files.iter().map(|f| f.file_size).sum(),
+                compensated: files.iter().map(|f| weigher.compensated_size(f)).sum(),
+                is_busy: files.iter().any(is_busy),
+            });
+        }
+    }
+    runs
+}
+
+impl Picker<'_> {
+    /// Everything from the newest idle run to the oldest, because files in it are old or were asked for.
+    fn all_from_the_oldest(
+        &self,
+        due: &[(usize, Arc<FileMeta>)],
+        asked: &[(usize, Arc<FileMeta>)],
+    ) -> Option<CompactionPlan> {
+        let end = self.runs.len();
+        let idle = self.runs.iter().rev().take_while(|r| !r.is_busy).count();
+        let start = end - idle;
+        if idle == 0 {
+            return None;
+        }
+        if idle == 1 {
+            // The oldest run alone is rewritten only if it is what is due.
+            let run = &self.runs[start];
+            let is_in_it = |(level, f): &(usize, Arc<FileMeta>)| {
+                *level == run.level && (run.level > 0 || self.version.files(0)[run.index].number == f.number)
+            };
+            if !due.iter().any(is_in_it) {
+                return None;
+            }
+        }
+        let reason = if due.is_empty() && !asked.is_empty() {
+            CompactionReason::FilesMarkedForCompaction
+        } else {
+            CompactionReason::PeriodicCompaction
+        };
+        self.plan(start..end, reason, true)
+    }
+
+    /// All newer runs together are too large beside the oldest one.
+    fn size_amplification(&self) -> Option<CompactionPlan> {
+        let last = self.runs.len().checked_sub(1)?;
+        if self.runs[last].is_busy {
+            return None;
+        }
+        let base_bytes = self.runs[last].bytes;
+        let newer = self.runs[..last].iter().rev().take_while(|r| !r.is_busy).count();
+        let mut start = last - newer;
+        if newer == 0 {
+            return None;
+        }
+        let mut newer_bytes: u64 = self.runs[start..last].iter().map(|r| r.compensated).sum();
+        self.leave_newest_alone(&mut start, last, &mut newer_bytes);
+        let percent = u64::from(self.context.options.universal.max_size_amplification_percent);
+        if newer_bytes.saturating_mul(100) < percent.saturating_mul(base_bytes) {
+            return None;
+        }
+        self.plan(start..last + 1, CompactionReason::UniversalSizeAmplification, true)
+    }
+
+    /// A long compaction holds its level-0 files; if few more flushes would stop writers then, the newest files are left
+    /// out, as long as that changes the amplification little.
+    fn leave_newest_alone(&self, start: &mut usize, last: usize, newer_bytes: &mut u64) {
+        let options = self.context.options;
+        let level0_files = self.runs[*start..last].iter().filter(|r| r.level == 0).count();
+        if level0_files == 0 {
+            return;
+        }
+        let most = (level0_files - 1).min(last - *start - 1);
+        let stop = options.level0_stop_writes_trigger;
+        let room = stop - stop.min(last - *start + 1);
+        let excluded_for = |width: u32| (width as usize).saturating_sub(room).min(most);
+        let percent = u64::from(options.universal.max_size_amplification_percent);
+        let base_bytes = self.runs[last].bytes;
+        let (mut excluded, mut bytes) = (0, *newer_bytes);
+        let (least, largest) = (
+            excluded_for(options.universal.min_merge_width),
+            excluded_for(options.universal.max_merge_width),
+        );
+        for count in least..=largest {
+            let gone: u64 = self.runs[*start + excluded..*start + count].iter().map(|r| r.compensated).sum();
+            let left = bytes.saturating_sub(gone);
+            let too_little = left.saturating_mul(100) < percent.saturating_mul(base_bytes);
+            if too_little || left < newer_bytes.saturating_mul(9) / 10 {
+                break;
+            }
+            (excluded, bytes) = (count, left);
+        }
+        *start += excluded;
+        *newer_bytes = bytes;
+    }
+
+    /// Neighbours none of which is much larger than the newer ones together.
+    fn similar_neighbours(&self) -> Option<CompactionPlan> {
+        let ratio = self.context.options.universal.size_ratio;
+        self.neighbours(Some(ratio), usize::MAX, CompactionReason::UniversalSizeRatio)
+    }
+
+    /// As many of the newest as it takes to have no more than there may be.
+    fn too_many_runs(&self) -> Option<CompactionPlan> {
+        let idle = self.runs.iter().filter(|r| !r.is_busy).count();
+        let excess = idle.checked_sub(self.most_runs()).filter(|excess| *excess > 0)?;
+        self.neighbours(None, excess + 1, CompactionReason::UniversalSortedRunNum)
+    }
+
+    /// RocksDB's `max_read_amp`.
+    fn most_runs(&self) -> usize {
+        let options = self.context.options;
+        let trigger = options.level0_file_num_compaction_trigger;
+        let by_size = options.universal.stop_style == CompactionStopStyle::TotalSize;
+        match usize::try_from(options.universal.max_read_amp) {
+            Ok(0) if by_size => {
+                // As many as it takes from a memtable's size to the largest run's, each as large as it can get.
+                let largest = self.runs.iter().map(|r| r.bytes).max().unwrap_or(0) as f64;
+                let growth = (100.0 + f64::from(options.universal.size_ratio)) / 100.0;
+                let (mut count, mut size, mut total) = (1, options.write_buffer_size as f64, 0.0);
+                while size < largest {
+                    total += size;
+                    size = growth * total;
+                    count += 1;
+                }
+                count
+            }
+            Ok(n) if n > 0 => n,
+            _ => trigger,
+        }
+    }
+
+    /// The newest idle runs that follow each other, `ratio` percent apart at most (`None`: whatever their sizes).
+    fn neighbours(
+        &self,
+        ratio: Option<u32>,
+        most: usize,
+        reason: CompactionReason,
+    ) -> Option<CompactionPlan> {
+        let universal = &self.context.options.universal;
+        let most = most.min(universal.max_merge_width as usize);
+        let least = universal.min_merge_width.max(2) as usize;
+        let ratio = f64::from(ratio.unwrap_or(u32::MAX));
+        let mut first = 0;
+        while first < self.runs.len() {
+            if self.runs[first].is_busy {
+                first += 1;
+                continue;
+            }
+            let mut size = self.runs[first].compensated;
+            let mut count = 1;
+            for next in &self.runs[first + 1..] {
+                if count >= most || next.is_busy || size as f64 * (100.0 + ratio) / 100.0 < next.bytes as f64
+                {
+                    break;
+                }
+                if universal.stop_style == CompactionStopStyle::SimilarSize {
+                    if next.bytes as f64 * (100.0 + ratio) / 100.0 < size as f64 {
+                        break;
+                    }
+                    size = next.compensated;
+                } else {
+                    size = size.saturating_add(next.compensated);
+                }
+                count += 1;
+            }
+            if count >= least {
+                let compress = self.is_compressed(first + count);
+                return self.plan(first..first + count, reason, compress);
+            }
+            first += 1;
+        }
+        None
+    }
+
+    /// Whether the output is compressed: the runs from `older` on have not yet the share of the bytes that is.
+    fn is_compressed(&self, older: usize) -> bool {
+        let Ok(percent) = u64::try_from(self.context.options.universal.compression_size_percent) else {
+            return true;
+        };
+        let total: u64 = self.runs.iter().map(|r| r.compensated).sum();
+        let older: u64 = self.runs[older..].iter().map(|r| r.bytes).sum();
+        older == 0 || older.saturating_mul(100) < total.saturating_mul(percent)
+    }
+
+    fn plan(&self, picked: Range<usize>, reason: CompactionReason, compress: bool) -> Option<CompactionPlan> {
+        let version = self.version;
+        let last_level = version.num_levels() - 1;
+        let output_level = match self.runs.get(picked.end) {
+            None => last_level,
+            Some(next) => next.level.saturating_sub(1),
+        };
+        let mut inputs: Vec<LevelFiles> = Vec::new();
+        for run in &self.runs[picked] {
+            let files = version.files(run.level);
+            if run.level > 0 {
+                inputs.push(LevelFiles { level: run.level, files: files.to_vec() });
+                continue;
+            }
+            let file = Arc::clone(&files[run.index]);
+            match inputs.first_mut() {
+                Some(level0) => level0.files.push(file),
+                None => inputs.push(LevelFiles { level: 0, files: vec![file] }),
+            }
+        }
+        if output_level > 0 && is_written_into(version, self.context.running, &inputs, output_level) {
+            return None;
+        }
+        let options = self.context.options;
+        let level0_disjoint = super::manual::level0_is_disjoint(version);
+        let may_move = reason != CompactionReason::PeriodicCompaction
+            && !(reason == CompactionReason::ManualCompaction && options.has_compaction_filter);
+        let score = self.runs.len() as f64 / options.level0_file_num_compaction_trigger as f64;
+        let draft = Draft { inputs, output_level, reason, score, level0_disjoint, may_move };
+        let mut plan = draft.finish(version, options, &LevelSizes::new(version, options));
+        plan.never_compress = !compress;
+        if options.universal.allow_trivial_move && may_move && output_level > 0 && is_disjoint(&plan) {
+            plan.is_trivial_move = true;
+        }
+        Some(plan)
+    }
+}
+
+/// Whether no two inputs overlap, of whatever level.
+fn is_disjoint(plan: &CompactionPlan) -> bool {
+    let icmp = plan.version.icmp();
+    let mut files: Vec<&Arc<FileMeta>> = plan.input_files().map(|(_, f)| f).collect();
+    files.sort_by(|a, b| icmp.compare_user_keys(a.smallest_user_key(), b.smallest_user_key()));
+    files
+        .windows(2)
+        .all(|pair| icmp.compare_user_keys(pair[0].largest_user_key(), pair[1].smallest_user_key()).is_lt())
+}
