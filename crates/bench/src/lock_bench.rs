@@ -11,8 +11,10 @@
 //! exclusive locks), and the ranges that a transaction over a table with secondary indexes takes.
 
 mod cell;
+mod commits;
 mod workload;
 
+pub use commits::{CommitRow, run_commits};
 pub use workload::Workload;
 
 use cell::Cell;

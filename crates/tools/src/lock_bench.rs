@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use clap::Args;
-use esker_bench::lock_bench::{LockBenchOptions, Workload, run as measure};
+use esker_bench::lock_bench::{LockBenchOptions, Workload, run as measure, run_commits};
 use std::time::Duration;
 
 #[derive(Args)]
@@ -25,6 +25,9 @@ pub(crate) struct LockBenchArguments {
     /// Keys that separate leaves from the start
     #[arg(long, default_value_t = 63)]
     boundaries: usize,
+    /// Transactions that put and commit, over a database in memory, in place of locks alone
+    #[arg(long)]
+    commits: bool,
     /// How often each cell is measured
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -49,8 +52,8 @@ fn workload(name: &str) -> Result<Named, String> {
 }
 
 pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
-    let LockBenchArguments { threads, workloads, locks, keys, key_size, boundaries, rounds, milliseconds } =
-        arguments;
+    let LockBenchArguments { threads, workloads, locks, keys, key_size, boundaries, .. } = arguments;
+    let LockBenchArguments { rounds, milliseconds, .. } = arguments;
     let is_zero = threads.is_empty() || threads.contains(&0) || *locks == 0 || *keys == 0 || *rounds == 0;
     if is_zero {
         return Err(Failure::new(format_args!(
@@ -67,6 +70,11 @@ pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
         rounds: *rounds,
         time: Duration::from_millis(*milliseconds),
     };
+    if arguments.commits {
+        return run_commits(&options, &mut std::io::stdout()).map(|_| ()).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(e) }
+        });
+    }
     // Nobody to tell it to: the reader has gone.
     measure(&options, &mut std::io::stdout()).map(|_| ()).map_err(|_| Failure::OutputClosed)
 }

@@ -41,6 +41,16 @@ fn nanos(id: ClockId) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
+/// Of the machine, since some moment.
+pub(super) fn monotonic_nanos() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+/// That this thread has had of a processor.
+pub(super) fn cpu_nanos() -> u64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
 impl Clock for SystemTime {
     fn monotonic_nanos(&self) -> u64 {
         nanos(ClockId::Monotonic)
@@ -51,12 +61,12 @@ impl Clock for SystemTime {
 }
 
 /// Writes key number `n`, so that numbers order as keys do.
-fn write_key(key: &mut [u8], n: u64) {
+pub(super) fn write_key(key: &mut [u8], n: u64) {
     key[..8].copy_from_slice(&n.to_be_bytes());
 }
 
 /// Numbers below a bound: SplitMix64.
-fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
+pub(super) fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     move |bound| {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);

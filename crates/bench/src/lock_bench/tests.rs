@@ -25,3 +25,19 @@ fn workloads_have_names() {
         assert_eq!(Workload::by_name(workload.name()), Some(workload));
     }
 }
+
+#[test]
+fn transactions_commit_with_both_kinds_of_families() {
+    let options = LockBenchOptions {
+        threads: vec![1, 3],
+        keys: 1000,
+        rounds: 2,
+        time: Duration::from_millis(2),
+        ..LockBenchOptions::default()
+    };
+    let mut out = Vec::new();
+    let rows = run_commits(&options, &mut out).expect("memory takes everything");
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.point > 0.0 && row.range > 0.0), "{rows:?}");
+    assert_eq!(String::from_utf8_lossy(&out).lines().count(), 4);
+}

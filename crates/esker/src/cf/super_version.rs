@@ -32,6 +32,25 @@ pub(crate) struct SuperVersion {
 }
 
 impl SuperVersion {
+    /// The first view of a family: one memtable over the files of `version`.
+    pub(crate) fn first(
+        mem: Arc<MemTable>,
+        version: Arc<Version>,
+        options: Arc<ColumnFamilyOptions>,
+        dead_ranges: Arc<DeadRanges>,
+    ) -> SuperVersion {
+        SuperVersion {
+            mem,
+            imm: Box::default(),
+            history: Box::default(),
+            newest_file: newest_file(&version),
+            version,
+            options,
+            dead_ranges,
+            number: 0,
+        }
+    }
+
     /// The memtables and, behind them, those that are flushed and kept to check for conflicts; newest first.
     pub(crate) fn history(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         self.memtables().chain(self.history.iter())

@@ -2,7 +2,7 @@
 
 use super::Db;
 use super::open::{family_tables, make_consistent};
-use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall, newest_file};
+use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::engine::{Engine, publish_super_version};
 use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
@@ -183,16 +183,8 @@ pub(super) fn family_with(
     let version = in_manifest.current().clone();
     let icmp = InternalKeyComparator::new(options.comparator.clone());
     let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), options.dead_range_min_keys));
-    let super_version = SuperVersion {
-        mem: mem.clone(),
-        imm: Box::default(),
-        history: Box::default(),
-        newest_file: newest_file(&version),
-        version: version.clone(),
-        options: options.clone(),
-        dead_ranges: dead_ranges.clone(),
-        number: 0,
-    };
+    let super_version =
+        SuperVersion::first(mem.clone(), version.clone(), options.clone(), dead_ranges.clone());
     let name = descriptor.name.clone();
     let cf = ColumnFamily::new(in_manifest.id(), name, icmp, Arc::new(super_version), tables);
     FamilyState {

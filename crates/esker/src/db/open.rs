@@ -15,7 +15,7 @@ use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
 use crate::options::{DbOptions, Options};
 use crate::schedule::Scheduler;
 use crate::version::{LogOptions, VersionSet, VersionSetOptions};
-use crate::wal::{PreparedSections, WalOptions, Wals, section_record};
+use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
@@ -173,7 +173,7 @@ impl Opening {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
         }
         let mut prepared = PreparedSections::default();
-        for transaction in std::mem::take(&mut recovered.prepared) {
+        for transaction in std::mem::take(&mut recovered.prepared).into_iter().filter(|t| t.is_prepared) {
             prepared.insert(transaction.xid, wals.current_number(), Arc::new(transaction.batch));
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
@@ -235,18 +235,10 @@ impl Opening {
         }
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
-        let next = SequenceNumber(manifest.numbers().last_sequence().0 + 1);
-        for transaction in &recovered.prepared {
-            let mut record = section_record(&transaction.xid, &transaction.batch, true)?;
-            record.set_sequence(next);
-            wals.append(&[record.data()], next..next)?;
-        }
-        if !recovered.prepared.is_empty() {
-            wals.sync()?;
-        }
+        Opening::log_prepared(wals, &recovered.prepared)?;
         let edits = recovered.families.iter().map(|family| VersionEdit {
             column_family: family.id,
-            log_number: Some(if family.memtable_is_empty() { new_wal } else { family.log_number }),
+            log_number: Some(family.oldest_wal(new_wal)),
             new_files: family.new_files.iter().map(|f| (0, f.clone())).collect(),
             blob_file_additions: family.new_blobs.clone(),
             ..VersionEdit::default()
@@ -255,6 +247,20 @@ impl Opening {
         let log = LogOptions { new_manifest: true, atomic_group: recovered.families.len() > 1 };
         manifest.log_and_apply(edits.collect(), log)?;
         Ok(())
+    }
+
+    /// Writes what is prepared to the new WAL, durably, as the old ones go. What takes back ops that tables hold although
+    /// they are not committed stands in the same record, and takes effect with it.
+    fn log_prepared(wals: &mut Wals, prepared: &[Prepared]) -> Result<()> {
+        for transaction in prepared {
+            let section = transaction.is_prepared.then_some(&transaction.batch);
+            let first = transaction.restore.sequence();
+            let mut record = section_record_again(&transaction.xid, &transaction.restore, section)?;
+            record.set_sequence(first);
+            let next = SequenceNumber(first.0 + u64::from(transaction.restore.count()));
+            wals.append(&[record.data()], first..next)?;
+        }
+        if prepared.is_empty() { Ok(()) } else { wals.sync() }
     }
 
     /// Makes a WAL that stays needed durable: whoever wrote it may not have, and what is synced from now on stands on it.
@@ -276,7 +282,7 @@ impl Opening {
     ) -> Vec<FamilyState> {
         let state = |family: RecoveredFamily| {
             let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
-            let log_number = if family.memtable_is_empty() { new_wal } else { family.log_number };
+            let log_number = family.oldest_wal(new_wal);
             let tables = tables[&family.id].clone();
             family_with(in_manifest, &family.descriptor, family.mem, log_number, tables)
         };

@@ -7,33 +7,39 @@
 //!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log number: older ones are
 //!     in its tables.
 //!  2. Sequence numbers advance over every counted op, also of families that are gone.
-//!  3. Read-only recovery writes nothing.
+//!  3. What is not committed cannot be seen afterwards, also where RocksDB has put it into tables.
+//!  4. Read-only recovery writes nothing.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are `format::wal_recovery`'s.
 
 use super::column_family::ColumnFamilyDescriptor;
+use crate::cf::{DeadRanges, SuperVersion};
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
 use crate::options::{DbOptions, WalRecoveryMode};
+use crate::read::get::{ReadContext, get};
 use crate::version::{Family, VersionSet};
 use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, open_wal};
 use crate::write::{entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_env::FileSystem;
 use esker_env::rate_limiter::IoPriority;
 use esker_format::file_name::{FileType, parse_file_name};
-use esker_format::key::InternalKeyComparator;
+use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
 use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
-use esker_table::TableCache;
+use esker_table::{TableCache, TableReadOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Stands for the WAL that is not there yet.
+const NEW_WAL: FileNumber = FileNumber(u64::MAX);
 
 /// What recovery needs to know.
 pub(super) struct Recovery<'a> {
@@ -124,8 +130,8 @@ impl Recovery<'_> {
         let oldest = run.families.values().filter(|f| !f.memtable_is_empty()).map(|f| f.log_number).min();
         let needed = wals.iter().copied().filter(|w| oldest.is_some_and(|o| *w >= o));
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
-        manifest.numbers().set_last_sequence(run.last_sequence);
         let prepared = run.prepared()?;
+        manifest.numbers().set_last_sequence(run.last_sequence);
         Ok(Recovered { prepared, wals_still_needed, families: run.families.into_values().collect() })
     }
 
@@ -156,6 +162,30 @@ impl Recovery<'_> {
         }
         let smallest = manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
         smallest.max(for_sections)
+    }
+
+    /// What tables say of `key` as of before `section`.
+    fn value_before(
+        &self,
+        manifest: &VersionSet,
+        family: &RecoveredFamily,
+        key: &[u8],
+        section: SequenceNumber,
+    ) -> Result<Option<PinnedBytes>> {
+        let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
+        let options = Arc::new(family.descriptor.options.clone());
+        let mem = new_memtable(&family.icmp, &options, 0, SequenceNumber::ZERO);
+        let dead_ranges = Arc::new(DeadRanges::new(family.icmp.clone(), options.dead_range_min_keys));
+        let view = SuperVersion::first(mem, in_manifest.current().clone(), options, dead_ranges);
+        let table_options = TableReadOptions::default();
+        let context = ReadContext {
+            tables: &self.tables[&family.id],
+            options: &table_options,
+            ignore_range_deletions: false,
+            memtables_only: false,
+            statistics: None,
+        };
+        get(&view, &context, &LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1))))
     }
 
     fn wal_bytes(&self, number: FileNumber) -> Result<u64> {
@@ -257,30 +287,46 @@ impl ReplayRun<'_> {
         Ok(consumed)
     }
 
-    /// The transactions that are left prepared; others that were left are forgotten.
+    /// The transactions that are left prepared, and those that were not prepared and have to be taken back.
+    ///
+    /// Under the policies that apply ops before they are committed, tables hold some of these, if RocksDB has flushed since.
+    /// Ops that give the keys the values of before are put into memtables; they go to the new WAL together with the
+    /// section, whose own ops wait for the commit as all others do.
     /// # Errors
-    /// `NotSupported` if tables may hold ops of one of them: RocksDB writes them when it flushes, under the policies that
-    /// apply ops before they are committed.
+    /// `Corruption` and `IoError` of the tables.
     fn prepared(&mut self) -> Result<Vec<Prepared>> {
-        let all = std::mem::take(&mut self.two_phase).into_prepared()?;
-        for transaction in &all {
+        let mut all = std::mem::take(&mut self.two_phase).into_prepared()?;
+        for transaction in &mut all {
             let xid = transaction.xid.escape_ascii();
-            let is_in_table = |(id, wal): (&ColumnFamilyId, &FileNumber)| {
-                self.families.get(id).is_some_and(|f| *wal < f.manifest_log_number)
-            };
-            if transaction.applied.iter().any(is_in_table) {
-                return Err(Error::not_supported(format!(
-                    "tables hold what transaction '{xid}' wrote, which is not committed; let RocksDB commit it or roll it back"
-                )));
-            }
             let info_log = self.recovery.info_log;
             if transaction.is_prepared {
                 esker_base::info_log!(info_log, Info, "Recovered prepared transaction '{xid}'");
             } else {
                 esker_base::info_log!(info_log, Info, "Forgot transaction '{xid}', which was not prepared");
             }
+            let first = SequenceNumber(self.last_sequence.0 + 1);
+            for (id, key) in std::mem::take(&mut transaction.keys) {
+                let (wal, section) = transaction.applied[&id];
+                let Some(family) = self.families.get_mut(&id).filter(|f| wal < f.manifest_log_number) else {
+                    continue;
+                };
+                self.last_sequence.0 += 1;
+                let before = self.recovery.value_before(self.manifest, family, &key, section)?;
+                family.log_number = if family.memtable_is_empty() { NEW_WAL } else { family.log_number };
+                let (value_type, value) = match &before {
+                    Some(value) => (ValueType::Value, value.as_slice()),
+                    None => (ValueType::Deletion, &[][..]),
+                };
+                family.mem.add(self.last_sequence, value_type, &key, value)?;
+                match before {
+                    Some(value) => transaction.restore.put(id, &key, &value)?,
+                    None => transaction.restore.delete(id, &key)?,
+                }
+            }
+            transaction.restore.set_sequence(first);
         }
-        Ok(all.into_iter().filter(|transaction| transaction.is_prepared).collect())
+        all.retain(|transaction| transaction.is_prepared || transaction.restore.count() > 0);
+        Ok(all)
     }
 
     /// Writes memtables that have grown to `write_buffer_size`, so that a long WAL needs no more memory than it did when
@@ -393,6 +439,11 @@ impl RecoveredFamily {
             next_memtable_id: 2,
             epochs,
         }
+    }
+
+    /// The oldest WAL with something that is in `mem`, where `new_wal` is the next to be written.
+    pub(super) fn oldest_wal(&self, new_wal: FileNumber) -> FileNumber {
+        if self.memtable_is_empty() { new_wal } else { self.log_number.min(new_wal) }
     }
 
     pub(super) fn memtable_is_empty(&self) -> bool {

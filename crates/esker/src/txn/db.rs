@@ -71,8 +71,8 @@ impl TransactionDb {
     /// Opens the database in `path` with these families, which must be all it has, with `allow_2pc`. Transactions that were
     /// prepared when it was closed, or went down, are there again: [`TransactionDb::get_all_prepared_transactions`].
     /// # Errors
-    /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted`; a prepared transaction of
-    /// RocksDB's other policies of which something is in tables already · `InvalidArgument`: no memory for locks.
+    /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted` · `InvalidArgument`: no memory for
+    /// locks.
     pub fn open_cf(
         options: &DbOptions,
         txn_options: &TransactionDbOptions,

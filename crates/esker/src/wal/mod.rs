@@ -8,4 +8,6 @@ mod two_phase;
 pub(crate) use manager::{WalOptions, Wals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::open_wal;
-pub(crate) use two_phase::{Prepared, PreparedSections, TwoPhaseReplay, section_record};
+pub(crate) use two_phase::{
+    Prepared, PreparedSections, TwoPhaseReplay, section_record, section_record_again,
+};

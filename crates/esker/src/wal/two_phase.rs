@@ -17,7 +17,7 @@
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatch, WriteBatchView};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 #[cfg(test)]
 mod tests;
@@ -39,8 +39,13 @@ pub(crate) struct Prepared {
     pub(crate) batch: WriteBatch,
     /// False for one that write-unprepared RocksDB began to write and never prepared: it is to be forgotten.
     pub(crate) is_prepared: bool,
-    /// For each family that a table may have uncommitted ops of: the WAL of the oldest section that RocksDB had applied.
-    pub(crate) applied: BTreeMap<ColumnFamilyId, FileNumber>,
+    /// For each family that a table may have uncommitted ops of: the oldest section that RocksDB had applied, its WAL and
+    /// its first number.
+    pub(crate) applied: BTreeMap<ColumnFamilyId, (FileNumber, SequenceNumber)>,
+    /// The keys that such ops were applied to.
+    pub(crate) keys: BTreeSet<(ColumnFamilyId, Vec<u8>)>,
+    /// What takes them back, in a batch of its own: filled in by recovery.
+    pub(crate) restore: WriteBatch,
 }
 
 /// What to do with an op that a record applies: the WAL that it belongs to, its number, the op.
@@ -107,14 +112,20 @@ impl TwoPhaseReplay {
         let mut left = Vec::new();
         for (xid, sections) in self.prepared {
             let is_prepared = sections.last().is_some_and(|s| s.kind != PrepareKind::Unprepared);
-            let (batch, applied) = (WriteBatch::new(), BTreeMap::new());
-            let mut prepared = Prepared { xid, batch, is_prepared, applied };
+            let mut prepared = Prepared {
+                xid,
+                batch: WriteBatch::new(),
+                is_prepared,
+                applied: BTreeMap::new(),
+                keys: BTreeSet::new(),
+                restore: WriteBatch::new(),
+            };
             for section in &sections {
                 if section.kind != PrepareKind::Committed {
-                    let families = section.batch.iter().filter_map(|op| op.family());
-                    families.for_each(|id| {
-                        prepared.applied.entry(id).or_insert(section.wal);
-                    });
+                    for (id, _, key) in section.batch.iter().filter_map(|op| key_of(&op)) {
+                        prepared.applied.entry(id).or_insert((section.wal, section.first));
+                        prepared.keys.insert((id, key));
+                    }
                 }
                 if is_prepared {
                     prepared.batch.append(&section.batch)?;
@@ -127,12 +138,18 @@ impl TwoPhaseReplay {
 
     fn learn_policy(&mut self, batch: &WriteBatchView<'_>) {
         if batch.content().transaction_markers {
-            let kind_of = |xid: &[u8]| self.prepared.get(xid).and_then(|s| s.first()).map(|s| s.kind);
-            let kind = batch.iter().find_map(|op| match op {
+            let begun = batch.iter().find_map(|op| match op {
                 BatchOp::BeginPrepare(kind) => Some(kind),
-                BatchOp::Commit { xid } | BatchOp::Rollback { xid } => kind_of(xid),
                 _ => None,
             });
+            let kind_of = |xid: &[u8]| self.prepared.get(xid).and_then(|s| s.first()).map(|s| s.kind);
+            let resolved = || {
+                batch.iter().find_map(|op| match op {
+                    BatchOp::Commit { xid } | BatchOp::Rollback { xid } => kind_of(xid),
+                    _ => None,
+                })
+            };
+            let kind = begun.or_else(resolved);
             self.by_batch = kind.map(|kind| kind != PrepareKind::Committed).or(self.by_batch);
         } else if batch.count() > 0 && batch.iter().last() == Some(BatchOp::Noop) {
             self.by_batch = Some(true);
@@ -277,19 +294,37 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
 
-/// The record of a prepared transaction: its ops between markers. With `again`, ready to follow one that is in an older
-/// WAL, which may be replayed too.
+/// The record of a prepared transaction: its ops between markers.
 /// # Errors
 /// As [`WriteBatch::put`].
-pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch, again: bool) -> Result<WriteBatch> {
+pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
     let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
-    if again {
-        record.put_marker(BatchOp::Rollback { xid })?;
+    add_section(&mut record, xid, ops)?;
+    Ok(record)
+}
+
+/// The same, ready to follow one that is in an older WAL, which may be replayed too; with ops that are applied at once,
+/// before it.
+/// # Errors
+/// As [`WriteBatch::put`].
+pub(crate) fn section_record_again(
+    xid: &[u8],
+    applied: &WriteBatch,
+    section: Option<&WriteBatch>,
+) -> Result<WriteBatch> {
+    let mut record = WriteBatch::new();
+    record.put_marker(BatchOp::Rollback { xid })?;
+    record.append(applied)?;
+    if let Some(ops) = section {
+        add_section(&mut record, xid, ops)?;
     }
+    Ok(record)
+}
+
+fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<()> {
     record.put_marker(BatchOp::BeginPrepare(PrepareKind::Committed))?;
     record.append(ops)?;
-    record.put_marker(BatchOp::EndPrepare { xid })?;
-    Ok(record)
+    record.put_marker(BatchOp::EndPrepare { xid })
 }
 
 /// The sections of an open database, by name: what is prepared, and in which WAL that is written.

@@ -16,7 +16,7 @@
 use super::WritePath;
 use super::queue::{Follower, Request};
 use crate::options::WriteOptions;
-use crate::wal::section_record;
+use crate::wal::{section_record, section_record_again};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
@@ -46,7 +46,7 @@ impl WritePath {
             let name = xid.escape_ascii();
             return Err(Error::invalid_argument(format!("a transaction '{name}' is prepared already")));
         }
-        let record = section_record(xid, &batch, false)?;
+        let record = section_record(xid, &batch)?;
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
     }
 
@@ -131,7 +131,7 @@ impl WritePath {
         }
         let next = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
         for (xid, batch) in prepared.iter() {
-            let mut record = section_record(xid, batch, true)?;
+            let mut record = section_record_again(xid, &WriteBatch::new(), Some(batch))?;
             record.set_sequence(next);
             wals.append(&[record.data()], next..next)?;
         }

@@ -122,6 +122,76 @@ fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
     }
 }
 
+#[test]
+fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    for (policy, read_only_first) in
+        [(WritePolicy::Committed, false), (WritePolicy::Prepared, false), (WritePolicy::Unprepared, true)]
+    {
+        let dir = TempDir::new("rocksdb-flushes-uncommitted");
+        {
+            let db = rocksdb(dir.path(), policy);
+            for key in [b"a", b"b", b"c", b"d"] {
+                db.put(key, b"old").expect("written");
+            }
+            for (name, key, other) in [("one", b"a", b"x"), ("two", b"b", b"y"), ("done", b"c", b"z")] {
+                let txn = db.begin(name).expect("begun");
+                txn.put(key, b"lost").expect("locked");
+                txn.put(key, name.as_bytes()).expect("locked");
+                txn.put(other, name.as_bytes()).expect("locked");
+                if name == "one" {
+                    txn.delete(b"d").expect("locked");
+                }
+                txn.prepare().expect("prepared");
+                if name == "done" { txn.commit().expect("committed") } else { drop(txn) }
+            }
+            db.flush().expect("flushes");
+            db.put(b"later", b"1").expect("written");
+        }
+        let expected = |db: &esker::Db, pairs: &[(&str, Option<&str>)]| {
+            for (key, value) in pairs {
+                let found = db.get(key).expect("read").map(|v| String::from_utf8(v).expect("text"));
+                assert_eq!(found.as_deref(), *value, "{policy:?}: {key}");
+            }
+        };
+        let before = [
+            ("a", Some("old")),
+            ("b", Some("old")),
+            ("c", Some("done")),
+            ("d", Some("old")),
+            ("x", None),
+            ("y", None),
+            ("z", Some("done")),
+            ("later", Some("1")),
+        ];
+        if read_only_first {
+            let mut options = Options::default();
+            options.db.allow_2pc = true;
+            expected(&esker::Db::open_for_read_only(&options, dir.path()).expect("opens"), &before);
+        }
+        for _ in 0..2 {
+            let db = esker(dir.path());
+            expected(db.db(), &before);
+            db.put("later", "1").expect("written");
+        }
+        {
+            let db = esker(dir.path());
+            db.get_transaction_by_name(b"one").expect("prepared").commit().expect("committed");
+            db.get_transaction_by_name(b"two").expect("prepared").rollback().expect("rolled back");
+            let after =
+                [("a", Some("one")), ("b", Some("old")), ("d", None), ("x", Some("one")), ("y", None)];
+            expected(db.db(), &after);
+        }
+        let db = rocksdb(dir.path(), WritePolicy::Committed);
+        assert!(db.prepared().is_empty());
+        for (key, value) in [(b"a", Some("one")), (b"b", Some("old")), (b"c", Some("done")), (b"d", None)] {
+            assert_eq!(db.get(key).expect("read").as_deref(), value.map(str::as_bytes), "{policy:?}");
+        }
+    }
+}
+
 /// What a transaction wrote, and whether it is still prepared.
 type Open = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 

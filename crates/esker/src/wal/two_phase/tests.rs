@@ -92,7 +92,7 @@ fn a_section_that_is_written_again_replaces_the_first() {
     assert_eq!(r.left(), [("x".to_owned(), 1, true)]);
     let mut ops = WriteBatch::new();
     ops.put(DEFAULT, b"a", b"v").unwrap();
-    let again = section_record(b"x", &ops, true).unwrap();
+    let again = section_record_again(b"x", &WriteBatch::new(), Some(&ops)).unwrap();
     assert_eq!(again.ops_bytes(), record(0, &["rollback x", "begin", "put a", "end x"]).ops_bytes());
 }
 

@@ -1,0 +1,155 @@
+//! Transactions that put and commit, over a database in memory: what locks cost where they are used.
+//!
+//! In: numbers of threads and locks for each transaction. Out: thousands of transactions a second, in a database whose
+//! families lock points only and in one whose families lock ranges. Cells take turns as those of locks alone do.
+
+use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
+use super::{LockBenchOptions, median, ratios};
+use esker::internals::env::mem::MemFs;
+use esker::txn::Locking;
+use esker::{Env, Options, Result, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+use std::io;
+use std::sync::{Arc, Barrier};
+
+/// Bytes of each value.
+const VALUE_BYTES: usize = 100;
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub struct CommitRow {
+    /// Threads at once.
+    pub threads: usize,
+    /// Transactions a second in a family for points.
+    pub point: f64,
+    /// The same in a family for ranges.
+    pub range: f64,
+    /// The second by the first: the median of the rounds' ratios.
+    pub ratio: f64,
+    /// Microseconds of processor time for a transaction, in a family for points.
+    pub point_cpu: f64,
+    /// The same in a family for ranges.
+    pub range_cpu: f64,
+    /// The first by the second, likewise: 1 is the same, more is better for ranges.
+    pub cpu_ratio: f64,
+}
+
+/// Measures everything and writes the table.
+/// # Errors
+/// What writing gives; an error of the database as `io::Error`.
+pub fn run_commits(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<CommitRow>> {
+    writeln!(
+        out,
+        "put and commit: keys {} of {} bytes, {} puts of {VALUE_BYTES} bytes for each transaction, WAL in memory, medians of {} x {:?}",
+        options.keys, options.key_bytes, options.locks, options.rounds, options.time
+    )?;
+    writeln!(
+        out,
+        "{:>7} {:>14} {:>14} {:>11} {:>13} {:>13} {:>11}",
+        "threads",
+        "point k txn/s",
+        "range k txn/s",
+        "range:point",
+        "point cpu us",
+        "range cpu us",
+        "range:point"
+    )?;
+    let mut rows = Vec::new();
+    for &threads in &options.threads {
+        let row = measure(options, threads).map_err(io::Error::other)?;
+        writeln!(
+            out,
+            "{threads:>7} {:>14.1} {:>14.1} {:>11.2} {:>13.2} {:>13.2} {:>11.2}",
+            row.point / 1e3,
+            row.range / 1e3,
+            row.ratio,
+            row.point_cpu,
+            row.range_cpu,
+            row.cpu_ratio
+        )?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn measure(options: &LockBenchOptions, threads: usize) -> Result<CommitRow> {
+    let mut rates = [Vec::new(), Vec::new()];
+    let mut cpu = [Vec::new(), Vec::new()];
+    for round in 0..options.rounds {
+        let first = round % 2;
+        for kind in [first, 1 - first] {
+            let (rate, micros) = run_one(options, threads, [Locking::Points, Locking::Ranges][kind], round)?;
+            rates[kind].push(rate);
+            cpu[kind].push(micros);
+        }
+    }
+    let of = |values: &[f64]| median(values).unwrap_or(0.0);
+    Ok(CommitRow {
+        threads,
+        point: of(&rates[0]),
+        range: of(&rates[1]),
+        ratio: of(&ratios(&rates[1], &rates[0])),
+        point_cpu: of(&cpu[0]),
+        range_cpu: of(&cpu[1]),
+        cpu_ratio: of(&ratios(&cpu[0], &cpu[1])),
+    })
+}
+
+/// Transactions a second, and microseconds of processor time for each.
+fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: usize) -> Result<(f64, f64)> {
+    let mut db_options = Options::default();
+    db_options.db.create_if_missing = true;
+    db_options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    // What is measured is no flush.
+    db_options.cf.write_buffer_size = 1 << 30;
+    let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
+    let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
+    let barrier = Barrier::new(threads);
+    let done: Vec<Result<Done>> = std::thread::scope(|scope| {
+        let start = |thread: u64| {
+            let (db, barrier) = (&db, &barrier);
+            scope.spawn(move || work(options, db, barrier, ((round as u64) << 32) | thread))
+        };
+        let threads: Vec<_> = (0..threads as u64).map(start).collect();
+        threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
+    });
+    let done: Vec<Done> = done.into_iter().collect::<Result<_>>()?;
+    let transactions = done.iter().map(|d| d.transactions).sum::<u64>().max(1) as f64;
+    let cpu = done.iter().map(|d| d.cpu_nanos).sum::<u64>() as f64;
+    let rate = done.iter().map(|d| d.transactions as f64 * 1e9 / d.nanos as f64).sum();
+    Ok((rate, cpu / transactions / 1e3))
+}
+
+/// What one thread did.
+struct Done {
+    transactions: u64,
+    nanos: u64,
+    cpu_nanos: u64,
+}
+
+/// Transactions, one after the other, until the time is over. Keys ascend, so that nobody waits in a circle.
+fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed: u64) -> Result<Done> {
+    let mut random = generator(seed);
+    let (mut key, value) = (vec![0; options.key_bytes.max(8)], [b'v'; VALUE_BYTES]);
+    let (write_options, txn_options) = (WriteOptions::default(), TransactionOptions::default());
+    let family = db.db().default_column_family();
+    let mut transactions = 0;
+    barrier.wait();
+    let (start, cpu) = (monotonic_nanos(), cpu_nanos());
+    loop {
+        let mut txn = db.begin_transaction(&write_options, &txn_options);
+        let mut keys: Vec<u64> = (0..options.locks).map(|_| random(options.keys)).collect();
+        keys.sort_unstable();
+        for n in keys {
+            write_key(&mut key, n);
+            txn.put_cf(&family, &key, value)?;
+        }
+        txn.commit()?;
+        transactions += 1;
+        if transactions % 16 == 0 {
+            let nanos = monotonic_nanos() - start;
+            if u128::from(nanos) >= options.time.as_nanos() {
+                return Ok(Done { transactions, nanos, cpu_nanos: cpu_nanos() - cpu });
+            }
+        }
+    }
+}
