@@ -140,7 +140,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         found.touch();
         let entry = NonNull::from(found.entry);
         // SAFETY: it was read from a place of the table within the guard; only the borrow of the table is dropped.
-        Some(Borrowed::new(unsafe { Entry::under(entry, guard) }))
+        Borrowed::new(unsafe { Entry::under(entry, guard) })
     }
 
     pub(crate) fn release(&self, handle: Handle<V>, is_useful: bool) {
@@ -194,24 +194,33 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
 
     pub(crate) fn pinned_usage(&self) -> usize {
         let mut bytes = self.ledger.detached();
-        self.visit(&mut |entry| {
-            if entry.is_pinned {
-                bytes += entry.charge + self.entry_overhead;
+        self.for_each(|entry| {
+            if entry.is_pinned() {
+                bytes += entry.about.charge;
             }
         });
         bytes
     }
 
-    /// Visits buckets, a few under one guard. An entry that is moved meanwhile may be seen twice or not at all.
+    /// Visits living entries. One that is moved meanwhile may be seen twice or not at all.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
+        self.for_each(|entry| {
+            if entry.borrow() {
+                // SAFETY: just borrowed, under the guard that it was found under.
+                visit(&unsafe { entry.visited(self.entry_overhead) });
+            }
+        });
+    }
+
+    /// Looks at living entries, those of a few buckets under one guard.
+    fn for_each(&self, mut look: impl FnMut(&Entry<V>)) {
         let mut next = 0;
         while next < self.table.length() {
             let guard = epoch::pin();
             let end = (next + BUCKETS_PER_GUARD).min(self.table.length());
             for index in next..end {
-                for found in self.table.bucket(index).entries(&guard).filter(|found| !found.entry.is_dead()) {
-                    visit(&found.entry.visited(self.entry_overhead));
-                }
+                let living = self.table.bucket(index).entries(&guard).filter(|found| !found.entry.is_dead());
+                living.for_each(|found| look(found.entry));
             }
             next = end;
         }

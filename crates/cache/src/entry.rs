@@ -1,11 +1,11 @@
 //! One cached value: a single allocation with key, charge and the counts that decide when it goes.
 //!
-//! In: a value. Out: [`Handle`]s, which keep it alive and charged; references under a guard, which keep it alive.
+//! In: a value. Out: [`Handle`]s, which keep it alive and charged; [`Borrowed`]s, which keep it alive as long as a guard.
 //!
 //! The state is one word:
 //!
 //! ```text
-//! pins 32 | listings 8 | DEAD | UNCHARGED | TENTATIVE
+//! pins 32 | listings 8 | DEAD | UNCHARGED | TENTATIVE | BORROWED | EMPTY
 //! ```
 //!
 //! *pins*: handles. *listings*: places of a table that name the entry (one; two while a bucket is split).
@@ -17,6 +17,7 @@
 //! | live | everybody | `confirm` | the inserter, if nobody killed it before |
 //! | dead, pinned | those who hold handles | `kill` (erase, a better duplicate), `kill_for_callback` | whoever wins the update |
 //! | dead, uncharged | nobody new; readers under guards | `kill` or `kill_unpinned` without pins, or the last `unpin` | the winner |
+//! | dead, empty | as above, but nobody ever borrowed it: the value is gone | the same in the clock table | the winner, who drops the value |
 //! | free | nobody | the last of pins and listings goes | whoever takes it |
 //! | standalone | those who hold handles | `standalone`: dead from birth, never listed | its maker |
 //!
@@ -29,6 +30,10 @@
 //!     once, by one thread.
 //!  3. The charge is taken back exactly once: by who sets UNCHARGED, or, if nobody has, when the entry is freed.
 //!  4. Key, charge, role, priority and value never change.
+//!  5. A value is read only by who holds a pin, or has found BORROWED set, or set it, while DEAD was not. BORROWED stays. So
+//!     who makes an entry dead and pinless that is not BORROWED knows that nobody reads the value, or ever will: it goes at once,
+//!     and only key and counts wait for guards. What goes unread is what a cache that is too small lets go of most, and a
+//!     thread that sleeps under a guard holds up all that waits.
 
 use crate::cache::{Priority, Visited};
 use crate::key::CacheKey;
@@ -40,6 +45,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::fence;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::epoch::Guard;
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -52,6 +58,8 @@ const LISTINGS: u64 = 255 << 32;
 const DEAD: u64 = 1 << 40;
 const UNCHARGED: u64 = 1 << 41;
 const TENTATIVE: u64 = 1 << 42;
+const BORROWED: u64 = 1 << 43;
+const EMPTY: u64 = 1 << 44;
 
 /// More handles than this means that somebody forgets them in a loop.
 const MAX_PINS: u64 = PINS / 2;
@@ -76,8 +84,12 @@ pub(crate) struct Entry<V> {
     /// The order in which entries were made: addresses differ from run to run, models must not.
     #[cfg(loom)]
     serial: usize,
-    pub(crate) value: V,
+    /// Gone once EMPTY is set.
+    value: UnsafeCell<ManuallyDrop<V>>,
 }
+
+// SAFETY: threads share the value as behind an `Arc`; it is taken out by one, when no other reads it (invariant 5).
+unsafe impl<V: Send + Sync> Sync for Entry<V> {}
 
 /// What an entry costs beside its value: the rest of the allocation and what the allocator adds.
 pub(crate) const ENTRY_BYTES: usize = size_of::<Entry<()>>() + size_of::<usize>();
@@ -106,7 +118,7 @@ impl<V> Entry<V> {
             ledger,
             #[cfg(loom)]
             serial: next_serial(),
-            value,
+            value: UnsafeCell::new(ManuallyDrop::new(value)),
         });
         Handle { entry: NonNull::from(Box::leak(entry)) }
     }
@@ -126,6 +138,37 @@ impl<V> Entry<V> {
         }
         self.state.fetch_sub(PIN, Ordering::Relaxed);
         None
+    }
+
+    /// Lets the value be read as long as the guard under which the entry was found. Fails if the entry is dead.
+    #[inline]
+    pub(crate) fn borrow(&self) -> bool {
+        let state = self.state.load(Ordering::Acquire);
+        let state = if state & (BORROWED | DEAD) == 0 {
+            self.state.fetch_or(BORROWED, Ordering::Acquire)
+        } else {
+            state
+        };
+        state & DEAD == 0
+    }
+
+    /// # Safety
+    /// The caller holds a pin, or has borrowed the entry and is still under the guard; or the table's lock keeps it alive.
+    #[inline]
+    pub(crate) unsafe fn value(&self) -> &V {
+        // SAFETY: for such a caller the value is not taken out (invariant 5).
+        unsafe { &*self.value.get() }
+    }
+
+    /// Drops the value.
+    ///
+    /// # Safety
+    /// The caller has set EMPTY, and something keeps the entry: a guard, or a pin.
+    unsafe fn empty(&self) {
+        // SAFETY: nobody reads it any more, and nobody else takes it out: EMPTY is set once (invariant 5).
+        let value = unsafe { &mut *self.value.get() };
+        // SAFETY: as above.
+        unsafe { ManuallyDrop::drop(value) };
     }
 
     /// Adds a listing to the one it was made with.
@@ -166,6 +209,28 @@ impl<V> Entry<V> {
         self.kill_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
     }
 
+    /// As `kill`; a value that nobody ever read goes now.
+    pub(crate) fn kill_under(&self, _guard: &Guard) -> Option<bool> {
+        let before = self.kill_if(|_| true, EMPTY)?;
+        self.empty_unread(before);
+        Some(before & TENTATIVE == 0)
+    }
+
+    /// As `kill_unpinned`; a value that nobody ever read goes now.
+    pub(crate) fn kill_unpinned_under(&self, _guard: &Guard) -> bool {
+        let Some(before) = self.kill_if(|state| state & (PINS | TENTATIVE) == 0, EMPTY) else { return false };
+        self.empty_unread(before);
+        true
+    }
+
+    /// What follows from a death by `kill_if` with EMPTY, under the guard that keeps the entry.
+    fn empty_unread(&self, before: u64) {
+        if before & (PINS | BORROWED) == 0 {
+            // SAFETY: `kill_if` has set EMPTY then.
+            unsafe { self.empty() };
+        }
+    }
+
     /// Kills it if it is tentative.
     pub(crate) fn kill_tentative(&self) -> bool {
         self.kill_if(|state| state & TENTATIVE != 0, 0).is_some()
@@ -182,23 +247,23 @@ impl<V> Entry<V> {
         Some(Handle { entry: NonNull::from(self) })
     }
 
-    /// Kills it, with more pins, if its state is right. Returns the state before.
-    fn kill_if(&self, may: impl Fn(u64) -> bool, pins: u64) -> Option<u64> {
+    /// Kills it, if its state is right; `with` a PIN more, or EMPTY if nobody has read it. Returns the state before.
+    fn kill_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             if state & DEAD != 0 || !may(state) {
                 return None;
             }
-            let mut after = (state + pins) | DEAD;
+            let mut after = (state + (with & PINS)) | DEAD;
             if after & PINS == 0 {
-                after |= UNCHARGED;
+                after |= UNCHARGED | if state & BORROWED == 0 { with & EMPTY } else { 0 };
             }
             match self.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     if let Some(ledger) = &self.ledger {
                         match after & UNCHARGED {
                             0 => ledger.add_detached(self.about.charge),
-                            _ => ledger.uncharge_into_limbo(self.about.charge),
+                            _ => ledger.uncharge_into_limbo(self.about.charge, self.in_limbo(after)),
                         }
                     }
                     return Some(state);
@@ -208,11 +273,20 @@ impl<V> Entry<V> {
         }
     }
 
+    /// Bytes that wait for guards when it has died.
+    fn in_limbo(&self, state: u64) -> usize {
+        if state & EMPTY == 0 { self.about.charge } else { ENTRY_BYTES }
+    }
+
     /// What a visitor sees. `overhead` of the charge is the entry's own.
-    pub(crate) fn visited(&self, overhead: usize) -> Visited<'_, V> {
+    ///
+    /// # Safety
+    /// As [`Entry::value`].
+    pub(crate) unsafe fn visited(&self, overhead: usize) -> Visited<'_, V> {
         Visited {
             key: &self.about.key,
-            value: &self.value,
+            // SAFETY: the caller's promise.
+            value: unsafe { self.value() },
             charge: self.about.charge - overhead,
             role: self.about.role,
             priority: self.about.priority,
@@ -267,12 +341,16 @@ fn next_serial() -> usize {
 
 impl<V> Drop for Entry<V> {
     fn drop(&mut self) {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & EMPTY == 0 {
+            // SAFETY: it is there, and nobody else knows the entry any more.
+            unsafe { self.empty() };
+        }
         let Some(ledger) = &self.ledger else { return };
         let charge = self.about.charge;
         ledger.count(self.about.role, -1, -(charge as isize));
-        let state = self.state.load(Ordering::Relaxed);
         if state & UNCHARGED != 0 {
-            ledger.leave_limbo(charge);
+            ledger.leave_limbo(self.in_limbo(state));
             return;
         }
         if state & DEAD != 0 {
@@ -315,10 +393,12 @@ impl<V> Drop for Listed<V> {
 pub struct Borrowed<'g, V>(&'g Entry<V>);
 
 impl<'g, V> Borrowed<'g, V> {
+    /// `None` if it is dead.
+    ///
     /// REQUIRES: the entry was read from a place of a table under the guard that it is borrowed from.
     #[inline]
-    pub(crate) fn new(entry: &'g Entry<V>) -> Borrowed<'g, V> {
-        Borrowed(entry)
+    pub(crate) fn new(entry: &'g Entry<V>) -> Option<Borrowed<'g, V>> {
+        entry.borrow().then_some(Borrowed(entry))
     }
 
     /// The value, held beyond the guard; `None` if the cache has given it up meanwhile.
@@ -340,7 +420,8 @@ impl<V> Deref for Borrowed<'_, V> {
     type Target = V;
     #[inline]
     fn deref(&self) -> &V {
-        &self.0.value
+        // SAFETY: it was borrowed, under a guard that lives as long as this.
+        unsafe { self.0.value() }
     }
 }
 
@@ -417,12 +498,18 @@ impl<V> Handle<V> {
         let charge = entry.about.charge;
         let mut state = entry.state.load(Ordering::Relaxed);
         while state & (PINS | UNCHARGED) == PIN && state & LISTINGS != 0 {
-            let after = (state - PIN) | UNCHARGED;
-            match entry.state.compare_exchange_weak(state, after, Ordering::Release, Ordering::Relaxed) {
+            // A value that nobody ever read under a guard goes now; until then the pin keeps the entry.
+            let is_unread = state & BORROWED == 0;
+            let after = if is_unread { state | UNCHARGED | EMPTY } else { (state - PIN) | UNCHARGED };
+            match entry.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     ledger.sub_detached(charge);
-                    ledger.uncharge_into_limbo(charge);
-                    return true;
+                    ledger.uncharge_into_limbo(charge, entry.in_limbo(after));
+                    if is_unread {
+                        // SAFETY: EMPTY has just been set, and the pin is still there.
+                        unsafe { entry.empty() };
+                    }
+                    return !is_unread;
                 }
                 Err(now) => state = now,
             }
@@ -449,7 +536,8 @@ impl<V> Deref for Handle<V> {
     type Target = V;
     #[inline]
     fn deref(&self) -> &V {
-        &self.entry().value
+        // SAFETY: the handle is a pin.
+        unsafe { self.entry().value() }
     }
 }
 

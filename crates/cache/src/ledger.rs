@@ -5,8 +5,8 @@
 //! Invariants
 //!  1. `usage` is the sum of what is charged for entries in the cache, entries that somebody still holds though the
 //!     cache has given them up, reservations, and the cache's own table.
-//!  2. `limbo` is the sum of the charges of entries that nobody may use any more, but whose memory waits for guards
-//!     (`esker_base::sync::epoch`) to go.
+//!  2. `limbo` is the memory that waits for guards (`esker_base::sync::epoch`) to go, of entries that nobody may use any more:
+//!     the charge, or what an entry without its value takes.
 //!  3. Every charge is taken back exactly once: into limbo or at once (`Entry`'s state says which).
 //!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
 
@@ -129,9 +129,9 @@ impl Ledger {
         debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
     }
 
-    /// Takes a charge back whose memory must wait.
-    pub(crate) fn uncharge_into_limbo(&self, charge: usize) {
-        self.limbo.0.fetch_add(charge, Ordering::Relaxed);
+    /// Takes a charge back; `waiting` bytes of memory must wait.
+    pub(crate) fn uncharge_into_limbo(&self, charge: usize, waiting: usize) {
+        self.limbo.0.fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 

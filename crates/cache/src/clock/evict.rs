@@ -131,7 +131,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if self.on_evict.is_some() {
             let value = entry.kill_for_callback()?;
             departed.push(Evicted { value, was_hit: found.word.is_hit() });
-        } else if !entry.kill_unpinned() {
+        } else if !entry.kill_unpinned_under(guard) {
             return None;
         }
         self.bury(found, ghost, guard);

@@ -345,7 +345,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let guard = epoch::pin();
         let Some(found) = self.find(key, &guard) else { return false };
-        match found.entry.kill() {
+        match found.entry.kill_under(&guard) {
             Some(true) => self.bury(&found, None, &guard),
             // Its insert takes back what it did.
             Some(false) => _ = self.clear(&found, None, &guard),
@@ -448,7 +448,7 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
         for index in 0..self.length() {
             // References under guards, unlike buckets, may outlive the table.
             for found in self.bucket(index).entries(&guard) {
-                found.entry.kill();
+                found.entry.kill_under(&guard);
                 self.clear(&found, None, &guard);
             }
         }

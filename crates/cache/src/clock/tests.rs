@@ -7,6 +7,7 @@ use crate::role::Role;
 use esker_base::rng::Rng;
 use esker_base::{ErrorKind, SubCode};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn key(i: u64) -> CacheKey {
@@ -165,6 +166,32 @@ fn readers_under_a_guard_keep_what_they_read() {
     assert_eq!((cache.usage(), cache.limbo_usage()), (0, 100));
     drop(cache);
     assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
+}
+
+/// A thread that sleeps under a guard holds up what waits for guards: of what nobody read, that is not the value.
+#[test]
+fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 300)).unwrap();
+    let values: Vec<Arc<()>> = (0..4).map(|_| Arc::new(())).collect();
+    let insert = |i: usize| {
+        cache.insert(key(i as u64), values[i].clone(), 100, Priority::Low, Role::Misc).unwrap().handle
+    };
+    let guard = epoch::pin();
+    (0..2).for_each(|i| drop(insert(i)));
+    let read = cache.lookup_under(&key(0), &guard).unwrap();
+    drop(cache.lookup(&key(1)));
+    let held = insert(2);
+    for i in 0..3 {
+        assert!(cache.erase(&key(i)));
+    }
+    let alive = || values.iter().map(|value| Arc::strong_count(value) - 1).collect::<Vec<_>>();
+    assert_eq!(alive(), [1, 0, 1, 0], "one is being read, one is held");
+    drop(held);
+    assert_eq!(alive(), [1, 0, 0, 0]);
+    assert_eq!((Arc::strong_count(&read), cache.limbo_usage()), (2, 100 + 2 * crate::entry::ENTRY_BYTES));
+    drop(insert(3));
+    cache.set_capacity(0);
+    assert_eq!(alive(), [1, 0, 0, 0], "what is evicted goes like what is erased");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! gone, everything charged is taken back, and each bucket's count of the spilled is zero.
 
 use super::*;
-use crate::entry::About;
+use crate::entry::{About, Borrowed};
 use crate::role::Role;
 use esker_base::sync::process::atomic::AtomicUsize as Plain;
 use loom::thread;
@@ -83,10 +83,11 @@ impl Model {
     /// Reads a value under a guard, at its beginning and at its end.
     fn read(&self, i: u64) -> bool {
         let guard = epoch::pin();
-        let Some(found) = self.table.find(&key(i), &guard) else { return false };
-        assert_eq!(found.entry.value.key, i);
+        let found = self.table.find(&key(i), &guard);
+        let Some(borrowed) = found.and_then(|found| Borrowed::new(found.entry)) else { return false };
+        assert_eq!(borrowed.key, i);
         thread::yield_now();
-        assert_eq!(found.entry.value.key, i);
+        assert_eq!(borrowed.key, i);
         true
     }
 
