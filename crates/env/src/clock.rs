@@ -43,6 +43,11 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
     }
+    /// From the clock that the kernel moves on at each tick, every few milliseconds: a third of the price.
+    #[cfg(target_os = "linux")]
+    fn now_seconds(&self) -> u64 {
+        u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
+    }
 }
 
 /// A clock that a test owns: it moves only by [`MockClock::advance`], [`MockClock::set_micros`] and `sleep`, which

@@ -14,11 +14,12 @@ use crate::iter::{
 };
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_file;
+use crate::snapshot::{Holder, Snapshot};
 use crate::version::FileMeta;
 use esker_base::iter::InternalIterator;
 use esker_base::stats::Statistics;
 use esker_base::sync::Arc;
-use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_table::TableReadOptions;
 use esker_table::blob::BlobReader;
@@ -31,8 +32,10 @@ pub struct DbIterator {
     cf: Arc<ColumnFamily>,
     db: Arc<DbInner>,
     options: ReadOptions,
-    /// What it reads; with `auto_refresh_iterator_with_snapshot` only.
+    /// What it reads; `None` with `pin_data`: then it stays at one view.
     watched: Option<Arc<SuperVersion>>,
+    /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
+    held: Option<Snapshot>,
 }
 
 impl Db {
@@ -55,13 +58,14 @@ impl Db {
     /// `NotSupported` names the option; `Corruption` and `IoError` from opening level-0 files.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         check_read_options(&options)?;
+        options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
         let cf = family.cf.clone();
-        let (view, sequence) = self.inner.pinned_moment(&cf, &options);
+        let held = self.inner.hold_for_iterator(&options);
+        let (view, sequence) = self.inner.pinned_moment(&cf, &options, held.as_ref());
         let statistics = self.inner.engine.options.statistics.clone();
         let iter = new_db_iter(&cf, &view, &options, sequence, statistics)?;
-        let auto_refresh = options.auto_refresh_iterator_with_snapshot;
-        let watched = (auto_refresh && options.snapshot.is_some() && !options.pin_data).then_some(view);
-        Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched })
+        let watched = (!options.pin_data).then_some(view);
+        Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held })
     }
 
     /// A cursor over all internal entries of `family` as of now: every version of every key but those that range
@@ -166,17 +170,28 @@ impl DbIterator {
     /// # Errors
     /// As [`Db::iter_opt`]; the iterator is as it was then.
     pub fn refresh(&mut self) -> Result<()> {
-        let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options);
+        let held = self.db.hold_for_iterator(&self.options);
+        let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options, held.as_ref());
         let iter = internal_iterator(&self.cf, &view, &self.options, sequence)?;
         self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
         if self.watched.is_some() {
             self.watched = Some(view.clone());
         }
         self.iter.refresh(iter, sequence, Some(view as KeepAlive));
+        self.held = held;
         Ok(())
     }
 
-    /// Whether `auto_refresh_iterator_with_snapshot` is on and the view is not the family's any more.
+    /// Moves to the moment of `snapshot`, and stays there: as [`refresh`](Self::refresh), as if it had been opened with it.
+    /// # Errors
+    /// `InvalidArgument` if it is a snapshot of another database · as [`Db::iter_opt`]. The iterator is as it was then.
+    pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.db.check_own(snapshot)?;
+        let before = self.options.snapshot.replace(snapshot.clone());
+        self.refresh().inspect_err(|_| self.options.snapshot = before)
+    }
+
+    /// Whether the view is not the family's any more.
     #[inline]
     fn is_outdated(&self) -> bool {
         self.watched.as_ref().is_some_and(|view| !self.cf.super_version.holds(view))
@@ -201,16 +216,15 @@ impl DbIterator {
         if self.is_outdated()
             && let Some((iter, view)) = self.newer_view()
         {
-            let sequence = self.db.read_sequence(&self.options);
-            self.iter.refresh(iter, sequence, Some(view as KeepAlive));
+            self.iter.refresh(iter, self.iter.sequence(), Some(view as KeepAlive));
         }
     }
 
     /// A cursor over the family's present view. `None` if a file of it cannot be opened: the old view is as good.
     #[cold]
     fn newer_view(&mut self) -> Option<(Box<dyn InternalIterator>, Arc<SuperVersion>)> {
-        let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options);
-        let iter = internal_iterator(&self.cf, &view, &self.options, sequence).ok()?;
+        let view = pinned_view(&self.cf);
+        let iter = internal_iterator(&self.cf, &view, &self.options, self.iter.sequence()).ok()?;
         self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
         self.watched = Some(view.clone());
         Some((iter, view))
@@ -260,12 +274,32 @@ fn dead_ranges(view: &SuperVersion, options: &ReadOptions) -> Option<DeadRangesO
 }
 
 impl DbInner {
-    /// A view of `cf` and the sequence number to read it at; the view has all that the number sees.
-    pub(super) fn pinned_moment(
+    /// # Errors
+    /// `InvalidArgument` if it is a snapshot of another database.
+    fn check_own(self: &Arc<Self>, snapshot: &Snapshot) -> Result<()> {
+        if snapshot.belongs_to(self) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("the snapshot is one of another database"))
+    }
+
+    /// What keeps an iterator's moment, if the user has no snapshot of it and the iterator may leave its view.
+    fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
+        (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))
+    }
+
+    /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else as the options say. The
+    /// view has all that the number sees.
+    fn pinned_moment(
         &self,
         cf: &ColumnFamily,
         options: &ReadOptions,
+        held: Option<&Snapshot>,
     ) -> (Arc<SuperVersion>, SequenceNumber) {
+        if let Some(snapshot) = held.or(options.snapshot.as_ref()) {
+            // What the number sees is in all views since it was taken.
+            return (pinned_view(cf), snapshot.sequence());
+        }
         loop {
             let view = pinned_view(cf);
             let sequence = self.read_sequence(options);

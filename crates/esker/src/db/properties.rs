@@ -7,6 +7,7 @@ use crate::engine::{DbState, Engine};
 use crate::observe::{LevelStats, Property, StallCounts, WriteStallCondition, parse_property};
 use crate::picker::score::scores;
 use crate::read::tables::open_file;
+use crate::snapshot::SnapshotList;
 use crate::version::FileMeta;
 use esker_format::key;
 use std::collections::BTreeMap;
@@ -186,9 +187,11 @@ fn load_file_stats(cf: &ColumnFamily) {
 
 fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
     Some(match property {
-        Property::NumSnapshots => engine.snapshots.lock().len() as u64,
-        Property::OldestSnapshotTime => engine.snapshots.lock().oldest_unix_time(),
-        Property::OldestSnapshotSequence => engine.snapshots.lock().oldest().map_or(0, |s| s.0),
+        Property::NumSnapshots => engine.snapshots.with(SnapshotList::len) as u64,
+        Property::OldestSnapshotTime => engine.snapshots.with(SnapshotList::oldest_unix_time),
+        Property::OldestSnapshotSequence => {
+            engine.snapshots.with(SnapshotList::oldest_of_users).map_or(0, |s| s.0)
+        }
         Property::IsWriteStopped => u64::from(engine.stall.condition() == WriteStallCondition::Stopped),
         Property::ActualDelayedWriteRate => match engine.stall.condition() {
             WriteStallCondition::Delayed => engine.stall.delayed_write_rate(),

@@ -4,7 +4,7 @@ use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::get::{ReadContext, get};
-use crate::snapshot::{Snapshot, SnapshotOwner};
+use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch;
@@ -71,15 +71,7 @@ impl Db {
     /// The state of now, readable until the last clone of the snapshot is dropped. Keeps old versions from being compacted
     /// away meanwhile.
     pub fn snapshot(&self) -> Snapshot {
-        let engine = self.engine();
-        let sequence = {
-            let mut snapshots = engine.snapshots.lock();
-            // Read under the list's lock: a flush that has looked at the list has not missed an older number.
-            let sequence = engine.visible_sequence();
-            snapshots.acquire(sequence, engine.env.clock.now_seconds());
-            sequence
-        };
-        Snapshot::new(sequence, self.inner.clone() as Arc<dyn SnapshotOwner>)
+        self.inner.hold_now(Holder::User)
     }
 
     /// The newest sequence number that reads see.
@@ -89,15 +81,22 @@ impl Db {
 }
 
 impl SnapshotOwner for DbInner {
-    fn release_snapshot(&self, sequence: SequenceNumber) {
-        let last_of_its_number = self.engine.snapshots.lock().release(sequence);
-        if last_of_its_number {
+    fn release_snapshot(&self, ticket: Ticket) {
+        if self.engine.snapshots.release(ticket) {
             self.engine.snapshot_released();
         }
     }
 }
 
 impl DbInner {
+    /// The state of now, for `holder`.
+    pub(super) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
+        let engine = &self.engine;
+        let (sequence, ticket) =
+            engine.snapshots.acquire(|| engine.visible_sequence(), holder, || engine.env.clock.now_seconds());
+        Snapshot::new(sequence, ticket, self.clone() as Arc<dyn SnapshotOwner>)
+    }
+
     fn get(&self, options: &ReadOptions, cf: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedBytes>> {
         check_read_options(options)?;
         let guard = epoch::pin();

@@ -8,9 +8,9 @@ use crate::picker::{
 };
 use crate::read::tables::open_file;
 use crate::version::Version;
-use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, SequenceNumber};
 
 /// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a compaction if one is due.
 /// What readers held before is released when the last of them is done.
@@ -45,8 +45,8 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
             prev: before.condition,
         });
     }
-    let oldest_snapshot = engine.oldest_snapshot_at_release();
-    family_state.bottommost_threshold = bottommost_threshold(&family_state.version, oldest_snapshot);
+    let oldest_snapshot = set_snapshot_threshold(engine, state, family);
+    let Some(family_state) = state.families.get_mut(&family) else { return };
     let context = PickContext {
         options: &family_state.compaction_options,
         running: &family_state.running,
@@ -62,6 +62,23 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         state.compaction_queue.push_back(family);
     }
     update_stall(engine, state);
+}
+
+/// From when on a compaction of the family is worth while for what snapshots kept, and the oldest snapshot that this was
+/// decided by. Whoever gives back a snapshot meanwhile sees the threshold, or is seen here.
+fn set_snapshot_threshold(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) -> SequenceNumber {
+    loop {
+        let oldest = engine.oldest_snapshot_at_release();
+        if let Some(family_state) = state.families.get_mut(&family) {
+            family_state.bottommost_threshold = bottommost_threshold(&family_state.version, oldest);
+        }
+        let automatic = state.families.values().filter(|f| !f.options.disable_auto_compactions);
+        let lowest = automatic.map(|f| f.bottommost_threshold).min().unwrap_or(SequenceNumber::MAX);
+        engine.snapshot_threshold.store(lowest.0, Ordering::SeqCst);
+        if engine.oldest_snapshot_at_release() == oldest {
+            return oldest;
+        }
+    }
 }
 
 impl Engine {

@@ -33,7 +33,7 @@ use crate::cf::{ColumnFamily, ColumnFamilySet};
 use crate::files::OutputContext;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::schedule::Scheduler;
-use crate::snapshot::SnapshotList;
+use crate::snapshot::LiveSnapshots;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
@@ -111,7 +111,10 @@ pub(crate) struct Engine {
     /// Signalled whenever a job ends, a stall changes or an error is set or cleared.
     pub(crate) state_changed: RankedCondvar,
     pub(crate) wals: RankedMutex<Wals>,
-    pub(crate) snapshots: Mutex<SnapshotList>,
+    pub(crate) snapshots: LiveSnapshots,
+    /// The lowest `bottommost_threshold` of families that compact by themselves: while no oldest snapshot is beyond it,
+    /// giving one back changes nothing.
+    pub(crate) snapshot_threshold: AtomicU64,
     /// Transactions that are prepared and not resolved.
     pub(crate) prepared: Mutex<PreparedSections>,
     /// What the last periodic dump of statistics said, for the intervals of the next.
@@ -158,13 +161,13 @@ impl Engine {
 
     /// Sequence numbers that live snapshots read at, ascending.
     pub(crate) fn snapshot_sequences(&self) -> Vec<SequenceNumber> {
-        self.snapshots.lock().all()
+        self.snapshots.all()
     }
 
     /// The oldest sequence number that a live snapshot read at when the last one was given back, or the newest there was
     /// then; 0 before that. Files of the last level are rewritten only for what snapshots had kept in them.
     pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
-        SequenceNumber(self.oldest_snapshot_at_release.load(Ordering::Relaxed))
+        SequenceNumber(self.oldest_snapshot_at_release.load(Ordering::SeqCst))
     }
 
     /// What jobs write tables of this family with.
@@ -199,9 +202,18 @@ impl Engine {
     }
 
     /// A snapshot was given back: compactions may drop what only it saw.
+    #[inline]
     pub(crate) fn snapshot_released(self: &Arc<Self>) {
-        let oldest = self.snapshots.lock().oldest().unwrap_or_else(|| self.visible_sequence());
-        self.oldest_snapshot_at_release.fetch_max(oldest.0, Ordering::Relaxed);
+        let oldest = self.snapshots.oldest().unwrap_or_else(|| self.visible_sequence());
+        // Stored before the threshold is looked at; `publish_super_version` has it the other way round.
+        let before = self.oldest_snapshot_at_release.fetch_max(oldest.0, Ordering::SeqCst);
+        if oldest.0 > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
+            self.compact_what_waits_for_snapshots(oldest);
+        }
+    }
+
+    #[cold]
+    fn compact_what_waits_for_snapshots(self: &Arc<Self>, oldest: SequenceNumber) {
         let mut state = self.state.lock();
         let due: Vec<_> =
             state.families.values().filter(|f| f.waits_for_snapshots(oldest)).map(|f| f.cf.id).collect();

@@ -4,7 +4,7 @@ use super::{Counters, DbState, Engine, Purger, StallState, StatsDump, rank};
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
-use crate::snapshot::SnapshotList;
+use crate::snapshot::LiveSnapshots;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
@@ -75,7 +75,8 @@ impl Engine {
             state: RankedMutex::new(rank::STATE, parts.state),
             state_changed: RankedCondvar::new(),
             wals: RankedMutex::new(rank::WALS, parts.wals),
-            snapshots: Mutex::new(SnapshotList::new()),
+            snapshots: LiveSnapshots::new(),
+            snapshot_threshold: AtomicU64::new(u64::MAX),
             prepared: Mutex::new(parts.prepared),
             last_stats_dump: Mutex::new(StatsDump::default()),
             stats_dump_timer: Mutex::new(None),

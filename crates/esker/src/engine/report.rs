@@ -11,6 +11,7 @@ use crate::observe::{
     CompactionStats, Event, EventListener, FlushJobInfo, FlushReason, MemTableInfo, WorkPriority,
 };
 use crate::picker::CompactionPlan;
+use crate::snapshot::SnapshotList;
 use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
@@ -174,7 +175,7 @@ impl Engine {
             inputs: &inputs,
             score: plan.score,
             input_data_size: plan.input_bytes(),
-            oldest_snapshot_seqno: self.snapshots.lock().oldest(),
+            oldest_snapshot_seqno: self.snapshots.with(SnapshotList::oldest_of_users),
         });
         if !self.listeners().is_empty() {
             let report = CompactionReport {

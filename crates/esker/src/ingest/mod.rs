@@ -141,7 +141,7 @@ fn plan(
     options: &IngestExternalFileOptions,
 ) -> Result<(Vec<VersionEdit>, SequenceNumber)> {
     let now = engine.env.clock.now_seconds();
-    let has_snapshots = engine.snapshots.lock().oldest().is_some();
+    let has_snapshots = engine.snapshots.oldest().is_some();
     let mut edits: BTreeMap<ColumnFamilyId, VersionEdit> = BTreeMap::new();
     let mut newest = last;
     for file in prepared {

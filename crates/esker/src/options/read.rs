@@ -66,8 +66,9 @@ pub struct ReadOptions {
     pub background_purge_on_iterator_cleanup: bool,
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default 0.
     pub max_skippable_internal_keys: u64,
-    /// An iterator with a snapshot lets go of memtables and files that are not needed any more as soon as there are newer
-    /// ones, and goes on with those at its place: what it shows stays the same. Not with `pin_data`. Default false.
+    /// An iterator lets go of memtables and files that are not needed any more as soon as there are newer ones, and goes on
+    /// with those at its place: what it shows stays the same. Accepted; all iterators do so, with a snapshot or without, but
+    /// those with `pin_data`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Follow new writes. Refused with `NotSupported`. Default false.
     pub tailing: bool,

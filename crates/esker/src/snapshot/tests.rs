@@ -1,5 +1,4 @@
 use super::*;
-use esker_base::sync::Mutex;
 use esker_testkit::seed::for_each_seed;
 
 fn seq(n: u64) -> SequenceNumber {
@@ -9,27 +8,41 @@ fn seq(n: u64) -> SequenceNumber {
 #[test]
 fn equal_numbers_are_counted_and_listed_once() {
     let mut list = SnapshotList::new();
-    list.acquire(seq(9), 100);
-    list.acquire(seq(5), 90);
-    list.acquire(seq(9), 110);
+    let nine = list.acquire(seq(9), Holder::User, || 100);
+    let five = list.acquire(seq(5), Holder::User, || 90);
+    let nine_again = list.acquire(seq(9), Holder::User, || 110);
     assert_eq!(list.all(), [seq(5), seq(9)]);
-    assert_eq!((list.len(), list.oldest(), list.newest()), (3, Some(seq(5)), Some(seq(9))));
+    assert_eq!((list.len(), list.oldest()), (3, Some(seq(5))));
     assert_eq!(list.oldest_unix_time(), 90);
-    assert!(!list.release(seq(9)));
-    assert!(list.release(seq(5)));
+    assert!(!list.release(nine));
+    assert!(list.release(five));
     assert_eq!((list.oldest(), list.oldest_unix_time()), (Some(seq(9)), 100));
-    assert!(list.release(seq(9)));
+    assert!(list.release(nine_again));
     assert!(list.is_empty());
     assert_eq!((list.oldest(), list.oldest_unix_time()), (None, 0));
+}
+
+#[test]
+fn iterators_keep_what_they_see_and_do_not_count() {
+    let mut list = SnapshotList::new();
+    let iterator = list.acquire(seq(3), Holder::Iterator, || 30);
+    let user = list.acquire(seq(7), Holder::User, || 70);
+    assert_eq!(list.all(), [seq(3), seq(7)]);
+    assert_eq!((list.len(), list.oldest(), list.oldest_of_users()), (1, Some(seq(3)), Some(seq(7))));
+    assert_eq!(list.oldest_unix_time(), 70);
+    list.release(user);
+    assert!(list.is_empty());
+    assert_eq!((list.oldest(), list.oldest_of_users()), (Some(seq(3)), None));
+    assert!(list.release(iterator));
 }
 
 #[test]
 #[should_panic(expected = "released once")]
 fn giving_back_twice_is_a_fault_of_the_engine() {
     let mut list = SnapshotList::new();
-    list.acquire(seq(1), 0);
-    list.release(seq(1));
-    list.release(seq(1));
+    let ticket = list.acquire(seq(1), Holder::Iterator, || 0);
+    list.release(ticket);
+    list.release(ticket);
 }
 
 /// Against a plain vector of what is held.
@@ -40,41 +53,62 @@ fn the_list_is_the_multiset_of_what_is_held() {
         for _ in 0..300 {
             if model.is_empty() || rng.bool() {
                 let n = seq(rng.u64(1..30));
-                list.acquire(n, 0);
-                model.push(n);
+                let holder = if rng.bool() { Holder::User } else { Holder::Iterator };
+                model.push((n, list.acquire(n, holder, || 0)));
             } else {
-                let n = model.swap_remove(rng.usize(..model.len()));
-                assert_eq!(list.release(n), !model.contains(&n), "seed {seed}");
+                let (n, ticket) = model.swap_remove(rng.usize(..model.len()));
+                assert_eq!(list.release(ticket), model.iter().all(|(m, _)| *m != n), "seed {seed}");
             }
-            let mut expected = model.clone();
+            let users: Vec<_> = model.iter().filter(|(_, t)| t.holder == Holder::User).collect();
+            let mut expected: Vec<_> = model.iter().map(|(n, _)| *n).collect();
             expected.sort_unstable();
-            assert_eq!((list.len(), list.oldest()), (model.len(), expected.first().copied()), "seed {seed}");
+            assert_eq!((list.len(), list.oldest()), (users.len(), expected.first().copied()), "seed {seed}");
+            assert_eq!(list.oldest_of_users(), users.iter().map(|(n, _)| *n).min(), "seed {seed}");
             expected.dedup();
             assert_eq!(list.all(), expected, "seed {seed}");
+            let mut ends = (list.node(list.first), list.node(list.last));
+            assert!(
+                ends.0.take().is_none_or(|n| n.before == NIL)
+                    && ends.1.take().is_none_or(|n| n.behind == NIL)
+            );
         }
     });
 }
 
-#[derive(Default)]
-struct Owner(Mutex<SnapshotList>);
+#[test]
+fn the_oldest_is_known_without_the_lock() {
+    let live = LiveSnapshots::new();
+    assert_eq!(live.oldest(), None);
+    let take = |n| live.acquire(|| seq(n), Holder::User, || 0).1;
+    let (five, six, seven) = (take(5), take(6), take(7));
+    assert_eq!(live.oldest(), Some(seq(5)));
+    assert!(!live.release(six), "the oldest is still there");
+    assert!(live.release(five));
+    assert_eq!(live.oldest(), Some(seq(7)));
+    assert!(live.release(seven));
+    assert_eq!(live.oldest(), None);
+}
+
+struct Owner(LiveSnapshots);
 
 impl SnapshotOwner for Owner {
-    fn release_snapshot(&self, sequence: SequenceNumber) {
-        self.0.lock().release(sequence);
+    fn release_snapshot(&self, ticket: Ticket) {
+        self.0.release(ticket);
     }
 }
 
 #[test]
 fn the_last_clone_gives_the_number_back() {
-    let (owner, other) = (Arc::new(Owner::default()), Arc::new(Owner::default()));
-    owner.0.lock().acquire(seq(7), 0);
-    let snapshot = Snapshot::new(seq(7), owner.clone());
+    let owner = || Arc::new(Owner(LiveSnapshots::new()));
+    let (owner, other) = (owner(), owner());
+    let (sequence, ticket) = owner.0.acquire(|| seq(7), Holder::User, || 0);
+    let snapshot = Snapshot::new(sequence, ticket, owner.clone());
     let clone = snapshot.clone();
     assert!(snapshot.belongs_to(&owner));
     assert!(!snapshot.belongs_to(&other));
     drop(snapshot);
-    assert_eq!(owner.0.lock().all(), [seq(7)]);
+    assert_eq!(owner.0.all(), [seq(7)]);
     assert_eq!(clone.sequence(), seq(7));
     drop(clone);
-    assert!(owner.0.lock().is_empty());
+    assert_eq!(owner.0.oldest(), None);
 }

@@ -1,4 +1,4 @@
-//! `auto_refresh_iterator_with_snapshot`: an iterator lets go of old files, and shows what it would have shown.
+//! Iterators move to newer views by themselves: an iterator lets go of old files, and shows what it would have shown.
 
 use super::*;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions, Options};
@@ -97,13 +97,69 @@ fn seeks_release_the_old_view_too() {
 }
 
 #[test]
-fn it_needs_a_snapshot_and_leave_to_unpin() {
+fn without_a_snapshot_it_stays_at_its_moment_and_lets_go_as_well() {
+    let db = open();
+    replace_all(&db, 0);
+    let mut iter = iterator(&db, ReadOptions::new());
+    assert_eq!(
+        db.property("rocksdb.num-snapshots").as_deref(),
+        Some("0"),
+        "what iterators hold does not count"
+    );
+    iter.seek_to_first();
+    for i in 0..KEYS {
+        assert_eq!(iter.item(), Some((format!("key{i:04}").as_bytes(), &b"value0"[..])));
+        if i % 50 == 20 {
+            replace_all(&db, i);
+            assert!(iter.is_outdated());
+        }
+        iter.next();
+        assert!(!iter.is_outdated());
+    }
+    assert!(!iter.valid());
+    iter.status().unwrap();
+    iter.refresh().unwrap();
+    iter.seek_to_first();
+    assert_eq!(iter.value(), b"value270");
+    iter.next();
+    assert_eq!(iter.key(), b"key0002", "odd keys are deleted now");
+    drop(iter);
+    assert_eq!(db.engine().snapshots.oldest(), None);
+}
+
+#[test]
+fn refresh_at_moves_to_another_moment() {
+    let db = open();
+    replace_all(&db, 0);
+    let zero = db.snapshot();
+    replace_all(&db, 1);
+    let mut iter = iterator(&db, ReadOptions::new());
+    replace_all(&db, 2);
+    for (moment, value) in [(None, "value1"), (Some(&zero), "value0"), (Some(&db.snapshot()), "value2")] {
+        moment.map_or(Ok(()), |snapshot| iter.refresh_at(snapshot)).unwrap();
+        iter.seek_to_first();
+        assert_eq!(iter.value(), value.as_bytes());
+        replace_all(&db, 9);
+        iter.next();
+        assert_eq!(iter.value(), value.as_bytes(), "it stays there");
+    }
+    let other = open();
+    let error = iter.refresh_at(&other.snapshot()).unwrap_err();
+    assert_eq!(error.kind(), esker_base::ErrorKind::InvalidArgument);
+    let options = ReadOptions::new().snapshot(&other.snapshot());
+    assert_eq!(
+        db.iter_opt(options, &db.default_column_family()).unwrap_err().kind(),
+        esker_base::ErrorKind::InvalidArgument
+    );
+}
+
+#[test]
+fn pin_data_keeps_the_view() {
     let db = open();
     replace_all(&db, 0);
     let snapshot = db.snapshot();
-    let auto = ReadOptions::new().auto_refresh_iterator_with_snapshot(true);
-    let pinned = ReadOptions { pin_data: true, ..auto.clone().snapshot(&snapshot) };
-    for options in [auto, pinned, ReadOptions::new().snapshot(&snapshot)] {
+    let pinned = ReadOptions { pin_data: true, ..ReadOptions::default() };
+    for options in [pinned.clone().snapshot(&snapshot), pinned] {
         let mut iter = iterator(&db, options);
         iter.seek_to_first();
         replace_all(&db, 1);
