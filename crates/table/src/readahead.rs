@@ -1,4 +1,5 @@
-//! Reading ahead: one large read instead of many small ones, for those who read blocks one after the other.
+//! Reading ahead: one large read instead of many small ones, for those who read blocks one after the other, in either
+//! direction. A backward reader's "ahead" is what lies before.
 //!
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so that short scans
 //! read little they do not need. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
@@ -9,8 +10,16 @@ use esker_env::RandomAccessFile;
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 
-/// Blocks this far behind the last one still count as next: padding lies between aligned blocks.
+/// Blocks this far behind or before the last one still count as next: padding lies between aligned blocks.
 const SEQUENTIAL_GAP: u64 = 4096;
+
+/// Where a block lies, seen from the one read before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Course {
+    Forward,
+    Backward,
+    Elsewhere,
+}
 
 /// What one reader of one table has read ahead.
 #[derive(Debug)]
@@ -23,9 +32,12 @@ pub(crate) struct Readahead {
     size: usize,
     most: usize,
     reads_before: u64,
+    /// Sequential ones on this course.
     reads: u64,
-    /// Where the next sequential block begins.
-    expected: u64,
+    course: Course,
+    /// Where the last block begins and ends.
+    last_start: u64,
+    last_end: u64,
 }
 
 impl Readahead {
@@ -41,15 +53,21 @@ impl Readahead {
             most: options.max_auto_readahead_size,
             reads_before: options.num_file_reads_for_auto_readahead,
             reads: 0,
-            expected: u64::MAX,
+            course: Course::Elsewhere,
+            last_start: 0,
+            last_end: u64::MAX,
         }
     }
 
-    /// The block was had from elsewhere (the cache); the one behind it is still "next".
+    /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been read.
     pub(crate) fn skipped(&mut self, handle: BlockHandle) {
-        if self.is_next(handle) {
-            self.expected = end_of(handle);
+        if self.course_to(handle) != Course::Elsewhere {
+            self.passed(handle);
         }
+    }
+
+    fn passed(&mut self, handle: BlockHandle) {
+        (self.last_start, self.last_end) = (handle.offset, end_of(handle));
     }
 
     /// The stored block and its trailer, if reading ahead is worth it or already happened; `None`: read it alone.
@@ -60,31 +78,43 @@ impl Readahead {
         handle: BlockHandle,
         file_size: u64,
     ) -> Result<Option<&[u8]>> {
-        let sequential = self.is_next(handle);
-        self.expected = end_of(handle);
+        let course = self.course_to(handle);
+        self.passed(handle);
         if self.range_of(handle).is_none() {
-            let Some(ahead) = self.how_far(sequential) else { return Ok(None) };
-            let length = (end_of(handle) - handle.offset + ahead as u64).min(file_size - handle.offset);
-            self.fill(file, handle.offset, length as usize)?;
+            let Some(ahead) = self.how_far(course) else { return Ok(None) };
+            let (from, to) = match course {
+                Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
+                _ => (handle.offset, (end_of(handle) + ahead as u64).min(file_size)),
+            };
+            self.fill(file, from, (to - from) as usize)?;
         }
         Ok(self.range_of(handle).and_then(|range| self.buffer.get(range)))
     }
 
-    fn is_next(&self, handle: BlockHandle) -> bool {
-        handle.offset.wrapping_sub(self.expected) <= SEQUENTIAL_GAP
+    fn course_to(&self, handle: BlockHandle) -> Course {
+        if handle.offset.wrapping_sub(self.last_end) <= SEQUENTIAL_GAP {
+            Course::Forward
+        } else if self.last_start.wrapping_sub(end_of(handle)) <= SEQUENTIAL_GAP {
+            Course::Backward
+        } else {
+            Course::Elsewhere
+        }
     }
 
-    /// How many bytes behind the block to read with it; `None` for not at all.
-    fn how_far(&mut self, sequential: bool) -> Option<usize> {
+    /// How many bytes behind the block, or before it, to read with it; `None` for not at all.
+    fn how_far(&mut self, course: Course) -> Option<usize> {
         if self.explicit > 0 {
             return Some(self.explicit);
         }
         if self.most == 0 {
             return None;
         }
-        if !sequential {
+        let before = std::mem::replace(&mut self.course, course);
+        if course == Course::Elsewhere || (before != course && before != Course::Elsewhere) {
             self.reads = 1;
             self.size = self.initial;
+        }
+        if course == Course::Elsewhere {
             return None;
         }
         self.reads += 1;

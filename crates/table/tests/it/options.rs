@@ -444,25 +444,31 @@ fn opening_takes_one_read_and_scanning_reads_ahead() {
     options.expected_unique_id = info.unique_id;
     let reader = TableReader::open(file.clone(), options.clone()).unwrap();
     assert_eq!(file.1.lock().unwrap().len(), 1, "one read opens a table");
-    let reads_of = |readahead_size| {
+    let reads_of = |readahead_size, backward: bool| {
         file.1.lock().unwrap().clear();
         let mut iter = reader.iter(TableReadOptions { readahead_size, ..Default::default() });
-        iter.seek_to_first();
+        if backward {
+            iter.seek_to_last()
+        } else {
+            iter.seek_to_first()
+        }
         while iter.valid() {
-            iter.next();
+            if backward { iter.prev() } else { iter.next() }
         }
         iter.status().unwrap();
         std::mem::take(&mut *file.1.lock().unwrap())
     };
-    let auto = reads_of(0);
-    let blocks = reader.properties().num_data_blocks as usize;
-    assert!(auto.len() < blocks / 20, "{} reads for {blocks} blocks", auto.len());
-    assert!(auto[0].1 < 8192 && auto.iter().any(|r| r.1 >= 256 * 1024), "it starts small and grows");
-    assert!(auto.iter().all(|r| r.1 < 300 * 1024));
-    let total: usize = auto.iter().map(|r| r.1).sum();
-    assert!(total < bytes.len() * 11 / 10, "{total} bytes read of {}", bytes.len());
-    let explicit = reads_of(1 << 20);
-    assert!(explicit.len() <= bytes.len() / (1 << 20) + 2, "{explicit:?}");
+    for backward in [false, true] {
+        let auto = reads_of(0, backward);
+        let blocks = reader.properties().num_data_blocks as usize;
+        assert!(auto.len() < blocks / 20, "{} reads for {blocks} blocks", auto.len());
+        assert!(auto[0].1 < 8192 && auto.iter().any(|r| r.1 >= 256 * 1024), "it starts small and grows");
+        assert!(auto.iter().all(|r| r.1 < 300 * 1024));
+        let total: usize = auto.iter().map(|r| r.1).sum();
+        assert!(total < bytes.len() * 11 / 10, "{total} bytes read of {}", bytes.len());
+        let explicit = reads_of(1 << 20, backward);
+        assert!(explicit.len() <= bytes.len() / (1 << 20) + 3, "{explicit:?}");
+    }
 
     options.expected_unique_id = Some([1, 2]);
     let e = TableReader::open(file, options).unwrap_err();
