@@ -3,32 +3,27 @@
 //! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator owns its view: memtables
 //! and files it needs stay as long as it lives, also when the database is closed.
 
+mod runs;
+
 use super::reads::{check_read_options, pinned_view, table_read_options};
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::db_iter::KeepAlive;
-use crate::iter::range_del::FileBounds;
-use crate::iter::{
-    DbIter, DbIterOptions, DeadRangesOfView, FileOpener, LevelIterator, LevelTombstones, MergeChild,
-    OpenedFile, RunTombstones, merge_children,
-};
+use crate::iter::{DbIter, DbIterOptions, DeadRangesOfView};
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::tables::open_file;
 use crate::snapshot::{Holder, Snapshot};
-use crate::version::FileMeta;
 use esker_base::iter::InternalIterator;
 use esker_base::stats::Statistics;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
-use esker_format::range_del::FragmentedRangeTombstones;
-use esker_table::TableReadOptions;
 use esker_table::blob::BlobReader;
+use runs::Runs;
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is positioned again.
 /// May be sent to another thread, not shared.
 #[derive(Debug)]
 pub struct DbIterator {
-    iter: DbIter,
+    iter: DbIter<Runs>,
     cf: Arc<ColumnFamily>,
     db: Arc<DbInner>,
     options: ReadOptions,
@@ -172,7 +167,7 @@ impl DbIterator {
     pub fn refresh(&mut self) -> Result<()> {
         let held = self.db.hold_for_iterator(&self.options);
         let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options, held.as_ref());
-        let iter = internal_iterator(&self.cf, &view, &self.options, sequence)?;
+        let iter = Runs::new(&self.cf, &view, &self.options, sequence)?;
         self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
         if self.watched.is_some() {
             self.watched = Some(view.clone());
@@ -204,30 +199,30 @@ impl DbIterator {
         if !self.is_outdated() {
             return true;
         }
-        if let Some((iter, view)) = self.newer_view() {
-            self.iter.rebase(iter, Some(view as KeepAlive));
-        }
+        self.change_view();
         self.iter.valid()
     }
 
     /// Before a seek: the same, without a place.
     #[inline]
     fn leave_old_view(&mut self) {
-        if self.is_outdated()
-            && let Some((iter, view)) = self.newer_view()
-        {
-            self.iter.refresh(iter, self.iter.sequence(), Some(view as KeepAlive));
+        if self.is_outdated() {
+            self.iter.forget_place();
+            self.change_view();
         }
     }
 
-    /// A cursor over the family's present view. `None` if a file of it cannot be opened: the old view is as good.
+    /// Takes the family's present view; stays with the old one if a file of it cannot be opened.
     #[cold]
-    fn newer_view(&mut self) -> Option<(Box<dyn InternalIterator>, Arc<SuperVersion>)> {
+    fn change_view(&mut self) {
         let view = pinned_view(&self.cf);
-        let iter = internal_iterator(&self.cf, &view, &self.options, self.iter.sequence()).ok()?;
+        let sequence = self.iter.sequence();
+        let prepared = self.iter.inner().prepare(&self.cf, &view, &self.options, sequence);
+        let Ok(prepared) = prepared else { return };
         self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
         self.watched = Some(view.clone());
-        Some((iter, view))
+        let icmp = &self.cf.icmp;
+        self.iter.rebase(Some(view as KeepAlive), |runs, place| runs.exchange(icmp, prepared, place));
     }
 }
 
@@ -237,13 +232,15 @@ fn new_db_iter(
     options: &ReadOptions,
     sequence: SequenceNumber,
     statistics: Option<Arc<Statistics>>,
-) -> Result<DbIter> {
-    let iter = internal_iterator(cf, view, options, sequence)?;
-    let iter_options = db_iter_options(cf, view, options, sequence, statistics);
+) -> Result<DbIter<Runs>> {
+    let iter = Runs::new(cf, view, options, sequence)?;
+    let mut iter_options = db_iter_options(cf, view, options, sequence, statistics);
+    iter_options.dead_ranges = dead_ranges(view, options);
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
 }
 
-/// What the user's options say to the cursor over user keys.
+/// What the user's options say to the cursor over user keys. It remembers no dead ranges: those who read something over the
+/// database, or a view that was not asked whether it is complete, must not.
 pub(super) fn db_iter_options(
     cf: &ColumnFamily,
     view: &SuperVersion,
@@ -260,7 +257,7 @@ pub(super) fn db_iter_options(
         max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
         max_skippable_internal_keys: options.max_skippable_internal_keys,
         merge_operator: view.options.merge_operator.clone(),
-        dead_ranges: dead_ranges(view, options),
+        dead_ranges: None,
         statistics,
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
     }
@@ -318,100 +315,7 @@ pub(super) fn internal_iterator(
     options: &ReadOptions,
     sequence: SequenceNumber,
 ) -> Result<Box<dyn InternalIterator>> {
-    let mut children = Vec::new();
-    for mem in view.memtables() {
-        let tombstones = (!options.ignore_range_deletions && mem.num_range_deletes() > 0)
-            .then(|| RunTombstones::new(cf.icmp.clone(), mem.range_tombstones(), None, sequence));
-        // What it may show was written before `sequence` was read, so it is not empty later if it is now.
-        if tombstones.is_none() && mem.has_no_points() {
-            continue;
-        }
-        children.push(MergeChild {
-            iter: Box::new(mem.iter()),
-            tombstones: tombstones.map(|t| Box::new(t) as Box<_>),
-        });
-    }
-    if options.read_tier != ReadTier::Memtable {
-        add_files(&mut children, cf, view, options, sequence)?;
-    }
-    Ok(merge_children(&cf.icmp, children))
-}
-
-fn add_files(
-    children: &mut Vec<MergeChild>,
-    cf: &Arc<ColumnFamily>,
-    view: &Arc<SuperVersion>,
-    options: &ReadOptions,
-    sequence: SequenceNumber,
-) -> Result<()> {
-    let opener = Arc::new(ReadOpener {
-        cf: cf.clone(),
-        options: iterator_table_options(options),
-        ignore_range_deletions: options.ignore_range_deletions,
-    });
-    for file in view.version.files(0) {
-        if outside_bounds(cf, file, options) {
-            continue;
-        }
-        let opened = opener.open(file)?;
-        let bounds = || FileBounds::new(&file.smallest, &file.largest);
-        let tombstones = opened.range_dels.map(|fragments| {
-            Box::new(RunTombstones::new(cf.icmp.clone(), fragments, Some(bounds()), sequence)) as Box<_>
-        });
-        children.push(MergeChild { iter: opened.iter, tombstones });
-    }
-    for level in view.version.levels().iter().skip(1) {
-        let files = level.files();
-        if files.is_empty() {
-            continue;
-        }
-        let iter = LevelIterator::new(cf.icmp.clone(), files.clone(), opener.clone());
-        let may_hide = !options.ignore_range_deletions && files.iter().any(|f| f.may_have_range_deletions());
-        let tombstones = may_hide.then(|| {
-            Box::new(LevelTombstones::new(cf.icmp.clone(), files.clone(), opener.clone(), sequence)) as Box<_>
-        });
-        children.push(MergeChild { iter: Box::new(iter), tombstones });
-    }
-    Ok(())
-}
-
-fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> bool {
-    let below = options
-        .iterate_lower_bound
-        .as_ref()
-        .is_some_and(|lower| cf.icmp.compare_user_keys(file.largest_user_key(), lower).is_lt());
-    let above = options
-        .iterate_upper_bound
-        .as_ref()
-        .is_some_and(|upper| cf.icmp.compare_user_keys(file.smallest_user_key(), upper).is_ge());
-    below || above
-}
-
-/// A seek may ask prefix filters only if the caller wants nothing but keys with the prefix of the seek key; with mere
-/// bounds a key could be missed, so bounds alone never turn it on.
-fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
-    let mut table_options = table_read_options(options);
-    table_options.prefix_filter_on_seek = options.prefix_same_as_start && !options.total_order_seek;
-    table_options
-}
-
-/// Opens files for reads.
-struct ReadOpener {
-    cf: Arc<ColumnFamily>,
-    options: TableReadOptions,
-    ignore_range_deletions: bool,
-}
-
-impl FileOpener<Arc<FileMeta>> for ReadOpener {
-    fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
-        let reader = open_file(&self.cf.tables, file)?;
-        let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        Ok(OpenedFile { iter: Box::new(reader.iter(self.options)), range_dels })
-    }
-
-    fn range_dels(&self, file: &Arc<FileMeta>) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
-        Ok(open_file(&self.cf.tables, file)?.range_dels().cloned())
-    }
+    Ok(Box::new(Runs::new(cf, view, options, sequence)?))
 }
 
 #[cfg(test)]

@@ -146,24 +146,40 @@ impl<I: InternalIterator> DbIter<I> {
     }
 
     /// Goes on over newer memtables and files at the same sequence number and place. Flushes and compactions must have kept
-    /// what the sequence number sees: it is a live snapshot.
-    pub fn rebase(&mut self, mut iter: I, keep_alive: Option<KeepAlive>) {
+    /// what the sequence number sees: it is a live snapshot. `exchange` puts them into the inner cursor and, if it is told a
+    /// place and a direction, takes the cursor there; what it keeps of the old ones may stay where it stands.
+    pub(crate) fn rebase(
+        &mut self,
+        keep_alive: Option<KeepAlive>,
+        exchange: impl FnOnce(&mut I, Option<(&[u8], bool)>),
+    ) {
         self.begin_call();
-        iter.set_upper_bound(self.options.upper_bound.as_deref());
-        self.iter = iter;
-        self.keep_alive = keep_alive;
         if !self.valid {
-            return;
-        }
-        if self.forward {
+            exchange(&mut self.iter, None);
+        } else if self.forward {
             self.aim(self.options.sequence, ValueType::SEEK);
-            self.iter.seek(&self.target);
+            exchange(&mut self.iter, Some((&self.target, true)));
+            if self.merged {
+                // The operands have been passed.
+                self.iter.seek(&self.target);
+            }
             self.find_next(false, false);
         } else {
-            self.aim(SequenceNumber::ZERO, ValueType::Deletion);
-            self.iter.seek_for_prev(&self.target);
-            self.find_prev();
+            // The value is a copy, and the inner cursor stands before all entries of the key.
+            self.aim(SequenceNumber::MAX, ValueType::SEEK);
+            exchange(&mut self.iter, Some((&self.target, false)));
         }
+        self.keep_alive = keep_alive;
+    }
+
+    /// Stands nowhere until it is positioned.
+    pub(crate) fn forget_place(&mut self) {
+        self.valid = false;
+    }
+
+    /// The inner cursor.
+    pub(crate) fn inner(&self) -> &I {
+        &self.iter
     }
 
     /// Whether it stands on an entry.

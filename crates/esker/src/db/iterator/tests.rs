@@ -170,3 +170,42 @@ fn pin_data_keeps_the_view() {
         replace_all(&db, 0);
     }
 }
+
+#[test]
+fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
+    let db = open();
+    let put = |from: usize, value: &str| {
+        (from..KEYS).step_by(3).for_each(|i| db.put(format!("key{i:04}"), value).unwrap());
+    };
+    put(0, "bottom");
+    replace_all(&db, 0);
+    put(1, "first file");
+    db.flush().unwrap();
+    put(2, "memtable");
+    let mut iter = iterator(&db, ReadOptions::new());
+    iter.seek("key0100");
+    let fresh = |iter: &DbIterator| -> Vec<bool> {
+        let view = pinned_view(&iter.cf);
+        let prepared = iter.iter.inner().prepare(&iter.cf, &view, &iter.options, iter.iter.sequence());
+        prepared.unwrap().iter().map(runs::Exchange::is_fresh).collect()
+    };
+    assert_eq!(fresh(&iter), [false; 3], "memtable, file, level");
+    db.flush().unwrap();
+    put(0, "later");
+    assert_eq!(
+        fresh(&iter),
+        [true, false, false],
+        "the memtable is a file now; the new one is seen by nobody"
+    );
+    iter.next();
+    db.flush().unwrap();
+    assert_eq!(fresh(&iter), [true, false, false, false]);
+    iter.prev();
+    assert_eq!(iter.item(), Some((&b"key0100"[..], &b"first file"[..])));
+    db.compact_range(None, None).unwrap();
+    assert_eq!(fresh(&iter), [true], "all in one level");
+    for (i, value) in [(99, "value0"), (98, "memtable"), (97, "first file")] {
+        iter.prev();
+        assert_eq!(iter.item(), Some((format!("key{i:04}").as_bytes(), value.as_bytes())));
+    }
+}

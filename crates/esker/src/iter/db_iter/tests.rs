@@ -310,17 +310,28 @@ fn large_values_are_pinned_backward_and_outlive_the_iterator() {
     assert_eq!(pinned, vec![b'x'; 100_000]);
 }
 
+fn rebase<I: InternalIterator>(iter: &mut DbIter<I>, inner: I, keep: Option<KeepAlive>) {
+    iter.rebase(keep, |old, place| {
+        *old = inner;
+        match place {
+            Some((target, true)) => old.seek(target),
+            Some((target, false)) => old.seek_for_prev(target),
+            None => {}
+        }
+    });
+}
+
 #[test]
 fn refreshing_shows_another_state_and_rebasing_the_same_place() {
     let mut iter = over(&LINES, at(3));
     iter.seek(b"b");
     assert_eq!(shown(&iter), "b=2");
-    iter.rebase(run(&["b@2 put 2", "d@1 put 1"]), None);
+    rebase(&mut iter, run(&["b@2 put 2", "d@1 put 1"]), None);
     assert_eq!(shown(&iter), "b=2");
     iter.next();
     assert_eq!(shown(&iter), "d=1");
     iter.prev();
-    iter.rebase(run(&["b@2 put 2", "d@1 put 1"]), None);
+    rebase(&mut iter, run(&["b@2 put 2", "d@1 put 1"]), None);
     assert_eq!(shown(&iter), "b=2");
     iter.refresh(run(&["b@5 put 5"]), SequenceNumber(5), None);
     assert!(!iter.valid());
@@ -386,6 +397,6 @@ fn what_is_kept_alive_is_dropped_last() {
     iter.refresh(inner, SequenceNumber(1), keep);
     iter.seek_to_first();
     let (inner, keep) = make();
-    iter.rebase(inner, keep);
+    rebase(&mut iter, inner, keep);
     assert_eq!(shown(&iter), "a=1");
 }

@@ -218,8 +218,7 @@ fn walk_users(
                 "seek_to_last"
             }
             4 if rng.bool() => {
-                let fresh = MergingIterator::new(icmp.clone(), lsm.children(snapshot));
-                iter.rebase(fresh, None);
+                iter.rebase(None, |merged, place| exchange_some(merged, place, lsm, snapshot, rng));
                 "rebase"
             }
             4..=12 => {
@@ -262,6 +261,26 @@ fn walk_users(
     }
     HOPS.fetch_add(iter.counters().hops, Ordering::Relaxed);
     count
+}
+
+/// Puts fresh cursors in the place of some, all or none.
+fn exchange_some(
+    merged: &mut MergingIterator,
+    place: Option<(&[u8], bool)>,
+    lsm: &Lsm,
+    snapshot: SequenceNumber,
+    rng: &mut fastrand::Rng,
+) {
+    let none = MergingIterator::new(lsm.icmp.clone(), Vec::new());
+    let kept = std::mem::replace(merged, none).into_children();
+    let share = rng.u8(..3);
+    let pairs = kept.into_iter().zip(lsm.children(snapshot));
+    let (children, fresh): (Vec<_>, Vec<_>) =
+        pairs.map(|(kept, fresh)| if rng.u8(..3) >= share { (kept, false) } else { (fresh, true) }).unzip();
+    *merged = MergingIterator::new(lsm.icmp.clone(), children);
+    if let Some((target, forward)) = place {
+        merged.resume(&fresh, target, forward);
+    }
 }
 
 /// Hops over runs of deleted keys in all walks.
