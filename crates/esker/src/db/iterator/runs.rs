@@ -46,6 +46,10 @@ impl Source {
 }
 
 /// A lone run is read without a merge.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one in an iterator, mostly a merge, and steps go through it"
+)]
 enum Cursor {
     Lone(Box<dyn InternalIterator>),
     Merged(MergingIterator),
