@@ -94,10 +94,10 @@ fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path)
 }
 
 /// File deletions are off while it lives.
-struct KeepFiles<'a>(&'a Db);
+pub(crate) struct KeepFiles<'a>(&'a Db);
 
 impl<'a> KeepFiles<'a> {
-    fn new(db: &'a Db) -> KeepFiles<'a> {
+    pub(crate) fn new(db: &'a Db) -> KeepFiles<'a> {
         db.disable_file_deletions();
         KeepFiles(db)
     }

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod backup;
 pub mod builtin;
 mod cf;
 mod checkpoint;
@@ -52,6 +53,7 @@ pub mod version;
 mod wal;
 mod write;
 
+pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg, MultiGetOutput,
     OpenMode, destroy_db,

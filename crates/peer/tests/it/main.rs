@@ -4,6 +4,7 @@
     reason = "what is tested here is on the real file system, and peers do not go through esker-env"
 )]
 
+mod backup;
 mod blobs;
 mod dead_spans;
 mod families;

@@ -5,9 +5,9 @@ use super::{Common, Out};
 use crate::failure::{Failure, Outcome};
 use clap::Args;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{Db, DbOptions};
+use esker::{BackupEngine, BackupEngineOptions, Db, DbOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
@@ -56,6 +56,42 @@ pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> Outcome 
     session.options.paranoid_checks = true;
     session.open_for_read_only()?;
     Ok(writeln!(out, "OK")?)
+}
+
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub(super) struct BackupDir {
+    /// Directory of the backups
+    #[arg(long)]
+    backup_dir: PathBuf,
+    /// Accepted as RocksDB's tool does; files are copied one by one
+    #[arg(long)]
+    num_threads: Option<u32>,
+}
+
+impl BackupDir {
+    fn open(&self) -> Result<BackupEngine, esker::Error> {
+        let threads = self.num_threads.unwrap_or(1);
+        if threads == 0 {
+            return Err(esker::Error::invalid_argument("num_threads must be at least 1"));
+        }
+        BackupEngine::open(&BackupEngineOptions::new(&self.backup_dir))
+    }
+}
+
+/// As RocksDB's tool: memtables, which opening has just filled from the WALs, are not flushed.
+pub(super) fn backup(session: &Session, options: &BackupDir, out: &mut Out) -> Outcome {
+    let opened = session.open()?;
+    let id = options.open()?.create_new_backup(&opened.db, false)?;
+    opened.db.close()?;
+    Ok(writeln!(out, "create backup OK (backup {id})")?)
+}
+
+/// The database need not exist.
+pub(super) fn restore(common: &Common, options: &BackupDir, out: &mut Out) -> Outcome {
+    let path = db_path(common)?;
+    options.open()?.restore_db_from_latest_backup(path, path)?;
+    Ok(writeln!(out, "restore from backup OK")?)
 }
 
 /// Everything in it: memtables are flushed first.

@@ -116,6 +116,10 @@ enum Command {
     GetProperty { name: String },
     /// Prints the table files by column family and level
     ListLiveFilesMetadata,
+    /// Adds a backup of the database to a backup directory
+    Backup(admin::BackupDir),
+    /// Makes the database what it was at the newest backup; what it holds now is lost
+    Restore(admin::BackupDir),
     /// Makes a database of its own of this moment, by hard links
     Checkpoint {
         /// Directory that does not exist yet
@@ -143,6 +147,7 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::DumpWal(options) => return logs::dump_wal(options, out),
         Command::ManifestDump(options) => return logs::manifest_dump(common, options, out),
         Command::ListColumnFamilies => return admin::list_column_families(common, out),
+        Command::Restore(options) => return admin::restore(common, options, out),
         _ => {}
     }
     let mut session = Session::new(common)?;
@@ -162,7 +167,11 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::Approxsize(range) => admin::approxsize(&session, range, out),
         Command::GetProperty { name } => admin::get_property(&session, name, out),
         Command::ListLiveFilesMetadata => admin::list_live_files_metadata(&session, out),
+        Command::Backup(options) => admin::backup(&session, options, out),
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),
-        Command::DumpWal(_) | Command::ManifestDump(_) | Command::ListColumnFamilies => Ok(()),
+        Command::DumpWal(_)
+        | Command::ManifestDump(_)
+        | Command::ListColumnFamilies
+        | Command::Restore(_) => Ok(()),
     }
 }

@@ -60,6 +60,22 @@ fn a_checkpoint_is_a_database_of_its_own() {
 }
 
 #[test]
+fn a_backup_brings_back_what_was_there() {
+    let temp = TempDir::new("ldb-backup");
+    let db = sample(&temp);
+    let to = format!("--backup_dir={}", temp.path().join("backups").display());
+    assert!(ldb(&db, &["backup", &to]).ok().contains("OK"));
+    ldb(&db, &["put", "a1", "changed"]).ok();
+    let restored = temp.path().join("restored");
+    assert!(ldb(&restored, &["restore", &to]).ok().contains("OK"));
+    assert_eq!(ldb(&restored, &["get", "a1"]).ok(), "one\n");
+    ldb(&db, &["restore", &to]).ok();
+    assert_eq!(ldb(&db, &["get", "a1"]).ok(), "one\n");
+    let empty = format!("--backup_dir={}", temp.path().join("empty").display());
+    assert!(ldb(&db, &["restore", &empty]).failed().contains("no backup"));
+}
+
+#[test]
 fn a_wal_is_dumped_batch_by_batch() {
     let temp = TempDir::new("ldb-wal");
     let db = sample(&temp);

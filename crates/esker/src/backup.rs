@@ -1,0 +1,464 @@
+//! Backups in RocksDB's layout: tables once for all backups, the rest for each.
+//!
+//! In: an open database, and a directory for backups of it. Out: numbered backups that RocksDB restores, and the other way
+//! round.
+//!
+//! ```text
+//! meta/N                       which files backup N consists of, with their checksums (`meta.rs`)
+//! private/N/CURRENT, MANIFEST-…, OPTIONS-…, ….log
+//! shared_checksum/NUMBER_sSESSION_BYTES.sst        a table: number, session that wrote it, size
+//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file (or a table without a session)
+//! ```
+//!
+//! Invariants
+//!  1. `meta/N` has its name only when all its files are durable; until then the backup does not exist.
+//!  2. A shared file is deleted only when no meta file names it.
+//!  3. A backup is one moment of all families, as a checkpoint is.
+//!
+//! Source: RocksDB `utilities/backup/backup_engine.cc`.
+
+mod meta;
+
+use crate::checkpoint::KeepFiles;
+use crate::db::Db;
+use esker_base::{Error, Result, crc32c};
+use esker_env::{Env, FileSystem};
+use esker_format::file_name::{FileType, parse_file_name};
+use esker_table::TableReader;
+use meta::{BackupFile, BackupMeta};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+const META: &str = "meta";
+const PRIVATE: &str = "private";
+const SHARED: &str = "shared_checksum";
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What a backup engine is told. RocksDB's names.
+#[derive(Clone, Debug)]
+pub struct BackupEngineOptions {
+    /// Where the backups are; made if it is missing.
+    pub backup_dir: PathBuf,
+    /// Its file system and clock; the databases' too.
+    pub env: Env,
+}
+
+impl BackupEngineOptions {
+    /// Backups in this directory of the real file system.
+    pub fn new(backup_dir: impl Into<PathBuf>) -> BackupEngineOptions {
+        BackupEngineOptions { backup_dir: backup_dir.into(), env: Env::default() }
+    }
+}
+
+/// A backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackupInfo {
+    /// Its number.
+    pub backup_id: u32,
+    /// When it was made, Unix seconds.
+    pub timestamp: u64,
+    /// Bytes of all its files, shared ones included.
+    pub size: u64,
+    /// How many they are.
+    pub number_files: usize,
+    /// What the program said about it.
+    pub app_metadata: Vec<u8>,
+}
+
+/// Makes, checks, restores and deletes backups. One at a time has a directory open.
+#[derive(Debug)]
+pub struct BackupEngine {
+    dir: PathBuf,
+    env: Env,
+    backups: BTreeMap<u32, BackupMeta>,
+    /// Backups whose meta file cannot be used, and why.
+    corrupt: BTreeMap<u32, Error>,
+}
+
+impl BackupEngine {
+    /// Opens the directory.
+    /// # Errors
+    /// `IoError`. Backups that are damaged do not keep it from opening: see [`BackupEngine::corrupted_backups`].
+    pub fn open(options: &BackupEngineOptions) -> Result<BackupEngine> {
+        let env = options.env.clone();
+        let dir = env.fs.absolute_path(&options.backup_dir)?;
+        env.fs.create_dir_if_missing(&dir)?;
+        for name in [META, PRIVATE, SHARED] {
+            env.fs.create_dir_if_missing(&dir.join(name))?;
+        }
+        let mut engine = BackupEngine { dir, env, backups: BTreeMap::new(), corrupt: BTreeMap::new() };
+        for name in engine.fs().children(&engine.dir.join(META))? {
+            let Ok(id) = name.parse::<u32>() else { continue };
+            match engine.load(id) {
+                Ok(meta) => drop(engine.backups.insert(id, meta)),
+                Err(e) => drop(engine.corrupt.insert(id, e)),
+            }
+        }
+        Ok(engine)
+    }
+
+    fn fs(&self) -> &dyn FileSystem {
+        self.env.fs.as_ref()
+    }
+
+    fn load(&self, id: u32) -> Result<BackupMeta> {
+        let path = self.dir.join(META).join(id.to_string());
+        let text = read_all(self.fs(), &path)?;
+        let mut meta = BackupMeta::parse(&text).map_err(|e| e.at(path.display()))?;
+        for file in &mut meta.files {
+            let path = self.dir.join(&file.name);
+            if !self.fs().file_exists(&path)? {
+                return Err(Error::corruption("a file of the backup is missing").at(path.display()));
+            }
+            file.bytes = self.fs().file_size(&path)?;
+        }
+        Ok(meta)
+    }
+
+    /// The backups that can be restored, oldest first.
+    pub fn backup_infos(&self) -> Vec<BackupInfo> {
+        let info = |(id, meta): (&u32, &BackupMeta)| BackupInfo {
+            backup_id: *id,
+            timestamp: meta.timestamp,
+            size: meta.files.iter().map(|f| f.bytes).sum(),
+            number_files: meta.files.len(),
+            app_metadata: meta.app_metadata.clone(),
+        };
+        self.backups.iter().map(info).collect()
+    }
+
+    /// Numbers of backups that cannot be restored.
+    pub fn corrupted_backups(&self) -> Vec<u32> {
+        self.corrupt.keys().copied().collect()
+    }
+
+    /// Backs up `db` and returns the backup's number. Tables that an earlier backup has are not copied again. With
+    /// `flush_before_backup` memtables are flushed first; otherwise the WALs go along.
+    /// # Errors
+    /// As [`Db::create_checkpoint`]; what was copied is removed by the next garbage collection.
+    pub fn create_new_backup(&mut self, db: &Db, flush_before_backup: bool) -> Result<u32> {
+        self.create_new_backup_with_metadata(db, &[], flush_before_backup)
+    }
+
+    /// The same, with something to say about it.
+    /// # Errors
+    /// As [`BackupEngine::create_new_backup`].
+    pub fn create_new_backup_with_metadata(
+        &mut self,
+        db: &Db,
+        app_metadata: &[u8],
+        flush_before_backup: bool,
+    ) -> Result<u32> {
+        let id = self.backups.keys().chain(self.corrupt.keys()).max().map_or(1, |last| last + 1);
+        let private = self.dir.join(PRIVATE).join(id.to_string());
+        remove_dir(self.fs(), &private)?;
+        self.fs().create_dir_if_missing(&private)?;
+        let undeletable = KeepFiles::new(db);
+        let mut meta = self.copy_all(db, id, flush_before_backup)?;
+        drop(undeletable);
+        meta.timestamp = self.env.clock.now_seconds();
+        meta.app_metadata = app_metadata.to_vec();
+        for dir in [SHARED, PRIVATE] {
+            self.fs().new_directory(&self.dir.join(dir))?.fsync()?;
+        }
+        self.fs().new_directory(&private)?.fsync()?;
+        let dir = self.dir.join(META);
+        let staging = dir.join(format!(".{id}.tmp"));
+        let mut file = self.fs().new_writable_file(&staging)?;
+        file.append(&meta.encode())?;
+        file.fsync()?;
+        file.close()?;
+        self.fs().rename(&staging, &dir.join(id.to_string()))?;
+        self.fs().new_directory(&dir)?.fsync()?;
+        self.backups.insert(id, meta);
+        Ok(id)
+    }
+
+    fn copy_all(&self, db: &Db, id: u32, flush: bool) -> Result<BackupMeta> {
+        let cut = db.live_cut(if flush { 0 } else { u64::MAX })?;
+        let known: HashMap<&str, &BackupFile> =
+            self.backups.values().flat_map(|m| &m.files).map(|f| (f.name.as_str(), f)).collect();
+        let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
+        for path in cut.tables.iter().chain(&cut.blobs) {
+            meta.files.push(self.share(path, &known)?);
+        }
+        let private = format!("{PRIVATE}/{id}");
+        let mut keep = |from: &Path, bytes: u64| -> Result<()> {
+            let name = format!("{private}/{}", from.file_name().unwrap_or_default().to_string_lossy());
+            let crc = copy(self.fs(), from, &self.dir.join(&name), bytes)?;
+            meta.files.push(BackupFile { name, crc, bytes });
+            Ok(())
+        };
+        for (wal, bytes) in &cut.wals {
+            keep(wal, *bytes)?;
+        }
+        let (manifest, bytes) = cut.manifest;
+        keep(&esker_format::file_name::descriptor_file_name(&cut.path, manifest), bytes)?;
+        let current = esker_format::file_name::current_contents(manifest);
+        let options_path = self.dir.join(&private);
+        db.save_options_in(&options_path, cut.options_number)?;
+        let options = esker_format::file_name::options_file_name(&options_path, cut.options_number);
+        let name = format!("{private}/{}", options.file_name().unwrap_or_default().to_string_lossy());
+        let bytes = self.fs().file_size(&options)?;
+        meta.files.push(BackupFile { name, crc: checksum(self.fs(), &options, bytes)?, bytes });
+        let name = format!("{private}/CURRENT");
+        let mut file = self.fs().new_writable_file(&self.dir.join(&name))?;
+        file.append(current.as_bytes())?;
+        file.fsync()?;
+        file.close()?;
+        let (crc, bytes) = (crc32c::value(current.as_bytes()), current.len() as u64);
+        meta.files.push(BackupFile { name, crc, bytes });
+        Ok(meta)
+    }
+
+    /// Brings a table or blob file in, unless it is there.
+    fn share(&self, path: &Path, known: &HashMap<&str, &BackupFile>) -> Result<BackupFile> {
+        let bytes = self.fs().file_size(path)?;
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (stem, extension) = file_name.rsplit_once('.').unwrap_or((&file_name, ""));
+        let session = if extension == "sst" {
+            let file = self.fs().new_random_access_file(path)?;
+            TableReader::properties_of(file, bytes)?.db_session_id
+        } else {
+            String::new()
+        };
+        let name = if session.is_empty() {
+            let crc = checksum(self.fs(), path, bytes)?;
+            format!("{SHARED}/{stem}_{crc}_{bytes}.{extension}")
+        } else {
+            format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}")
+        };
+        let target = self.dir.join(&name);
+        if self.fs().file_exists(&target)? && self.fs().file_size(&target)? == bytes {
+            let crc = match known.get(name.as_str()) {
+                Some(file) => file.crc,
+                None => checksum(self.fs(), path, bytes)?,
+            };
+            return Ok(BackupFile { name, crc, bytes });
+        }
+        let staging = self.dir.join(SHARED).join(format!(".{file_name}.tmp"));
+        let crc = copy(self.fs(), path, &staging, bytes)?;
+        self.fs().rename(&staging, &target)?;
+        Ok(BackupFile { name, crc, bytes })
+    }
+
+    fn get(&self, id: u32) -> Result<&BackupMeta> {
+        match (self.backups.get(&id), self.corrupt.get(&id)) {
+            (Some(meta), _) => Ok(meta),
+            (None, Some(why)) => Err(why.clone()),
+            (None, None) => Err(Error::not_found(format!("there is no backup {id}"))),
+        }
+    }
+
+    /// Checks that the files of backup `id` have their sizes, and with `verify_with_checksum` their contents.
+    /// # Errors
+    /// `NotFound` · `Corruption` naming the file · `IoError`.
+    pub fn verify_backup(&self, id: u32, verify_with_checksum: bool) -> Result<()> {
+        for file in &self.get(id)?.files {
+            let path = self.dir.join(&file.name);
+            let bytes = self.fs().file_size(&path)?;
+            if bytes != file.bytes {
+                let what = format!("{bytes} bytes, {} were backed up", file.bytes);
+                return Err(Error::corruption(what).at(path.display()));
+            }
+            if verify_with_checksum {
+                check(file.crc, checksum(self.fs(), &path, bytes)?, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `db_dir` what it was when backup `id` was made; WALs go to `wal_dir`. What a database has in these
+    /// directories is deleted first. The database must not be open.
+    /// # Errors
+    /// `NotFound` · `Corruption` naming the file, whose contents are not those that were backed up · `IoError`. The
+    /// directory then has no `CURRENT`: it opens as no database.
+    pub fn restore_db_from_backup(
+        &self,
+        id: u32,
+        db_dir: impl AsRef<Path>,
+        wal_dir: impl AsRef<Path>,
+    ) -> Result<()> {
+        let (fs, meta) = (self.fs(), self.get(id)?);
+        let (db_dir, wal_dir) = (fs.absolute_path(db_dir.as_ref())?, fs.absolute_path(wal_dir.as_ref())?);
+        for dir in [&db_dir, &wal_dir] {
+            fs.create_dir_if_missing(dir)?;
+        }
+        let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
+        for dir in [&db_dir, &wal_dir] {
+            clear(fs, dir)?;
+        }
+        // The file that makes a database of it comes last.
+        let (current, others): (Vec<_>, Vec<_>) =
+            meta.files.iter().partition(|f| f.name.ends_with("/CURRENT"));
+        for (file, is_last) in
+            others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
+        {
+            if is_last {
+                fs.new_directory(&db_dir)?.fsync()?;
+            }
+            let name = restored_name(&file.name);
+            let dir = if name.ends_with(".log") { &wal_dir } else { &db_dir };
+            let target = dir.join(&name);
+            let crc = copy(fs, &self.dir.join(&file.name), &target, file.bytes)?;
+            check(file.crc, crc, &self.dir.join(&file.name))?;
+        }
+        fs.new_directory(&wal_dir)?.fsync()?;
+        fs.new_directory(&db_dir)?.fsync()?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// The same with the newest backup there is.
+    /// # Errors
+    /// `NotFound` if there is none; else as [`BackupEngine::restore_db_from_backup`].
+    pub fn restore_db_from_latest_backup(
+        &self,
+        db_dir: impl AsRef<Path>,
+        wal_dir: impl AsRef<Path>,
+    ) -> Result<()> {
+        let id = self.backups.keys().next_back().copied();
+        let id = id.ok_or_else(|| Error::not_found("there is no backup"))?;
+        self.restore_db_from_backup(id, db_dir, wal_dir)
+    }
+
+    /// Deletes backup `id` and what only it needs.
+    /// # Errors
+    /// `NotFound` · `IoError`: delete it again, or collect garbage.
+    pub fn delete_backup(&mut self, id: u32) -> Result<()> {
+        if self.backups.remove(&id).is_none() && self.corrupt.remove(&id).is_none() {
+            return Err(Error::not_found(format!("there is no backup {id}")));
+        }
+        let dir = self.dir.join(META);
+        self.fs().delete_file(&dir.join(id.to_string()))?;
+        self.fs().new_directory(&dir)?.fsync()?;
+        self.garbage_collect()
+    }
+
+    /// Deletes all backups but the newest `keep`.
+    /// # Errors
+    /// As [`BackupEngine::delete_backup`].
+    pub fn purge_old_backups(&mut self, keep: usize) -> Result<()> {
+        let ids: Vec<u32> = self.backups.keys().copied().collect();
+        let old = ids.len().saturating_sub(keep);
+        ids.into_iter().take(old).try_for_each(|id| self.delete_backup(id))
+    }
+
+    /// Deletes files that no backup needs: of deleted backups, and of those that did not come to their end. While there
+    /// is a corrupted backup, shared files stay.
+    /// # Errors
+    /// `IoError`.
+    pub fn garbage_collect(&mut self) -> Result<()> {
+        let fs = self.fs();
+        if self.corrupt.is_empty() {
+            let needed: BTreeSet<&str> =
+                self.backups.values().flat_map(|m| &m.files).map(|f| f.name.as_str()).collect();
+            let dir = self.dir.join(SHARED);
+            for name in fs.children(&dir)? {
+                if !needed.contains(format!("{SHARED}/{name}").as_str()) {
+                    fs.delete_file(&dir.join(name))?;
+                }
+            }
+        }
+        let dir = self.dir.join(PRIVATE);
+        for name in fs.children(&dir)? {
+            let id = name.trim_end_matches(".tmp").parse::<u32>();
+            let is_needed = |id: &u32| self.backups.contains_key(id) || self.corrupt.contains_key(id);
+            if !id.is_ok_and(|id| is_needed(&id)) {
+                remove_dir(fs, &dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `shared_checksum/000007_s…_590.sst` was `000007.sst`, `private/1/CURRENT` was `CURRENT`.
+fn restored_name(name: &str) -> String {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    match (name.starts_with(SHARED), file.split_once('_'), file.rsplit_once('.')) {
+        (true, Some((number, _)), Some((_, extension))) => format!("{number}.{extension}"),
+        _ => file.to_owned(),
+    }
+}
+
+/// Deletes what a database may have in `dir`.
+fn clear(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    for name in fs.children(dir)? {
+        if parse_file_name(&name).is_some_and(|(kind, _)| kind != FileType::DbLock) {
+            fs.delete_file(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    if !fs.file_exists(dir)? {
+        return Ok(());
+    }
+    for name in fs.children(dir)? {
+        fs.delete_file(&dir.join(name))?;
+    }
+    fs.delete_dir(dir)
+}
+
+fn check(expected: u32, found: u32, path: &Path) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    let what = format!("checksum {found} of a backed-up file, it should be {expected}");
+    Err(Error::corruption(what).at(path.display()))
+}
+
+fn read_all(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
+    let mut contents = Vec::new();
+    read_chunks(fs, path, fs.file_size(path)?, |chunk| {
+        contents.extend_from_slice(chunk);
+        Ok(())
+    })?;
+    Ok(contents)
+}
+
+fn checksum(fs: &dyn FileSystem, path: &Path, bytes: u64) -> Result<u32> {
+    let mut crc = 0;
+    read_chunks(fs, path, bytes, |chunk| {
+        crc = crc32c::extend(crc, chunk);
+        Ok(())
+    })?;
+    Ok(crc)
+}
+
+/// Copies the first `bytes` bytes, durably, and returns their checksum.
+fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<u32> {
+    let mut target = fs.new_writable_file(to)?;
+    let mut crc = 0;
+    read_chunks(fs, from, bytes, |chunk| {
+        crc = crc32c::extend(crc, chunk);
+        target.append(chunk)
+    })?;
+    target.fsync()?;
+    target.close()?;
+    Ok(crc)
+}
+
+fn read_chunks(
+    fs: &dyn FileSystem,
+    path: &Path,
+    bytes: u64,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut source = fs.new_sequential_file(path)?;
+    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
+    let mut left = bytes;
+    while left > 0 {
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(buffer.len()));
+        let read = source.read(&mut buffer[..wanted])?;
+        if read == 0 {
+            let what = format!("ends {left} bytes before the {bytes} it should have");
+            return Err(Error::corruption(what).at(path.display()));
+        }
+        take(&buffer[..read])?;
+        left -= read as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The text that says which files a backup consists of.
+//!
+//! ```text
+//! [schema_version 2.x]
+//! TIMESTAMP
+//! SEQUENCE NUMBER
+//! [metadata HEX]
+//! NUMBER OF FILES
+//! NAME crc32 CRC32C        once for each file; the name from the backup directory on, the checksum in decimal
+//! ```
+//!
+//! Source: RocksDB `utilities/backup/backup_engine.cc` (`BackupMeta`). Written: the first schema, which every version reads.
+
+use esker_base::{Error, Result};
+use std::fmt::Write;
+
+/// Fields of a later schema that one must understand begin with it.
+const NOT_IGNORABLE: &str = "ni::";
+
+/// A file of a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct BackupFile {
+    /// From the backup directory on.
+    pub(super) name: String,
+    /// CRC-32C of all of it.
+    pub(super) crc: u32,
+    /// Its size.
+    pub(super) bytes: u64,
+}
+
+/// What `meta/N` says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct BackupMeta {
+    pub(super) timestamp: u64,
+    pub(super) sequence: u64,
+    pub(super) app_metadata: Vec<u8>,
+    pub(super) files: Vec<BackupFile>,
+}
+
+impl BackupMeta {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{}\n{}\n", self.timestamp, self.sequence);
+        if !self.app_metadata.is_empty() {
+            text.push_str("metadata ");
+            for byte in &self.app_metadata {
+                write!(text, "{byte:02X}").expect("a String takes everything");
+            }
+            text.push('\n');
+        }
+        writeln!(text, "{}", self.files.len()).expect("a String takes everything");
+        for file in &self.files {
+            writeln!(text, "{} crc32 {}", file.name, file.crc).expect("a String takes everything");
+        }
+        text.into_bytes()
+    }
+
+    /// Sizes of files are 0.
+    /// # Errors
+    /// `Corruption` saying what is wrong · `NotSupported` for a later schema.
+    pub(super) fn parse(text: &[u8]) -> Result<BackupMeta> {
+        let text = std::str::from_utf8(text).map_err(|_| bad("no text"))?;
+        let mut lines = text.lines().peekable();
+        if let Some(version) = lines.peek().and_then(|l| l.strip_prefix("schema_version ")) {
+            if version != "2" && !version.starts_with("2.") {
+                return Err(Error::not_supported(format!("backup schema version {version}")));
+            }
+            lines.next();
+        }
+        let mut meta = BackupMeta { timestamp: number(lines.next())?, ..BackupMeta::default() };
+        meta.sequence = number(lines.next())?;
+        let count = loop {
+            let line = lines.next().ok_or_else(|| bad("it ends before the number of files"))?;
+            match line.split_once(' ') {
+                None => break number(Some(line))?,
+                Some(("metadata", hex)) => meta.app_metadata = unhex(hex)?,
+                Some((field, _)) if field.starts_with(NOT_IGNORABLE) => {
+                    return Err(Error::not_supported(format!("backup field {field}")));
+                }
+                Some(_) => {}
+            }
+        };
+        for line in lines.take_while(|line| *line != "// FOOTER") {
+            if let Some(file) = parse_file(line)? {
+                meta.files.push(file);
+            }
+        }
+        if meta.files.len() as u64 > count {
+            return Err(bad("more files than it says"));
+        }
+        if (meta.files.len() as u64) < count {
+            return Err(bad("fewer files than it says"));
+        }
+        Ok(meta)
+    }
+}
+
+/// `None`: a file that the backup leaves out.
+fn parse_file(line: &str) -> Result<Option<BackupFile>> {
+    let mut words = line.split(' ');
+    let name = words.next().filter(|n| !n.is_empty()).ok_or_else(|| bad("an empty line"))?;
+    // A name leads nowhere but into the backup directory.
+    if name.starts_with('/') || name.split('/').any(|part| part == "..") {
+        return Err(bad("a file outside of the backup directory"));
+    }
+    let mut crc = None;
+    while let Some(field) = words.next() {
+        let value = words.next().ok_or_else(|| bad("a field without a value"))?;
+        match field {
+            "crc32" => crc = Some(value.parse().map_err(|_| bad("a checksum that is none"))?),
+            "ni::excluded" if value == "true" => return Ok(None),
+            "ni::excluded" => {}
+            _ if field.starts_with(NOT_IGNORABLE) => {
+                return Err(Error::not_supported(format!("backup field {field}")));
+            }
+            _ => {}
+        }
+    }
+    let crc = crc.ok_or_else(|| bad("a file without a checksum"))?;
+    Ok(Some(BackupFile { name: name.to_owned(), crc, bytes: 0 }))
+}
+
+fn number(line: Option<&str>) -> Result<u64> {
+    line.and_then(|l| l.parse().ok()).ok_or_else(|| bad("a number is missing"))
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or_else(|| bad("metadata that is no hex"))
+}
+
+fn bad(why: &str) -> Error {
+    Error::corruption(format!("backup meta file: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_parsed_and_damage_is_told() {
+        let meta = BackupMeta {
+            timestamp: 1_795_180_855,
+            sequence: 77,
+            app_metadata: b"from a test".to_vec(),
+            files: vec![
+                BackupFile { name: "shared_checksum/000007_sABC_9.sst".to_owned(), crc: u32::MAX, bytes: 0 },
+                BackupFile { name: "private/1/CURRENT".to_owned(), crc: 0, bytes: 0 },
+            ],
+        };
+        let text = meta.encode();
+        assert_eq!(BackupMeta::parse(&text).unwrap(), meta);
+        for end in 0..text.len() - 1 {
+            if let Ok(less) = BackupMeta::parse(&text[..end]) {
+                // Only the last digits of a number can be missing.
+                assert_eq!(less.files.len(), meta.files.len(), "cut at {end}");
+            }
+        }
+        for wrong in
+            ["1\n2\n1\n/etc/passwd crc32 1\n", "1\n2\n1\nprivate/../x crc32 1\n", "1\n2\n1\nx crc32\n"]
+        {
+            assert!(BackupMeta::parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let later =
+            "schema_version 2.1\n1\n2\nfield x\n1\nprivate/1/CURRENT crc32 5 size 9 temp kWarm\n// FOOTER\n";
+        assert_eq!(BackupMeta::parse(later.as_bytes()).unwrap().files[0].crc, 5);
+        assert!(BackupMeta::parse(b"schema_version 3.0\n").is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Backups: incremental, checked, restored, deleted.
+
+use esker::internals::env::FileSystem;
+use esker::internals::env::mem::MemFs;
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::{BackupEngine, BackupEngineOptions, Db, Env, Options};
+use std::path::Path;
+use std::sync::Arc;
+
+fn options(fs: &Arc<MemFs>) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(fs.clone());
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+fn engine(fs: &Arc<MemFs>) -> BackupEngine {
+    let env = Env::with_fs(fs.clone());
+    BackupEngine::open(&BackupEngineOptions { backup_dir: "/backups".into(), env }).unwrap()
+}
+
+fn write(db: &Db, round: usize) {
+    for i in 0..50 {
+        db.put(format!("key{round}-{i:03}"), format!("value{round}")).unwrap();
+    }
+}
+
+fn holds(db: &Db, round: usize) -> bool {
+    (0..50).all(|i| {
+        db.get(format!("key{round}-{i:03}")).unwrap().is_some_and(|v| v == format!("value{round}").as_bytes())
+    })
+}
+
+fn shared_files(fs: &MemFs) -> usize {
+    fs.children(Path::new("/backups/shared_checksum")).unwrap().len()
+}
+
+#[test]
+fn tables_are_backed_up_once_and_each_backup_is_its_moment() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let mut backups = engine(&fs);
+    for round in 0..4 {
+        write(&db, round);
+        // The last one takes its WAL along.
+        let id = backups
+            .create_new_backup_with_metadata(&db, format!("round {round}").as_bytes(), round < 3)
+            .unwrap();
+        assert_eq!(id, round as u32 + 1);
+        assert_eq!(shared_files(&fs), (round + 1).min(3));
+    }
+    db.close().unwrap();
+    drop(backups);
+    let backups = engine(&fs);
+    let infos = backups.backup_infos();
+    assert_eq!(infos.iter().map(|i| i.backup_id).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(infos[2].app_metadata, b"round 2");
+    for (round, info) in infos.iter().enumerate() {
+        backups.verify_backup(info.backup_id, true).unwrap();
+        // Over what an earlier restoration has left.
+        backups.restore_db_from_backup(info.backup_id, "/restored", "/restored").unwrap();
+        let db = Db::open(&options(&fs), "/restored").unwrap();
+        for other in 0..4 {
+            assert_eq!(holds(&db, other), other <= round, "backup {round}, round {other}");
+        }
+        db.close().unwrap();
+    }
+    backups.restore_db_from_latest_backup("/latest", "/latest").unwrap();
+    assert!(holds(&Db::open(&options(&fs), "/latest").unwrap(), 3));
+}
+
+#[test]
+fn deleted_backups_take_along_what_only_they_need() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let mut backups = engine(&fs);
+    for round in 0..3 {
+        write(&db, round);
+        backups.create_new_backup(&db, true).unwrap();
+    }
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&force, &db.default_column_family(), None, None).unwrap();
+    backups.create_new_backup(&db, true).unwrap();
+    assert_eq!(shared_files(&fs), 4);
+    backups.delete_backup(2).unwrap();
+    assert_eq!(shared_files(&fs), 4, "backup 3 needs them");
+    backups.delete_backup(3).unwrap();
+    assert_eq!(shared_files(&fs), 2);
+    backups.purge_old_backups(1).unwrap();
+    assert_eq!(shared_files(&fs), 1);
+    assert_eq!(backups.backup_infos().len(), 1);
+    assert_eq!(fs.children(Path::new("/backups/private")).unwrap(), ["4"]);
+    assert!(backups.delete_backup(1).unwrap_err().message().contains("no backup 1"));
+    backups.restore_db_from_backup(4, "/restored", "/restored").unwrap();
+    let db = Db::open(&options(&fs), "/restored").unwrap();
+    assert!((0..3).all(|round| holds(&db, round)));
+}
+
+#[test]
+fn damage_is_named_and_left_alone() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let mut backups = engine(&fs);
+    write(&db, 0);
+    backups.create_new_backup(&db, true).unwrap();
+    write(&db, 1);
+    backups.create_new_backup(&db, true).unwrap();
+    db.close().unwrap();
+    let dir = Path::new("/backups/shared_checksum");
+    let name = fs.children(dir).unwrap().into_iter().max().unwrap();
+    let size = fs.file_size(&dir.join(&name)).unwrap();
+    let mut file = fs.new_writable_file(&dir.join(&name)).unwrap();
+    file.append(&vec![7; usize::try_from(size).unwrap()]).unwrap();
+    file.close().unwrap();
+    backups.verify_backup(2, false).unwrap();
+    assert!(backups.verify_backup(2, true).unwrap_err().message().contains(&name));
+    assert!(backups.restore_db_from_backup(2, "/restored", "/restored").is_err());
+    assert!(!fs.file_exists(Path::new("/restored/CURRENT")).unwrap());
+    backups.restore_db_from_backup(1, "/restored", "/restored").unwrap();
+    fs.delete_file(&dir.join(&name)).unwrap();
+    let backups = engine(&fs);
+    assert_eq!(backups.corrupted_backups(), [2]);
+    assert!(backups.verify_backup(2, false).unwrap_err().message().contains(&name));
+    backups.verify_backup(1, true).unwrap();
+}
