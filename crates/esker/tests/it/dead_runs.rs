@@ -1,9 +1,10 @@
 //! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide lie.
 
+use esker::comparator::BytewiseComparator;
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{Db, DbIterator, Env, Options, ReadOptions, Snapshot};
+use esker::{Db, DbIterator, Env, Options, ReadOptions, Snapshot, WriteBatchWithIndex};
 use std::sync::Arc;
 
 /// All but the first and the last are deleted.
@@ -178,4 +179,39 @@ fn without_snapshots_a_compaction_sets_numbers_to_zero_and_all_is_found() {
     compact(&db);
     db.put(key(43), "newer").unwrap();
     cross(&[0, 42, 43, KEYS - 1]);
+}
+
+#[test]
+fn what_a_batch_deletes_is_there_for_all_others() {
+    let Scene { db, before, .. } = scene(Layout::MemtableOverFiles);
+    let family = db.default_column_family();
+    let mut deleting = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
+    for i in 0..KEYS {
+        deleting.delete(family.id(), key(i).as_bytes()).unwrap();
+    }
+    // Of as many operations: it reads at the same number as the other.
+    let mut writing = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
+    for i in 0..20 {
+        writing.delete(family.id(), key(i).as_bytes()).unwrap();
+    }
+    for i in 20..KEYS {
+        writing.put(family.id(), format!("other{i}").as_bytes(), b"value").unwrap();
+    }
+    let at_snapshot = ReadOptions::new().snapshot(&before);
+    for _ in 0..2 {
+        let mut iter = deleting.iter_with_base(&db, &ReadOptions::new(), &family).unwrap();
+        iter.seek(key(0));
+        assert!(!iter.valid(), "the batch has deleted everything");
+        // What the database has deleted now, the snapshot still sees, below whatever a batch has.
+        let mut iter = db.iter().unwrap();
+        iter.seek(key(0));
+        iter.next();
+        assert_eq!(at(&iter), Some(key(KEYS - 1)));
+        let mut iter = writing.iter_with_base(&db, &at_snapshot, &family).unwrap();
+        iter.seek(key(0));
+        for i in 20..KEYS {
+            assert_eq!(iter.key(), key(i).as_bytes());
+            iter.next();
+        }
+    }
 }
