@@ -2,7 +2,9 @@
 //! left.
 
 use crate::party::{check_7, check_11, check_open_11, check_open_esker, open_esker, small_files};
-use esker::options::CompressionType;
+use esker::internals::format::properties::IndexType;
+use esker::internals::table::DataBlockIndexType;
+use esker::options::{CompactionStyle, CompressionType};
 use esker::{ColumnFamilyOptions, WriteOptions};
 use esker_peer::world::{Kinds, write_to_esker};
 use esker_peer::{RocksDb, Tools, World, WriteFlags, require};
@@ -16,6 +18,31 @@ pub(crate) const FOR_7: &str =
     "block_based_table_factory={format_version=5;block_size=1024;filter_policy=bloomfilter:10:false};";
 /// The defaults of 11.8.1 but for the block size: format_version 7.
 pub(crate) const FOR_11: &str = "block_based_table_factory={block_size=1024;filter_policy=ribbonfilter:10};";
+
+/// Layouts of tables and styles of compaction that RocksDB 7.8 knows, at random.
+fn random_mixture(rng: &mut fastrand::Rng, compression: CompressionType) -> ColumnFamilyOptions {
+    let mut options = small_files(compression);
+    if rng.u8(..3) == 0 {
+        options.compaction_style = CompactionStyle::Universal;
+    }
+    if rng.u8(..3) == 0 {
+        options.compression_opts.max_dict_bytes = 2000;
+    }
+    let table = &mut options.table;
+    table.format_version = rng.u32(2..=5);
+    if rng.bool() {
+        table.index_type = IndexType::TwoLevel;
+        table.metadata_block_size = rng.u64(100..2000);
+        table.partition_filters = rng.bool();
+        table.decouple_partitioned_filters = rng.bool();
+    }
+    if rng.bool() {
+        table.data_block_index_type = DataBlockIndexType::BinaryAndHash;
+    }
+    table.block_restart_interval = rng.usize(1..20);
+    table.index_block_restart_interval = rng.usize(1..5);
+    options
+}
 
 pub(crate) fn esker_writes(
     dir: &Path,
@@ -91,7 +118,8 @@ fn three_parties_write_in_turn() {
         let codecs = [CompressionType::Snappy, CompressionType::Lz4, CompressionType::Zstd];
         for round in 0..8 {
             // Esker between the others: an OPTIONS file of 11.8.1 would keep ldb 7.8.3 out.
-            let options = small_files(rng.choice(codecs).expect("one"));
+            let codec = rng.choice(codecs).expect("one");
+            let options = random_mixture(&mut rng, codec);
             esker_writes(dir.path(), &mut world, &options, &mut rng, &format!("round {round}, Esker"));
             if rng.bool() {
                 rocksdb_7_writes(dir.path(), &mut world, &mut rng, &format!("round {round}, 7.8.3"));
