@@ -111,12 +111,34 @@ pub(crate) fn models(root: &Path) -> Outcome {
     Ok(())
 }
 
+/// The engine's tests on each kind of block cache, with little room, and above a tier.
+pub(crate) fn caches(root: &Path) -> Outcome {
+    const CACHES: [&str; 5] = [
+        "{id=lru_cache;capacity=32M}",
+        "{id=fixed_hyper_clock_cache;capacity=32M;estimated_entry_charge=4096}",
+        "{id=auto_hyper_clock_cache;capacity=32M}",
+        "{id=auto_hyper_clock_cache;capacity=64k}",
+        "{id=lru_cache;capacity=64k;num_shard_bits=0;compressed_secondary_cache={capacity=256k}}",
+    ];
+    for cache in CACHES {
+        println!("on {cache}");
+        let env = [
+            ("RUSTFLAGS", "--cfg esker_test_cache"),
+            ("CARGO_TARGET_DIR", "target/caches"),
+            ("ESKER_TEST_BLOCK_CACHE", cache),
+        ];
+        run(root, &env, "cargo", &["test", "--lib", "--tests", "-p", "esker"])?;
+    }
+    Ok(())
+}
+
 /// What takes a night: model checks of lock-free code, many seeds, the campaigns, every fuzz target.
 pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     instructions::check(root, false)?;
     models(root)?;
     let many = [("ROUNDS", LONG_ROUNDS)];
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])?;
+    caches(root)?;
     campaigns::model(root)?;
     campaigns::threads(root, minutes)?;
     campaigns::locks(root, minutes)?;

@@ -22,6 +22,7 @@ cargo xtask check [--all]      format, tidy, clippy and tests of the crates touc
 cargo xtask test               every fast test of every crate
 cargo xtask long [MINUTES]     model checks, many seeds, campaigns, fuzzing (MINUTES for each target, 10 if not said)
 cargo xtask long loom          the memtable, the write queue and the super version's swap in all interleavings
+cargo xtask long caches        the engine's tests on each kind of block cache, one of 64 KiB, and above a tier
 cargo xtask long model         ten million random operations against a model
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["test"] => commands::test(&root),
         ["long"] => commands::long(&root, 10),
         ["long", "loom"] => commands::models(&root),
+        ["long", "caches"] => commands::caches(&root),
         ["long", "model"] => campaigns::model(&root),
         ["long", "durability"] => campaigns::durability(&root),
         ["long", "threads"] => campaigns::threads(&root, 5),

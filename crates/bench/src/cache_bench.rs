@@ -60,7 +60,9 @@ struct Done {
     latencies_nanos: HistogramSnapshot,
     hits: u64,
     misses: u64,
-    micros: u64,
+    /// When it began and ended.
+    start_nanos: u64,
+    end_nanos: u64,
     /// Of the processor, without the time it worked for others.
     cpu_nanos: u64,
 }
@@ -245,9 +247,16 @@ impl Bench {
         }
         std::hint::black_box(worker.sum);
         drop(worker.held);
-        let micros = (SystemClock.monotonic_nanos() - start) / 1000;
+        let end = SystemClock.monotonic_nanos();
         let (hits, misses) = (worker.hits, worker.misses);
-        Done { latencies_nanos, hits, misses, micros, cpu_nanos: thread_cpu_nanos() - cpu_start }
+        Done {
+            latencies_nanos,
+            hits,
+            misses,
+            start_nanos: start,
+            end_nanos: end,
+            cpu_nanos: thread_cpu_nanos() - cpu_start,
+        }
     }
 
     /// Runs the threads and says how it went.
@@ -266,10 +275,12 @@ impl Bench {
                 .collect();
             let gatherer = self.flags.gather_stats.then(|| scope.spawn(|| self.gather(&is_over)));
             start_line.wait();
-            let start = SystemClock.monotonic_nanos();
             let done: Vec<Done> =
                 workers.into_iter().map(|worker| worker.join().expect("no thread panics")).collect();
-            let nanos = SystemClock.monotonic_nanos() - start;
+            // Not by this thread's clock: where there are many threads it may get a processor when they are done.
+            let start = done.iter().map(|done| done.start_nanos).min().unwrap_or(0);
+            let end = done.iter().map(|done| done.end_nanos).max().unwrap_or(0);
+            let nanos = end - start;
             is_over.store(true, Ordering::Relaxed);
             (done, nanos, gatherer.map(|gatherer| gatherer.join().expect("no thread panics")))
         });
@@ -281,7 +292,8 @@ impl Bench {
         let seconds = (nanos as f64 / 1e9).max(1e-9);
         let mut text =
             format!("Complete in {seconds:.3} s; Rough parallel ops/sec = {}\n", (ops / seconds) as u64);
-        let in_threads = done.iter().map(|d| d.micros as f64 / 1e6).sum::<f64>().max(1e-9);
+        let in_threads =
+            done.iter().map(|d| (d.end_nanos - d.start_nanos) as f64 / 1e9).sum::<f64>().max(1e-9);
         let mut add = |part: std::fmt::Arguments<'_>| {
             text.write_fmt(part).expect("a String takes all that is written");
         };

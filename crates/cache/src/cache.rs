@@ -546,5 +546,7 @@ pub(crate) fn full(charge: usize) -> Error {
 mod tiered;
 pub use tiered::TieredCacheOptions;
 
-#[cfg(test)]
+#[cfg(all(test, shuttle))]
+mod scenarios;
+#[cfg(all(test, not(shuttle)))]
 mod tests;

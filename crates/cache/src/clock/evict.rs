@@ -32,7 +32,7 @@ const PROBATION_BUCKETS: usize = 8;
 /// Memory that waits for guards is pushed when it exceeds this share of the capacity …
 const LIMBO_SHARE: usize = 64;
 /// … or this many bytes, whichever is more.
-const MIN_LIMBO_BYTES: usize = 64 << 10;
+const MIN_LIMBO_BYTES: usize = 16 << 10;
 
 /// What is told about an entry that the clock gives up.
 #[derive(Debug)]

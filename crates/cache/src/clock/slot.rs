@@ -288,4 +288,4 @@ impl<V> Bucket<V> {
 }
 
 /// A bucket is a line of the processor's cache.
-const _: () = assert!(cfg!(loom) || size_of::<Bucket<u8>>() == 64);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Bucket<u8>>() == 64);

@@ -162,13 +162,13 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     fn add_segment(&self, segment: usize) {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         let buckets = {
             let zeroed = Box::<[Bucket<V>]>::new_zeroed_slice(segment_len(segment));
             // SAFETY: a bucket of zeros is an empty one: no tags, null places.
             unsafe { zeroed.assume_init() }
         };
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         let buckets: Box<[Bucket<V>]> = (0..segment_len(segment)).map(|_| Bucket::default()).collect();
         self.segments[segment].store(Box::leak(buckets).as_mut_ptr(), Ordering::Release);
     }

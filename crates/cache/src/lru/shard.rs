@@ -247,10 +247,17 @@ impl<V> Shard<V> {
             }
             let index = self.pools[pool as usize].oldest;
             let slot = &self.slots[index as usize];
-            let last = if self.limits.tells { slot.entry().kill_for_callback() } else { None };
-            if let Some(value) = last {
-                garbage.departed.push(Evicted { value, was_hit: slot.has_hit });
-            } else if !slot.entry().kill_unpinned() {
+            // One attempt, not two: handles are given back without the lock, and the second might succeed untold.
+            let is_killed = if self.limits.tells {
+                let last = slot.entry().kill_for_callback();
+                let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });
+                let is_told = told.is_some();
+                garbage.departed.extend(told);
+                is_told
+            } else {
+                slot.entry().kill_unpinned()
+            };
+            if !is_killed {
                 met += 1;
                 self.unlink(index);
                 self.link_into(index, pool);

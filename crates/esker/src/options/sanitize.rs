@@ -14,8 +14,10 @@ use esker_base::{Error, Result};
 use esker_cache::Role;
 use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
+use esker_table::BlockCache;
 use esker_table::DataBlockIndexType;
 use esker_table::cache_options::CacheUsageOptions;
+use std::sync::Arc;
 
 /// Age at which files are compacted if nobody says otherwise, in seconds.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
@@ -285,7 +287,7 @@ impl ColumnFamilyOptions {
             };
         }
         if self.table.block_cache.is_none() && !self.table.no_block_cache {
-            self.table.block_cache = Some(esker_table::default_block_cache());
+            self.table.block_cache = Some(default_block_cache());
         }
     }
 
@@ -417,6 +419,21 @@ impl ColumnFamilyOptions {
         }
         Ok(())
     }
+}
+
+/// The cache of a family whose options name none.
+#[cfg(not(esker_test_cache))]
+fn default_block_cache() -> Arc<BlockCache> {
+    esker_table::default_block_cache()
+}
+
+/// The same where tests run on another cache: `cargo xtask long caches`.
+#[cfg(esker_test_cache)]
+fn default_block_cache() -> Arc<BlockCache> {
+    let text = std::env::var("ESKER_TEST_BLOCK_CACHE").unwrap_or_default();
+    let cache =
+        super::block_cache_from_string(&text).expect("ESKER_TEST_BLOCK_CACHE is a block cache's text");
+    cache.unwrap_or_else(esker_table::default_block_cache)
 }
 
 impl Options {

@@ -247,7 +247,9 @@ fn a_flush_warms_the_cache() {
             fill(&db);
             let misses = ticker(&options, Ticker::BlockCacheDataMiss);
             read_all(&db, &ReadOptions::default());
-            assert_eq!(ticker(&options, Ticker::BlockCacheDataMiss) == misses, warm, "{prepopulate:?}");
+            let missed = ticker(&options, Ticker::BlockCacheDataMiss) - misses;
+            // While a clock's table is small an insert may find all its places taken, and drive another out.
+            assert_eq!(missed < 20, warm, "{prepopulate:?}: {missed}");
             assert_eq!(ticker(&options, Ticker::BlockCacheAddRedundant), 0);
             let misses = ticker(&options, Ticker::BlockCacheMiss);
             fill(&db);
