@@ -9,6 +9,7 @@
 
 use super::*;
 use crate::tier::{Admission, Found, FoundIn, Saved, SecondaryCache};
+use esker_base::sync::process::Mutex as Process;
 use esker_base::sync::process::atomic::{AtomicUsize as Plain, Ordering};
 use esker_base::sync::{Mutex, epoch};
 use shuttle::rand::{Rng, thread_rng};
@@ -206,6 +207,9 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
 
 /// Many random schedules, each thread with a stack large enough for a build without optimization.
 fn check(scenario: impl Fn() + Send + Sync + 'static) {
+    // What one test retires must not be freed by another's thread: the checker's atomics belong to one run.
+    static ONE_AT_A_TIME: Process<()> = Process::new(());
+    let _alone = ONE_AT_A_TIME.lock();
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     let scheduler = shuttle::scheduler::RandomScheduler::new(SCHEDULES);
