@@ -97,7 +97,10 @@ fn events_pair_up_and_tickers_add_up() {
     assert!(!db.map_property("rocksdb.cfstats").unwrap().is_empty());
     assert!(!db.map_property("rocksdb.dbstats").unwrap().is_empty());
     assert_eq!(db.map_property("rocksdb.levelstats").unwrap()["L0.num_files"], "0");
-    assert_eq!(db.int_property("rocksdb.block-cache-capacity"), Some(32 << 20));
+    // `cargo xtask long caches` runs this on others.
+    if std::env::var_os("ESKER_TEST_BLOCK_CACHE").is_none() {
+        assert_eq!(db.int_property("rocksdb.block-cache-capacity"), Some(32 << 20));
+    }
     assert!(db.int_property("rocksdb.block-cache-usage").unwrap() > 0);
     db.close().unwrap();
 
