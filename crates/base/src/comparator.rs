@@ -25,6 +25,10 @@ pub trait Comparator: Send + Sync {
     fn timestamp_size(&self) -> usize {
         0
     }
+    /// The order of user keys without their timestamps, under the same name; `None` if they have none.
+    fn without_timestamp(&self) -> Option<ComparatorRef> {
+        None
+    }
     /// Which of the orders the engine knows by heart this is. Only the stock comparators may answer anything else
     /// than `Custom`: the engine then compares bytes itself and does not call `compare`.
     fn order(&self) -> KeyOrder {
@@ -133,6 +137,59 @@ impl Comparator for BytewiseComparatorWithU64Ts {
     fn timestamp_size(&self) -> usize {
         8
     }
+    fn without_timestamp(&self) -> Option<ComparatorRef> {
+        Some(Arc::new(WithoutTimestamp {
+            name: "leveldb.BytewiseComparator.u64ts",
+            order: Arc::new(BytewiseComparator),
+        }))
+    }
+}
+
+/// `rocksdb.ReverseBytewiseComparator.u64ts`: the key without its last 8 bytes descending, then those 8 bytes, read as a
+/// little-endian number, descending, too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReverseBytewiseComparatorWithU64Ts;
+
+impl Comparator for ReverseBytewiseComparatorWithU64Ts {
+    fn name(&self) -> &str {
+        "rocksdb.ReverseBytewiseComparator.u64ts"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let (a_key, a_ts) = a.split_at(a.len().saturating_sub(8));
+        let (b_key, b_ts) = b.split_at(b.len().saturating_sub(8));
+        b_key.cmp(a_key).then_with(|| b_ts.iter().rev().cmp(a_ts.iter().rev()))
+    }
+    fn timestamp_size(&self) -> usize {
+        8
+    }
+    fn without_timestamp(&self) -> Option<ComparatorRef> {
+        let order = Arc::new(ReverseBytewiseComparator);
+        Some(Arc::new(WithoutTimestamp { name: "rocksdb.ReverseBytewiseComparator.u64ts", order }))
+    }
+}
+
+/// The order of keys whose timestamps are taken off, for tables that do not have them: such tables bear the full name.
+struct WithoutTimestamp {
+    name: &'static str,
+    order: ComparatorRef,
+}
+
+impl Comparator for WithoutTimestamp {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.order.compare(a, b)
+    }
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        self.order.find_shortest_separator(start, limit);
+    }
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        self.order.find_short_successor(key);
+    }
+    fn order(&self) -> KeyOrder {
+        self.order.order()
+    }
 }
 
 /// The stock comparator of this name, if there is one.
@@ -141,6 +198,7 @@ pub fn by_name(name: &str) -> Option<ComparatorRef> {
         "leveldb.BytewiseComparator" | "rocksdb.BytewiseComparator" => Arc::new(BytewiseComparator),
         "rocksdb.ReverseBytewiseComparator" => Arc::new(ReverseBytewiseComparator),
         "leveldb.BytewiseComparator.u64ts" => Arc::new(BytewiseComparatorWithU64Ts),
+        "rocksdb.ReverseBytewiseComparator.u64ts" => Arc::new(ReverseBytewiseComparatorWithU64Ts),
         _ => return None,
     })
 }

@@ -113,13 +113,33 @@ pub fn trailer(internal_key: &[u8]) -> u64 {
 pub struct InternalKeyComparator {
     user: ComparatorRef,
     order: KeyOrder,
+    timestamp_size: usize,
 }
 
 impl InternalKeyComparator {
     /// Over this user-key order.
     pub fn new(user: ComparatorRef) -> InternalKeyComparator {
-        let order = user.order();
-        InternalKeyComparator { user, order }
+        let (order, timestamp_size) = (user.order(), user.timestamp_size());
+        InternalKeyComparator { user, order, timestamp_size }
+    }
+
+    /// How many bytes at the end of each user key are a timestamp; 0 for none.
+    #[inline]
+    pub fn timestamp_size(&self) -> usize {
+        self.timestamp_size
+    }
+
+    /// The order of keys without their timestamps; this one if they have none.
+    #[must_use]
+    pub fn without_timestamp(&self) -> InternalKeyComparator {
+        self.user.without_timestamp().map_or_else(|| self.clone(), InternalKeyComparator::new)
+    }
+
+    /// A user key without its timestamp, and that.
+    #[inline]
+    pub fn split_timestamp<'a>(&self, user_key: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let at = user_key.len().saturating_sub(self.timestamp_size);
+        user_key.split_at_checked(at).unwrap_or((user_key, &[]))
     }
 
     /// The user-key order.

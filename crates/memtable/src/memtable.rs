@@ -19,7 +19,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, LookupKey};
-use esker_format::range_del::FragmentedRangeTombstones;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::fmt;
 use std::ops::Deref;
 
@@ -142,6 +142,11 @@ impl MemTable {
         if user_key.len() > record::MAX_LENGTH || value.len() > record::MAX_LENGTH {
             return Err(too_long(user_key.len(), value.len()));
         }
+        let kind = if self.icmp.timestamp_size() > 0 {
+            self.kind_with_timestamp(kind, user_key, value)?
+        } else {
+            kind
+        };
         let change = ShardStats {
             entries: 1,
             deletes: u64::from(kind.is_point_deletion()),
@@ -234,6 +239,24 @@ impl MemTable {
     /// All range tombstones added so far, fragmented. Free if none was added since the last call; else O(n log n).
     pub fn range_tombstones(&self) -> Arc<FragmentedRangeTombstones> {
         self.range_dels.fragments(&self.icmp)
+    }
+
+    /// What an entry of this kind is called in a family with user-defined timestamps.
+    /// # Errors
+    /// `InvalidArgument` if a key has no room for a timestamp.
+    #[cold]
+    fn kind_with_timestamp(&self, kind: ValueType, user_key: &[u8], value: &[u8]) -> Result<ValueType> {
+        let size = self.icmp.timestamp_size();
+        if user_key.len() < size || (kind == ValueType::RangeDeletion && value.len() < size) {
+            return Err(Error::invalid_argument(format!("a key without its timestamp of {size} bytes")));
+        }
+        Ok(if kind == ValueType::Deletion { ValueType::DeletionWithTimestamp } else { kind })
+    }
+
+    /// Its range tombstones one by one, newest first: for families with user-defined timestamps, which fragments do not
+    /// keep apart.
+    pub fn stored_range_tombstones(&self) -> Vec<RangeTombstone> {
+        self.range_dels.stored()
     }
 
     /// Bytes of memory it holds: whole blocks of records and nodes, range tombstones, and itself.

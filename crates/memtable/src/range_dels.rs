@@ -27,7 +27,7 @@ use esker_base::sync::epoch::{self, Swap};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::InternalKeyComparator;
-use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstoneRef};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 use std::alloc::Layout;
 use std::ptr;
 
@@ -205,6 +205,22 @@ impl RangeDels {
         let whole = view.whole(all.len()).expect("it was made of all");
         self.publish(view);
         whole
+    }
+
+    /// All of them, as they were added.
+    pub(crate) fn stored(&self) -> Vec<RangeTombstone> {
+        let mut all = Vec::with_capacity(self.len());
+        let mut next = self.newest();
+        while let Some(entry) = next {
+            // SAFETY: keys lie in the arena, as the entry does, and never change.
+            let start = unsafe { &*entry.start };
+            // SAFETY: as above.
+            let end = unsafe { &*entry.end };
+            all.push(RangeTombstone::new(start, end, entry.seq));
+            // SAFETY: entries are immutable and stay as long as the arena; null ends the list.
+            next = unsafe { entry.older.as_ref() };
+        }
+        all
     }
 
     fn publish(&self, view: View) {

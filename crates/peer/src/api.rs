@@ -119,6 +119,7 @@ c_functions! {
     fn column_family_handle_destroy(family: *mut Family);
     fn close(db: *mut Database);
 
+    fn readoptions_set_timestamp(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
     fn writeoptions_create() -> *mut WriteOptions;
     fn writeoptions_destroy(options: *mut WriteOptions);
     fn writeoptions_set_sync(options: *mut WriteOptions, value: c_uchar);

@@ -126,6 +126,10 @@ pub struct ExpectedEntry {
     pub key: Datum,
     /// Value; of an entity, that of its default column.
     pub value: Datum,
+    /// Of a family with user-defined timestamps.
+    pub timestamp: Option<Vec<u8>>,
+    /// Names and values of an entity's columns.
+    pub columns: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 /// A family of a fixture.
@@ -181,10 +185,19 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
         // Behind the value: " ts=0x…" or " columns=…".
         let value =
             value.split(" ts=").next().and_then(|v| v.split(" columns=").next()).expect("split gives one");
-        let entry = ExpectedEntry { key: Datum::parse(key), value: Datum::parse(value) };
+        let timestamp = line.split(" ts=").nth(1).and_then(unhex);
+        let columns = line.split(" columns=").nth(1).map(parse_columns);
+        let entry = ExpectedEntry { key: Datum::parse(key), value: Datum::parse(value), timestamp, columns };
         families.last_mut().expect("a header comes first").entries.push(entry);
     }
     families
+}
+
+/// `NAME=VALUE;` in hex, again and again.
+fn parse_columns(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let bytes = |hex: &str| unhex(&format!("0x{hex}")).unwrap_or_else(|| panic!("{hex}: not hex"));
+    let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (bytes(name), bytes(value))).collect()
 }
 
 /// What one RocksDB made of a damaged WAL in one recovery mode.

@@ -288,7 +288,10 @@ impl RocksDb {
         snapshot: Option<&Snapshot<'_>>,
         forward: bool,
     ) -> Result<Vec<Pair>, String> {
-        let options = ReadOptionSet::new(self.api, snapshot);
+        self.scan_with(family, &ReadOptionSet::new(self.api, snapshot), forward)
+    }
+
+    fn scan_with(&self, family: &str, options: &ReadOptionSet, forward: bool) -> Result<Vec<Pair>, String> {
         // SAFETY: database, options and family are live, and outlive the iterator.
         let iter = unsafe { (self.api.create_iterator_cf)(self.db, options.ptr, self.family(family)) };
         let iter = Cursor { api: self.api, iter };
@@ -300,6 +303,26 @@ impl RocksDb {
         }
         iter.status()?;
         Ok(all)
+    }
+
+    /// Everything in `family`, whose keys have timestamps, as of `timestamp`.
+    /// # Errors
+    /// As [`RocksDb::contents`].
+    pub fn contents_at(&self, family: &str, timestamp: &[u8]) -> Result<Contents, String> {
+        let scan = |forward| {
+            let options = ReadOptionSet::new(self.api, None);
+            // SAFETY: the options are live; the timestamp outlives them.
+            unsafe {
+                (self.api.readoptions_set_timestamp)(options.ptr, timestamp.as_ptr().cast(), timestamp.len());
+            }
+            self.scan_with(family, &options, forward)
+        };
+        let (forward, mut backward) = (scan(true)?, scan(false)?);
+        backward.reverse();
+        if forward != backward {
+            return Err(format!("family '{family}' is another backwards"));
+        }
+        Ok(Contents(forward))
     }
 
     /// The state of now.

@@ -25,7 +25,7 @@ use esker_format::index_entry::IndexShape;
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey};
 use esker_format::meta_index::{self, MetaIndex};
 use esker_format::properties::{IndexType, TableProperties};
-use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstoneRef};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 use esker_format::trailer::TRAILER_BYTES;
 use esker_format::unique_id::unique_id;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn in_file(e: Error, path: &Path) -> Error {
     if e.message().contains(&path) { e } else { e.at(path) }
 }
 
-fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
+fn open_with(tail: Tail, mut options: TableReaderOptions) -> Result<TableReader> {
     let footer = Footer::parse(&tail.bytes, options.file_size)?;
     let mut source = first_source(&tail, &options, footer);
     let tail = Arc::new(tail);
@@ -82,13 +82,20 @@ fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
     let properties = read_properties(&source, &meta)?;
     check_readable(&properties, footer.format_version, &options)?;
     check_unique_id(&properties, &options)?;
+    let lacks_timestamps = !properties.user_defined_timestamps_persisted && options.icmp.timestamp_size() > 0;
+    if lacks_timestamps {
+        options.icmp = options.icmp.without_timestamp();
+    }
     let global_seqno = global_seqno(&properties, options.largest_seqno)?;
     source.identity = identity(&properties);
     if let (Some(handle), true) = (meta.find(meta_index::COMPRESSION_DICT), uses_dictionary(&properties)) {
         let dictionary = read_dictionary(&source, handle)?;
         source.data_decompressor = Decompressor::new(footer.format_version).with_dictionary(dictionary);
     }
-    let range_dels = read_range_dels(&source, &meta, &options, global_seqno)?;
+    let range_tombstones = read_range_tombstones(&source, &meta, global_seqno)?;
+    let range_dels = fragmented(&range_tombstones, &options);
+    let has_timestamps = lacks_timestamps || options.icmp.timestamp_size() > 0;
+    let range_tombstones = if has_timestamps { range_tombstones } else { Vec::new() };
     let dead_spans = read_dead_spans(&source, &meta, &options, global_seqno)?;
     let index_shape = IndexShape {
         key_is_user_key: properties.index_key_is_user_key,
@@ -125,6 +132,8 @@ fn open_with(tail: Tail, options: TableReaderOptions) -> Result<TableReader> {
         filter,
         range_dels,
         dead_spans,
+        range_tombstones,
+        lacks_timestamps,
         global_seqno,
         options,
     };
@@ -247,9 +256,6 @@ fn check_readable(p: &TableProperties, format_version: u32, options: &TableReade
     if p.has_embedded_blobs() {
         return refuse("embedded blobs (rocksdb.embedded.blob.stats)");
     }
-    if !p.user_defined_timestamps_persisted {
-        return refuse("user-defined timestamps that are not persisted");
-    }
     if format_version >= 7 {
         return check_compression_manager(&p.compression_name);
     }
@@ -322,24 +328,26 @@ fn read_dictionary(source: &BlockSource, handle: BlockHandle) -> Result<Vec<u8>>
     source.decompressor.decompress(kind, &stored).map_err(|e| source.at(e, handle))
 }
 
-fn read_range_dels(
+fn read_range_tombstones(
     source: &BlockSource,
     meta: &MetaIndex,
-    options: &TableReaderOptions,
     global_seqno: Option<SequenceNumber>,
-) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
-    let Some(handle) = meta.find(meta_index::RANGE_DEL) else { return Ok(None) };
+) -> Result<Vec<RangeTombstone>> {
+    let Some(handle) = meta.find(meta_index::RANGE_DEL) else { return Ok(Vec::new()) };
     let block = source.read(handle, BlockKind::Meta, true)?;
-    let tombstones = block
-        .key_value()
-        .and_then(|b| range_tombstones(b, global_seqno))
-        .map_err(|e| source.at(e, handle))?;
+    block.key_value().and_then(|b| range_tombstones(b, global_seqno)).map_err(|e| source.at(e, handle))
+}
+
+fn fragmented(
+    tombstones: &[RangeTombstone],
+    options: &TableReaderOptions,
+) -> Option<Arc<FragmentedRangeTombstones>> {
     if tombstones.is_empty() {
-        return Ok(None);
+        return None;
     }
     let refs = tombstones.iter().map(|t| t.as_ref());
     let fragments = FragmentedRangeTombstones::from_refs(refs, &options.icmp);
-    Ok(Some(Arc::new(fragments)).filter(|f| !f.is_empty()))
+    Some(Arc::new(fragments)).filter(|f| !f.is_empty())
 }
 
 fn read_dead_spans(
@@ -354,10 +362,7 @@ fn read_dead_spans(
     spans.map(Some).map_err(|e| source.at(e, handle))
 }
 
-fn range_tombstones(
-    block: &Block,
-    global_seqno: Option<SequenceNumber>,
-) -> Result<Vec<esker_format::range_del::RangeTombstone>> {
+fn range_tombstones(block: &Block, global_seqno: Option<SequenceNumber>) -> Result<Vec<RangeTombstone>> {
     let mut tombstones = Vec::new();
     let mut cursor = BlockCursor::new();
     cursor.seek_to_first(block)?;

@@ -203,6 +203,8 @@ pub struct TableBuilderOptions {
     pub dead_span_min_entries: u64,
     /// Where blocks that are put into the cache are counted.
     pub statistics: Option<Arc<Statistics>>,
+    /// False if timestamps were taken off the keys, which `icmp` then must not expect.
+    pub user_defined_timestamps_persisted: bool,
 }
 
 impl TableBuilderOptions {
@@ -235,6 +237,7 @@ impl TableBuilderOptions {
             user_collected_properties: Vec::new(),
             dead_span_min_entries: 0,
             statistics: None,
+            user_defined_timestamps_persisted: true,
         }
     }
 }

@@ -18,7 +18,7 @@ use esker_format::index_entry::IndexShape;
 use esker_format::key::{self, InternalKeyComparator, LookupKey, ParsedInternalKey};
 use esker_format::meta_index::MetaIndex;
 use esker_format::properties::TableProperties;
-use esker_format::range_del::FragmentedRangeTombstones;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -76,6 +76,10 @@ pub struct TableReader {
     pub(crate) charge: Option<Reservation<CachedBlock>>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
     pub(crate) dead_spans: Option<DeadSpans>,
+    /// As they are stored; kept in families with user-defined timestamps only, which fragments do not keep apart.
+    pub(crate) range_tombstones: Vec<RangeTombstone>,
+    /// The family's keys have timestamps, the table's have not.
+    pub(crate) lacks_timestamps: bool,
     /// The sequence number of all entries, of an ingested file.
     pub(crate) global_seqno: Option<SequenceNumber>,
 }
@@ -309,6 +313,18 @@ impl TableReader {
             0 => user_key,
             n => user_key.split_at(user_key.len().saturating_sub(n)).0,
         }
+    }
+
+    /// The range tombstones one by one, as they are stored; in families with user-defined timestamps only.
+    pub fn stored_range_tombstones(&self) -> &[RangeTombstone] {
+        &self.range_tombstones
+    }
+
+    /// Whether the family's keys have user-defined timestamps and this table's have not: keys, also those sought, are then
+    /// without.
+    #[inline]
+    pub fn lacks_timestamps(&self) -> bool {
+        self.lacks_timestamps
     }
 
     /// A cursor over the point entries.

@@ -174,7 +174,8 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     let threads = engine.db_options().max_subcompactions;
     let worthwhile = plan.input_bytes() / plan.target_file_size.max(1);
     let parts = (threads as u64).min(worthwhile) as usize;
-    if parts < 2 || plan.output_level == 0 {
+    // A cut might part the history of a key.
+    if parts < 2 || plan.output_level == 0 || task.cf.icmp.timestamp_size() > 0 {
         return Vec::new();
     }
     let mut anchors: Vec<(Vec<u8>, u64)> = Vec::new();

@@ -5,8 +5,9 @@
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond};
+use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::iter::range_del::FileBounds;
+use crate::iter::timestamped::{at_smallest_timestamp, stored_tombstones, table_iter};
 use crate::iter::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
     MergeChild, OpenedFile, RangeDelAggregator, merge_children,
@@ -17,15 +18,15 @@ use crate::picker::{CompactionOptions, CompactionPlan, RunningCompactions};
 use crate::read::tables::open_file;
 use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::compression::CompressionType;
 use esker_format::key;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
-use esker_table::TableReadOptions;
+use esker_table::{TableReadOptions, TableReader};
 
 /// What every subcompaction of a job shares.
 pub(super) struct SubjobContext<'a> {
@@ -89,14 +90,17 @@ fn write_all(
     end: Option<Vec<u8>>,
 ) -> Result<()> {
     let icmp = context.cf.icmp.clone();
-    let (children, range_dels) = open_inputs(context)?;
+    let (children, range_dels, stored_tombstones) = open_inputs(context)?;
     let mut options = CompactionIteratorOptions::new(&icmp, context.snapshots.to_vec());
     options.merge_operator = context.options.merge_operator.clone();
     options.blobs = Some(outputs.blob_reader.clone());
-    options.compaction_filter = make_filter(context);
+    // A version that a filter removes would bring the one before it back.
+    options.compaction_filter = if keeps_history(context) { None } else { make_filter(context) };
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
-    options.keep_sequence_numbers = may_be_recent(context);
+    options.keep_history = keeps_history(context);
+    options.stored_tombstones = stored_tombstones;
+    options.keep_sequence_numbers = options.keep_history || may_be_recent(context);
     options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
     options.range_dels = range_dels;
     options.lower_bound = start;
@@ -128,15 +132,47 @@ fn may_be_recent(context: &SubjobContext<'_>) -> bool {
     seconds > 0 && files.any(|file| is_young(file.file_creation_time))
 }
 
-/// Cursors over all inputs, newest first, and what their range tombstones hide.
-fn open_inputs(context: &SubjobContext<'_>) -> Result<(Vec<MergeChild>, RangeDelAggregator)> {
+/// Whether the family has user-defined timestamps in its tables.
+fn keeps_history(context: &SubjobContext<'_>) -> bool {
+    context.cf.icmp.timestamp_size() > 0 && context.options.persist_user_defined_timestamps
+}
+
+/// What a file's range tombstones hide, in a family with user-defined timestamps.
+fn take_stored_tombstones(
+    context: &SubjobContext<'_>,
+    reader: &TableReader,
+    file: &FileMeta,
+    range_dels: &mut RangeDelAggregator,
+    kept: &mut Vec<RangeTombstone>,
+) {
+    let icmp = &context.cf.icmp;
+    let size = icmp.timestamp_size();
+    let stored = stored_tombstones(reader, size).into_iter();
+    if keeps_history(context) {
+        let last = file.largest_is_exclusive().then(|| file.largest_user_key());
+        kept.extend(stored.filter_map(|t| clipped(&t, icmp, Some(file.smallest_user_key()), last)));
+    } else {
+        let plain: Vec<RangeTombstone> = stored.map(|t| at_smallest_timestamp(t, size)).collect();
+        if !plain.is_empty() {
+            let fragments = Arc::new(FragmentedRangeTombstones::build(plain, icmp));
+            range_dels.add(&fragments, Some(&FileBounds::new(&file.smallest, &file.largest)));
+        }
+    }
+}
+
+type Inputs = (Vec<MergeChild>, RangeDelAggregator, Vec<RangeTombstone>);
+
+/// Cursors over all inputs, newest first, and what their range tombstones hide; with history, all these tombstones.
+fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
-    let mut children = Vec::new();
+    let (mut children, mut stored) = (Vec::new(), Vec::new());
     for level in &context.plan.inputs {
         for file in &level.files {
             let reader = open_file(&context.cf.tables, file)?;
-            if let Some(fragments) = reader.range_dels() {
+            if icmp.timestamp_size() > 0 {
+                take_stored_tombstones(context, &reader, file, &mut range_dels, &mut stored);
+            } else if let Some(fragments) = reader.range_dels() {
                 range_dels.add(fragments, Some(&FileBounds::new(&file.smallest, &file.largest)));
             }
         }
@@ -157,7 +193,7 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<(Vec<MergeChild>, RangeDel
             children.push(MergeChild::new(Box::new(LevelIterator::new(icmp.clone(), files, opener))));
         }
     }
-    Ok((children, range_dels))
+    Ok((children, range_dels, stored))
 }
 
 /// Opens inputs: blocks do not go into the cache, and much is read ahead.
@@ -169,7 +205,7 @@ struct CompactionOpener {
 impl FileOpener<Arc<FileMeta>> for CompactionOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_file(&self.cf.tables, file)?;
-        let iter: Box<dyn InternalIterator> = Box::new(reader.iter(self.options));
+        let iter = table_iter(&reader, self.options, &self.cf.icmp);
         Ok(OpenedFile { iter, range_dels: None })
     }
 }

@@ -35,6 +35,7 @@ impl ColumnFamilyDescriptor {
     pub(crate) fn for_manifest(&self) -> FamilyDescriptor {
         let mut descriptor = FamilyDescriptor::new(self.name.clone());
         descriptor.comparator = self.options.comparator.clone();
+        descriptor.persist_user_defined_timestamps = self.options.persist_user_defined_timestamps;
         descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
         descriptor
     }
@@ -112,6 +113,7 @@ impl Db {
         let log_number = engine.wals.lock().current_number();
         let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
         let in_manifest = manifest.family(id).expect("created above");
+        engine.wals.lock().set_timestamp_size(id, descriptor.options.comparator.timestamp_size());
         let family = new_family(engine, in_manifest, &descriptor, log_number);
         let cf = family.cf.clone();
         let mut state = engine.state.lock();

@@ -4,11 +4,13 @@
 //! and files it needs stay as long as it lives, also when the database is closed.
 
 mod runs;
+mod timestamped;
 
 use super::reads::{check_read_options, pinned_view, table_read_options};
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::db_iter::KeepAlive;
+use crate::iter::timestamped::TimestampedIter;
 use crate::iter::{DbIter, DbIterOptions, DeadRangesOfView};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{Holder, Snapshot};
@@ -18,12 +20,13 @@ use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_table::blob::BlobReader;
 use runs::Runs;
+pub(super) use timestamped::new_timestamped_iter;
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is positioned again.
 /// May be sent to another thread, not shared.
 #[derive(Debug)]
 pub struct DbIterator {
-    iter: DbIter<Runs>,
+    iter: Cursor,
     cf: Arc<ColumnFamily>,
     db: Arc<DbInner>,
     options: ReadOptions,
@@ -31,6 +34,27 @@ pub struct DbIterator {
     watched: Option<Arc<SuperVersion>>,
     /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
     held: Option<Snapshot>,
+}
+
+/// Over keys without or with user-defined timestamps.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and is not to be behind a pointer"
+)]
+enum Cursor {
+    Plain(DbIter<Runs>),
+    Timestamped(Box<TimestampedIter>),
+}
+
+/// Calls a method that both cursors have.
+macro_rules! each {
+    ($cursor:expr, $iter:ident => $call:expr) => {
+        match $cursor {
+            Cursor::Plain($iter) => $call,
+            Cursor::Timestamped($iter) => $call,
+        }
+    };
 }
 
 impl Db {
@@ -58,8 +82,13 @@ impl Db {
         let held = self.inner.hold_for_iterator(&options);
         let (view, sequence) = self.inner.pinned_moment(&cf, &options, held.as_ref());
         let statistics = self.inner.engine.options.statistics.clone();
-        let iter = new_db_iter(&cf, &view, &options, sequence, statistics)?;
-        let watched = (!options.pin_data).then_some(view);
+        let iter = if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
+            Cursor::Timestamped(Box::new(new_timestamped_iter(&cf, &view, &options, sequence, None)?))
+        } else {
+            Cursor::Plain(new_db_iter(&cf, &view, &options, sequence, statistics)?)
+        };
+        let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
+        let watched = can_watch.then_some(view);
         Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held })
     }
 
@@ -78,27 +107,27 @@ impl DbIterator {
     /// Whether it stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.iter.valid()
+        each!(&self.iter, iter => iter.valid())
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
         self.leave_old_view();
-        self.iter.seek_to_first();
+        each!(&mut self.iter, iter => iter.seek_to_first());
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
         self.leave_old_view();
-        self.iter.seek_to_last();
+        each!(&mut self.iter, iter => iter.seek_to_last());
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         self.leave_old_view();
-        self.iter.seek(target.as_ref());
+        each!(&mut self.iter, iter => iter.seek(target.as_ref()));
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         self.leave_old_view();
-        self.iter.seek_for_prev(target.as_ref());
+        each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
     }
     /// To the next key.
     ///
@@ -107,7 +136,7 @@ impl DbIterator {
     #[inline]
     pub fn next(&mut self) {
         if self.keep_place() {
-            self.iter.next();
+            each!(&mut self.iter, iter => iter.next());
         }
     }
     /// To the previous key.
@@ -117,7 +146,7 @@ impl DbIterator {
     #[inline]
     pub fn prev(&mut self) {
         if self.keep_place() {
-            self.iter.prev();
+            each!(&mut self.iter, iter => iter.prev());
         }
     }
     /// The key here; lives until the next move.
@@ -126,7 +155,7 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.iter.key()
+        each!(&self.iter, iter => iter.key())
     }
     /// The value here; lives until the next move.
     ///
@@ -134,7 +163,7 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.iter.value()
+        each!(&self.iter, iter => iter.value())
     }
     /// Name and value of each column here, by name: of an entity all of them, of a plain value one without a name. They live
     /// until the next move.
@@ -142,11 +171,11 @@ impl DbIterator {
     /// # Panics
     /// If the iterator is not valid, in debug builds.
     pub fn columns(&self) -> Vec<(&[u8], &[u8])> {
-        self.iter.columns()
+        each!(&self.iter, iter => iter.columns())
     }
     /// The value here, readable beyond the next move and the iterator.
     pub fn pinned_value(&self) -> PinnedBytes {
-        self.iter.pinned_value()
+        each!(&self.iter, iter => iter.pinned_value())
     }
     /// Key and value here, if it is valid.
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
@@ -157,7 +186,7 @@ impl DbIterator {
     /// `Corruption` and `IoError` name the file · `Incomplete` if `read_tier` forbids the I/O it would take, or
     /// `max_skippable_internal_keys` was passed.
     pub fn status(&self) -> Result<()> {
-        self.iter.status()
+        each!(&self.iter, iter => iter.status())
     }
 
     /// Moves to the present: later reads show what is there now. Not valid until positioned again. An iterator with a
@@ -167,12 +196,18 @@ impl DbIterator {
     pub fn refresh(&mut self) -> Result<()> {
         let held = self.db.hold_for_iterator(&self.options);
         let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options, held.as_ref());
+        if let Cursor::Timestamped(iter) = &mut self.iter {
+            **iter = new_timestamped_iter(&self.cf, &view, &self.options, sequence, None)?;
+            self.held = held;
+            return Ok(());
+        }
         let iter = Runs::new(&self.cf, &view, &self.options, sequence)?;
-        self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
+        let dead = dead_ranges(&view, &self.options);
+        self.plain().set_dead_ranges(dead);
         if self.watched.is_some() {
             self.watched = Some(view.clone());
         }
-        self.iter.refresh(iter, sequence, Some(view as KeepAlive));
+        self.plain().refresh(iter, sequence, Some(view as KeepAlive));
         self.held = held;
         Ok(())
     }
@@ -184,6 +219,25 @@ impl DbIterator {
         self.db.check_own(snapshot)?;
         let before = self.options.snapshot.replace(snapshot.clone());
         self.refresh().inspect_err(|_| self.options.snapshot = before)
+    }
+
+    /// The timestamp of the version shown here, in a family with user-defined timestamps; empty in others.
+    ///
+    /// # Panics
+    /// If the iterator is not valid, in debug builds.
+    pub fn timestamp(&self) -> &[u8] {
+        match &self.iter {
+            Cursor::Plain(_) => &[],
+            Cursor::Timestamped(iter) => iter.timestamp(),
+        }
+    }
+
+    /// The cursor that a newer view can be put under. Those with timestamps are not watched.
+    fn plain(&mut self) -> &mut DbIter<Runs> {
+        match &mut self.iter {
+            Cursor::Plain(iter) => iter,
+            Cursor::Timestamped(_) => unreachable!("made anew, and never watched"),
+        }
     }
 
     /// Whether the view is not the family's any more.
@@ -200,14 +254,14 @@ impl DbIterator {
             return true;
         }
         self.change_view();
-        self.iter.valid()
+        each!(&self.iter, iter => iter.valid())
     }
 
     /// Before a seek: the same, without a place.
     #[inline]
     fn leave_old_view(&mut self) {
         if self.is_outdated() {
-            self.iter.forget_place();
+            self.plain().forget_place();
             self.change_view();
         }
     }
@@ -216,18 +270,19 @@ impl DbIterator {
     #[cold]
     fn change_view(&mut self) {
         let view = pinned_view(&self.cf);
-        let sequence = self.iter.sequence();
-        let prepared = self.iter.inner().prepare(&self.cf, &view, &self.options, sequence);
+        let Cursor::Plain(iter) = &self.iter else { return };
+        let prepared = iter.inner().prepare(&self.cf, &view, &self.options, iter.sequence());
         let Ok(prepared) = prepared else { return };
-        self.iter.set_dead_ranges(dead_ranges(&view, &self.options));
+        let dead = dead_ranges(&view, &self.options);
+        self.plain().set_dead_ranges(dead);
         self.watched = Some(view.clone());
-        let icmp = &self.cf.icmp;
-        self.iter.rebase(Some(view as KeepAlive), |runs, place| runs.exchange(icmp, prepared, place));
+        let icmp = self.cf.icmp.clone();
+        self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(&icmp, prepared, place));
     }
 }
 
 fn new_db_iter(
-    cf: &Arc<ColumnFamily>,
+    cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
@@ -310,7 +365,7 @@ impl DbInner {
 
 /// All sorted runs of a view as one cursor, newest first.
 pub(super) fn internal_iterator(
-    cf: &Arc<ColumnFamily>,
+    cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,

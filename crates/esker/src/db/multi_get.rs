@@ -86,6 +86,11 @@ impl Db {
         if let Err(e) = check_read_options(options) {
             return output.fail_all(&e);
         }
+        let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
+        let asked = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
+        if options.timestamp.is_some() || (0..asked).any(has_timestamps) {
+            return self.read_timestamped_batch(options, keys, output);
+        }
         let guard = epoch::pin();
         let moment = self.moment(options, keys, &guard);
         let table_options = table_read_options(options);
@@ -103,6 +108,20 @@ impl Db {
             statistics.record_tick(Ticker::NumberMultigetKeysRead, keys.len() as u64);
             statistics.record_tick(Ticker::NumberMultigetBytesRead, output.value_bytes());
             statistics.record_tick(Ticker::NumberMultigetKeysFound, output.found_count());
+        }
+    }
+
+    /// Keys with user-defined timestamps are read one by one, under one snapshot.
+    #[cold]
+    fn read_timestamped_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
+        let snapshot = options.snapshot.clone().unwrap_or_else(|| self.snapshot());
+        let options = ReadOptions { snapshot: Some(snapshot), ..options.clone() };
+        let plain = ReadOptions { timestamp: None, ..options.clone() };
+        for i in 0..keys.len() {
+            let family = keys.family(i);
+            let has_timestamps = family.cf.icmp.timestamp_size() > 0;
+            let of_family = if has_timestamps { &options } else { &plain };
+            output.set(i, Answer::Made(self.get_pinned_opt(of_family, family, keys.key(i))));
         }
     }
 

@@ -12,6 +12,7 @@ use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
+use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, Options};
 use crate::schedule::Scheduler;
 use crate::version::{LogOptions, VersionSet, VersionSetOptions};
@@ -147,11 +148,17 @@ impl Opening {
         let read_only = self.mode == OpenMode::ReadOnly;
         let fs = self.options.env.fs.clone();
         let (existing, db_id) = self.find_or_create(&fs)?;
-        let (present, missing) = self.split_families(existing)?;
+        let (mut present, missing) = self.split_families(existing)?;
         let descriptors: Vec<_> = present.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
         let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
         let db_id = manifest.db_id().map_or(db_id, str::to_owned);
         manifest.set_db_id(db_id.clone());
+        for family in &mut present {
+            // Tables are written on as they were begun.
+            let in_manifest = manifest.families().find(|f| f.name() == family.name);
+            let persisted = in_manifest.is_none_or(|f| f.descriptor().persist_user_defined_timestamps);
+            family.options.persist_user_defined_timestamps = persisted;
+        }
 
         let tables = self.open_tables(&manifest, &present)?;
         let session_id = random::session_id();
@@ -169,6 +176,9 @@ impl Opening {
         let mut recovered = recovery.run(&manifest, &present)?;
 
         let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options());
+        for family in manifest.families() {
+            wals.set_timestamp_size(family.id(), family.descriptor().comparator.timestamp_size());
+        }
         if !read_only {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
         }
@@ -236,11 +246,17 @@ impl Opening {
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
         Opening::log_prepared(wals, &recovered.prepared)?;
+        let manifest_low: BTreeMap<ColumnFamilyId, Vec<u8>> =
+            manifest.families().map(|f| (f.id(), f.current().full_history_ts_low().to_vec())).collect();
         let edits = recovered.families.iter().map(|family| VersionEdit {
             column_family: family.id,
             log_number: Some(family.oldest_wal(new_wal)),
             new_files: family.new_files.iter().map(|f| (0, f.clone())).collect(),
             blob_file_additions: family.new_blobs.clone(),
+            full_history_ts_low: family.full_history_ts_low.clone().filter(|bound| {
+                let version = manifest_low.get(&family.id);
+                version.is_none_or(|low| compare_timestamps(bound, low).is_gt())
+            }),
             ..VersionEdit::default()
         });
         // Together: after a crash in between, a WAL must not be replayed into some families and left out of others.

@@ -1,7 +1,9 @@
 //! Point reads and snapshots.
 
+use super::iterator::new_timestamped_iter;
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
+use crate::iter::timestamped::compare_timestamps;
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::get::{ReadContext, get};
 use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
@@ -62,6 +64,21 @@ impl Db {
         self.inner.get(options, &family.cf, key.as_ref())
     }
 
+    /// In a family with user-defined timestamps: the value of `key` as of `ReadOptions::timestamp`, and the timestamp it was
+    /// written with.
+    /// # Errors
+    /// As [`Db::get_pinned_opt`]; `InvalidArgument` if the family has no timestamps, the timestamp is missing or of another
+    /// size, or older than what the family still keeps.
+    pub fn get_with_timestamp(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        check_read_options(options)?;
+        self.inner.get_timestamped(options, &family.cf, key.as_ref())
+    }
+
     /// Whether `key` is certainly absent (`false`), judging by memtables, filters and cached blocks only.
     pub fn key_may_exist(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> bool {
         let options = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
@@ -99,6 +116,9 @@ impl DbInner {
 
     fn get(&self, options: &ReadOptions, cf: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedBytes>> {
         check_read_options(options)?;
+        if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
+            return Ok(self.get_timestamped(options, cf, key)?.map(|(value, _)| value));
+        }
         let guard = epoch::pin();
         // The view first, then the sequence number: the other way round, a flush in between could drop what the number
         // still sees.
@@ -115,6 +135,19 @@ impl DbInner {
         statistics.record_tick(Ticker::BytesRead, value.as_ref().map_or(0, |v| v.len() as u64));
         statistics.report_time_to_histogram(Histogram::DbGet, micros);
         Ok(value)
+    }
+
+    /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written with.
+    #[cold]
+    fn get_timestamped(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        key: &[u8],
+    ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        let view = pinned_view(cf);
+        let sequence = self.read_sequence(options);
+        new_timestamped_iter(cf, &view, options, sequence, Some(key))?.get(key)
     }
 
     /// The sequence number that a read sees up to. Load the view before calling it.
@@ -164,6 +197,30 @@ pub(super) fn check_read_options(options: &ReadOptions) -> Result<()> {
         return Err(Error::not_supported("ReadOptions::tailing: use refresh() to follow new writes"));
     }
     Ok(())
+}
+
+/// The timestamp to read at in this family.
+/// # Errors
+/// `InvalidArgument`: there is none where the family has timestamps, or one where it has not; it is of another size, or older
+/// than what the family still keeps.
+pub(super) fn read_timestamp(
+    cf: &ColumnFamily,
+    view: &SuperVersion,
+    options: &ReadOptions,
+) -> Result<Vec<u8>> {
+    let size = cf.icmp.timestamp_size();
+    let wrong = |what: String| Err(Error::invalid_argument(format!("column family '{}': {what}", cf.name)));
+    match &options.timestamp {
+        _ if size == 0 => wrong("ReadOptions::timestamp is set, but its keys have no timestamps".to_owned()),
+        None => wrong("its keys have timestamps, but ReadOptions::timestamp is not set".to_owned()),
+        Some(timestamp) if timestamp.len() != size => {
+            wrong(format!("ReadOptions::timestamp has {} bytes, its keys have {size}", timestamp.len()))
+        }
+        Some(timestamp) if compare_timestamps(timestamp, view.version.full_history_ts_low()).is_lt() => {
+            wrong("ReadOptions::timestamp is older than full_history_ts_low".to_owned())
+        }
+        Some(timestamp) => Ok(timestamp.clone()),
+    }
 }
 
 /// The view of a family, counted, for those who stay longer than one call.

@@ -16,6 +16,7 @@ use super::column_family::ColumnFamilyDescriptor;
 use crate::cf::{DeadRanges, SuperVersion};
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
+use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, WalRecoveryMode};
 use crate::read::get::{ReadContext, get};
 use crate::version::{Family, VersionSet};
@@ -74,6 +75,8 @@ pub(super) struct RecoveredFamily {
     /// Level-0 tables written while replaying.
     pub(super) new_files: Vec<FileMetaData>,
     pub(super) new_blobs: Vec<BlobFileAddition>,
+    /// A higher bound of history than the MANIFEST's.
+    pub(super) full_history_ts_low: Option<Vec<u8>>,
     /// WALs below this hold nothing for the family.
     manifest_log_number: FileNumber,
     icmp: InternalKeyComparator,
@@ -227,7 +230,9 @@ impl ReplayRun<'_> {
                 Err(e) => self.decide.read_error(e.clone()),
             }?;
             if matches!(event, Ok(LogEvent::TimestampSizes)) {
-                return Err(Error::not_supported(format!("{wal:06}.log: user-defined timestamps")));
+                let size = |id| self.families.get(&id).map(|f| f.icmp.timestamp_size());
+                wal_recovery::check_timestamp_sizes(reader.timestamp_sizes(), size)
+                    .map_err(|e| e.at(format_args!("{wal:06}.log")))?;
             }
             match step {
                 ReplayStep::Apply(batch) => {
@@ -387,6 +392,11 @@ impl ReplayRun<'_> {
         let built = build.run(&job)?;
         family.new_files.extend(built.file);
         family.new_blobs.extend(built.blobs);
+        if let Some(bound) = built.full_history_ts_low
+            && family.full_history_ts_low.as_ref().is_none_or(|old| compare_timestamps(&bound, old).is_gt())
+        {
+            family.full_history_ts_low = Some(bound);
+        }
         Ok(())
     }
 
@@ -433,6 +443,7 @@ impl RecoveredFamily {
             log_number: manifest_log_number,
             new_files: Vec::new(),
             new_blobs: Vec::new(),
+            full_history_ts_low: None,
             manifest_log_number,
             icmp,
             descriptor: descriptor.clone(),

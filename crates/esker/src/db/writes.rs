@@ -2,7 +2,8 @@
 
 use super::{ColumnFamilyHandle, Db};
 use crate::options::WriteOptions;
-use esker_base::{ColumnFamilyId, Error, Result};
+use crate::write::entry_of;
+use esker_base::{ColumnFamilyId, Error, Result, ValueType};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::cell::RefCell;
 
@@ -150,10 +151,103 @@ impl Db {
     /// One operation in the default family, which cannot be dropped; needs no handle.
     fn write_default(&self, fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>) -> Result<()> {
         self.engine().check_writable()?;
+        if self.engine().families.default_family().icmp.timestamp_size() > 0 {
+            return Err(timestamp_wanted());
+        }
         self.write_one(&WriteOptions::default(), ColumnFamilyId::DEFAULT, fill)
     }
 
     fn write_single(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>,
+    ) -> Result<()> {
+        self.engine().check_writable()?;
+        family.check_live()?;
+        if family.cf.icmp.timestamp_size() > 0 {
+            return Err(timestamp_wanted());
+        }
+        self.write_one(options, family.id(), fill)
+    }
+
+    /// Stores `value` under `key` as of `timestamp`, in a family with user-defined timestamps. What is written to a key
+    /// later must not have an older timestamp.
+    /// # Errors
+    /// As [`Db::write`]; `InvalidArgument` if the family has no timestamps, or others than of this size.
+    pub fn put_with_ts(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        timestamp: &[u8],
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let key = with_timestamp(family, key.as_ref(), timestamp)?;
+        self.write_timestamped(options, family, |batch, id| batch.put(id, &key, value.as_ref()))
+    }
+
+    /// Removes `key` as of `timestamp`; reads at older timestamps still see it.
+    /// # Errors
+    /// As [`Db::put_with_ts`].
+    pub fn delete_with_ts(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        timestamp: &[u8],
+    ) -> Result<()> {
+        let key = with_timestamp(family, key.as_ref(), timestamp)?;
+        self.write_timestamped(options, family, |batch, id| batch.delete(id, &key))
+    }
+
+    /// [`Db::single_delete`] as of `timestamp`.
+    /// # Errors
+    /// As [`Db::put_with_ts`].
+    pub fn single_delete_with_ts(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        timestamp: &[u8],
+    ) -> Result<()> {
+        let key = with_timestamp(family, key.as_ref(), timestamp)?;
+        self.write_timestamped(options, family, |batch, id| batch.single_delete(id, &key))
+    }
+
+    /// [`Db::merge`] as of `timestamp`.
+    /// # Errors
+    /// As [`Db::put_with_ts`].
+    pub fn merge_with_ts(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        timestamp: &[u8],
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let key = with_timestamp(family, key.as_ref(), timestamp)?;
+        self.write_timestamped(options, family, |batch, id| batch.merge(id, &key, operand.as_ref()))
+    }
+
+    /// Removes every key from `begin` up to, not including, `end` as of `timestamp`.
+    /// # Errors
+    /// As [`Db::put_with_ts`]; `InvalidArgument` if `end` comes before `begin`.
+    pub fn delete_range_with_ts(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+        timestamp: &[u8],
+    ) -> Result<()> {
+        let begin = with_timestamp(family, begin.as_ref(), timestamp)?;
+        let end = with_timestamp(family, end.as_ref(), timestamp)?;
+        check_range(family, &begin, &end)?;
+        self.write_timestamped(options, family, |batch, id| batch.delete_range(id, &begin, &end))
+    }
+
+    fn write_timestamped(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
@@ -232,7 +326,7 @@ impl Db {
             return Err(Error::invalid_argument("markers of transactions are written by transactions only"));
         }
         let engine = self.engine();
-        let mut last = None;
+        let (mut last, mut timestamp_size) = (None, 0);
         for op in batch.iter() {
             let Some(id) = op.family() else { continue };
             if let BatchOp::DeleteRange { begin, end, .. } = op
@@ -248,6 +342,14 @@ impl Db {
                     )));
                 }
                 last = Some(id);
+                timestamp_size = engine.families.with(id, |cf| cf.icmp.timestamp_size()).unwrap_or(0);
+            }
+            if timestamp_size > 0
+                && let Ok(Some((_, entry))) = entry_of(&op)
+                && (entry.key.len() < timestamp_size
+                    || entry.value_type == ValueType::RangeDeletion && entry.value.len() < timestamp_size)
+            {
+                return Err(timestamp_wanted());
             }
         }
         Ok(())
@@ -261,4 +363,22 @@ fn check_range(family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> Result<
 #[cold]
 fn inverted_range() -> Error {
     Error::invalid_argument("end key comes before start key")
+}
+
+/// A key as a family with user-defined timestamps stores it.
+fn with_timestamp(family: &ColumnFamilyHandle, key: &[u8], timestamp: &[u8]) -> Result<Vec<u8>> {
+    let size = family.cf.icmp.timestamp_size();
+    if size == 0 || timestamp.len() != size {
+        return Err(Error::invalid_argument(format!(
+            "column family '{}' has timestamps of {size} bytes, not of {}",
+            family.name(),
+            timestamp.len()
+        )));
+    }
+    Ok([key, timestamp].concat())
+}
+
+#[cold]
+fn timestamp_wanted() -> Error {
+    Error::invalid_argument("keys of this column family have timestamps: write with one")
 }

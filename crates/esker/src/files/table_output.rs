@@ -11,7 +11,7 @@ use crate::observe::{
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, FileNumber, Result, ValueType};
+use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, WritableFile};
@@ -81,10 +81,64 @@ pub(crate) struct NewTable {
 /// A table that is being written.
 pub(crate) struct TableOutput {
     pub(crate) number: FileNumber,
+    icmp: InternalKeyComparator,
     builder: TableBuilder,
     creation_seconds: u64,
     /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file could be deleted.
     oldest_blob_file: Option<FileNumber>,
+    timestamps: Timestamps,
+}
+
+/// What a table makes of the timestamps in its keys.
+#[derive(Debug, Default)]
+struct Timestamps {
+    /// Bytes of one; 0: there are none.
+    size: usize,
+    /// They do not get into the file.
+    dropped: bool,
+    /// The key without it.
+    scratch: Vec<u8>,
+    /// The largest point key, and the largest end of a tombstone as a bound of the file.
+    last_point: Vec<u8>,
+    last_end: Option<Vec<u8>>,
+}
+
+impl Timestamps {
+    /// Bounds as versions have them: with timestamps, and exclusive where a tombstone ends them.
+    fn describe(&self, mut meta: FileMetaData, icmp: &InternalKeyComparator) -> FileMetaData {
+        if self.size == 0 {
+            return meta;
+        }
+        if self.dropped {
+            let at = key::user_key(&meta.smallest).len();
+            meta.smallest.splice(at..at, std::iter::repeat_n(0, self.size));
+            meta.user_defined_timestamps_not_persisted = true;
+        }
+        meta.largest.clone_from(&self.last_point);
+        if let Some(end) = &self.last_end
+            && (self.last_point.is_empty() || icmp.compare(end, &self.last_point).is_gt())
+        {
+            meta.largest.clone_from(end);
+        }
+        meta
+    }
+
+    /// An end of a range with the newest timestamp, which sorts before all versions of the key: exclusive, whatever they are.
+    fn as_bound(&self, end: &[u8]) -> Vec<u8> {
+        let mut bound = end.to_vec();
+        let at = bound.len().saturating_sub(self.size);
+        bound[at..].fill(0xFF);
+        key::internal_key(&bound, SequenceNumber::MAX, ValueType::RangeDeletion)
+    }
+
+    /// The first `size` bytes before the trailer taken out.
+    fn without<'a>(scratch: &'a mut Vec<u8>, internal_key: &[u8], size: usize) -> &'a [u8] {
+        let user_key = key::user_key(internal_key);
+        scratch.clear();
+        scratch.extend_from_slice(&user_key[..user_key.len().saturating_sub(size)]);
+        scratch.extend_from_slice(&internal_key[user_key.len()..]);
+        scratch
+    }
 }
 
 impl TableOutput {
@@ -100,7 +154,16 @@ impl TableOutput {
         let file = paced(context, file);
         let now = context.env.clock.now_seconds();
         let builder = TableBuilder::new(builder_options(context, table, now), file)?;
-        Ok(TableOutput { number, builder, creation_seconds: now, oldest_blob_file: None })
+        let size = context.icmp.timestamp_size();
+        let dropped = size > 0 && !context.family_options.persist_user_defined_timestamps;
+        Ok(TableOutput {
+            number,
+            icmp: context.icmp.clone(),
+            builder,
+            creation_seconds: now,
+            oldest_blob_file: None,
+            timestamps: Timestamps { size, dropped, ..Timestamps::default() },
+        })
     }
 
     /// Adds an entry; range deletions may come in any order.
@@ -111,6 +174,14 @@ impl TableOutput {
         let value_type = type_of(internal_key);
         if matches!(value_type, Some(ValueType::BlobIndex | ValueType::WideColumnEntity)) {
             self.note_blobs(value_type, value)?;
+        }
+        if self.timestamps.size > 0 {
+            let timestamps = &mut self.timestamps;
+            internal_key.clone_into(&mut timestamps.last_point);
+            if timestamps.dropped {
+                let plain = Timestamps::without(&mut timestamps.scratch, internal_key, timestamps.size);
+                return self.builder.add(plain, value);
+            }
         }
         self.builder.add(internal_key, value)
     }
@@ -129,6 +200,19 @@ impl TableOutput {
     /// As [`TableOutput::add`].
     pub(crate) fn add_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
         let begin = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
+        let timestamps = &mut self.timestamps;
+        if timestamps.size > 0 {
+            let bound = timestamps.as_bound(&tombstone.end);
+            let is_last = |last: &Vec<u8>| self.icmp.compare(&bound, last).is_gt();
+            if timestamps.last_end.as_ref().is_none_or(is_last) {
+                timestamps.last_end = Some(bound);
+            }
+            if timestamps.dropped {
+                let plain = Timestamps::without(&mut timestamps.scratch, &begin, timestamps.size);
+                let end = &tombstone.end[..tombstone.end.len().saturating_sub(timestamps.size)];
+                return self.builder.add(plain, end);
+            }
+        }
         self.builder.add(&begin, &tombstone.end)
     }
 
@@ -189,7 +273,7 @@ impl TableOutput {
             tail_size: info.tail_size,
             ..FileMetaData::default()
         };
-        Ok((meta, info))
+        Ok((self.timestamps.describe(meta, &self.icmp), info))
     }
 
     /// Gives up; the caller deletes the file.
@@ -207,6 +291,10 @@ pub(crate) fn type_of(internal_key: &[u8]) -> Option<ValueType> {
 fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> TableBuilderOptions {
     let family = context.family_options;
     let mut options = TableBuilderOptions::new(context.icmp.clone(), Arc::new(family.table.clone()));
+    if context.icmp.timestamp_size() > 0 && !family.persist_user_defined_timestamps {
+        options.icmp = context.icmp.without_timestamp();
+        options.user_defined_timestamps_persisted = false;
+    }
     options.compression = table.compression;
     options.compression_opts = table.compression_options.codec();
     options.prefix_extractor = family.prefix_extractor.clone();
@@ -222,7 +310,9 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options.is_flush = context.io_priority == IoPriority::High;
     options.skip_filters = family.optimize_filters_for_hits && table.is_bottommost;
     options.target_file_size = table.target_file_size;
-    options.dead_span_min_entries = family.dead_span_min_entries;
+    // With timestamps a deleted key is not gone: older reads see it.
+    let has_timestamps = context.icmp.timestamp_size() > 0;
+    options.dead_span_min_entries = if has_timestamps { 0 } else { family.dead_span_min_entries };
     options.statistics = context.options.statistics.clone();
     options
 }

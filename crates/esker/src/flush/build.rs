@@ -4,12 +4,14 @@
 //! entry that a snapshot or a later read may want, or nothing if there is none; large values in blob files, if so wanted.
 
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput};
+use crate::iter::timestamped::{TimestampsDropped, at_smallest_timestamp, newest_timestamp};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
+use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_memtable::MemTable;
 
@@ -30,6 +32,8 @@ pub(crate) struct BuiltTable {
     pub(crate) file: Option<FileMetaData>,
     /// The blob files with its large values.
     pub(crate) blobs: Vec<BlobFileAddition>,
+    /// Reads at timestamps before this one can no longer be answered: those of the memtables were not written.
+    pub(crate) full_history_ts_low: Option<Vec<u8>>,
 }
 
 /// One table to build.
@@ -58,7 +62,13 @@ impl BuildTable<'_> {
             let cleaned = self.remove_table(job.number).and_then(|()| blobs.delete_all());
             cleaned.or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;
         }
-        Ok(BuiltTable { file: result?, blobs: blobs.finished })
+        let drops_timestamps = !self.output.family_options.persist_user_defined_timestamps;
+        let newest = if drops_timestamps { newest_timestamp(job.memtables, self.output.icmp) } else { None };
+        Ok(BuiltTable {
+            file: result?,
+            blobs: blobs.finished,
+            full_history_ts_low: newest.map(|newest| newest.saturating_add(1).to_le_bytes().to_vec()),
+        })
     }
 
     /// What is left of the file has a number that no MANIFEST names; the next open would remove it too.
@@ -80,9 +90,27 @@ impl BuildTable<'_> {
         if context.options.allow_2pc {
             keep.keep_conflicts();
         }
+        let size = context.icmp.timestamp_size();
+        keep.keep_history = size > 0 && options.persist_user_defined_timestamps;
+        keep.keep_sequence_numbers = keep.keep_history;
         for mem in job.memtables.iter().rev() {
-            children.push(MergeChild::new(Box::new(mem.iter())));
-            if mem.num_range_deletes() > 0 {
+            let drops_timestamps = size > 0 && !keep.keep_history;
+            children.push(MergeChild::new(if drops_timestamps {
+                Box::new(TimestampsDropped::new(mem.iter(), size))
+            } else {
+                Box::new(mem.iter())
+            }));
+            if mem.num_range_deletes() == 0 {
+                continue;
+            }
+            if keep.keep_history {
+                keep.stored_tombstones.extend(mem.stored_range_tombstones());
+            } else if drops_timestamps {
+                let stored = mem.stored_range_tombstones().into_iter();
+                let plain = stored.map(|t| at_smallest_timestamp(t, size)).collect();
+                let fragments = FragmentedRangeTombstones::build(plain, context.icmp);
+                keep.range_dels.add(&Arc::new(fragments), None);
+            } else {
                 keep.range_dels.add(&mem.range_tombstones(), None);
             }
         }

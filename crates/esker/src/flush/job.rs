@@ -13,6 +13,7 @@
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, ErrorReason, FlushRequest, maybe_schedule, publish_super_version};
+use crate::iter::timestamped::compare_timestamps;
 use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, VersionSet};
 use esker_base::sync::atomic::Ordering;
@@ -205,6 +206,7 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable) -> Option<VersionEd
         log_number: Some(log_number),
         new_files: built.file.into_iter().map(|f| (0, f)).collect(),
         blob_file_additions: built.blobs,
+        full_history_ts_low: raised(built.full_history_ts_low, family.version.full_history_ts_low()),
         ..VersionEdit::default()
     })
 }
@@ -225,4 +227,9 @@ fn give_back(engine: &Engine, parts: &[Part]) {
             }
         }
     }
+}
+
+/// The bound of history to be logged, if it is higher than the one in force.
+fn raised(bound: Option<Vec<u8>>, in_force: &[u8]) -> Option<Vec<u8>> {
+    bound.filter(|bound| compare_timestamps(bound, in_force).is_gt())
 }

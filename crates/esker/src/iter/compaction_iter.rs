@@ -61,6 +61,11 @@ pub struct CompactionIteratorOptions {
     pub bottommost: bool,
     /// Sequence numbers stay even where all snapshots see them.
     pub keep_sequence_numbers: bool,
+    /// User keys end in timestamps at which reads may ask: versions at different ones are different keys, nothing is inferred
+    /// from one for another, and range tombstones are carried through. Needs `keep_sequence_numbers`.
+    pub keep_history: bool,
+    /// With `keep_history`: the range tombstones of all inputs, as they are stored.
+    pub stored_tombstones: Vec<RangeTombstone>,
     /// For a flush: always false.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
     /// The range tombstones of all inputs, with the same snapshots.
@@ -87,6 +92,8 @@ impl CompactionIteratorOptions {
             filter_ignores_snapshots: false,
             bottommost: false,
             keep_sequence_numbers: false,
+            keep_history: false,
+            stored_tombstones: Vec::new(),
             key_not_exists_beyond_output_level: Box::new(|_| false),
             lower_bound: None,
             upper_bound: None,
@@ -214,6 +221,8 @@ pub struct CompactionIterator<I = Box<dyn InternalIterator>> {
     /// The user key dealt with, once `has_user_key`.
     user_key: Vec<u8>,
     has_user_key: bool,
+    /// With `keep_history`: that of the last output, without its timestamp.
+    last_plain_key: Option<Vec<u8>>,
     closed: Option<usize>,
     /// Something has been shown of this user key.
     shown: bool,
@@ -259,6 +268,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             options,
             user_key: Vec::new(),
             has_user_key: false,
+            last_plain_key: None,
             closed: None,
             shown: false,
             clear_next: false,
@@ -347,6 +357,10 @@ impl<I: InternalIterator> CompactionIterator<I> {
     ) -> Vec<RangeTombstone> {
         let lower = lower.or(self.options.lower_bound.as_deref());
         let upper = upper.or(self.options.upper_bound.as_deref());
+        if self.options.keep_history {
+            let stored = self.options.stored_tombstones.iter();
+            return stored.filter_map(|t| clipped(t, &self.icmp, lower, upper)).collect();
+        }
         self.options.range_dels.tombstones_for_output(lower, upper, self.options.bottommost)
     }
 
@@ -442,6 +456,12 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.show(head.sequence, ValueType::Value, Source::Empty);
             return Ok(());
         }
+        if self.options.keep_history && is_carried_through(head.value_type) {
+            // An operand does not stand for what is below it.
+            self.closed = (head.value_type != ValueType::Merge).then_some(head.stripe);
+            self.show(head.sequence, head.value_type, Source::Input);
+            return Ok(());
+        }
         let hidden = self.closed == Some(head.stripe);
         if hidden && head.value_type != ValueType::SingleDeletion {
             self.stats.dropped_hidden += 1;
@@ -463,7 +483,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             ValueType::Value => self.filter_value(head)?,
             ValueType::BlobIndex => self.filter_blob(head)?,
             ValueType::ValuePreferredSeqno => self.settle_timed_value(head)?,
-            ValueType::Deletion => self.keep_deletion(head, false)?,
+            ValueType::Deletion | ValueType::DeletionWithTimestamp => self.keep_deletion(head, false)?,
             ValueType::SingleDeletion => {
                 self.consume();
                 self.match_single_deletion(head, hidden)?;
@@ -475,7 +495,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                     self.user_key.escape_ascii()
                 )));
             }
-            ValueType::DeletionWithTimestamp | ValueType::WideColumnEntity => {
+            ValueType::WideColumnEntity => {
                 self.show(head.sequence, head.value_type, Source::Input);
             }
         }
@@ -493,9 +513,20 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.key.clear();
         append_internal_key(&mut self.key, &self.user_key, sequence, value_type);
         self.source = source;
-        self.is_first_of_user_key = !self.shown;
+        self.is_first_of_user_key =
+            !self.shown && (!self.options.keep_history || self.is_another_plain_key());
         self.shown = true;
         self.stats.records_out += 1;
+    }
+
+    /// Whether the user key without its timestamp is another than at the last call.
+    fn is_another_plain_key(&mut self) -> bool {
+        let (plain, _) = self.icmp.split_timestamp(&self.user_key);
+        let is_another = self.last_plain_key.as_deref() != Some(plain);
+        if is_another {
+            self.last_plain_key = Some(plain.to_vec());
+        }
+        is_another
     }
 
     fn show_queued(&mut self, i: usize) {
@@ -698,6 +729,36 @@ impl<I: InternalIterator> CompactionIterator<I> {
             || sequence <= conflict
             || oldest.is_some_and(|oldest| oldest < conflict && sequence <= oldest)
     }
+}
+
+/// Of what a family keeps with its history: what only means something together with older versions.
+fn is_carried_through(value_type: ValueType) -> bool {
+    value_type.is_point_deletion() || matches!(value_type, ValueType::Merge | ValueType::ValuePreferredSeqno)
+}
+
+/// The part of a tombstone with timestamps from `lower` to `upper`, whose timestamps count for nothing.
+pub(crate) fn clipped(
+    tombstone: &RangeTombstone,
+    icmp: &InternalKeyComparator,
+    lower: Option<&[u8]>,
+    upper: Option<&[u8]>,
+) -> Option<RangeTombstone> {
+    let plain = icmp.without_timestamp();
+    let ((mut start, timestamp), (mut end, _)) =
+        (icmp.split_timestamp(&tombstone.start), icmp.split_timestamp(&tombstone.end));
+    if let Some((lower, _)) = lower.map(|key| icmp.split_timestamp(key))
+        && plain.compare_user_keys(lower, start).is_gt()
+    {
+        start = lower;
+    }
+    if let Some((upper, _)) = upper.map(|key| icmp.split_timestamp(key))
+        && plain.compare_user_keys(upper, end).is_lt()
+    {
+        end = upper;
+    }
+    let is_empty = plain.compare_user_keys(start, end).is_ge();
+    let with_timestamp = |key: &[u8]| [key, timestamp].concat();
+    (!is_empty).then(|| RangeTombstone::new(with_timestamp(start), with_timestamp(end), tombstone.seq))
 }
 
 /// Where the user's part of a timed value ends, and the sequence number it wants.

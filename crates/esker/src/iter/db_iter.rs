@@ -18,6 +18,7 @@ mod options;
 mod value;
 
 use value::NEWEST_FIRST;
+pub(crate) use value::with_default_column;
 
 pub(crate) use dead::DeadRangesOfView;
 pub use options::{DbIterCounters, DbIterOptions};

@@ -9,6 +9,7 @@ pub mod db_iter;
 pub mod level;
 pub mod merging;
 pub mod range_del;
+pub(crate) mod timestamped;
 
 #[cfg(test)]
 mod vec_iter;

@@ -192,6 +192,10 @@ option_struct! {
         /// Merge operands on one key in a memtable before they are combined at write; 0: never. Default 0. Mutable.
         max_successive_merges: usize = 0, mutable;
 
+        /// Whether user-defined timestamps get into tables; without, they are kept in memtables and WALs only, and reads at
+        /// timestamps older than the last flush are refused. Default true. Fixed.
+        persist_user_defined_timestamps: bool = true, fixed;
+
         /// Levels. Default 7. Fixed.
         num_levels: i32 = 7, fixed;
         /// Level-0 files that start a compaction. Default 4. Mutable.

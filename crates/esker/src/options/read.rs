@@ -76,6 +76,8 @@ pub struct ReadOptions {
     pub value_size_soft_limit: u64,
     /// Moment (microseconds since the Unix epoch) at which the read gives `TimedOut`. Default `None`.
     pub deadline: Option<Duration>,
+    /// In families with user-defined timestamps, and only there: versions newer than this are not there. Default `None`.
+    pub timestamp: Option<Vec<u8>>,
     /// Longest wait for one file operation. Accepted; file systems here do not time out. Default `None`.
     pub io_timeout: Option<Duration>,
 }
@@ -103,6 +105,7 @@ impl Default for ReadOptions {
             tailing: false,
             value_size_soft_limit: u64::MAX,
             deadline: None,
+            timestamp: None,
             io_timeout: None,
         }
     }

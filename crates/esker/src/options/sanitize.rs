@@ -310,8 +310,11 @@ impl ColumnFamilyOptions {
         if self.compaction_filter.is_some() && self.compaction_filter_factory.is_some() {
             return Err(invalid("compaction_filter_factory", "compaction_filter is set too: give only one"));
         }
-        if self.comparator.timestamp_size() > 0 {
-            return Err(refused("comparator", "user-defined timestamps are recognised but not built"));
+        if self.comparator.timestamp_size() > 0 && self.comparator.without_timestamp().is_none() {
+            return Err(refused(
+                "comparator",
+                "user-defined timestamps are built for the stock comparators only",
+            ));
         }
         for (name, share) in [
             ("blob_garbage_collection_age_cutoff", self.blob_garbage_collection_age_cutoff),

@@ -303,6 +303,9 @@ impl OpenFamily {
                 self.descriptor.comparator.name()
             )));
         }
+        if let Some(persisted) = edit.persist_user_defined_timestamps {
+            self.descriptor.persist_user_defined_timestamps = persisted;
+        }
         // RocksDB warns of a log number that goes back, and keeps the larger one.
         self.log_number = self.log_number.max(edit.log_number.unwrap_or_default());
         let timestamp_size = self.descriptor.comparator.timestamp_size();

@@ -14,7 +14,7 @@
 
 use super::Predecessor;
 use esker_base::sync::Arc;
-use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::{Directory, FileSystem, WritableFile};
 use esker_format::file_name;
 use esker_format::log::{BLOCK_BYTES, LogWriter};
@@ -70,6 +70,10 @@ pub(crate) struct Wals {
     unsynced: Vec<WalFile>,
     alive: VecDeque<AliveWal>,
     recyclable: VecDeque<FileNumber>,
+    /// Families whose keys have timestamps, and of how many bytes.
+    timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
+    /// How many of these the current file tells of.
+    told_sizes: usize,
     /// Physical records of the append in hand.
     buffer: Vec<u8>,
     failed: Option<Error>,
@@ -87,8 +91,18 @@ impl Wals {
             unsynced: Vec::new(),
             alive: VecDeque::new(),
             recyclable: VecDeque::new(),
+            timestamp_sizes: Vec::new(),
+            told_sizes: 0,
             buffer: Vec::new(),
             failed: None,
+        }
+    }
+
+    /// Keys of `family` have timestamps of `size` bytes, if any: files that have them say so.
+    pub(crate) fn set_timestamp_size(&mut self, family: ColumnFamilyId, size: usize) {
+        if size > 0 {
+            let size = u16::try_from(size).expect("timestamps are small");
+            self.timestamp_sizes.push((family, size));
         }
     }
 
@@ -193,6 +207,13 @@ impl Wals {
         let per_sync = self.options.wal_bytes_per_sync;
         let current = self.current.as_mut().expect("a writable database has a WAL");
         self.buffer.clear();
+        if current.file.file_size() == 0 {
+            self.told_sizes = 0;
+        }
+        if self.told_sizes < self.timestamp_sizes.len() {
+            current.writer.add_timestamp_sizes(&self.timestamp_sizes[self.told_sizes..], &mut self.buffer);
+            self.told_sizes = self.timestamp_sizes.len();
+        }
         if current.file.file_size() == 0
             && let Some(last) = self.unsynced.last()
         {

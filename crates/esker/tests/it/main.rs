@@ -21,5 +21,6 @@ mod preserve;
 mod repair;
 mod set_options;
 mod styles;
+mod timestamps;
 mod transactions;
 mod wal;

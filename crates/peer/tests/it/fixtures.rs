@@ -2,7 +2,8 @@
 
 use esker::options::{BottommostLevelCompaction, load_latest_options};
 use esker::{
-    ColumnFamilyDescriptor, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode, ReadOptions, builtin,
+    ColumnFamilyDescriptor, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode, ReadOptions,
+    WriteOptions, builtin,
 };
 use esker_base::comparator::BytewiseComparatorWithU64Ts;
 use esker_peer::fixture::{ExpectedFamily, Fixture};
@@ -11,12 +12,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// What is not built yet, by fixture: opening or reading must fail with `NotSupported` and these words.
-/// A name ending in `*` stands for all that begin so.
-const REFUSED: &[(&str, &str)] = &[("udt_*", "user-defined timestamps")];
-/// Those of them that RocksDB, too, needs another API for.
-const NOT_FOR_PLAIN_ROCKSDB: &[&str] = &["user-defined timestamps"];
 
 /// Databases of a `TransactionDB`.
 fn has_transactions(dir: &Path) -> bool {
@@ -28,13 +23,17 @@ fn has_pending_transaction(fixture: &Fixture) -> bool {
     fixture.name.ends_with("_txn_2pc")
 }
 
-fn refused_feature(name: &str) -> Option<&'static str> {
-    let of_version = name.split_once("_8_").or(name.split_once("_9_")).map_or(name, |(_, rest)| rest);
-    let matches = |pattern: &str| match pattern.strip_suffix('*') {
-        Some(prefix) => of_version.starts_with(prefix),
-        None => of_version == pattern,
-    };
-    REFUSED.iter().find(|(pattern, _)| matches(pattern)).map(|(_, feature)| *feature)
+/// The newest timestamp there can be: reads see the newest version of each key.
+const NEWEST: [u8; 8] = [0xFF; 8];
+
+/// Whether the keys of a fixture have user-defined timestamps.
+fn has_timestamps(name: &str) -> bool {
+    name.contains("_udt_")
+}
+
+fn read_options(db: &Db) -> ReadOptions {
+    let has_timestamps = db.default_column_family().comparator().timestamp_size() > 0;
+    ReadOptions { timestamp: has_timestamps.then(|| NEWEST.to_vec()), ..ReadOptions::default() }
 }
 
 /// Families as a user would name them: from the OPTIONS file if there is one; merges are `stringappend`, as
@@ -66,11 +65,26 @@ fn open(dir: &Path, mode: OpenMode) -> esker::Result<Db> {
 /// Error texts, so that one table can hold Esker's and those of checks.
 type Outcome = Result<(), String>;
 
-fn check_contents(db: &Db, expected: &[ExpectedFamily]) -> Outcome {
+/// `timestamps_may_go`: the family keeps them in memory only, and was flushed.
+fn check_contents(db: &Db, expected: &[ExpectedFamily], timestamps_may_go: bool) -> Outcome {
     for family in expected {
         let handle = db.column_family(&family.name).ok_or_else(|| format!("no family '{}'", family.name))?;
-        let contents = Contents::of(db, &handle, &ReadOptions::default()).map_err(describe)?;
+        let options = read_options(db);
+        let contents = Contents::of(db, &handle, &options).map_err(describe)?;
         family.check(&contents)?;
+        let mut iter = db.iter_opt(options, &handle).map_err(describe)?;
+        iter.seek_to_first();
+        for entry in &family.entries {
+            let (timestamp, may_go) = (iter.timestamp(), timestamps_may_go && iter.timestamp() == [0; 8]);
+            if entry.timestamp.as_deref().is_some_and(|expected| expected != timestamp) && !may_go {
+                return Err(format!("{entry:?} has timestamp {timestamp:?}"));
+            }
+            let columns: Vec<_> = iter.columns().iter().map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
+            if entry.columns.as_ref().is_some_and(|expected| *expected != columns) {
+                return Err(format!("{entry:?} has columns {columns:?}"));
+            }
+            iter.next();
+        }
     }
     if db.column_family_names().len() != expected.len() {
         return Err(format!("families are {:?}", db.column_family_names()));
@@ -89,7 +103,7 @@ fn read_only(fixture: &Fixture) -> Outcome {
     let before = files(copy.path());
     let read = || {
         let db = open(copy.path(), OpenMode::ReadOnly).map_err(describe)?;
-        check_contents(&db, &fixture.expected())?;
+        check_contents(&db, &fixture.expected(), false)?;
         db.close().map_err(describe)
     };
     let result = read();
@@ -106,18 +120,30 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     let expected = fixture.expected();
     let db = open(dir, OpenMode::ReadWrite).map_err(describe)?;
-    check_contents(&db, &expected)?;
-    db.put("zz-esker", "was here").map_err(describe)?;
+    check_contents(&db, &expected, fixture.name.contains("memtable_only"))?;
+    let (family, write) = (db.default_column_family(), WriteOptions::default());
+    if has_timestamps(&fixture.name) {
+        db.put_with_ts(&write, &family, "zz-esker", &0xFFFF_u64.to_le_bytes(), "was here")
+            .map_err(describe)?;
+    } else {
+        db.put("zz-esker", "was here").map_err(describe)?;
+    }
     for family in &expected {
         let handle = db.column_family(&family.name).ok_or("a family went")?;
         db.compact_range_opt(&rewrite_all(), &handle, None, None).map_err(describe)?;
     }
-    db.delete("zz-esker").map_err(describe)?;
-    check_contents(&db, &expected).map_err(|e| format!("after compaction: {e}"))?;
+    if has_timestamps(&fixture.name) {
+        db.delete_with_ts(&write, &family, "zz-esker", &0x1_0000_u64.to_le_bytes()).map_err(describe)?;
+    } else {
+        db.delete("zz-esker").map_err(describe)?;
+    }
+    check_contents(&db, &expected, fixture.name.contains("memtable_only"))
+        .map_err(|e| format!("after compaction: {e}"))?;
     db.close().map_err(describe)?;
     drop(db);
     let db = open(dir, OpenMode::ReadWrite).map_err(describe)?;
-    check_contents(&db, &expected).map_err(|e| format!("after reopening: {e}"))?;
+    check_contents(&db, &expected, fixture.name.contains("memtable_only"))
+        .map_err(|e| format!("after reopening: {e}"))?;
     db.close().map_err(describe)
 }
 
@@ -145,12 +171,18 @@ fn rewrite_all() -> CompactRangeOptions {
 
 /// What RocksDB 7.8.3 finds in a database that Esker has rewritten.
 fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
+    if fixture.name.contains("memtable_only") {
+        return Ok(()); // it does not know tables without timestamps, and the OPTIONS file keeps it out
+    }
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return Ok(()) };
     if has_pending_transaction(fixture) {
         return Ok(());
     }
     tools.check_consistency(dir)?;
     tools.verify_tables(dir)?;
+    if has_timestamps(&fixture.name) {
+        return Ok(()); // its ldb cannot read at a timestamp
+    }
     for family in fixture.expected() {
         family.check(&tools.contents(dir, &family.name)?).map_err(|e| format!("7.8.3: {e}"))?;
     }
@@ -163,16 +195,34 @@ fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
         return Ok(());
     }
     let options = |name: &str| {
-        let order = if name == "rev" { "comparator=rocksdb.ReverseBytewiseComparator;" } else { "" };
+        let order = match name {
+            _ if fixture.name.contains("memtable_only") => {
+                "comparator=leveldb.BytewiseComparator.u64ts;persist_user_defined_timestamps=false;"
+            }
+            _ if has_timestamps(&fixture.name) => "comparator=leveldb.BytewiseComparator.u64ts;",
+            "rev" => "comparator=rocksdb.ReverseBytewiseComparator;",
+            _ => "",
+        };
         format!("{order}merge_operator={{id=StringAppendOperator;delimiter=,}};")
     };
     let expected = fixture.expected();
     let specs: Vec<_> = expected.iter().map(|f| FamilySpec::new(f.name.clone(), options(&f.name))).collect();
-    let db_options = if has_pending_transaction(fixture) { "allow_2pc=true" } else { "" };
+    // RocksDB asks for it where timestamps are kept in memory only.
+    let in_memory_only = fixture.name.contains("memtable_only");
+    let db_options = match () {
+        () if has_pending_transaction(fixture) => "allow_2pc=true",
+        () if in_memory_only => "allow_concurrent_memtable_write=false;",
+        () => "",
+    };
     let db = RocksDb::open(dir, db_options, &specs)?;
     db.verify_checksum()?;
     for family in &expected {
-        family.check(&db.contents(&family.name, None)?).map_err(|e| format!("11.8.1: {e}"))?;
+        let contents = if has_timestamps(&fixture.name) {
+            db.contents_at(&family.name, &NEWEST)
+        } else {
+            db.contents(&family.name, None)
+        };
+        family.check(&contents?).map_err(|e| format!("11.8.1: {e}"))?;
     }
     Ok(())
 }
@@ -180,7 +230,6 @@ fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
 /// One row of the table.
 struct Row {
     text: String,
-    opened: bool,
     wrong: Vec<String>,
 }
 
@@ -198,28 +247,7 @@ fn supported(fixture: &Fixture) -> Row {
     let cells: Vec<String> =
         results.iter().map(|r| format!("{:<11}", if r.is_ok() { "ok" } else { "WRONG" })).collect();
     let wrong = results.into_iter().filter_map(Result::err).collect();
-    Row { text: cells.join(" "), opened: true, wrong }
-}
-
-fn refused(fixture: &Fixture, feature: &str) -> Row {
-    let copy = fixture.copy();
-    let mut wrong = Vec::new();
-    let results = [read_only(fixture), read_write(fixture, copy.path())];
-    for result in &results {
-        match result {
-            Err(e) if e.starts_with("NotSupported") && e.contains(feature) => {}
-            other => wrong.push(format!("should be refused for '{feature}': {other:?}")),
-        }
-    }
-    if !NOT_FOR_PLAIN_ROCKSDB.contains(&feature) {
-        let whole = write_regardless(copy.path()).and_then(|()| read_by_11(fixture, copy.path()));
-        wrong.extend(whole.err().map(|e| format!("not left whole: {e}")));
-    }
-    Row {
-        text: format!("refused: {}", results[0].as_ref().err().map_or("", String::as_str)),
-        opened: false,
-        wrong,
-    }
+    Row { text: cells.join(" "), wrong }
 }
 
 #[test]
@@ -233,11 +261,8 @@ fn golden_databases_open_and_go_back() {
     let mut wrong = Vec::new();
     let mut opened = 0;
     for fixture in fixtures.iter().filter(|f| f.is_database()) {
-        let row = match refused_feature(&fixture.name) {
-            Some(feature) => refused(fixture, feature),
-            None => supported(fixture),
-        };
-        opened += usize::from(row.opened && row.wrong.is_empty());
+        let row = supported(fixture);
+        opened += usize::from(row.wrong.is_empty());
         wrong.extend(row.wrong.into_iter().map(|e| format!("{}: {e}", fixture.name)));
         writeln!(table, "{:<26} {}", fixture.name, row.text.trim_end()).expect("a String");
     }
@@ -284,4 +309,22 @@ fn a_table_with_embedded_blobs_is_refused_by_name() {
     let error = TableReader::open(file, options).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::NotSupported);
     assert!(error.to_string().contains("embedded blobs"), "{error}");
+}
+
+/// RocksDB 11 takes keys of a WAL that does not say their timestamps' size for keys without: also those that 7.8 wrote.
+#[test]
+fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
+    for name in ["v7_8_udt_u64", "v11_9_udt_u64"] {
+        let fixture = &fixture::all(&[name])[0];
+        let copy = fixture.copy();
+        let options = DbOptions { avoid_flush_during_shutdown: true, ..DbOptions::default() };
+        let families = families(&options, copy.path()).expect("described");
+        let db = Db::open_with(&options, copy.path(), families, OpenMode::ReadWrite).expect("opens");
+        let (family, write) = (db.default_column_family(), WriteOptions::default());
+        db.put_with_ts(&write, &family, "zz-esker", &0xFFFF_u64.to_le_bytes(), "was here").expect("written");
+        db.delete_with_ts(&write, &family, "zz-esker", &0x1_0000_u64.to_le_bytes()).expect("written");
+        db.close().expect("closes");
+        drop(db);
+        read_by_11(fixture, copy.path()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
 }

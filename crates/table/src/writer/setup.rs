@@ -83,6 +83,7 @@ pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties
         db_host_id: options.db_host_id.clone(),
         external_sst_file_version: options.is_external_file.then_some(2),
         external_sst_file_global_seqno: options.is_external_file.then_some(0),
+        user_defined_timestamps_persisted: options.user_defined_timestamps_persisted,
         user_collected_properties: options.user_collected_properties.iter().cloned().collect(),
         ..TableProperties::absent()
     }

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What is refused, and the word that the refusal must contain.
-const REFUSED: [(&str, &str); 2] =
-    [("v11_9_udt_memtable_only", "timestamps"), ("v11_9_embedded_blob_sst", "embedded blobs")];
+const REFUSED: [(&str, &str); 1] = [("v11_9_embedded_blob_sst", "embedded blobs")];
 
 fn refusal(path: &Path) -> Option<&'static str> {
     let name = short_name(path);

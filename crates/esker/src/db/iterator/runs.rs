@@ -11,6 +11,7 @@
 use super::super::reads::table_read_options;
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::range_del::FileBounds;
+use crate::iter::timestamped::table_iter;
 use crate::iter::{
     FileOpener, LevelIterator, LevelTombstones, MergeChild, MergingIterator, OpenedFile, RunTombstones,
 };
@@ -23,7 +24,7 @@ use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;
-use esker_table::TableReadOptions;
+use esker_table::{TableCache, TableReadOptions};
 
 /// What a child reads.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ impl Runs {
     /// # Errors
     /// Those of opening files of level 0.
     pub(super) fn new(
-        cf: &Arc<ColumnFamily>,
+        cf: &ColumnFamily,
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
@@ -101,7 +102,7 @@ impl Runs {
     /// Those of opening files of level 0; nothing has changed then.
     pub(super) fn prepare(
         &self,
-        cf: &Arc<ColumnFamily>,
+        cf: &ColumnFamily,
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
@@ -193,9 +194,10 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn new<'a>(cf: &'a Arc<ColumnFamily>, options: &ReadOptions, sequence: SequenceNumber) -> Opening<'a> {
+    fn new<'a>(cf: &'a ColumnFamily, options: &ReadOptions, sequence: SequenceNumber) -> Opening<'a> {
         let opener = Arc::new(ReadOpener {
-            cf: cf.clone(),
+            tables: cf.tables.clone(),
+            icmp: cf.icmp.clone(),
             options: iterator_table_options(options),
             ignore_range_deletions: options.ignore_range_deletions,
         });
@@ -329,19 +331,20 @@ fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
 
 /// Opens files for reads.
 struct ReadOpener {
-    cf: Arc<ColumnFamily>,
+    tables: Arc<TableCache>,
+    icmp: InternalKeyComparator,
     options: TableReadOptions,
     ignore_range_deletions: bool,
 }
 
 impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
-        let reader = open_file(&self.cf.tables, file)?;
+        let reader = open_file(&self.tables, file)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        Ok(OpenedFile { iter: Box::new(reader.iter(self.options)), range_dels })
+        Ok(OpenedFile { iter: table_iter(&reader, self.options, &self.icmp), range_dels })
     }
 
     fn range_dels(&self, file: &Arc<FileMeta>) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
-        Ok(open_file(&self.cf.tables, file)?.range_dels().cloned())
+        Ok(open_file(&self.tables, file)?.range_dels().cloned())
     }
 }

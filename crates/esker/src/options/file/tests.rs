@@ -140,8 +140,13 @@ fn only_names_that_both_versions_know_are_written() {
     ours.extend(BlockBasedTableOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
     // RocksDB leaves an empty list out of its file but reads it.
     let left_out = ["compression_per_level"];
+    // Where it is not the default, 7.8 would misread the tables: the name keeps its tools out.
+    let keeps_out = ["persist_user_defined_timestamps"];
     for name in ours {
-        let allowed = both.contains(name) || NEVER_WRITTEN.contains(&name) || left_out.contains(&name);
+        let allowed = both.contains(name)
+            || NEVER_WRITTEN.contains(&name)
+            || left_out.contains(&name)
+            || keeps_out.contains(&name);
         assert!(allowed, "{name} is not known to both versions");
     }
 }

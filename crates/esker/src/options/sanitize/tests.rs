@@ -102,11 +102,6 @@ fn what_has_no_meaning_is_refused_by_name() {
         "compression_per_level",
     );
     refused(
-        |o| o.cf.comparator = std::sync::Arc::new(esker_base::comparator::BytewiseComparatorWithU64Ts),
-        ErrorKind::NotSupported,
-        "comparator",
-    );
-    refused(
         |o| o.cf.unresolved.push(("merge_operator".into(), "{id=mine;x=1}".into())),
         ErrorKind::InvalidArgument,
         "'mine'",

@@ -1,0 +1,82 @@
+//! Iterators over families with user-defined timestamps: the view's sorted runs, and all range tombstones beside them.
+
+use super::internal_iterator;
+use crate::cf::{ColumnFamily, SuperVersion};
+use crate::db::reads::{read_timestamp, table_read_options};
+use crate::iter::DbIterOptions;
+use crate::iter::db_iter::KeepAlive;
+use crate::iter::timestamped::{TimestampedIter, TombstoneRun, stored_tombstones};
+use crate::options::{ReadOptions, ReadTier};
+use crate::read::tables::open_file;
+use esker_base::sync::Arc;
+use esker_base::{Result, SequenceNumber};
+use esker_table::blob::BlobReader;
+
+/// A cursor over a family with user-defined timestamps; for one key only the files that may hold it count.
+pub(in crate::db) fn new_timestamped_iter(
+    cf: &ColumnFamily,
+    view: &Arc<SuperVersion>,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+    only: Option<&[u8]>,
+) -> Result<TimestampedIter> {
+    let timestamp = read_timestamp(cf, view, options)?;
+    // Bounds and prefixes are those of keys without timestamps: files know only keys with them.
+    let all = ReadOptions {
+        ignore_range_deletions: true,
+        iterate_lower_bound: None,
+        iterate_upper_bound: None,
+        prefix_same_as_start: false,
+        ..options.clone()
+    };
+    let iter = internal_iterator(cf, view, &all, sequence)?;
+    let tombstones = match options.ignore_range_deletions {
+        true => Vec::new(),
+        false => tombstone_runs(cf, view, options, only)?,
+    };
+    let iter_options = DbIterOptions {
+        sequence,
+        lower_bound: options.iterate_lower_bound.clone(),
+        upper_bound: options.iterate_upper_bound.clone(),
+        merge_operator: view.options.merge_operator.clone(),
+        blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
+        ..DbIterOptions::default()
+    };
+    let keep_alive = Some(view.clone() as KeepAlive);
+    Ok(TimestampedIter::new(cf.icmp.clone(), iter, iter_options, timestamp, tombstones, keep_alive))
+}
+
+/// All range tombstones of a family with user-defined timestamps, or those that may cover one key.
+fn tombstone_runs(
+    cf: &ColumnFamily,
+    view: &SuperVersion,
+    options: &ReadOptions,
+    only: Option<&[u8]>,
+) -> Result<Vec<TombstoneRun>> {
+    let (icmp, size) = (&cf.icmp, cf.icmp.timestamp_size());
+    let plain = icmp.without_timestamp();
+    let mut runs: Vec<TombstoneRun> = view
+        .memtables()
+        .filter(|mem| mem.num_range_deletes() > 0)
+        .map(|mem| TombstoneRun { tombstones: mem.stored_range_tombstones(), bounds: None })
+        .collect();
+    if options.read_tier == ReadTier::Memtable {
+        return Ok(runs);
+    }
+    for (_, file) in view.version.all_files().filter(|(_, file)| file.may_have_range_deletions()) {
+        let (first, _) = icmp.split_timestamp(file.smallest_user_key());
+        let (last, _) = icmp.split_timestamp(file.largest_user_key());
+        let is_outside = |key: &[u8]| {
+            plain.compare_user_keys(key, first).is_lt() || plain.compare_user_keys(key, last).is_gt()
+        };
+        if only.is_some_and(is_outside) {
+            continue;
+        }
+        let tombstones = stored_tombstones(&*open_file(&cf.tables, file)?, size);
+        if !tombstones.is_empty() {
+            let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
+            runs.push(TombstoneRun { tombstones, bounds });
+        }
+    }
+    Ok(runs)
+}

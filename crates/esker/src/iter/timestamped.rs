@@ -1,0 +1,607 @@
+//! User keys and values at one sequence number and one user-defined timestamp.
+//!
+//! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all range tombstones that may matter.
+//! Out: each user key, without its timestamp, once: with the newest value that is not newer than the timestamp asked for,
+//! and the timestamp of that; both directions, within bounds.
+//!
+//! Of each user key the cursor walks the versions from the newest that may be seen, whichever way it is moved: histories are
+//! short, and one order of walking is enough to get right.
+//!
+//! Invariants
+//!  1. While it is valid the inner cursor stands on a version of the current user key or behind all of them.
+//!  2. Key, value and timestamp are copies, or keep what they lie in alive.
+//!
+//! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
+
+use super::db_iter::{DbIterOptions, KeepAlive, with_default_column};
+use crate::read::merge::MergeOperands;
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
+use esker_format::range_del::RangeTombstone;
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
+use esker_memtable::MemTable;
+use esker_table::{TableReadOptions, TableReader};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The range tombstones of one memtable or file.
+#[derive(Debug, Default)]
+pub(crate) struct TombstoneRun {
+    /// With timestamps at start and end.
+    pub(crate) tombstones: Vec<RangeTombstone>,
+    /// The file's first and last user key, without timestamps, and whether the last is exclusive: beyond them its tombstones
+    /// do not act.
+    pub(crate) bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
+}
+
+/// Which is newer of two timestamps: little-endian numbers, as all stock comparators with timestamps have them.
+pub(crate) fn compare_timestamps(a: &[u8], b: &[u8]) -> Ordering {
+    a.iter().rev().cmp(b.iter().rev())
+}
+
+/// What is shown.
+enum Shown {
+    Nothing,
+    Value(PinnedBytes),
+    /// An entity with all its columns in place.
+    Entity(Vec<u8>),
+}
+
+/// The cursor. Not valid until positioned; after an error, until positioned again.
+pub(crate) struct TimestampedIter {
+    icmp: InternalKeyComparator,
+    /// The order of keys without timestamps.
+    plain: InternalKeyComparator,
+    iter: Box<dyn InternalIterator>,
+    options: DbIterOptions,
+    /// Versions newer than this are not there.
+    read_timestamp: Vec<u8>,
+    tombstones: Vec<TombstoneRun>,
+    valid: bool,
+    key: Vec<u8>,
+    timestamp: Vec<u8>,
+    shown: Shown,
+    operands: MergeOperands,
+    status: Result<()>,
+    _keep_alive: Option<KeepAlive>,
+}
+
+impl fmt::Debug for TimestampedIter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimestampedIter")
+            .field("valid", &self.valid)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimestampedIter {
+    /// Over `iter`, from which tombstones have taken nothing. Bounds are without timestamps.
+    pub(crate) fn new(
+        icmp: InternalKeyComparator,
+        iter: Box<dyn InternalIterator>,
+        options: DbIterOptions,
+        read_timestamp: Vec<u8>,
+        tombstones: Vec<TombstoneRun>,
+        keep_alive: Option<KeepAlive>,
+    ) -> TimestampedIter {
+        TimestampedIter {
+            plain: icmp.without_timestamp(),
+            icmp,
+            iter,
+            options,
+            read_timestamp,
+            tombstones,
+            valid: false,
+            key: Vec::new(),
+            timestamp: Vec::new(),
+            shown: Shown::Nothing,
+            operands: MergeOperands::new(),
+            status: Ok(()),
+            _keep_alive: keep_alive,
+        }
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    pub(crate) fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// Without its timestamp. REQUIRES: `valid()`.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Of the version that is shown; of a merged value, of its newest operand. REQUIRES: `valid()`.
+    pub(crate) fn timestamp(&self) -> &[u8] {
+        &self.timestamp
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn value(&self) -> &[u8] {
+        match &self.shown {
+            Shown::Nothing => &[],
+            Shown::Value(value) => value,
+            Shown::Entity(entity) => {
+                WideColumns::parse(entity).map_or(&[], |columns| columns.default_value())
+            }
+        }
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn pinned_value(&self) -> PinnedBytes {
+        match &self.shown {
+            Shown::Value(value) => value.clone(),
+            _ => PinnedBytes::copy_from(self.value()),
+        }
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        match &self.shown {
+            Shown::Entity(entity) => {
+                WideColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
+            }
+            _ => vec![(DEFAULT_COLUMN_NAME, self.value())],
+        }
+    }
+
+    /// The value of one user key and its timestamp; `None` if it is not there.
+    /// # Errors
+    /// As [`TimestampedIter::status`].
+    pub(crate) fn get(&mut self, user_key: &[u8]) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        self.stand_on_newest_of(user_key);
+        Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
+    }
+
+    pub(crate) fn seek_to_first(&mut self) {
+        self.status = Ok(());
+        match self.options.lower_bound.clone() {
+            Some(lower) => self.iter.seek(&self.before_all_of(&lower)),
+            None => self.iter.seek_to_first(),
+        }
+        self.find_next(false);
+    }
+
+    pub(crate) fn seek_to_last(&mut self) {
+        self.status = Ok(());
+        match self.options.upper_bound.clone() {
+            Some(upper) => self.iter.seek_for_prev(&self.before_all_of(&upper)),
+            None => self.iter.seek_to_last(),
+        }
+        self.find_prev();
+    }
+
+    pub(crate) fn seek(&mut self, target: &[u8]) {
+        self.status = Ok(());
+        let lower = self.options.lower_bound.as_deref();
+        let target = lower.filter(|l| self.plain.compare_user_keys(l, target).is_gt()).unwrap_or(target);
+        let from = self.before_all_of(target);
+        self.iter.seek(&from);
+        self.find_next(false);
+    }
+
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
+        let upper = self.options.upper_bound.as_deref();
+        if upper.is_some_and(|u| self.plain.compare_user_keys(target, u).is_ge()) {
+            return self.seek_to_last();
+        }
+        self.status = Ok(());
+        let to = self.behind_all_of(target);
+        self.iter.seek_for_prev(&to);
+        self.find_prev();
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn next(&mut self) {
+        self.find_next(true);
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn prev(&mut self) {
+        let before = self.before_all_of(&self.key);
+        self.iter.seek_for_prev(&before);
+        self.find_prev();
+    }
+
+    /// An internal key before every version of `user_key`.
+    fn before_all_of(&self, user_key: &[u8]) -> Vec<u8> {
+        let newest = vec![0xFF; self.icmp.timestamp_size()];
+        key::seek_key(&[user_key, &newest].concat(), SequenceNumber::MAX)
+    }
+
+    /// An internal key behind every version of `user_key`.
+    fn behind_all_of(&self, user_key: &[u8]) -> Vec<u8> {
+        let oldest = vec![0; self.icmp.timestamp_size()];
+        key::internal_key(&[user_key, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion)
+    }
+
+    fn stand_on_newest_of(&mut self, user_key: &[u8]) {
+        user_key.clone_into(&mut self.key);
+        let from = key::seek_key(&[user_key, &self.read_timestamp].concat(), SequenceNumber::MAX);
+        self.iter.seek(&from);
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.valid = false;
+        self.status = Err(error);
+    }
+
+    /// Whether the inner cursor stands on a version of `key`.
+    fn is_current(&self) -> bool {
+        let (user_key, _) = self.icmp.split_timestamp(key::user_key(self.iter.key()));
+        self.plain.same_user_key(user_key, &self.key)
+    }
+
+    /// Takes over the user key that the inner cursor stands on; false if there is none.
+    fn take_key(&mut self) -> Result<bool> {
+        if !self.iter.valid() {
+            return self.iter.status().map(|()| false);
+        }
+        let user_key = key::user_key(self.iter.key());
+        if user_key.len() < self.icmp.timestamp_size() {
+            return Err(Error::corruption("a key is shorter than its timestamp"));
+        }
+        let (user_key, _) = self.icmp.split_timestamp(user_key);
+        user_key.clone_into(&mut self.key);
+        Ok(true)
+    }
+
+    /// Forward to the first user key that is there; `passing`: not the current one.
+    fn find_next(&mut self, passing: bool) {
+        self.valid = false;
+        if let Err(e) = self.search_forward(passing) {
+            self.fail(e);
+        }
+    }
+
+    fn search_forward(&mut self, mut passing: bool) -> Result<()> {
+        loop {
+            while passing && self.iter.valid() && self.is_current() {
+                self.iter.next();
+            }
+            if !self.take_key()? {
+                return Ok(());
+            }
+            let upper = self.options.upper_bound.as_ref();
+            if upper.is_some_and(|upper| self.plain.compare_user_keys(&self.key, upper).is_ge()) {
+                return Ok(());
+            }
+            if self.resolve()? {
+                self.valid = true;
+                return Ok(());
+            }
+            passing = true;
+        }
+    }
+
+    /// Backward to the last user key that is there, from the one that the inner cursor stands on.
+    fn find_prev(&mut self) {
+        self.valid = false;
+        if let Err(e) = self.search_backward() {
+            self.fail(e);
+        }
+    }
+
+    fn search_backward(&mut self) -> Result<()> {
+        while self.take_key()? {
+            let lower = self.options.lower_bound.as_ref();
+            if lower.is_some_and(|lower| self.plain.compare_user_keys(&self.key, lower).is_lt()) {
+                return Ok(());
+            }
+            let key = std::mem::take(&mut self.key);
+            self.stand_on_newest_of(&key);
+            if self.resolve()? {
+                self.valid = true;
+                return Ok(());
+            }
+            let before = self.before_all_of(&self.key);
+            self.iter.seek_for_prev(&before);
+        }
+        Ok(())
+    }
+
+    /// The newest tombstone that covers `key` and may be seen.
+    fn covering(&self) -> SequenceNumber {
+        let within = |run: &&TombstoneRun| {
+            run.bounds.as_ref().is_none_or(|(first, last, exclusive)| {
+                let to_last = self.plain.compare_user_keys(&self.key, last);
+                self.plain.compare_user_keys(&self.key, first).is_ge()
+                    && (to_last.is_lt() || (to_last.is_eq() && !exclusive))
+            })
+        };
+        let tombstones = self.tombstones.iter().filter(within).flat_map(|run| &run.tombstones);
+        let covering = tombstones.filter(|tombstone| {
+            let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
+            let (end, _) = self.icmp.split_timestamp(&tombstone.end);
+            tombstone.seq <= self.options.sequence
+                && compare_timestamps(timestamp, &self.read_timestamp).is_le()
+                && self.plain.compare_user_keys(start, &self.key).is_le()
+                && self.plain.compare_user_keys(&self.key, end).is_lt()
+        });
+        covering.map(|tombstone| tombstone.seq).max().unwrap_or_default()
+    }
+
+    /// Walks the versions of `key` from the inner cursor on; whether there is a value, which is then shown.
+    fn resolve(&mut self) -> Result<bool> {
+        self.operands.clear();
+        self.timestamp.clear();
+        let covering = self.covering();
+        while self.iter.valid() && self.is_current() {
+            let entry = ParsedInternalKey::parse(self.iter.key())?;
+            let (_, timestamp) = self.icmp.split_timestamp(entry.user_key);
+            let is_too_new = entry.sequence > self.options.sequence
+                || compare_timestamps(timestamp, &self.read_timestamp).is_gt();
+            if is_too_new {
+                self.iter.next();
+                continue;
+            }
+            if entry.sequence < covering || entry.value_type.is_point_deletion() {
+                return self.show_merged(Shown::Nothing);
+            }
+            if self.timestamp.is_empty() {
+                self.timestamp.extend_from_slice(timestamp);
+            }
+            if entry.value_type == ValueType::Merge {
+                self.operands.push(self.iter.value());
+                self.iter.next();
+                continue;
+            }
+            let base = self.base(entry.value_type)?;
+            return self.show_merged(base);
+        }
+        if !self.iter.valid() {
+            self.iter.status()?;
+        }
+        self.show_merged(Shown::Nothing)
+    }
+
+    /// The value that the inner cursor stands on.
+    fn base(&self, value_type: ValueType) -> Result<Shown> {
+        let (user_key, stored) = (key::user_key(self.iter.key()), self.iter.value());
+        let blobs = self.options.blobs.as_ref();
+        Ok(match value_type {
+            ValueType::Value => Shown::Value(self.iter.pinned_value()),
+            ValueType::ValuePreferredSeqno if stored.len() >= 8 => {
+                Shown::Value(self.iter.pinned_value().slice(0..stored.len() - 8))
+            }
+            ValueType::BlobIndex => match blobs {
+                Some(blobs) => Shown::Value(blobs.reads().value(user_key, stored)?),
+                None => return Err(Error::not_supported("values in blob files cannot be read here")),
+            },
+            ValueType::WideColumnEntity => {
+                let whole = blobs.map_or(Ok(None), |blobs| blobs.reads().whole_entity(user_key, stored))?;
+                let whole = whole.unwrap_or_else(|| stored.to_vec());
+                WideColumns::parse(&whole)?;
+                Shown::Entity(whole)
+            }
+            other => {
+                return Err(Error::corruption(format!("an entry of type {other:?} stands among values")));
+            }
+        })
+    }
+
+    /// Applies the operands, newest first, to `base` and shows the result; false if there is nothing.
+    fn show_merged(&mut self, base: Shown) -> Result<bool> {
+        if self.operands.is_empty() {
+            self.shown = base;
+            return Ok(!matches!(self.shown, Shown::Nothing));
+        }
+        let operator = self.options.merge_operator.as_ref();
+        let merge = |existing: Option<&[u8]>| self.operands.merge_newest_first(operator, &self.key, existing);
+        self.shown = match base {
+            Shown::Nothing => Shown::Value(PinnedBytes::from_vec(merge(None)?)),
+            Shown::Value(value) => Shown::Value(PinnedBytes::from_vec(merge(Some(&value))?)),
+            Shown::Entity(entity) => {
+                let columns = WideColumns::parse(&entity)?;
+                let merged = merge(columns.column(DEFAULT_COLUMN_NAME))?;
+                Shown::Entity(with_default_column(&columns, &merged)?)
+            }
+        };
+        Ok(true)
+    }
+}
+
+/// A cursor over keys without timestamps as one over keys with the smallest.
+pub(crate) struct PaddedIter<I> {
+    iter: I,
+    size: usize,
+    key: Vec<u8>,
+}
+
+impl<I: InternalIterator> PaddedIter<I> {
+    /// `size`: bytes of a timestamp.
+    pub(crate) fn new(iter: I, size: usize) -> PaddedIter<I> {
+        PaddedIter { iter, size, key: Vec::new() }
+    }
+
+    fn update(&mut self) {
+        if self.iter.valid() {
+            self.key.clear();
+            let (user_key, trailer) = split_trailer(self.iter.key());
+            self.key.extend_from_slice(user_key);
+            self.key.resize(user_key.len() + self.size, 0);
+            self.key.extend_from_slice(trailer);
+        }
+    }
+
+    /// What is sought in the cursor below for `target`: behind a newer timestamp all versions follow, before it none.
+    fn target(&self, target: &[u8]) -> Vec<u8> {
+        let (user_key, trailer) = split_trailer(target);
+        let (plain, timestamp) = user_key.split_at(user_key.len().saturating_sub(self.size));
+        if timestamp.iter().all(|&byte| byte == 0) {
+            [plain, trailer].concat()
+        } else {
+            key::seek_key(plain, SequenceNumber::MAX)
+        }
+    }
+}
+
+fn split_trailer(internal_key: &[u8]) -> (&[u8], &[u8]) {
+    internal_key.split_at(internal_key.len().saturating_sub(key::TRAILER_BYTES))
+}
+
+impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
+    fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.iter.seek_to_first();
+        self.update();
+    }
+    fn seek_to_last(&mut self) {
+        self.iter.seek_to_last();
+        self.update();
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.iter.seek(&self.target(target));
+        self.update();
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.iter.seek_for_prev(&self.target(target));
+        self.update();
+    }
+    fn next(&mut self) {
+        self.iter.next();
+        self.update();
+    }
+    fn prev(&mut self) {
+        self.iter.prev();
+        self.update();
+    }
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+    fn pinned_value(&self) -> PinnedBytes {
+        self.iter.pinned_value()
+    }
+}
+
+/// A cursor over a memtable's entries as its table will have them: all at the smallest timestamp. Forward only; what it is
+/// merged with must be treated alike. Newer timestamps must have newer sequence numbers, as RocksDB asks of such families.
+pub(crate) struct TimestampsDropped<I> {
+    iter: I,
+    size: usize,
+    key: Vec<u8>,
+}
+
+impl<I: InternalIterator> TimestampsDropped<I> {
+    /// `size`: bytes of a timestamp.
+    pub(crate) fn new(iter: I, size: usize) -> TimestampsDropped<I> {
+        TimestampsDropped { iter, size, key: Vec::new() }
+    }
+
+    fn update(&mut self) {
+        if self.iter.valid() {
+            self.key.clear();
+            self.key.extend_from_slice(self.iter.key());
+            let end = self.key.len().saturating_sub(key::TRAILER_BYTES);
+            self.key[end.saturating_sub(self.size)..end].fill(0);
+        }
+    }
+}
+
+impl<I: InternalIterator> InternalIterator for TimestampsDropped<I> {
+    fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.iter.seek_to_first();
+        self.update();
+    }
+    fn seek_to_last(&mut self) {
+        self.iter.seek_to_last();
+        self.update();
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.iter.seek(target);
+        self.update();
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.iter.seek_for_prev(target);
+        self.update();
+    }
+    fn next(&mut self) {
+        self.iter.next();
+        self.update();
+    }
+    fn prev(&mut self) {
+        self.iter.prev();
+        self.update();
+    }
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+}
+
+/// The tombstone as a table without timestamps has it, with the smallest timestamps put back.
+pub(crate) fn at_smallest_timestamp(mut tombstone: RangeTombstone, size: usize) -> RangeTombstone {
+    for key in [&mut tombstone.start, &mut tombstone.end] {
+        let at = key.len().saturating_sub(size);
+        key[at..].fill(0);
+    }
+    tombstone
+}
+
+/// The range tombstones of a table as its family has keys: with timestamps, the smallest where the table has none.
+pub(crate) fn stored_tombstones(reader: &TableReader, size: usize) -> Vec<RangeTombstone> {
+    let mut stored = reader.stored_range_tombstones().to_vec();
+    if reader.lacks_timestamps() {
+        for tombstone in &mut stored {
+            tombstone.start.resize(tombstone.start.len() + size, 0);
+            tombstone.end.resize(tombstone.end.len() + size, 0);
+        }
+    }
+    stored
+}
+
+/// A cursor over a table whose keys have timestamps whether they are stored or not.
+pub(crate) fn table_iter(
+    reader: &Arc<TableReader>,
+    options: TableReadOptions,
+    icmp: &InternalKeyComparator,
+) -> Box<dyn InternalIterator> {
+    if reader.lacks_timestamps() {
+        Box::new(PaddedIter::new(reader.iter(options), icmp.timestamp_size()))
+    } else {
+        Box::new(reader.iter(options))
+    }
+}
+
+/// The newest timestamp in these memtables, of those with timestamps of 8 bytes.
+pub(crate) fn newest_timestamp(memtables: &[Arc<MemTable>], icmp: &InternalKeyComparator) -> Option<u64> {
+    let of_key = |user_key: &[u8]| {
+        let (_, timestamp) = icmp.split_timestamp(user_key);
+        timestamp.try_into().ok().map(u64::from_le_bytes)
+    };
+    let mut newest = None;
+    for mem in memtables {
+        let mut iter = mem.iter();
+        iter.seek_to_first();
+        while iter.valid() {
+            newest = newest.max(of_key(key::user_key(iter.key())));
+            iter.next();
+        }
+        for tombstone in mem.stored_range_tombstones() {
+            newest = newest.max(of_key(&tombstone.start));
+        }
+    }
+    newest
+}

@@ -1,0 +1,252 @@
+//! Families with user-defined timestamps: every moment is read as a model has it, through flushes, compactions and reopenings.
+
+use esker::internals::env::mem::MemFs;
+use esker::options::BottommostLevelCompaction;
+use esker::{CompactRangeOptions, Db, Env, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker_testkit::seed::for_each_seed;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NAMES: [&str; 2] = ["leveldb.BytewiseComparator.u64ts", "rocksdb.ReverseBytewiseComparator.u64ts"];
+
+fn options(comparator: &str) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.comparator = esker::comparator::by_name(comparator).unwrap();
+    options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
+    options.cf.target_file_size_base = 2 << 10;
+    options.cf.table.block_size = 256;
+    options
+}
+
+fn ts(n: u64) -> [u8; 8] {
+    n.to_le_bytes()
+}
+
+fn at(n: u64) -> ReadOptions {
+    ReadOptions { timestamp: Some(ts(n).to_vec()), ..ReadOptions::default() }
+}
+
+/// What was written when.
+#[derive(Clone)]
+enum Event {
+    Put(String, String),
+    Delete(String),
+    Merge(String, String),
+    /// Of these keys in the family's order, the first included.
+    DeleteRange(String, String),
+}
+
+/// Keys and values as of `moment`, with the timestamps of the newest writes that count.
+fn state(history: &[(u64, Event)], moment: u64) -> BTreeMap<String, (String, u64)> {
+    let mut state: BTreeMap<String, (String, u64)> = BTreeMap::new();
+    for (time, event) in history.iter().filter(|(time, _)| *time <= moment) {
+        match event {
+            Event::Put(key, value) => drop(state.insert(key.clone(), (value.clone(), *time))),
+            Event::Delete(key) => drop(state.remove(key)),
+            Event::Merge(key, operand) => {
+                let entry = state.entry(key.clone()).or_default();
+                let joined = [entry.0.as_str(), operand].join(",");
+                *entry = (if entry.1 == 0 { operand.clone() } else { joined }, *time);
+            }
+            Event::DeleteRange(a, b) => {
+                let (low, high) = (a.min(b), a.max(b));
+                // Backwards the first key is the larger one, and the last is not in it either.
+                let gone =
+                    |key: &String| if a <= b { key >= low && key < high } else { key > low && key <= high };
+                state.retain(|key, _| !gone(key));
+            }
+        }
+    }
+    state
+}
+
+fn check(db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
+    let mut expected: Vec<_> = state(history, moment).into_iter().collect();
+    if is_reverse {
+        expected.reverse();
+    }
+    let mut iter = db.iter_opt(at(moment), &db.default_column_family()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let item = |iter: &esker::DbIterator| {
+        let timestamp = u64::from_le_bytes(iter.timestamp().try_into().unwrap());
+        (text(iter.key()), (text(iter.value()), timestamp))
+    };
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    iter.seek_to_first();
+    while iter.valid() {
+        forward.push(item(&iter));
+        iter.next();
+    }
+    iter.seek_to_last();
+    while iter.valid() {
+        backward.push(item(&iter));
+        iter.prev();
+    }
+    iter.status().unwrap();
+    backward.reverse();
+    assert_eq!(forward, expected, "at {moment}");
+    assert_eq!(backward, expected, "backward at {moment}");
+    for key in (0..20).map(|n| format!("k{n:02}")) {
+        let expected = expected.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+        let got = db.get_with_timestamp(&at(moment), &db.default_column_family(), &key).unwrap();
+        let got = got.map(|(value, time)| (text(&value), u64::from_le_bytes(time.try_into().unwrap())));
+        assert_eq!(got, expected, "{key} at {moment}");
+        let several = db.multi_get_opt(&at(moment), &db.default_column_family(), &[&key]);
+        let value = several[0].as_ref().unwrap().as_ref().map(|v| text(v));
+        assert_eq!(value, expected.as_ref().map(|(v, _)| v.clone()), "{key} at {moment}");
+        iter.seek(&key);
+        let there = iter.valid().then(|| item(&iter));
+        let is_at_or_behind = |k: &str| if is_reverse { k <= key.as_str() } else { k >= key.as_str() };
+        assert_eq!(
+            there.as_ref(),
+            forward.iter().find(|(k, _)| is_at_or_behind(k)),
+            "seek {key} at {moment}"
+        );
+        iter.seek_for_prev(&key);
+        let there = iter.valid().then(|| item(&iter));
+        let is_at_or_before = |k: &str| if is_reverse { k >= key.as_str() } else { k <= key.as_str() };
+        assert_eq!(
+            there.as_ref(),
+            forward.iter().rfind(|(k, _)| is_at_or_before(k)),
+            "before {key} at {moment}"
+        );
+    }
+}
+
+fn apply(db: &Db, time: u64, event: &Event) {
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    match event {
+        Event::Put(key, value) => db.put_with_ts(&write, &family, key, &ts(time), value),
+        Event::Delete(key) => db.delete_with_ts(&write, &family, key, &ts(time)),
+        Event::Merge(key, operand) => db.merge_with_ts(&write, &family, key, &ts(time), operand),
+        Event::DeleteRange(begin, end) => db.delete_range_with_ts(&write, &family, begin, end, &ts(time)),
+    }
+    .unwrap();
+}
+
+fn rewrite(db: &Db) {
+    let options = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&options, &db.default_column_family(), None, None).unwrap();
+}
+
+#[test]
+fn every_moment_is_read_as_it_was() {
+    for_each_seed("timestamps", 6, |seed, mut rng| {
+        let is_reverse = seed % 2 == 1;
+        let mut options = options(NAMES[usize::from(is_reverse)]);
+        options.cf.enable_blob_files = rng.bool();
+        let mut db = Db::open(&options, "/db").unwrap();
+        let mut history = Vec::new();
+        let key = |rng: &mut fastrand::Rng| format!("k{:02}", rng.u32(..20));
+        for time in 1..400 {
+            let event = match rng.u32(..20) {
+                0..12 => Event::Put(key(&mut rng), format!("v{time}")),
+                12..15 => Event::Delete(key(&mut rng)),
+                15..18 => Event::Merge(key(&mut rng), format!("m{time}")),
+                _ => {
+                    let (a, b) = (key(&mut rng), key(&mut rng));
+                    let (low, high) = (a.clone().min(b.clone()), a.max(b));
+                    if is_reverse { Event::DeleteRange(high, low) } else { Event::DeleteRange(low, high) }
+                }
+            };
+            apply(&db, time, &event);
+            history.push((time, event));
+            match rng.u32(..60) {
+                0 | 1 => db.flush().unwrap(),
+                2 => rewrite(&db),
+                3 => {
+                    db.close().unwrap();
+                    drop(db);
+                    db = Db::open(&options, "/db").unwrap();
+                }
+                _ => {}
+            }
+            if time % 40 == 0 {
+                (0..4).for_each(|_| check(&db, &history, rng.u64(..time + 2), is_reverse));
+            }
+        }
+        rewrite(&db);
+        for moment in [0, 1, 50, 100, 250, 399, u64::MAX] {
+            check(&db, &history, moment, is_reverse);
+        }
+        db.close().unwrap();
+    });
+}
+
+#[test]
+fn timestamps_in_memory_only_end_with_the_flush() {
+    let mut options = options(NAMES[0]);
+    options.cf.persist_user_defined_timestamps = false;
+    let db = Db::open(&options, "/db").unwrap();
+    let mut history: Vec<(u64, Event)> = Vec::new();
+    for time in 1..=30 {
+        let event = match time % 10 {
+            9 => Event::Delete(format!("k{:02}", time % 7)),
+            5 => Event::DeleteRange("k01".into(), "k03".into()),
+            _ => Event::Put(format!("k{:02}", time % 7), format!("v{time}")),
+        };
+        apply(&db, time, &event);
+        history.push((time, event));
+    }
+    (1..31).for_each(|moment| check(&db, &history, moment, false));
+    let newest: Vec<_> = state(&history, 30).into_iter().map(|(k, (v, _))| (k, v)).collect();
+    let check_newest = |db: &Db, timestamp: u64| {
+        let mut iter = db.iter_opt(at(timestamp), &db.default_column_family()).unwrap();
+        let mut found = Vec::new();
+        iter.seek_to_first();
+        while let Some((key, value)) = iter.item() {
+            found
+                .push((String::from_utf8(key.to_vec()).unwrap(), String::from_utf8(value.to_vec()).unwrap()));
+            iter.next();
+        }
+        assert_eq!(found, newest);
+    };
+    db.flush().unwrap();
+    check_newest(&db, 31);
+    let error = db.get_opt(&at(30), &db.default_column_family(), "k01").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    rewrite(&db);
+    check_newest(&db, 100);
+    db.close().unwrap();
+    drop(db);
+    // The MANIFEST says it; the option need not.
+    options.cf.persist_user_defined_timestamps = true;
+    let db = Db::open(&options, "/db").unwrap();
+    check_newest(&db, u64::MAX);
+    assert!(db.get_opt(&at(30), &db.default_column_family(), "k01").is_err());
+    db.close().unwrap();
+}
+
+#[test]
+fn a_timestamp_is_wanted_where_there_are_some_and_nowhere_else() {
+    let stamped = options(NAMES[0]);
+    let db = Db::open(&stamped, "/db").unwrap();
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    let refused =
+        |result: esker::Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    refused(db.put("key", "value"));
+    refused(db.delete_cf(&family, "key"));
+    refused(db.put_with_ts(&write, &family, "key", &[1, 2, 3], "value"));
+    let mut batch = WriteBatch::new();
+    batch.put(family.id(), b"short", b"value").unwrap();
+    refused(db.write(&write, &mut batch));
+    refused(db.get("key").map(drop));
+    refused(db.iter().map(drop));
+    let short = ReadOptions { timestamp: Some(vec![1]), ..ReadOptions::default() };
+    refused(db.get_opt(&short, &family, "key").map(drop));
+    assert_eq!(db.get_opt(&at(9), &family, "key").unwrap(), None);
+    db.close().unwrap();
+    let mut plain = options(NAMES[0]);
+    plain.cf.comparator = Options::default().cf.comparator;
+    let db = Db::open(&plain, "/db").unwrap();
+    let family = db.default_column_family();
+    refused(db.put_with_ts(&write, &family, "key", &ts(1), "value"));
+    refused(db.get_opt(&at(9), &family, "key").map(drop));
+    refused(db.iter_opt(at(9), &family).map(drop));
+    db.close().unwrap();
+}
