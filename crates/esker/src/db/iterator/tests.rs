@@ -186,7 +186,8 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
     iter.seek("key0100");
     let fresh = |iter: &DbIterator| -> Vec<bool> {
         let view = pinned_view(&iter.cf);
-        let prepared = iter.iter.inner().prepare(&iter.cf, &view, &iter.options, iter.iter.sequence());
+        let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
+        let prepared = plain.inner().prepare(&iter.cf, &view, &iter.options, plain.sequence());
         prepared.unwrap().iter().map(runs::Exchange::is_fresh).collect()
     };
     assert_eq!(fresh(&iter), [false; 3], "memtable, file, level");
