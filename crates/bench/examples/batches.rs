@@ -15,7 +15,7 @@ use esker::{ColumnFamilyHandle, Db, Env, MultiGetOutput, Options, ReadOptions, R
 use std::hint::black_box;
 use std::sync::Arc;
 
-const BATCHES: [usize; 11] = [1, 2, 3, 4, 8, 16, 32, 64, 200, 500, 1000];
+const BATCHES: [usize; 12] = [1, 2, 3, 4, 8, 12, 16, 32, 64, 200, 500, 1000];
 
 /// Keys that one side reads before the other has its turn.
 const TURN: usize = 20_000;

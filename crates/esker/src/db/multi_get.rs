@@ -146,7 +146,7 @@ impl Db {
 
 /// So many keys are read one by one: what they could share is less than it costs to put them in order. Measured with
 /// `cargo run --release -p esker-bench --example batches`.
-const FEW_KEYS: usize = 7;
+const FEW_KEYS: usize = 14;
 
 /// The same if nothing but memtables is searched, in any order.
 const FEW_KEYS_OF_MEMTABLES: usize = 4;
