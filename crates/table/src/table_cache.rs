@@ -106,6 +106,11 @@ impl TableCache {
         }
     }
 
+    /// The prefix extractor that tables are opened with.
+    pub fn prefix_extractor(&self) -> Option<&SliceTransformRef> {
+        self.options.prefix_extractor.as_ref()
+    }
+
     /// The reader of this file, opened if need be.
     /// # Errors
     /// As [`TableReader::open`]; a failure is not remembered.

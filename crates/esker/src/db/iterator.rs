@@ -309,12 +309,23 @@ pub(super) fn db_iter_options(
         upper_bound: options.iterate_upper_bound.clone(),
         prefix_same_as_start: options.prefix_same_as_start,
         prefix_extractor: view.options.prefix_extractor.clone(),
+        asks_prefix_filters: filters_have_prefixes(cf, view),
         max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
         max_skippable_internal_keys: options.max_skippable_internal_keys,
         merge_operator: view.options.merge_operator.clone(),
         dead_ranges: None,
         statistics,
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
+    }
+}
+
+/// Whether the prefixes that filters have are those of the family's extractor. Tables are opened with the extractor that the
+/// family had when the database was opened; a scan with another one that was set since needs keys with other prefixes of the
+/// old kind than that of its target.
+fn filters_have_prefixes(cf: &ColumnFamily, view: &SuperVersion) -> bool {
+    match (&view.options.prefix_extractor, cf.tables.prefix_extractor()) {
+        (Some(asked), Some(opened)) => asked.name() == opened.name(),
+        _ => false,
     }
 }
 
@@ -342,7 +353,7 @@ impl DbInner {
 
     /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else as the options say. The
     /// view has all that the number sees.
-    fn pinned_moment(
+    pub(super) fn pinned_moment(
         &self,
         cf: &ColumnFamily,
         options: &ReadOptions,

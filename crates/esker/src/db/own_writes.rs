@@ -9,7 +9,7 @@
 //!     writes.
 
 use super::iterator::{db_iter_options, internal_iterator};
-use super::reads::{check_read_options, pinned_view, read_context, table_read_options};
+use super::reads::{check_read_options, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::{DbIter, MergeChild, RunTombstones, merge_children};
@@ -65,8 +65,8 @@ impl Db {
         own: Option<&OwnWrites>,
     ) -> Result<DbIter> {
         check_read_options(options)?;
-        let (cf, view) = (&family.cf, pinned_view(&family.cf));
-        let sequence = self.inner.read_sequence(options);
+        let cf = &family.cf;
+        let (view, sequence) = self.inner.pinned_moment(cf, options, None);
         let statistics = self.engine().options.statistics.clone();
         let base = internal_iterator(cf, &view, options, sequence)?;
         let Some(own) = own else {

@@ -385,7 +385,7 @@ impl<I: InternalIterator> DbIter<I> {
     /// Stays within the prefix of a seek's target, and lets files without that prefix be passed over.
     fn want_prefix_of(&mut self, target: &[u8]) {
         self.set_prefix_of(target);
-        if self.prefix.is_some() {
+        if self.prefix.is_some() && self.options.asks_prefix_filters {
             self.iter.set_wanted_prefix_of(Some(target));
         }
     }

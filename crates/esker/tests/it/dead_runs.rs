@@ -215,3 +215,48 @@ fn what_a_batch_deletes_is_there_for_all_others() {
         }
     }
 }
+
+#[test]
+fn what_an_iterator_has_hopped_over_stays_hidden_when_older_files_are_rewritten_under_it() {
+    for forward in [true, false] {
+        let scene = scene(Layout::MemtableOverFiles);
+        let db = &scene.db;
+        compact(db);
+        drop(scene.before);
+        // The values lie in a file of the last level; their deletions, flushed, above it.
+        (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+        compact(db);
+        (10..KEYS - 10).for_each(|i| db.delete(key(i)).unwrap());
+        db.flush().unwrap();
+        let cross = || {
+            let mut iter = db.iter().unwrap();
+            if forward {
+                iter.seek(key(9));
+                iter.next();
+            } else {
+                iter.seek(key(KEYS - 10));
+                iter.prev();
+            }
+            iter
+        };
+        drop(cross());
+        db.put(key(700), "new").unwrap();
+        let mut iter = cross();
+        assert_eq!(at(&iter), Some(key(700)));
+        let rewrite = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            ..CompactRangeOptions::default()
+        };
+        // Nothing but the file with the values is in this range.
+        let (begin, end) = (key(0), key(5));
+        let (begin, end) = (Some(begin.as_bytes()), Some(end.as_bytes()));
+        db.compact_range_opt(&rewrite, &db.default_column_family(), begin, end).unwrap();
+        if forward {
+            iter.next();
+            assert_eq!(at(&iter), Some(key(KEYS - 10)));
+        } else {
+            iter.prev();
+            assert_eq!(at(&iter), Some(key(9)));
+        }
+    }
+}

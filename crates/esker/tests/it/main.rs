@@ -19,6 +19,7 @@ mod open_tables;
 mod prefix_scan;
 mod preserve;
 mod repair;
+mod scan_histories;
 mod set_options;
 mod styles;
 mod timestamps;

@@ -3,15 +3,20 @@
 use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
 use esker::internals::table::FilterPolicy;
+use esker::prefix::SliceTransformRef;
 use esker::{Db, DbIterator, Env, Options, ReadOptions};
 use std::sync::Arc;
 
 fn database() -> Db {
+    database_with(prefix::fixed(2))
+}
+
+fn database_with(extractor: SliceTransformRef) -> Db {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     options.cf.disable_auto_compactions = true;
-    options.cf.prefix_extractor = Some(prefix::fixed(2));
+    options.cf.prefix_extractor = Some(extractor);
     options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
     Db::open(&options, "/db").unwrap()
 }
@@ -72,4 +77,38 @@ fn a_scan_from_a_lower_bound_is_not_kept_from_files_without_the_bounds_prefix() 
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
     iter.seek_to_first();
     assert_eq!(key(&iter), Some("ab1"));
+}
+
+#[test]
+fn a_prefix_scan_sees_its_prefix_whatever_extractor_its_files_were_written_and_opened_with() {
+    let widths =
+        [("fixed:2", prefix::fixed(2)), ("fixed:4", prefix::fixed(4)), ("capped:3", prefix::capped(3))];
+    for (at_open, extractor) in &widths {
+        for (old, _) in &widths {
+            for (new, of_new) in &widths {
+                let db = database_with(extractor.clone());
+                let family = db.default_column_family();
+                let change = |text| db.set_options(&family, &[("prefix_extractor", text)]).unwrap();
+                change(old);
+                put_and_flush(&db, &["abcz1", "abzz1"]);
+                change(new);
+                // Behind "abcd", "abcz1" shares three bytes with it, "abzz1" two.
+                let expected = ["abcz1", "abzz1"]
+                    .into_iter()
+                    .find(|key| of_new.transform(key.as_bytes()) == of_new.transform(b"abcd"));
+                let mut iter = prefix_iter(&db);
+                for _ in 0..2 {
+                    iter.seek("abcd");
+                    assert_eq!(
+                        key(&iter),
+                        expected,
+                        "opened with {at_open}, written with {old}, read with {new}"
+                    );
+                    // An open iterator goes on with the extractor that it was opened with.
+                    change(at_open);
+                    put_and_flush(&db, &["zz"]);
+                }
+            }
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! The sorted runs of a view as one cursor, and how it goes over to a newer view.
 //!
 //! In: a view, options, a sequence number. Out: one cursor over all that the number may see. Of a newer view, runs that the
-//! old one has too keep their cursor where it stands, with its block and what it has read ahead: a flush costs one new cursor,
-//! a compaction one for each level it changed, however many files there are.
+//! old one has too keep their cursor, mostly where it stands, with its block and what it has read ahead: a flush costs one new
+//! cursor, a compaction one for each level it changed, however many files there are.
 //!
 //! Invariants
 //!  1. `sources` says of each child what it reads, newest first.
-//!  2. A memtable of which the sequence number sees nothing is not among them.
+//!  2. Cursors of which one has hopped are kept, but not where they stand.
+//!  3. A memtable of which the sequence number sees nothing is not among them.
 
 use super::super::reads::table_read_options;
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -124,6 +125,11 @@ impl Runs {
         prepared: Vec<Exchange>,
         place: Option<(&[u8], bool)>,
     ) {
+        // A hop leaves deletions out that older runs, positioned anew, may need.
+        let has_hopped = match &self.cursor {
+            Cursor::Lone(_) => true,
+            Cursor::Merged(merged) => merged.has_hopped(),
+        };
         let nothing = Cursor::Merged(MergingIterator::new(icmp.clone(), Vec::new()));
         let before = std::mem::replace(&mut self.cursor, nothing).into_children();
         let mut before: Vec<_> = before.into_iter().map(Some).collect();
@@ -142,6 +148,7 @@ impl Runs {
         }
         let mut merged = MergingIterator::new(icmp.clone(), children);
         if let Some((target, forward)) = place {
+            are_fresh.iter_mut().for_each(|is_fresh| *is_fresh |= has_hopped);
             merged.resume(&are_fresh, target, forward);
         }
         self.cursor = Cursor::Merged(merged);

@@ -25,6 +25,8 @@ pub struct DbIterOptions {
     pub max_sequential_skip_in_iterations: u64,
     /// After so many entries that are not shown in one call, fail with `Incomplete`; 0 for never.
     pub max_skippable_internal_keys: u64,
+    /// Whether files may be passed over by what their filters say of prefixes: if they are opened with this very extractor.
+    pub asks_prefix_filters: bool,
     /// Combines merge operands.
     pub merge_operator: Option<MergeOperatorRef>,
     /// Where values in blob files are read; without it they cannot be.
@@ -43,6 +45,7 @@ impl Default for DbIterOptions {
             upper_bound: None,
             prefix_same_as_start: false,
             prefix_extractor: None,
+            asks_prefix_filters: true,
             max_sequential_skip_in_iterations: 8,
             max_skippable_internal_keys: 0,
             merge_operator: None,
