@@ -86,8 +86,6 @@ pub struct MergingIterator {
     current: Option<Node>,
     forward: bool,
     shade: Option<Shade>,
-    /// Some child has hopped since all were positioned.
-    has_hopped: bool,
     /// Scratch: the key to seek children to.
     target: Vec<u8>,
     status: Result<()>,
@@ -116,7 +114,6 @@ impl MergingIterator {
             current: None,
             forward: true,
             shade,
-            has_hopped: false,
             target: Vec::new(),
             status: Ok(()),
         }
@@ -126,7 +123,6 @@ impl MergingIterator {
         self.heap.clear();
         self.current = None;
         self.forward = forward;
-        self.has_hopped = false;
         self.status = Ok(());
         if let Some(shade) = &mut self.shade {
             shade.depth = 0;

@@ -285,12 +285,12 @@ option_struct! {
 
         /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a block that RocksDB does not
         /// look at, so that scans hop over them; 0: never, and tables have no block that RocksDB does not know. It has no
-        /// text form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
-        dead_span_min_entries: u64 = 64, object;
+        /// text form, so OPTIONS files stay RocksDB's. Default 0: new, and still being tried. Fixed.
+        dead_span_min_entries: u64 = 0, object;
         /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call remembers, in memory, that
         /// there is nothing between the keys before and behind them, for all later iterators; 0: never. It has no text form.
-        /// Default 256. Fixed.
-        dead_range_min_keys: u64 = 256, object;
+        /// Default 0: new, and still being tried. Fixed.
+        dead_range_min_keys: u64 = 0, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;

@@ -38,6 +38,7 @@ fn scene(layout: Layout) -> Scene {
     options.db.create_if_missing = true;
     options.db.statistics = Some(statistics.clone());
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    (options.cf.dead_span_min_entries, options.cf.dead_range_min_keys) = (64, 256);
     options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, "/db").unwrap();
     (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());

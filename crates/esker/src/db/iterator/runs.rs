@@ -117,29 +117,23 @@ impl Runs {
         sources_of(cf, view, options, sequence).into_iter().map(exchange).collect()
     }
 
-    /// Goes over to what was prepared. With a place and a direction, in which the kept cursors were moved last, it stands there
-    /// afterwards.
+    /// Goes over to what was prepared. With a place and a direction it stands there afterwards.
     pub(super) fn exchange(
         &mut self,
         icmp: &InternalKeyComparator,
         prepared: Vec<Exchange>,
         place: Option<(&[u8], bool)>,
     ) {
-        // A hop leaves deletions out that older runs, positioned anew, may need.
-        let has_hopped = match &self.cursor {
-            Cursor::Lone(_) => true,
-            Cursor::Merged(merged) => merged.has_hopped(),
-        };
         let nothing = Cursor::Merged(MergingIterator::new(icmp.clone(), Vec::new()));
         let before = std::mem::replace(&mut self.cursor, nothing).into_children();
         let mut before: Vec<_> = before.into_iter().map(Some).collect();
-        let (mut children, mut are_fresh) = (Vec::new(), Vec::new());
+        let mut children = Vec::new();
         self.sources.clear();
         for Exchange { source, kept, fresh } in prepared {
             let kept = kept.and_then(|at| before[at].take());
-            are_fresh.push(kept.is_none());
+            let is_fresh = kept.is_none();
             let mut child = kept.or(fresh).expect("what is not kept was opened");
-            if are_fresh.last() == Some(&true) {
+            if is_fresh {
                 child.iter.set_upper_bound(self.upper_bound.as_deref());
                 child.iter.set_wanted_prefix_of(self.wanted_prefix_of.as_deref());
             }
@@ -148,8 +142,7 @@ impl Runs {
         }
         let mut merged = MergingIterator::new(icmp.clone(), children);
         if let Some((target, forward)) = place {
-            are_fresh.iter_mut().for_each(|is_fresh| *is_fresh |= has_hopped);
-            merged.resume(&are_fresh, target, forward);
+            merged.resume(target, forward);
         }
         self.cursor = Cursor::Merged(merged);
     }

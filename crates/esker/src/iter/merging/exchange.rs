@@ -14,16 +14,11 @@ impl MergingIterator {
         self.children
     }
 
-    /// Whether its children may stand further on than where a merge of others would need them.
-    pub(crate) fn has_hopped(&self) -> bool {
-        self.has_hopped
-    }
-
-    /// Goes on at `place`, an internal key: forward at or after it, else at or before it. Children that are not `fresh` were
-    /// moved in this direction by the merge they come from, to there.
-    pub(crate) fn resume(&mut self, fresh: &[bool], place: &[u8], forward: bool) {
+    /// Goes on at `place`, an internal key: forward at or after it, else at or before it. All children are positioned there,
+    /// those too that another merge has moved: it may have let them pass what others need, over a hop for one.
+    pub(crate) fn resume(&mut self, place: &[u8], forward: bool) {
         self.reset(forward);
-        for (child, _) in self.children.iter_mut().zip(fresh).filter(|(_, fresh)| **fresh) {
+        for child in &mut self.children {
             if forward {
                 child.iter.seek(place);
             } else {

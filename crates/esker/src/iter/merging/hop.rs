@@ -4,7 +4,7 @@
 //!
 //! Invariant: what is left out of one child hides nothing that is shown of an older one. A dead run is left up to the first user
 //! key that an older child has in it; a known range only together with all older children. So it may be left out only as long
-//! as the older children stay where they are: who puts others in their place positions all of them again (`has_hopped`).
+//! as the older children stay where they are: who puts others in their place positions all of them again.
 
 use super::{MergingIterator, Node};
 use esker_base::SequenceNumber;
@@ -34,7 +34,6 @@ impl MergingIterator {
             hopped = if left == Hopped::No { hopped } else { left };
         }
         if hopped != Hopped::No {
-            self.has_hopped = true;
             self.regroup();
         }
         hopped

@@ -275,11 +275,10 @@ fn exchange_some(
     let kept = std::mem::replace(merged, none).into_children();
     let share = rng.u8(..3);
     let pairs = kept.into_iter().zip(lsm.children(snapshot));
-    let (children, fresh): (Vec<_>, Vec<_>) =
-        pairs.map(|(kept, fresh)| if rng.u8(..3) >= share { (kept, false) } else { (fresh, true) }).unzip();
+    let children = pairs.map(|(kept, fresh)| if rng.u8(..3) >= share { kept } else { fresh }).collect();
     *merged = MergingIterator::new(lsm.icmp.clone(), children);
     if let Some((target, forward)) = place {
-        merged.resume(&fresh, target, forward);
+        merged.resume(target, forward);
     }
 }
 
