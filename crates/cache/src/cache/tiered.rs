@@ -104,18 +104,17 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Ok(())
     }
 
-    /// Changes the division. What becomes smaller does so first.
+    /// Changes the division. What becomes smaller does so first. Another thread that is at it does this change too.
     pub(super) fn divide(&self, lower: &Lower<V>, change: impl FnOnce(&mut Shares)) {
-        let Some(mut shares) = lower.shares() else { return };
-        let second = shares.second();
-        change(&mut shares);
-        if shares.second() < second {
-            lower.tier.set_capacity(shares.second());
-            self.set_own_capacity(shares.first());
-        } else {
-            self.set_own_capacity(shares.first());
-            lower.tier.set_capacity(shares.second());
-        }
+        lower.divide(change, |before, now| {
+            if now.second() < before.second() {
+                lower.tier.set_capacity(now.second());
+                self.set_own_capacity(now.first());
+            } else {
+                self.set_own_capacity(now.first());
+                lower.tier.set_capacity(now.second());
+            }
+        });
     }
 
     pub(crate) fn charge_reservation(&self, role: Role, bytes: usize) -> Result<()> {

@@ -13,7 +13,7 @@
 //! | step | function | afterwards |
 //! |---|---|---|
 //! | 1 | reserve and publish a place | searches find the tentative entry |
-//! | 2 | look at the length again | if the key's buckets are others now: withdrawn; the value lives on outside |
+//! | 2 | look at the length again | if the key's buckets are others now, or it spilled from one that is being split: withdrawn; the value lives on outside |
 //! | 3 | look for others with the key | yield to confirmed ones and to lower ranks, kill other tentative ones |
 //! | 4 | confirm | the entry stays until it is evicted or erased |
 //!
@@ -33,6 +33,9 @@
 //!  4. A search that finds nothing has looked into the key's buckets while they were its buckets, or gives up after
 //!     `MAX_ATTEMPTS` changes: a cache may always say no.
 //!  5. Nothing here waits: growth is done by one thread at a time, and who finds another at it goes on without.
+//!  6. A new bucket takes over how many have spilled from the one that is split. An insert that spills from there either
+//!     has been counted by then, or finds `splitting` or a new length in step 2 and withdraws: between their writes and
+//!     reads lie full fences.
 
 use super::evict::{Departed, EvictionCallback};
 use super::slot::{Bucket, Found, PLACES, Reserved, Word, tag_of};
@@ -55,6 +58,8 @@ const SEGMENTS: usize = 40;
 const MAX_LOAD: f64 = 0.6;
 /// How often a search starts anew because the table has grown under it.
 const MAX_ATTEMPTS: usize = 4;
+/// No bucket.
+const NONE: usize = usize::MAX;
 /// Buckets that an insert splits while the table grows.
 const SPLITS_PER_INSERT: usize = 4;
 
@@ -88,6 +93,8 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     /// Inserts that found all their buckets full.
     crowded: AtomicUsize,
     growing: Mutex<()>,
+    /// The bucket that is being split; `NONE` if there is none.
+    splitting: AtomicUsize,
     pub(super) on_evict: Option<EvictionCallback<V>>,
 }
 
@@ -154,6 +161,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             limbo_left: Padded(AtomicUsize::new(0)),
             crowded: AtomicUsize::new(0),
             growing: Mutex::new(()),
+            splitting: AtomicUsize::new(NONE),
             on_evict,
         };
         (0..=locate(min_length - 1).0).for_each(|segment| table.add_segment(segment));
@@ -258,7 +266,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let word = Word::naming(mine.address(), clock, is_spilled);
         let place = reserved.publish(word);
         fence(Ordering::SeqCst);
-        let is_home = homes(hash, self.length()) == homes_then;
+        // Before the length: a split that is over has made it another (invariant 6).
+        let may_be_uncounted = is_spilled && self.splitting.load(Ordering::Acquire) == homes_then[0];
+        let is_home = !may_be_uncounted && homes(hash, self.length()) == homes_then;
         let better = if is_home { self.contest(homes_then, &mine, &guard) } else { None };
         // Counted first: once it is confirmed, somebody may erase it and count down.
         let occupancy = self.occupancy.0.fetch_add(1, Ordering::Relaxed) + 1;
@@ -381,6 +391,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let source_index = length - (1 << length.ilog2());
         let (source, fresh) = (self.bucket(source_index), self.bucket(length));
+        self.splitting.store(source_index, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         fresh.set_spilled_as(source);
         let moves = |found: &Found<'_, V>| {
             let hash = self.hash(&found.entry.about.key);
@@ -393,6 +405,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             self.copy_into(fresh, &found, departed, guard);
         }
         self.length.0.store(length + 1, Ordering::Release);
+        self.splitting.store(NONE, Ordering::Release);
         fence(Ordering::SeqCst);
         for found in source.entries(guard).filter(moves) {
             if !fresh.entries(guard).any(|copy| ptr::eq(copy.entry, found.entry)) {

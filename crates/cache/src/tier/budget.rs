@@ -2,7 +2,7 @@
 //!
 //! In: evictions, reservations, changes of capacity. Out: offers to the tier, and how many bytes each of the two may use.
 //! Source of the rules: RocksDB `cache/secondary_cache_adapter.cc`, `TieredCacheOptions`. RocksDB moves capacity by dummy
-//! entries in the first cache, in steps of 1 MiB; here it is two numbers under a lock.
+//! entries in the first cache, in steps of 1 MiB; here it is two numbers.
 //!
 //! ```text
 //! total = first + second          second = ratio × (total − reserved)
@@ -12,13 +12,16 @@
 //!
 //! Invariants
 //!  1. The capacities of both add up to the total, but while a change is under way: then they are less.
-//!  2. Capacity moves under `shares`, which is taken on changes only and never by a lookup or an insert.
+//!  2. Nothing but arithmetic is done under `shares`, which is taken on changes only and never by a lookup or an insert.
+//!  3. Capacity moves under `moving`, for which nobody waits: who finds another at it leaves the move to that one. To move
+//!     capacity evicts, and that may drop what readers have left behind, on the same thread: a table that gives its own
+//!     reservation back, say.
 
 use super::{Saved, SecondaryCache};
 use crate::clock::evict::Evicted;
 use crate::entry::Handle;
 use esker_base::sync::atomic::{AtomicU8, Ordering};
-use esker_base::sync::{Arc, Mutex, MutexGuard};
+use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
 
 /// Which evicted values are stored below. Names: RocksDB's `TieredAdmissionPolicy`.
@@ -61,7 +64,7 @@ impl AdmissionPolicy {
 }
 
 /// How one capacity is divided.
-#[derive(Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Shares {
     /// Bytes of both together.
     pub(crate) total: usize,
@@ -83,13 +86,45 @@ impl Shares {
     }
 }
 
+/// One capacity for both.
+struct Division {
+    /// As it shall be.
+    shares: Mutex<Shares>,
+    /// As it was moved last.
+    moving: Mutex<Shares>,
+}
+
+impl Division {
+    /// Changes the shares, and has `move_capacity(before, now)` called until they are as they shall be; by the one who is
+    /// at it, if somebody is.
+    fn change(&self, change: impl FnOnce(&mut Shares), move_capacity: impl Fn(&Shares, &Shares)) {
+        let mut wanted = self.shares.lock();
+        change(&mut wanted);
+        let mut now = *wanted;
+        drop(wanted);
+        loop {
+            let Some(mut moved) = self.moving.try_lock() else { return };
+            move_capacity(&moved, &now);
+            *moved = now;
+            drop(moved);
+            // Looked at after letting go: who has changed the shares before this look has perhaps found the lock taken, and
+            // who changes them after it finds it free.
+            let wanted = *self.shares.lock();
+            if wanted == now {
+                return;
+            }
+            now = wanted;
+        }
+    }
+}
+
 /// What a cache knows about the tier below it.
 pub(crate) struct Lower<V> {
     pub(crate) tier: Arc<dyn SecondaryCache>,
     save: fn(&V) -> Option<&[u8]>,
     policy: AtomicU8,
     /// `None`: each has its own capacity.
-    shares: Option<Mutex<Shares>>,
+    division: Option<Division>,
 }
 
 impl<V> Lower<V> {
@@ -99,7 +134,8 @@ impl<V> Lower<V> {
         policy: AdmissionPolicy,
         shares: Option<Shares>,
     ) -> Lower<V> {
-        Lower { tier, save, policy: AtomicU8::new(policy as u8), shares: shares.map(Mutex::new) }
+        let division = shares.map(|now| Division { shares: Mutex::new(now), moving: Mutex::new(now) });
+        Lower { tier, save, policy: AtomicU8::new(policy as u8), division }
     }
 
     pub(crate) fn policy(&self) -> AdmissionPolicy {
@@ -122,8 +158,15 @@ impl<V> Lower<V> {
         self.tier.insert(Handle::key(&evicted.value), saved, is_forced);
     }
 
-    /// The shares, if there is one capacity for both.
-    pub(crate) fn shares(&self) -> Option<MutexGuard<'_, Shares>> {
-        self.shares.as_ref().map(|shares| shares.lock())
+    /// The shares as they shall be, if there is one capacity for both.
+    pub(crate) fn shares(&self) -> Option<Shares> {
+        self.division.as_ref().map(|division| *division.shares.lock())
+    }
+
+    /// Changes the shares, if there is one capacity for both; `move_capacity(before, now)` does what follows from that.
+    pub(crate) fn divide(&self, change: impl FnOnce(&mut Shares), move_capacity: impl Fn(&Shares, &Shares)) {
+        if let Some(division) = &self.division {
+            division.change(change, move_capacity);
+        }
     }
 }

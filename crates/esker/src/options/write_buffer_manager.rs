@@ -8,9 +8,11 @@
 //!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit refuses: memory that a
 //!     memtable already has is not given back for that. It is tried again at the next block. What is charged shrinks when
 //!     `used` has fallen below three quarters of it.
+//!  3. Nobody waits for the charge: who finds another at it leaves the change to that one. To change a charge may drop
+//!     what readers have left behind, another memtable of the same manager too, on the same thread.
 
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::sync::atomic::{AtomicUsize, Ordering, fence};
 use esker_cache::{Reservation, Role};
 use esker_memtable::MemoryBudget;
 use esker_table::{BlockCache, CachedBlock};
@@ -103,22 +105,32 @@ impl WriteBufferManager {
         self.allow_stall && bound > 0 && self.memory_usage() >= bound
     }
 
-    /// Charges what is used now, if that differs enough from what is charged.
+    /// Charges what is used now, if that differs enough from what is charged; or leaves it to the one who is at it.
     fn update_charge(&self) {
         let Some(charge) = &self.charge else { return };
-        let is_right = |used: usize, charged: usize| used <= charged && used >= charged / 4 * 3;
-        if is_right(self.memory_usage(), charge.bytes.load(Ordering::Relaxed)) {
-            return;
-        }
-        let mut reservation = charge.reservation.lock();
-        let used = self.memory_usage();
-        // A refusal leaves the charge as it is; see the head of the file.
-        if !is_right(used, reservation.bytes())
-            && reservation.resize(used.next_multiple_of(CHARGE_STEP)).is_ok()
-        {
+        let mut refused = None;
+        loop {
+            // With the one who holds the lock: either they see what is used now after they have let go of it, or the lock
+            // is found free here.
+            fence(Ordering::SeqCst);
+            let charged = charge.bytes.load(Ordering::Relaxed);
+            let target = charge_for(self.memory_usage(), charged);
+            if target == charged || refused == Some(target) {
+                return;
+            }
+            let Some(mut reservation) = charge.reservation.try_lock() else { return };
+            let target = charge_for(self.memory_usage(), reservation.bytes());
+            // A refusal leaves the charge as it is; see the head of the file.
+            refused = reservation.resize(target).is_err().then_some(target);
             charge.bytes.store(reservation.bytes(), Ordering::Relaxed);
         }
     }
+}
+
+/// What is to be charged, in bytes, for `used` bytes when `charged` is charged.
+fn charge_for(used: usize, charged: usize) -> usize {
+    let is_right = used <= charged && used >= charged / 4 * 3;
+    if is_right { charged } else { used.next_multiple_of(CHARGE_STEP) }
 }
 
 impl MemoryBudget for WriteBufferManager {

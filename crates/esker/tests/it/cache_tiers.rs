@@ -193,11 +193,17 @@ fn one_capacity_is_divided_while_databases_work() {
         }
         cache.set_capacity(400 << 10);
     });
-    let charged = cache.role_stats().bytes(Role::WriteBuffer) as usize;
-    assert_eq!(charged, manager.dummy_entries_in_cache_usage());
-    assert!(charged >= manager.memory_usage(), "{charged} of {}", manager.memory_usage());
-    let below = cache.secondary().unwrap().capacity();
-    assert_eq!(below, ((400 << 10) - charged.min(400 << 10)) / 2);
+    // A thread of the pool may still be dropping a memtable, and then it is at what others have changed meanwhile.
+    let is_settled = || {
+        let charged = cache.role_stats().bytes(Role::WriteBuffer) as usize;
+        let below = cache.secondary().unwrap().capacity();
+        charged == manager.dummy_entries_in_cache_usage()
+            && charged >= manager.memory_usage()
+            && below == ((400 << 10) - charged.min(400 << 10)) / 2
+    };
+    while !is_settled() {
+        std::thread::yield_now();
+    }
     for db in dbs {
         db.close().unwrap();
     }
@@ -248,8 +254,12 @@ fn a_flush_warms_the_cache() {
             let misses = ticker(&options, Ticker::BlockCacheDataMiss);
             read_all(&db, &ReadOptions::default());
             let missed = ticker(&options, Ticker::BlockCacheDataMiss) - misses;
-            // While a clock's table is small an insert may find all its places taken, and drive another out.
-            assert_eq!(missed < 20, warm, "{prepopulate:?}: {missed}");
+            // An insert may find all its places taken and drive another out, which is counted: how often depends on the
+            // keys' hashes, and they on the session's random id.
+            let most = if warm { cache.crowded_count() as u64 } else { u64::MAX };
+            assert!(missed <= most, "{prepopulate:?}: {missed} misses, {most} displaced");
+            assert!(missed < 100 || !warm, "{prepopulate:?}: {missed}");
+            assert!(missed > 200 || warm, "{prepopulate:?}: {missed}");
             assert_eq!(ticker(&options, Ticker::BlockCacheAddRedundant), 0);
             let misses = ticker(&options, Ticker::BlockCacheMiss);
             fill(&db);

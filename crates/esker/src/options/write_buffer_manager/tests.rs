@@ -41,3 +41,43 @@ fn memtables_are_charged_to_the_cache_in_steps() {
         assert_eq!(cache.usage(), empty);
     }
 }
+
+/// Changing the charge evicts, and whoever evicts drops what readers have left behind: here memory of the same manager.
+#[test]
+fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
+    use esker_cache::TieredCacheOptions;
+    use esker_cache::tier::AdmissionPolicy;
+    use esker_table::tier::{CompressedSecondaryCacheOptions, tiered_block_cache};
+    let (total_capacity, compressed_secondary_ratio) = (4 << 20, 0.5);
+    let division =
+        TieredCacheOptions { total_capacity, compressed_secondary_ratio, adm_policy: AdmissionPolicy::Auto };
+    let below = CompressedSecondaryCacheOptions::default();
+    let cache = tiered_block_cache(&CacheOptions::default(), &below, &division, None).unwrap();
+    let manager = Arc::new(WriteBufferManager::with_cache(0, &cache, false));
+    manager.reserve(8 * CHARGE_STEP);
+    // As a retired view's memtables do: whoever collects gives the memory back.
+    let later = Arc::clone(&manager);
+    let guard = esker_base::sync::epoch::pin();
+    let retired = esker_base::sync::epoch::Swap::new(Arc::new(GivesBack(later, 2 * CHARGE_STEP)));
+    drop(retired);
+    drop(guard);
+    cache.update_tiered(None, Some(0.0), None).unwrap();
+    manager.free(4 * CHARGE_STEP);
+    cache.update_tiered(None, Some(0.5), None).unwrap();
+    while manager.memory_usage() > 2 * CHARGE_STEP {
+        // Another test's guard may keep it.
+        esker_base::sync::epoch::collect();
+        std::thread::yield_now();
+    }
+    assert_eq!(manager.dummy_entries_in_cache_usage(), 2 * CHARGE_STEP);
+    assert_eq!(cache.secondary().unwrap().capacity(), (total_capacity - 2 * CHARGE_STEP) / 2);
+    drop(manager);
+}
+
+struct GivesBack(Arc<WriteBufferManager>, usize);
+
+impl Drop for GivesBack {
+    fn drop(&mut self) {
+        self.0.free(self.1);
+    }
+}
