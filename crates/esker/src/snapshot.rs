@@ -45,6 +45,13 @@ pub struct Ticket {
     holder: Holder,
 }
 
+impl Ticket {
+    /// Not an iterator's.
+    pub fn is_of_user(self) -> bool {
+        self.holder == Holder::User
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Node {
     sequence: SequenceNumber,

@@ -99,7 +99,9 @@ impl Db {
 
 impl SnapshotOwner for DbInner {
     fn release_snapshot(&self, ticket: Ticket) {
-        if self.engine.snapshots.release(ticket) {
+        self.engine.snapshots.release(ticket);
+        // As in RocksDB, the end of an iterator is no reason to rewrite files.
+        if ticket.is_of_user() {
             self.engine.snapshot_released();
         }
     }

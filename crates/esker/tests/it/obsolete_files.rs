@@ -84,3 +84,22 @@ fn the_end_of_the_last_iterator_of_a_view_deletes_its_files() {
     drop(iter);
     wait_until_only_live_tables_are_left(&fs, &db);
 }
+
+#[test]
+fn the_end_of_an_iterator_has_nothing_rewritten() {
+    let fs = Arc::new(MemFs::new());
+    let db = database(&fs);
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.put("another", "value").unwrap();
+    let before = live_tables(&db);
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    drop(iter);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(live_tables(&db), before);
+    // A snapshot's end does: files of the last level lose what only it kept, and their sequence numbers.
+    drop(db.snapshot());
+    db.wait_for_background_work().unwrap();
+    assert_ne!(live_tables(&db), before);
+}
