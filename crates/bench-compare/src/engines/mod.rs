@@ -132,7 +132,11 @@ pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result
         Kind::Memory => Ok(info("std".to_owned(), &["no log, no files, no versions: what memory allows"])),
         Kind::Rocksdb => match rocksdb_library {
             Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
-            Some(path) => Ok(info(format!("11, {}", path.display()), &[])),
+            // Its name only: the page is to be shown to others.
+            Some(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Ok(info(format!("11, {name}"), &[]))
+            }
             None if esker_peer::default_library().exists() => Ok(info(
                 "11.8.1, library of rocksdbjni".to_owned(),
                 &[
