@@ -46,7 +46,7 @@ pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
 
 /// Also the block cache's tests: twenty threads on caches so small that what nobody holds is freed at once.
 fn address(root: &Path, minutes: u32) -> Outcome {
-    let flags = "-Zsanitizer=address";
+    let flags = "-Zsanitizer=address --cfg esker_asan";
     let build =
         [("RUSTC_BOOTSTRAP", "1"), ("RUSTFLAGS", flags), ("CARGO_TARGET_DIR", "target/address-sanitizer")];
     run(root, &build, "cargo", &["test", "--profile", "stress", "--target", TARGET, "-p", "esker-cache"])?;

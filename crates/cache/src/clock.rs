@@ -8,7 +8,7 @@
 //! | a hit under a guard | nothing; one word of a bucket while the entry's clock is not full |
 //! | a hit with a handle | the entry's state, once to take and once to give back |
 //! | a miss | nothing |
-//! | an insert | usage, occupancy, one bucket, an old bucket for what is evicted, the hand |
+//! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for what is evicted, the hand |
 //!
 //! The table is one, not sharded: there is nothing that shards would take apart, and a small cache with large filters
 //! can use all of its capacity.
@@ -18,7 +18,7 @@ mod slot;
 mod table;
 
 use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
-use crate::entry::{About, Borrowed, ENTRY_BYTES, Entry, Handle};
+use crate::entry::{About, Borrowed, Entry, Handle, Home};
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
 use esker_base::Result;
@@ -42,7 +42,7 @@ const AUTO_MIN_LENGTH: usize = 8;
 /// The cache. Use it through [`Cache`](crate::Cache).
 pub(crate) struct ClockCache<V: Send + Sync + 'static> {
     table: ClockTable<V>,
-    ledger: Arc<Ledger>,
+    home: Arc<Home<V>>,
     /// What an entry costs beside its value, or 0.
     entry_overhead: usize,
     effort_cap: usize,
@@ -55,10 +55,12 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         estimated_entry_charge: usize,
         on_evict: Option<EvictionCallback<V>>,
     ) -> ClockCache<V> {
-        let ledger = Arc::new(Ledger::new(options.capacity, options.strict_capacity_limit));
+        let home = Home::new(Ledger::new(options.capacity, options.strict_capacity_limit));
         let (entry_overhead, bucket_charge) = match options.metadata_charge_policy {
             MetadataChargePolicy::DontChargeCacheMetadata => (0, 0),
-            MetadataChargePolicy::FullChargeCacheMetadata => (ENTRY_BYTES, size_of::<Bucket<V>>()),
+            MetadataChargePolicy::FullChargeCacheMetadata => {
+                (Entry::<V>::OVERHEAD_BYTES, size_of::<Bucket<V>>())
+            }
         };
         let size = if estimated_entry_charge == 0 {
             Size { min_length: AUTO_MIN_LENGTH, max_length: usize::MAX, bucket_charge }
@@ -70,15 +72,15 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         // Different caches shall not have the same unlucky keys; tests shall be able to repeat what they see.
         let seed = split_mix(options.capacity as u64);
         ClockCache {
-            table: ClockTable::new(size, seed, Arc::clone(&ledger), on_evict),
-            ledger,
+            table: ClockTable::new(size, seed, Arc::clone(&home.ledger), on_evict),
+            home,
             entry_overhead,
             effort_cap: options.eviction_effort_cap.max(1),
         }
     }
 
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+        &self.home.ledger
     }
 
     pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
@@ -86,12 +88,12 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
         }
-        if about.charge > self.ledger.capacity() {
-            let handle = Entry::standalone(about, &self.ledger, value);
+        if about.charge > self.home.ledger.capacity() {
+            let handle = Entry::standalone(about, &self.home, value);
             return Ok(Inserted { handle, outcome: InsertOutcome::Detached });
         }
         let mut departed = Departed::new();
-        let outcome = self.table.insert(Entry::tentative(about, &self.ledger, value), &mut departed);
+        let outcome = self.table.insert(Entry::tentative(about, &self.home, value), &mut departed);
         self.table.tell(departed);
         Ok(match outcome {
             Outcome::Added(handle) => Inserted { handle, outcome: InsertOutcome::Added },
@@ -103,27 +105,27 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         match self.charge(about.charge) {
-            Ok(()) => Ok(Entry::standalone(about, &self.ledger, value)),
+            Ok(()) => Ok(Entry::standalone(about, &self.home, value)),
             Err(error) => Err(Rejected { value, error }),
         }
     }
 
     /// Charges, and makes room for it. If the limit is strict and there is no room: an error, and nothing is charged.
     pub(crate) fn charge(&self, charge: usize) -> Result<()> {
-        if !self.ledger.is_strict() {
-            let excess = self.ledger.charge(charge);
-            if excess > 0 && charge <= self.ledger.capacity() {
+        if !self.home.ledger.is_strict() {
+            let excess = self.home.ledger.charge(charge);
+            if excess > 0 && charge <= self.home.ledger.capacity() {
                 self.table.evict(excess, self.effort_cap);
             }
             return Ok(());
         }
         for _ in 0..STRICT_ATTEMPTS {
-            let Err(excess) = self.ledger.charge_within_capacity(charge) else { return Ok(()) };
-            if charge > self.ledger.capacity() || self.table.evict(excess, usize::MAX) == 0 {
+            let Err(excess) = self.home.ledger.charge_within_capacity(charge) else { return Ok(()) };
+            if charge > self.home.ledger.capacity() || self.table.evict(excess, usize::MAX) == 0 {
                 break;
             }
         }
-        self.ledger.charge_within_capacity(charge).map_err(|_| full(charge))
+        self.home.ledger.charge_within_capacity(charge).map_err(|_| full(charge))
     }
 
     #[inline]
@@ -173,8 +175,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     }
 
     pub(crate) fn set_capacity(&self, capacity: usize) {
-        self.ledger.set_capacity(capacity);
-        let excess = self.ledger.usage().saturating_sub(capacity);
+        self.home.ledger.set_capacity(capacity);
+        let excess = self.home.ledger.usage().saturating_sub(capacity);
         if excess > 0 {
             self.table.evict(excess, usize::MAX);
         }
@@ -193,7 +195,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     }
 
     pub(crate) fn pinned_usage(&self) -> usize {
-        let mut bytes = self.ledger.detached();
+        let mut bytes = self.home.ledger.detached();
         self.for_each(|entry| {
             if entry.is_pinned() {
                 bytes += entry.about.charge;

@@ -1,4 +1,4 @@
-//! One cached value: a single allocation with key, charge and the counts that decide when it goes.
+//! One cached value: key, charge and the counts that decide when it goes, in one piece of memory.
 //!
 //! In: a value. Out: [`Handle`]s, which keep it alive and charged; [`Borrowed`]s, which keep it alive as long as a guard.
 //!
@@ -34,11 +34,13 @@
 //!     who makes an entry dead and pinless that is not BORROWED knows that nobody reads the value, or ever will: it goes at once,
 //!     and only key and counts wait for guards. What goes unread is what a cache that is too small lets go of most, and a
 //!     thread that sleeps under a guard holds up all that waits.
+//!  6. An entry keeps its home, and with it the memory it lies in: it may outlive the cache.
 
 use crate::cache::{Priority, Visited};
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
 use crate::role::Role;
+use crate::slab::{LINK_BYTES, Slab};
 use esker_base::bytes::RawOwner;
 use esker_base::sync::Arc;
 #[cfg(not(esker_tsan))]
@@ -49,7 +51,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 const PIN: u64 = 1;
 const PINS: u64 = (1 << 32) - 1;
@@ -64,8 +66,27 @@ const EMPTY: u64 = 1 << 44;
 /// More handles than this means that somebody forgets them in a loop.
 const MAX_PINS: u64 = PINS / 2;
 
+/// The `slot` of an entry that lies in a box of its own.
+const BOXED: u32 = u32::MAX;
+/// In boxes the sanitizers see who uses an entry that has gone; models of tables need not tell how memory is found again.
+const ALWAYS_BOXED: bool = cfg!(any(loom, shuttle, esker_asan));
+
+/// What the entries of one cache share: where they lie, and where they are charged.
+pub(crate) struct Home<V> {
+    pub(crate) ledger: Arc<Ledger>,
+    /// Its memory stays for entries to come: as much as the most that there have been at a time.
+    slab: Slab<Entry<V>>,
+}
+
+impl<V> Home<V> {
+    pub(crate) fn new(ledger: Ledger) -> Arc<Home<V>> {
+        Arc::new(Home { ledger: Arc::new(ledger), slab: Slab::new() })
+    }
+}
+
 /// What is known about a value beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub(crate) struct About {
     pub(crate) key: CacheKey,
     /// With what the entry costs itself, if that is charged.
@@ -74,13 +95,16 @@ pub(crate) struct About {
     pub(crate) priority: Priority,
 }
 
-/// See the head of the file. Aligned so that places of a table can use the lowest four bits of its address.
-#[repr(align(16))]
+/// See the head of the file. Aligned so that what a search looks at, the first 24 bytes, is in one line of the processor's
+/// cache; and so that places of a table can use the lowest four bits of its address.
+#[repr(C, align(32))]
 pub(crate) struct Entry<V> {
     state: AtomicU64,
     pub(crate) about: About,
-    /// `None`: charged nowhere.
-    ledger: Option<Arc<Ledger>>,
+    /// `None`: charged nowhere, and in a box. `Entry::free` takes it out.
+    home: ManuallyDrop<Option<Arc<Home<V>>>>,
+    /// Its slot of the home's slab, or `BOXED`.
+    slot: u32,
     /// The order in which entries were made: addresses differ from run to run, models must not.
     #[cfg(loom)]
     serial: usize,
@@ -91,36 +115,52 @@ pub(crate) struct Entry<V> {
 // SAFETY: threads share the value as behind an `Arc`; it is taken out by one, when no other reads it (invariant 5).
 unsafe impl<V: Send + Sync> Sync for Entry<V> {}
 
-/// What an entry costs beside its value: the rest of the allocation and what the allocator adds.
-pub(crate) const ENTRY_BYTES: usize = size_of::<Entry<()>>() + size_of::<usize>();
-
 impl<V> Entry<V> {
+    /// What an entry costs beside its value.
+    pub(crate) const OVERHEAD_BYTES: usize = size_of::<Entry<V>>() - size_of::<V>() + LINK_BYTES;
+
     /// An entry with one pin and one listing, in no table yet. Its charge has been made.
-    pub(crate) fn tentative(about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
-        Entry::with_state(PIN | LISTING | TENTATIVE, about, ledger, value)
+    pub(crate) fn tentative(about: About, home: &Arc<Home<V>>, value: V) -> Handle<V> {
+        Entry::with_state(PIN | LISTING | TENTATIVE, about, home, value)
     }
 
     /// An entry that no table will ever name.
-    pub(crate) fn standalone(about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
-        ledger.add_detached(about.charge);
-        Entry::with_state(PIN | DEAD, about, ledger, value)
+    pub(crate) fn standalone(about: About, home: &Arc<Home<V>>, value: V) -> Handle<V> {
+        home.ledger.add_detached(about.charge);
+        Entry::with_state(PIN | DEAD, about, home, value)
     }
 
-    fn with_state(state: u64, about: About, ledger: &Arc<Ledger>, value: V) -> Handle<V> {
-        ledger.count(about.role, 1, about.charge as isize);
-        Entry::allocate(state, about, Some(Arc::clone(ledger)), value)
+    fn with_state(state: u64, about: About, home: &Arc<Home<V>>, value: V) -> Handle<V> {
+        home.ledger.count(about.role, 1, about.charge as isize);
+        let mut entry = Entry::new(state, about, Some(Arc::clone(home)), value);
+        let place = if ALWAYS_BOXED { None } else { home.slab.take() };
+        let Some((place, slot)) = place else { return entry.into_box() };
+        entry.slot = slot;
+        // SAFETY: the slot is ours and has room for an entry.
+        unsafe { place.write(entry) };
+        Handle { entry: place }
     }
 
-    fn allocate(state: u64, about: About, ledger: Option<Arc<Ledger>>, value: V) -> Handle<V> {
-        let entry = Box::new(Entry {
+    fn new(state: u64, about: About, home: Option<Arc<Home<V>>>, value: V) -> Entry<V> {
+        Entry {
             state: AtomicU64::new(state),
             about,
-            ledger,
+            home: ManuallyDrop::new(home),
+            slot: BOXED,
             #[cfg(loom)]
             serial: next_serial(),
             value: UnsafeCell::new(ManuallyDrop::new(value)),
-        });
-        Handle { entry: NonNull::from(Box::leak(entry)) }
+        }
+    }
+
+    fn into_box(self) -> Handle<V> {
+        Handle { entry: NonNull::from(Box::leak(Box::new(self))) }
+    }
+
+    /// Where it is charged, if anywhere.
+    #[inline]
+    fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.home.as_ref().map(|home| &home.ledger)
     }
 
     /// Adds a pin. Fails if the entry is dead.
@@ -260,7 +300,7 @@ impl<V> Entry<V> {
             }
             match self.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    if let Some(ledger) = &self.ledger {
+                    if let Some(ledger) = self.ledger() {
                         match after & UNCHARGED {
                             0 => ledger.add_detached(self.about.charge),
                             _ => ledger.uncharge_into_limbo(self.about.charge, self.in_limbo(after)),
@@ -275,7 +315,7 @@ impl<V> Entry<V> {
 
     /// Bytes that wait for guards when it has died.
     fn in_limbo(&self, state: u64) -> usize {
-        if state & EMPTY == 0 { self.about.charge } else { ENTRY_BYTES }
+        if state & EMPTY == 0 { self.about.charge } else { Entry::<V>::OVERHEAD_BYTES }
     }
 
     /// What a visitor sees. `overhead` of the charge is the entry's own.
@@ -326,8 +366,21 @@ impl<V> Entry<V> {
         #[cfg(esker_tsan)]
         // SAFETY: the caller is the last to know it, and frees it below.
         unsafe { entry.as_ref() }.state.load(Ordering::Acquire);
-        // SAFETY: it came from a Box, and the caller is the last to know it.
-        drop(unsafe { Box::from_raw(entry.as_ptr()) });
+        // SAFETY: the caller is the last to know it.
+        let last = unsafe { entry.as_ref() };
+        // SAFETY: it is read once; dropping the entry leaves the field alone.
+        let home = ManuallyDrop::into_inner(unsafe { ptr::read(&last.home) });
+        let (place, slot) = (entry.as_ptr(), last.slot);
+        if slot == BOXED {
+            // SAFETY: then it came from a Box.
+            drop(unsafe { Box::from_raw(place) });
+        } else {
+            // SAFETY: nobody will look at it again, and its memory is there as long as its home.
+            unsafe { ptr::drop_in_place(place) };
+            if let Some(home) = &home {
+                home.slab.release(slot);
+            }
+        }
     }
 }
 
@@ -346,7 +399,7 @@ impl<V> Drop for Entry<V> {
             // SAFETY: it is there, and nobody else knows the entry any more.
             unsafe { self.empty() };
         }
-        let Some(ledger) = &self.ledger else { return };
+        let Some(ledger) = self.ledger() else { return };
         let charge = self.about.charge;
         ledger.count(self.about.role, -1, -(charge as isize));
         if state & UNCHARGED != 0 {
@@ -487,14 +540,14 @@ impl<V> Handle<V> {
     pub fn uncached(value: V) -> Handle<V> {
         let key = CacheKey::new((0, 0), 0);
         let about = About { key, charge: 0, role: Role::Misc, priority: Priority::Bottom };
-        Entry::allocate(PIN | DEAD, about, None, value)
+        Entry::new(PIN | DEAD, about, None, value).into_box()
     }
 
     /// The last pin of a dead entry takes the charge back, before it goes: afterwards the entry may be freed.
     #[cold]
     fn uncharge_if_last(&self) -> bool {
         let entry = self.entry();
-        let Some(ledger) = entry.ledger.clone() else { return false };
+        let Some(ledger) = entry.ledger().cloned() else { return false };
         let charge = entry.about.charge;
         let mut state = entry.state.load(Ordering::Relaxed);
         while state & (PINS | UNCHARGED) == PIN && state & LISTINGS != 0 {

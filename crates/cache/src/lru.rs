@@ -19,7 +19,7 @@ mod shard;
 
 use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
 use crate::clock::evict::EvictionCallback;
-use crate::entry::{About, ENTRY_BYTES, Entry, Handle, Listed};
+use crate::entry::{About, Entry, Handle, Home, Listed};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
 use esker_base::rng::split_mix;
@@ -38,7 +38,7 @@ pub(crate) struct LruCache<V> {
     seed: u64,
     /// What an entry costs beside its value, or 0.
     entry_overhead: usize,
-    ledger: Arc<Ledger>,
+    home: Arc<Home<V>>,
     /// Bytes of the capacity that are none of the shards'. Locked while limits change, so that all shards get the same.
     reserved: Mutex<usize>,
     on_evict: Option<EvictionCallback<V>>,
@@ -77,17 +77,17 @@ impl<V> LruCache<V> {
             entry_overhead: match options.metadata_charge_policy {
                 MetadataChargePolicy::DontChargeCacheMetadata => 0,
                 MetadataChargePolicy::FullChargeCacheMetadata => {
-                    ENTRY_BYTES + Shard::<V>::ENTRY_OVERHEAD_BYTES
+                    Entry::<V>::OVERHEAD_BYTES + Shard::<V>::ENTRY_OVERHEAD_BYTES
                 }
             },
-            ledger: Arc::new(Ledger::new(options.capacity, options.strict_capacity_limit)),
+            home: Home::new(Ledger::new(options.capacity, options.strict_capacity_limit)),
             reserved: Mutex::new(0),
             on_evict,
         })
     }
 
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+        &self.home.ledger
     }
 
     #[inline]
@@ -99,26 +99,27 @@ impl<V> LruCache<V> {
     pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
         let hash = about.key.hash(self.seed);
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
-        let is_strict = self.ledger.is_strict();
+        let is_strict = self.home.ledger.is_strict();
         let mut garbage = Garbage::default();
         let mut shard = self.shard(hash).lock();
         let replaced = shard.erase(hash, &about.key, &mut garbage);
         let is_room = shard.make_room_for(about.charge, is_strict, &mut garbage);
         // What exceeds the capacity of a shard is charged like what is held outside.
-        let is_refused = is_strict && (!is_room || self.ledger.charge_within_capacity(about.charge).is_err());
+        let is_refused =
+            is_strict && (!is_room || self.home.ledger.charge_within_capacity(about.charge).is_err());
         let result = if is_refused {
             Err(Rejected { value, error: full(about.charge) })
         } else {
             if !is_strict {
-                self.ledger.charge(about.charge);
+                self.home.ledger.charge(about.charge);
             }
             Ok(if about.charge <= shard.capacity() {
-                let handle = Entry::tentative(about, &self.ledger, value);
+                let handle = Entry::tentative(about, &self.home, value);
                 shard.put(hash, Listed::new(&handle));
                 let outcome = if replaced { InsertOutcome::Replaced } else { InsertOutcome::Added };
                 Inserted { handle, outcome }
             } else {
-                let handle = Entry::standalone(about, &self.ledger, value);
+                let handle = Entry::standalone(about, &self.home, value);
                 Inserted { handle, outcome: InsertOutcome::Detached }
             })
         };
@@ -130,21 +131,21 @@ impl<V> LruCache<V> {
     pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         match self.charge_outside(about.charge) {
-            Ok(()) => Ok(Entry::standalone(about, &self.ledger, value)),
+            Ok(()) => Ok(Entry::standalone(about, &self.home, value)),
             Err(error) => Err(Rejected { value, error }),
         }
     }
 
     /// Charges for what is in no shard, making room in the shards.
     fn charge_outside(&self, charge: usize) -> Result<()> {
-        if !self.ledger.is_strict() {
-            let excess = self.ledger.charge(charge);
+        if !self.home.ledger.is_strict() {
+            let excess = self.home.ledger.charge(charge);
             self.evict(excess);
             return Ok(());
         }
-        if let Err(excess) = self.ledger.charge_within_capacity(charge) {
+        if let Err(excess) = self.home.ledger.charge_within_capacity(charge) {
             self.evict(excess);
-            return self.ledger.charge_within_capacity(charge).map_err(|_| full(charge));
+            return self.home.ledger.charge_within_capacity(charge).map_err(|_| full(charge));
         }
         Ok(())
     }
@@ -180,7 +181,7 @@ impl<V> LruCache<V> {
 
     /// REQUIRES: `reserved` is locked.
     fn share_out(&self, reserved: usize) {
-        let for_all = self.ledger.capacity().saturating_sub(reserved);
+        let for_all = self.home.ledger.capacity().saturating_sub(reserved);
         for shard in &self.shards {
             let mut garbage = Garbage::default();
             shard.0.lock().set_capacity(for_all.div_ceil(self.shards.len()), &mut garbage);
@@ -224,13 +225,13 @@ impl<V> LruCache<V> {
 
     pub(crate) fn set_capacity(&self, capacity: usize) {
         let reserved = self.reserved.lock();
-        self.ledger.set_capacity(capacity);
+        self.home.ledger.set_capacity(capacity);
         self.share_out(*reserved);
     }
 
     pub(crate) fn pinned_usage(&self) -> usize {
         let in_shards: usize = self.shards.iter().map(|shard| shard.0.lock().pinned_usage()).sum();
-        in_shards + self.ledger.detached()
+        in_shards + self.home.ledger.detached()
     }
 
     pub(crate) fn occupancy_count(&self) -> usize {

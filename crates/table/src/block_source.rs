@@ -365,3 +365,6 @@ impl BlockSource {
         Ok(CachedBlock::KeyValue(block))
     }
 }
+
+#[cfg(test)]
+mod tests;

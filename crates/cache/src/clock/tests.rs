@@ -188,7 +188,10 @@ fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     assert_eq!(alive(), [1, 0, 1, 0], "one is being read, one is held");
     drop(held);
     assert_eq!(alive(), [1, 0, 0, 0]);
-    assert_eq!((Arc::strong_count(&read), cache.limbo_usage()), (2, 100 + 2 * crate::entry::ENTRY_BYTES));
+    assert_eq!(
+        (Arc::strong_count(&read), cache.limbo_usage()),
+        (2, 100 + 2 * crate::entry::Entry::<Arc<()>>::OVERHEAD_BYTES)
+    );
     drop(insert(3));
     cache.set_capacity(0);
     assert_eq!(alive(), [1, 0, 0, 0], "what is evicted goes like what is erased");

@@ -57,7 +57,7 @@ fn the_least_recently_used_goes_first() {
     put(&cache, 3, Priority::Low);
     assert_eq!(order(&cache), [2, 0, 3]);
     assert!(cache.lookup(&key(1)).is_none());
-    assert_eq!((cache.ledger.usage(), cache.occupancy_count()), (3, 3));
+    assert_eq!((cache.ledger().usage(), cache.occupancy_count()), (3, 3));
     assert!(cache.erase(&key(0)) && !cache.erase(&key(0)));
     assert_eq!(order(&cache), [2, 3]);
     cache.check();
@@ -94,22 +94,22 @@ fn what_is_in_use_stays() {
     let held = insert(&cache, 0, 0, 1, Priority::Low).unwrap();
     (1..10).for_each(|i| put(&cache, i, Priority::Low));
     assert!(cache.lookup(&key(0)).is_some());
-    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (2, 1));
+    assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (2, 1));
     let also_held = cache.lookup(&key(9)).unwrap();
     put(&cache, 10, Priority::Low);
-    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
+    assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
     drop((held, also_held));
     put(&cache, 11, Priority::Low);
-    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (2, 0));
+    assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (2, 0));
     let held = cache.lookup(&key(11)).unwrap();
     cache.erase_unreferenced();
     assert_eq!(order(&cache), [11]);
     assert!(cache.erase(&key(11)));
     assert!(cache.lookup(&key(11)).is_none());
-    assert_eq!((*held, cache.ledger.usage()), (11, 1), "erased at once, alive and charged while held");
+    assert_eq!((*held, cache.ledger().usage()), (11, 1), "erased at once, alive and charged while held");
     assert_eq!((cache.pinned_usage(), cache.occupancy_count()), (1, 0));
     drop(held);
-    assert_eq!((cache.ledger.usage(), cache.pinned_usage()), (0, 0));
+    assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (0, 0));
 }
 
 #[test]
@@ -118,15 +118,15 @@ fn a_strict_limit_refuses() {
     let held: Vec<_> = (0..2).map(|i| insert(&cache, i, i, 1, Priority::Low).unwrap()).collect();
     let error = insert(&cache, 2, 2, 1, Priority::High).unwrap_err();
     assert_eq!((error.kind(), error.subcode()), (ErrorKind::Aborted, SubCode::MemoryLimit));
-    assert_eq!(cache.ledger.usage(), 2);
-    cache.ledger.set_strict(false);
+    assert_eq!(cache.ledger().usage(), 2);
+    cache.ledger().set_strict(false);
     insert(&cache, 2, 2, 1, Priority::High).unwrap();
-    cache.ledger.set_strict(true);
-    assert!(cache.ledger.is_strict());
+    cache.ledger().set_strict(true);
+    assert!(cache.ledger().is_strict());
     drop(held);
     insert(&cache, 3, 3, 1, Priority::Low).unwrap();
     assert!(insert(&cache, 4, 4, 3, Priority::Low).is_err(), "more than the capacity");
-    assert!(cache.ledger.usage() <= 2);
+    assert!(cache.ledger().usage() <= 2);
     cache.check();
 }
 
@@ -138,7 +138,7 @@ fn what_is_larger_than_the_cache_is_returned_but_not_kept() {
     assert_eq!(order(&cache), [0]);
     let nothing = lru(&options(0));
     assert_eq!(*insert(&nothing, 1, 1, 1, Priority::High).unwrap(), 1);
-    assert_eq!((nothing.ledger.usage(), nothing.lookup(&key(1))), (0, None));
+    assert_eq!((nothing.ledger().usage(), nothing.lookup(&key(1))), (0, None));
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn the_same_key_replaces() {
     let old = insert(&cache, 0, 1, 4, Priority::Low).unwrap();
     insert(&cache, 0, 2, 3, Priority::Low).unwrap();
     assert_eq!((*old, cache.lookup(&key(0)).as_deref()), (1, Some(&2)));
-    assert_eq!((cache.ledger.usage(), cache.occupancy_count()), (7, 1));
+    assert_eq!((cache.ledger().usage(), cache.occupancy_count()), (7, 1));
     drop(old);
-    assert_eq!((cache.ledger.usage(), cache.occupancy_count()), (3, 1));
+    assert_eq!((cache.ledger().usage(), cache.occupancy_count()), (3, 1));
     cache.check();
 }
 
@@ -160,7 +160,7 @@ fn metadata_are_charged_on_request() {
         ..options(1000)
     });
     put(&cache, 0, Priority::High);
-    let overhead = cache.ledger.usage() - 1;
+    let overhead = cache.ledger().usage() - 1;
     assert!((60..=100).contains(&overhead), "{overhead}");
     let mut seen = Vec::new();
     cache.visit(&mut |e| seen.push((*e.key, *e.value, e.charge, e.priority)));

@@ -6,7 +6,8 @@
 //! gone, everything charged is taken back, and each bucket's count of the spilled is zero.
 
 use super::*;
-use crate::entry::{About, Borrowed};
+use crate::entry::{About, Borrowed, Home};
+use crate::ledger::Ledger;
 use crate::role::Role;
 use esker_base::sync::process::atomic::AtomicUsize as Plain;
 use loom::thread;
@@ -29,6 +30,7 @@ impl Drop for Value {
 
 struct Model {
     table: ClockTable<Value>,
+    home: Arc<Home<Value>>,
     alive: Arc<Plain>,
 }
 
@@ -48,9 +50,10 @@ fn key(i: u64) -> CacheKey {
 impl Model {
     fn new(entries: u64) -> Model {
         let size = Size { min_length: 2, max_length: 4, bucket_charge: 0 };
-        let ledger = Arc::new(Ledger::new(1000, false));
+        let home = Home::new(Ledger::new(1000, false));
+        let ledger = Arc::clone(&home.ledger);
         let model =
-            Model { table: ClockTable::new(size, SEED, ledger, None), alive: Arc::new(Plain::new(0)) };
+            Model { table: ClockTable::new(size, SEED, ledger, None), alive: Arc::new(Plain::new(0)), home };
         (0..entries).for_each(|i| drop(model.insert(i)));
         model
     }
@@ -61,7 +64,7 @@ impl Model {
         let about = About { key: key(i), charge: 1, role: Role::Misc, priority: Priority::Bottom };
         self.table.ledger.charge(1);
         let mut departed = Departed::new();
-        let mine = Entry::tentative(about, &self.table.ledger, value);
+        let mine = Entry::tentative(about, &self.home, value);
         let handle = match self.table.insert(mine, &mut departed) {
             Outcome::Added(handle) | Outcome::Found(handle) | Outcome::Detached(handle) => handle,
         };

@@ -1,0 +1,192 @@
+//! Memory for small things of one size, side by side.
+//!
+//! Out: slots, for one owner each. In: the same, when their owners are done.
+//!
+//! An allocator of the process puts an entry of a cache beside the block that was made with it: each entry then is in a page
+//! of memory of its own, and a lookup, which reads little else, waits for the page table more than for anything. Here
+//! forty of them share a page, and neither making nor freeing one asks the allocator.
+//!
+//! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay where they are until the slab
+//! goes. A slot that was never used is taken from the end; one that was released from a stack (Treiber 1986), whose links lie
+//! beside the slots and not in them, so that a pop may read one while somebody else fills the slot.
+//!
+//! ```text
+//! free   pops 32 | number of the uppermost slot 32
+//! ```
+//!
+//! Invariants
+//!  1. A number is in at most one place: on the stack, with one owner, or never handed out.
+//!  2. A pop that has read a link and succeeds has read the right one: in between nobody has popped, or `pops` differs. (It
+//!     would have to come round, 2^32 pops, while one thread stands between a load and its update.)
+//!  3. What an owner has done with a slot lies before what the next does: a push releases, a pop acquires.
+//!  4. Nothing here waits.
+
+use crate::ledger::Padded;
+use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+
+/// Slots of the first segment.
+const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 6 };
+const FIRST: usize = 1 << FIRST_BITS;
+/// As many as 32 bits can number.
+const SEGMENTS: usize = (u32::BITS - FIRST_BITS + 1) as usize;
+/// No slot.
+const NONE: u32 = u32::MAX;
+const POP: u64 = 1 << 32;
+
+/// What a slot costs beside what is in it.
+pub(crate) const LINK_BYTES: usize = size_of::<AtomicU32>();
+
+struct Segment<T> {
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    /// Which slot is below on the stack.
+    links: Box<[AtomicU32]>,
+}
+
+/// See the head of the file.
+pub(crate) struct Slab<T> {
+    segments: [AtomicPtr<Segment<T>>; SEGMENTS],
+    /// Slots that were handed out at least once.
+    used: Padded<AtomicUsize>,
+    free: Padded<AtomicU64>,
+}
+
+// SAFETY: each slot belongs to one owner, who may be another thread than the one before (invariants 1 and 3).
+unsafe impl<T: Send> Send for Slab<T> {}
+// SAFETY: as above; shared are only atomics.
+unsafe impl<T: Send> Sync for Slab<T> {}
+
+/// Which segment a slot is in, and where.
+#[inline]
+fn locate(number: u32) -> (usize, usize) {
+    let number = number as usize;
+    let segment = usize::BITS - (number >> FIRST_BITS).leading_zeros();
+    (segment as usize, number - (((FIRST << segment) >> 1) & !(FIRST - 1)))
+}
+
+fn segment_len(segment: usize) -> usize {
+    if segment == 0 { FIRST } else { FIRST << (segment - 1) }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Slab<T> {
+        Slab {
+            segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            used: Padded(AtomicUsize::new(0)),
+            free: Padded(AtomicU64::new(u64::from(NONE))),
+        }
+    }
+
+    /// A slot for the caller alone, with nothing in it, and its number. `None`: there are no numbers left.
+    pub(crate) fn take(&self) -> Option<(NonNull<T>, u32)> {
+        let number = self.pop().or_else(|| self.next())?;
+        let (segment, offset) = locate(number);
+        let slot = self.segment(segment).slots[offset].get().cast::<T>();
+        Some((NonNull::new(slot)?, number))
+    }
+
+    /// Takes a slot back, in which nothing is any more. Nobody may look there after this call has begun.
+    pub(crate) fn release(&self, number: u32) {
+        let link = self.link(number);
+        let mut free = self.free.0.load(Ordering::Relaxed);
+        loop {
+            link.store(free as u32, Ordering::Relaxed);
+            let after = (free & !u64::from(NONE)) | u64::from(number);
+            match self.free.0.compare_exchange_weak(free, after, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<u32> {
+        let mut free = self.free.0.load(Ordering::Acquire);
+        loop {
+            let number = free as u32;
+            if number == NONE {
+                return None;
+            }
+            let below = self.link(number).load(Ordering::Relaxed);
+            let after = (free & !u64::from(NONE)).wrapping_add(POP) | u64::from(below);
+            match self.free.0.compare_exchange_weak(free, after, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(number),
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    /// A slot that was never used.
+    fn next(&self) -> Option<u32> {
+        let number = self.used.0.fetch_add(1, Ordering::Relaxed);
+        let number = u32::try_from(number).ok().filter(|&number| number != NONE)?;
+        self.add_segment(locate(number).0);
+        Some(number)
+    }
+
+    /// Makes a segment, unless somebody has.
+    fn add_segment(&self, index: usize) {
+        let place = &self.segments[index];
+        if !place.load(Ordering::Acquire).is_null() {
+            return;
+        }
+        let mine = Box::into_raw(Box::new(Segment::new(segment_len(index))));
+        if place.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: it came from a Box just now, and nobody has seen it.
+            drop(unsafe { Box::from_raw(mine) });
+        }
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> &Segment<T> {
+        // SAFETY: `next` made it before it handed out the first of its slots; it stays until the slab goes.
+        unsafe { &*self.segments[index].load(Ordering::Acquire) }
+    }
+
+    #[inline]
+    fn link(&self, number: u32) -> &AtomicU32 {
+        let (segment, offset) = locate(number);
+        &self.segment(segment).links[offset]
+    }
+}
+
+impl<T> Segment<T> {
+    fn new(len: usize) -> Segment<T> {
+        let slots = Box::<[UnsafeCell<MaybeUninit<T>>]>::new_uninit_slice(len);
+        // SAFETY: a cell of what may be uninitialized needs nothing.
+        let slots = unsafe { slots.assume_init() };
+        #[cfg(not(any(loom, shuttle)))]
+        let links = {
+            let zeroed = Box::<[AtomicU32]>::new_zeroed_slice(len);
+            // SAFETY: an atomic of zeros is a zero. Untouched, it costs no memory yet.
+            unsafe { zeroed.assume_init() }
+        };
+        #[cfg(any(loom, shuttle))]
+        let links = (0..len).map(|_| AtomicU32::new(0)).collect();
+        Segment { slots, links }
+    }
+}
+
+impl<T> Drop for Slab<T> {
+    /// What is still in slots is forgotten: owners keep the slab for as long as they have one.
+    fn drop(&mut self) {
+        for place in &self.segments {
+            let segment = place.load(Ordering::Acquire);
+            if !segment.is_null() {
+                // SAFETY: `add_segment` made it from a Box, and nobody else has the slab.
+                drop(unsafe { Box::from_raw(segment) });
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slab").field("used", &self.used.0.load(Ordering::Relaxed)).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
