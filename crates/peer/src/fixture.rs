@@ -21,12 +21,21 @@ pub struct Fixture {
 /// If the directory cannot be read.
 pub fn all(prefixes: &[&str]) -> Vec<Fixture> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"));
-    let dirs = fs::read_dir(root).expect("fixtures/ is in the tree");
+    let mut found = all_in(root);
+    found.retain(|fixture| prefixes.iter().any(|prefix| fixture.name.starts_with(prefix)));
+    found
+}
+
+/// All databases in `root`, laid out as those of `fixtures/` are, by name.
+///
+/// # Panics
+/// If the directory cannot be read.
+pub fn all_in(root: &Path) -> Vec<Fixture> {
+    let dirs = fs::read_dir(root).expect("a directory");
     let mut found: Vec<Fixture> = dirs
         .map(|entry| entry.expect("readable").path())
         .filter(|dir| dir.join("expected.txt").exists())
         .map(|dir| Fixture { name: dir.file_name().expect("a name").to_string_lossy().into_owned(), dir })
-        .filter(|fixture| prefixes.iter().any(|prefix| fixture.name.starts_with(prefix)))
         .collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
@@ -88,7 +97,7 @@ pub fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Key or value as a fixture states it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Datum {
     /// In full.
     Bytes(Vec<u8>),
@@ -99,6 +108,23 @@ pub enum Datum {
         /// Unmasked.
         crc: u32,
     },
+}
+
+impl std::fmt::Debug for Datum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Datum::Bytes(bytes) => f.write_str(&short(bytes)),
+            Datum::Digest { len, crc } => write!(f, "#{len} {crc:08X}"),
+        }
+    }
+}
+
+/// As hex; what is long is cut, with its length.
+fn short(bytes: &[u8]) -> String {
+    match bytes.get(..48) {
+        Some(start) if bytes.len() > start.len() => format!("{}… ({} bytes)", hex(start), bytes.len()),
+        _ => hex(bytes),
+    }
 }
 
 impl Datum {
@@ -151,7 +177,7 @@ impl ExpectedFamily {
             match contents.0.get(i) {
                 Some((key, value)) if entry.key.is(key) && entry.value.is(value) => {}
                 Some((key, value)) => {
-                    let is = format!("{} : {}", hex(key), hex(value));
+                    let is = format!("{} : {}", short(key), short(value));
                     return Err(format!("family '{}', entry {i} is {is}, should be {entry:?}", self.name));
                 }
                 None => {

@@ -399,7 +399,7 @@ impl TimestampedIter {
             Shown::Value(value) => Shown::Value(PinnedBytes::from_vec(merge(Some(&value))?)),
             Shown::Entity(entity) => {
                 let columns = WideColumns::parse(&entity)?;
-                let merged = merge(columns.column(DEFAULT_COLUMN_NAME))?;
+                let merged = merge(Some(columns.default_value()))?;
                 Shown::Entity(with_default_column(&columns, &merged)?)
             }
         };

@@ -60,7 +60,8 @@ pub struct CompressionOptions {
     pub max_dict_bytes: u32,
     /// Sample bytes a dictionary is trained from. Default 0.
     pub zstd_max_train_bytes: u32,
-    /// Whether zstd's trainer makes the dictionary (false: refused, its finalizer is not built). Default true.
+    /// Whether zstd's trainer makes the dictionary. `false`: it is the samples themselves, as with
+    /// `zstd_max_train_bytes = 0` (RocksDB puts zstd's tables before them). Default true.
     pub use_zstd_dict_trainer: bool,
     /// Bytes of a file kept in memory to sample a dictionary from; 0: up to its target size. Default 0.
     pub max_dict_buffer_bytes: u64,
@@ -83,7 +84,7 @@ impl CompressionOptions {
             level: self.level,
             strategy: self.strategy,
             max_dict_bytes: self.max_dict_bytes,
-            zstd_max_train_bytes: self.zstd_max_train_bytes,
+            zstd_max_train_bytes: if self.use_zstd_dict_trainer { self.zstd_max_train_bytes } else { 0 },
             max_dict_buffer_bytes: self.max_dict_buffer_bytes,
         }
     }

@@ -369,9 +369,6 @@ impl ColumnFamilyOptions {
             if opts.zstd_max_train_bytes > 0 && opts.max_dict_bytes == 0 {
                 return Err(invalid(name, "zstd_max_train_bytes needs max_dict_bytes"));
             }
-            if opts.zstd_max_train_bytes > 0 && !opts.use_zstd_dict_trainer {
-                return Err(refused(name, "use_zstd_dict_trainer=false: zstd's finalizer is not built"));
-            }
         }
         Ok(())
     }

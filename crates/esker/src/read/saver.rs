@@ -88,9 +88,8 @@ impl<'a> Saver<'a> {
                 return true;
             }
             ValueType::WideColumnEntity => match self.blobs.default_column(self.user_key, &pin()) {
-                // A plain read shows an empty value where merges find none.
-                Ok(None) if self.operands.is_empty() => self.base(Some(PinnedBytes::empty())),
-                Ok(column) => self.base(column),
+                // An entity without a default column counts as an empty value, for plain reads and for merges.
+                Ok(column) => self.base(Some(column.unwrap_or_default())),
                 Err(e) => self.fail(e),
             },
             ValueType::ValuePreferredSeqno => {

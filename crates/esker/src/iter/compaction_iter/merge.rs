@@ -149,7 +149,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let stored = StoredColumns::parse(self.input.value())?;
         let fetched;
         let existing = match (stored.default_value(), &self.options.blobs) {
-            (None, _) => None,
+            (None, _) => Some(&[][..]),
             (Some(StoredValue::Inline(value)), _) => Some(value),
             (Some(StoredValue::Blob(location)), Some(blobs)) => {
                 fetched = blobs.source.at(&self.user_key, &location, &blobs.options)?;

@@ -132,7 +132,7 @@ fn an_entity_shows_its_default_column() {
         let options = DbIterOptions { max_sequential_skip_in_iterations, ..at(9) };
         let input = VecIter::new(&icmp(), Entries::new(list.clone()));
         let mut iter = DbIter::new(icmp(), input, options, None);
-        assert_eq!(all(&mut iter), ["a=default", "b=", "c=default+m", "d=m"]);
+        assert_eq!(all(&mut iter), ["a=default", "b=", "c=default+m", "d=+m"]);
         iter.seek(b"a");
         assert_eq!(iter.pinned_value(), b"default");
     }

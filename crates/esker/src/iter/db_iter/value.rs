@@ -94,7 +94,7 @@ impl<I: InternalIterator> DbIter<I> {
             (_, None) => None,
             (Value::Entity { .. }, _) => {
                 let entity = WideColumns::parse(&self.buffer)?;
-                let merged = merge(entity.column(DEFAULT_COLUMN_NAME))?;
+                let merged = merge(Some(entity.default_value()))?;
                 self.buffer = with_default_column(&entity, &merged)?;
                 let (start, end) = default_column(&self.buffer)?;
                 self.value = Value::Entity { start, end };
