@@ -8,6 +8,7 @@
 //!  3. Every error names the file and the block's offset.
 
 use crate::counts;
+use crate::embedded;
 use crate::options::{ReadTier, TableReadOptions};
 use crate::readahead::Readahead;
 use esker_base::stats::Statistics;
@@ -145,6 +146,8 @@ pub(crate) struct BlockSource {
     pub(crate) statistics: Option<Arc<Statistics>>,
     /// How index blocks look, once that is known: then they are prepared for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
+    /// Values of data blocks may lie elsewhere in the file.
+    pub(crate) has_embedded_blobs: bool,
 }
 
 impl BlockSource {
@@ -309,6 +312,7 @@ impl BlockSource {
                 }
             })
             .and_then(|contents| self.block_of(contents, kind))
+            .and_then(|block| self.with_values(block, kind, verify))
             .map_err(|e| self.at(e, handle))
     }
 
@@ -325,6 +329,7 @@ impl BlockSource {
                 self.decompress(codec, stored.get(..handle.size as usize).unwrap_or_default(), kind)
             })
             .and_then(|contents| self.block_of(contents, kind))
+            .and_then(|block| self.with_values(block, kind, verify))
             .map_err(|e| self.at(e, handle))
     }
 
@@ -352,6 +357,16 @@ impl BlockSource {
     #[cold]
     pub(crate) fn in_file(&self, e: Error) -> Error {
         e.at(self.file.path().display())
+    }
+
+    /// A data block gets its values that lie elsewhere in the file.
+    #[inline]
+    fn with_values(&self, block: CachedBlock, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
+        if self.has_embedded_blobs && kind == BlockKind::Data {
+            embedded::resolve(self, block, verify)
+        } else {
+            Ok(block)
+        }
     }
 
     fn block_of(&self, contents: Vec<u8>, kind: BlockKind) -> Result<CachedBlock> {

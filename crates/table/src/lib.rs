@@ -13,6 +13,7 @@ pub mod blob;
 mod block_source;
 pub mod cache_options;
 mod counts;
+mod embedded;
 mod filter;
 mod filter_charge;
 mod index_walker;

@@ -88,6 +88,7 @@ fn open_with(tail: Tail, mut options: TableReaderOptions) -> Result<TableReader>
     }
     let global_seqno = global_seqno(&properties, options.largest_seqno)?;
     source.identity = identity(&properties);
+    source.has_embedded_blobs = properties.has_embedded_blobs();
     if let (Some(handle), true) = (meta.find(meta_index::COMPRESSION_DICT), uses_dictionary(&properties)) {
         let dictionary = read_dictionary(&source, handle)?;
         source.data_decompressor = Decompressor::new(footer.format_version).with_dictionary(dictionary);
@@ -210,6 +211,7 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         index_priority: if high { Priority::High } else { Priority::Low },
         index_shape: None,
         statistics: options.statistics.clone(),
+        has_embedded_blobs: false,
     }
 }
 
@@ -252,9 +254,6 @@ fn check_readable(p: &TableProperties, format_version: u32, options: &TableReade
     let refuse = |what: &str| Err(Error::not_supported(format!("tables with {what}")));
     if p.udi_is_primary_index {
         return refuse("a user-defined primary index (rocksdb.udi.is.primary.index)");
-    }
-    if p.has_embedded_blobs() {
-        return refuse("embedded blobs (rocksdb.embedded.blob.stats)");
     }
     if format_version >= 7 {
         return check_compression_manager(&p.compression_name);

@@ -96,7 +96,8 @@ impl TableReader {
     /// How a separator compares with an internal key.
     fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
         let icmp = &self.options.icmp;
-        if self.index_shape.key_is_user_key {
+        // Values that lay elsewhere have another type than the separator was made with.
+        if self.index_shape.key_is_user_key || self.properties.has_embedded_blobs() {
             icmp.compare_user_keys(separator, key::user_key(internal_key))
         } else {
             icmp.compare(separator, internal_key)

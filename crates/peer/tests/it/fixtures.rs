@@ -1,13 +1,14 @@
 //! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it, and hands it back.
 
-use esker::options::{BottommostLevelCompaction, load_latest_options};
+use esker::options::{BottommostLevelCompaction, IngestExternalFileOptions, load_latest_options};
 use esker::{
-    ColumnFamilyDescriptor, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode, ReadOptions,
-    WriteOptions, builtin,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode,
+    ReadOptions, WriteOptions, builtin,
 };
 use esker_base::comparator::BytewiseComparatorWithU64Ts;
 use esker_peer::fixture::{ExpectedFamily, Fixture};
 use esker_peer::{Contents, FamilySpec, RocksDb, Tools, fixture, require};
+use esker_testkit::TempDir;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -306,18 +307,28 @@ fn entities_and_blob_indexes_survive_a_rewrite_byte_for_byte() {
 }
 
 #[test]
-fn a_table_with_embedded_blobs_is_refused_by_name() {
-    use esker::internals::env::{FileSystem, PosixFileSystem};
-    use esker::internals::format::key::InternalKeyComparator;
-    use esker::internals::table::{TableReader, TableReaderOptions};
+fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     let fixture = &fixture::all(&["v11_9_embedded_blob_sst"])[0];
-    let path = fixture.file("emb.sst");
-    let size = PosixFileSystem.file_size(&path).expect("a file");
-    let options = TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), size);
-    let file = PosixFileSystem.new_random_access_file(&path).expect("a file");
-    let error = TableReader::open(file, options).expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::NotSupported);
-    assert!(error.to_string().contains("embedded blobs"), "{error}");
+    let expected = &fixture.expected()[0];
+    let dir = TempDir::new("embedded");
+    let options = DbOptions { create_if_missing: true, ..DbOptions::default() };
+    let mut family = ColumnFamilyOptions::default();
+    family.table.no_block_cache = true;
+    let families = || vec![ColumnFamilyDescriptor::new("default", family.clone())];
+    let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens");
+    let file = fixture.file("emb.sst");
+    db.ingest_external_file(&[file], &IngestExternalFileOptions::default()).expect("ingested");
+    let read = |db: &Db| {
+        let family = db.default_column_family();
+        expected.check(&Contents::of(db, &family, &ReadOptions::default()).expect("read")).expect("right");
+    };
+    read(&db);
+    db.compact_range_opt(&rewrite_all(), &db.default_column_family(), None, None).expect("compacts");
+    read(&db);
+    db.close().expect("closes");
+    drop(db);
+    read_by_7(fixture, dir.path()).expect("read by 7.8.3");
+    read_by_11(fixture, dir.path()).expect("read by 11.8.1");
 }
 
 /// RocksDB 11 takes keys of a WAL that does not say their timestamps' size for keys without: also those that 7.8 wrote.

@@ -90,11 +90,6 @@ fn what_has_no_meaning_is_refused_by_name() {
     };
     refused(read_amp, ErrorKind::InvalidArgument, "compaction_options_universal");
     refused(|o| o.cf.table.format_version = 7, ErrorKind::InvalidArgument, "format_version");
-    let finalizer = |o: &mut Options| {
-        let opts = &mut o.cf.compression_opts;
-        (opts.max_dict_bytes, opts.zstd_max_train_bytes, opts.use_zstd_dict_trainer) = (1, 1, false);
-    };
-    refused(finalizer, ErrorKind::NotSupported, "compression_opts");
     refused(|o| o.cf.table.index_type = IndexType::HashSearch, ErrorKind::InvalidArgument, "index_type");
     refused(
         |o| o.cf.compression_per_level = vec![CompressionType::Xpress],

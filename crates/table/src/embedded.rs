@@ -1,0 +1,108 @@
+//! Values that lie in the table's own file, between its data blocks: RocksDB 11's embedded blobs.
+//!
+//! In: a data block as stored. Out: the block that it would be if all its values stood in it.
+//! Source: RocksDB `table/embedded_blob_sst.h`, `table/block_based/block_based_table_reader.cc`.
+//!
+//! An entry of type `BlobIndex`, or a column of an entity, names file number 0: offset and size of a payload that a block
+//! trailer follows. Only `SstFileWriter` makes such tables, and only on request.
+//!
+//! Invariants
+//!  1. What leaves here holds no blob index of file number 0: nobody above knows that there are such tables.
+//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`: such tables hold each user key once, so no order
+//!     changes.
+
+use crate::block_source::{BlockSource, CachedBlock};
+use esker_base::{Error, Result, ValueType};
+use esker_format::blob::{BlobIndex, BlobLocation};
+use esker_format::block::{Block, BlockBuilder, BlockCursor};
+use esker_format::compression::CompressionType;
+use esker_format::handle::BlockHandle;
+use esker_format::key::{self, ParsedInternalKey};
+use esker_format::trailer::compression_code;
+use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
+
+/// Of the blocks that are made here; they are in memory only.
+const RESTART_INTERVAL: usize = 16;
+
+/// The data block with its values in it. `verify`: payloads' checksums are checked.
+/// # Errors
+/// `Corruption` for blob indexes and payloads that are not what they should be · `IoError` · `NotSupported` for blobs that
+/// expire.
+pub(crate) fn resolve(source: &BlockSource, block: CachedBlock, verify: bool) -> Result<CachedBlock> {
+    let CachedBlock::KeyValue(stored) = &block else { return Ok(block) };
+    let mut builder = BlockBuilder::new(RESTART_INTERVAL);
+    let mut cursor = BlockCursor::new();
+    let mut changed = false;
+    cursor.seek_to_first(stored)?;
+    while cursor.valid() {
+        let (here, value) = (ParsedInternalKey::parse(cursor.key())?, cursor.value(stored));
+        match whole(source, &here, value, verify)? {
+            Some((value_type, value)) => {
+                changed = true;
+                builder.add(&key::internal_key(here.user_key, here.sequence, value_type), &value);
+            }
+            None => builder.add(cursor.key(), value),
+        }
+        cursor.next(stored)?;
+    }
+    if changed {
+        Ok(CachedBlock::KeyValue(Block::parse(std::mem::take(builder.finish_mut()))?))
+    } else {
+        Ok(block)
+    }
+}
+
+/// Type and value of the entry with all of it in place; `None` if it is.
+fn whole(
+    source: &BlockSource,
+    key: &ParsedInternalKey<'_>,
+    value: &[u8],
+    verify: bool,
+) -> Result<Option<(ValueType, Vec<u8>)>> {
+    match key.value_type {
+        ValueType::BlobIndex => match BlobIndex::parse(value)? {
+            BlobIndex::Blob(location) if location.file_number.0 == 0 => {
+                Ok(Some((ValueType::Value, payload(source, location, verify)?)))
+            }
+            BlobIndex::Blob(_) => Ok(None),
+            _ => Err(Error::not_supported("embedded blobs that expire")),
+        },
+        ValueType::WideColumnEntity if may_have_blobs(value) => {
+            let stored = StoredColumns::parse(value)?;
+            let mut fetched = Vec::new();
+            for (_, column) in &stored.columns {
+                fetched.push(match column {
+                    StoredValue::Blob(location) if location.file_number.0 == 0 => {
+                        Some(payload(source, *location, verify)?)
+                    }
+                    _ => None,
+                });
+            }
+            let columns = stored.columns.iter().zip(&fetched).map(|((name, column), fetched)| {
+                (*name, fetched.as_deref().map_or(*column, StoredValue::Inline))
+            });
+            let mut bytes = Vec::new();
+            StoredColumns { columns: columns.collect() }.append_to(&mut bytes)?;
+            Ok(Some((ValueType::WideColumnEntity, bytes)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The bytes at `location`, which a block trailer follows.
+fn payload(source: &BlockSource, location: BlobLocation, verify: bool) -> Result<Vec<u8>> {
+    let handle = BlockHandle { offset: location.offset, size: location.size };
+    let mut stored = source.read_stored(handle)?;
+    let in_trailer =
+        if verify { source.guard.check(&stored, handle.offset) } else { compression_code(&stored) }
+            .map_err(|e| source.at(e.at("embedded blob"), handle))?;
+    if in_trailer != location.compression {
+        let why = format!("an embedded blob has codec {in_trailer}, its index {}", location.compression);
+        return Err(source.at(Error::corruption(why), handle));
+    }
+    stored.truncate(stored.len() - esker_format::trailer::TRAILER_BYTES);
+    match CompressionType::from_u8(in_trailer)? {
+        CompressionType::None => Ok(stored),
+        codec => source.decompressor.decompress(codec, &stored).map_err(|e| source.at(e, handle)),
+    }
+}
