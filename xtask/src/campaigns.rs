@@ -18,13 +18,18 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Twenty million requests for locks against the reference, then everything at once for some time.
+/// Twenty million requests for locks against the reference, three times: played by one thread, by real threads, and by
+/// threads in the orders of a scheduler; then everything at once for some time.
 pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
-    let random = [&cargo[..], &["--lib", "--", "random_requests"]].concat();
-    run(root, &[("ROUNDS", "40000")], "cargo", &random)?;
-    let soak = [&cargo[..], &["--test", "it", "--", "soak"]].concat();
-    run(root, &[("SECONDS", &seconds(minutes))], "cargo", &soak)
+    let agrees = |filter| [&cargo[..], &["--lib", "--", "--nocapture", filter]].concat();
+    run(root, &[("ROUNDS", "40000")], "cargo", &agrees("random_requests"))?;
+    run(root, &[("ROUNDS", "10000")], "cargo", &agrees("threads_get_what"))?;
+    let shuttle =
+        [("ROUNDS", "117000"), ("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
+    run(root, &shuttle, "cargo", &agrees("shuttle_threads_get_what"))?;
+    let soak = [&cargo[..], &["--test", "it", "--", "--nocapture", "soak"]].concat();
+    run(root, &[("SECONDS", &seconds(minutes)), ("THREADS", "100")], "cargo", &soak)
 }
 
 /// Crashes on a simulated disk, every file operation failing, and killed processes on the real disk.

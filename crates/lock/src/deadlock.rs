@@ -101,6 +101,8 @@ pub(crate) fn is_victim(shared: &Shared, waiter: &Arc<Waiter>, max_depth: usize)
         Found::Circle(circle) => (circle, false),
         Found::TooDeep => (Vec::new(), true),
     };
+    #[cfg(test)]
+    shared.history.victim(waiter, !limit_exceeded);
     if !waiter.family.withdraw(waiter) {
         return false;
     }

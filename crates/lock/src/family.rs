@@ -115,34 +115,47 @@ impl Family {
     /// Grants `request`, or queues it if it may wait.
     pub(crate) fn acquire(self: &Arc<Family>, request: &Request<'_>, may_wait: bool) -> Decision {
         let mut wakes = Wakes::default();
-        let now = || self.shared.now();
         let decision = self.latched(request.span, |latched| {
-            if latched.is_closed() {
-                return Decision::Dropped;
-            }
-            let (order, owner) = (&self.order, request.owner);
-            if let [state] = &mut latched.states[..]
-                && state.queue.is_empty()
-                && let Some(bytes) = state.fragments.take_free(order, request.span, request.mode, owner)
-            {
-                return Decision::Granted(Pieces::Whole, bytes);
-            }
-            if latched.holds(order, request) {
-                return Decision::Granted(Pieces::Nothing, 0);
-            }
-            if latched.is_free_for(order, request, None, &now) {
-                let (pieces, bytes) = latched.take(order, request, &mut wakes);
-                return Decision::Granted(pieces, bytes);
-            }
-            if !may_wait {
-                return Decision::Refused;
-            }
-            let waiter = self.waiter(latched, request);
-            latched.enqueue(&waiter);
-            Decision::Waits(waiter)
+            let decision = self.decide_new(latched, request, may_wait, &mut wakes);
+            #[cfg(test)]
+            self.shared.history.asked(self.id, request, may_wait, &decision);
+            decision
         });
         self.deliver(wakes);
         decision
+    }
+
+    #[inline]
+    fn decide_new(
+        self: &Arc<Family>,
+        latched: &mut Latched<'_>,
+        request: &Request<'_>,
+        may_wait: bool,
+        wakes: &mut Wakes,
+    ) -> Decision {
+        if latched.is_closed() {
+            return Decision::Dropped;
+        }
+        let (order, owner) = (&self.order, request.owner);
+        if let [state] = &mut latched.states[..]
+            && state.queue.is_empty()
+            && let Some(bytes) = state.fragments.take_free(order, request.span, request.mode, owner)
+        {
+            return Decision::Granted(Pieces::Whole, bytes);
+        }
+        if latched.holds(order, request) {
+            return Decision::Granted(Pieces::Nothing, 0);
+        }
+        if latched.is_free_for(order, request, None, &|| self.shared.now()) {
+            let (pieces, bytes) = latched.take(order, request, wakes);
+            return Decision::Granted(pieces, bytes);
+        }
+        if !may_wait {
+            return Decision::Refused;
+        }
+        let waiter = self.waiter(latched, request);
+        latched.enqueue(&waiter);
+        Decision::Waits(waiter)
     }
 
     /// A request that has to wait, with its ticket: drawn under the latches, so that queues are sorted.
@@ -162,20 +175,30 @@ impl Family {
 
     /// Gives up what `id` holds of `span`; the difference in bytes, `None` if it held nothing.
     pub(crate) fn release(&self, span: Span<'_>, id: u64, escalated: Escalated) -> Option<i64> {
-        self.loosen(span, |state, part| state.fragments.release(&self.order, part, id, escalated))
+        let note = |_any: bool| {
+            #[cfg(test)]
+            self.shared.history.released(self.id, id, span, _any);
+        };
+        self.loosen(span, |state, part| state.fragments.release(&self.order, part, id, escalated), note)
     }
 
     /// Makes what `id` holds exclusively of `span` shared; as [`release`](Self::release).
     pub(crate) fn downgrade(&self, span: Span<'_>, id: u64) -> Option<i64> {
-        self.loosen(span, |state, part| state.fragments.downgrade(&self.order, part, id))
+        let note = |_any: bool| {
+            #[cfg(test)]
+            self.shared.history.downgraded(self.id, id, span, _any);
+        };
+        self.loosen(span, |state, part| state.fragments.downgrade(&self.order, part, id), note)
     }
 
-    /// Lets `change` give something up in each leaf, and others have it.
+    /// Lets `change` give something up in each leaf, and others have it. `note` is told, under the latches, whether there
+    /// was anything.
     #[inline]
     fn loosen(
         &self,
         span: Span<'_>,
         mut change: impl FnMut(&mut LeafState, Span<'_>) -> Option<i64>,
+        note: impl Fn(bool),
     ) -> Option<i64> {
         let mut wakes = Wakes::default();
         let sum = self.latched(span, |latched| {
@@ -186,6 +209,7 @@ impl Family {
                     sum = Some(sum.unwrap_or(0) + bytes);
                 }
             }
+            note(sum.is_some());
             if sum.is_some() {
                 self.grant(latched, span, &mut wakes);
             }
@@ -212,6 +236,8 @@ impl Family {
             let was_there = latched.dequeue(waiter.ticket);
             if was_there {
                 waiter.owner.seat.lock().waiting = None;
+                #[cfg(test)]
+                self.shared.history.withdrawn(waiter);
                 self.grant(latched, span, &mut wakes);
             }
             was_there
@@ -235,6 +261,8 @@ impl Family {
             if is_queued && latched.is_free_for(&self.order, &request, Some(waiter.ticket), &now) {
                 latched.dequeue(waiter.ticket);
                 let (pieces, bytes) = latched.take(&self.order, &request, wakes);
+                #[cfg(test)]
+                self.shared.history.granted(waiter);
                 waiter.owner.settle(Outcome::Granted(pieces, bytes));
                 wakes.owners.push(waiter.owner.clone());
             }
@@ -245,6 +273,8 @@ impl Family {
     #[inline]
     fn deliver(&self, mut wakes: Wakes) {
         if wakes.owners.is_empty() && wakes.undecided.is_empty() {
+            #[cfg(test)]
+            self.shared.history.done();
             return;
         }
         let mut undecided = std::mem::take(&mut wakes.undecided);
@@ -253,6 +283,8 @@ impl Family {
         for waiter in undecided {
             self.decide_into(&waiter, &mut wakes);
         }
+        #[cfg(test)]
+        self.shared.history.done();
         for owner in wakes.owners {
             self.shared.counters.wakeups.fetch_add(1, Ordering::Relaxed);
             owner.wake.notify_one();

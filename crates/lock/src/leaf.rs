@@ -170,6 +170,8 @@ impl LeafState {
                 index += 1;
             } else if self.is_free_for(order, index, &waiter, now) {
                 self.queue.remove(index);
+                #[cfg(test)]
+                waiter.family.shared.history.granted(&waiter);
                 let (pieces, bytes) = self.fragments.take(order, span, waiter.mode, &waiter.owner);
                 self.nudge(order, &waiter.owner, span, wakes);
                 waiter.owner.settle(Outcome::Granted(pieces, bytes));
@@ -193,9 +195,9 @@ impl LeafState {
         if let Some(pair) = waiters.windows(2).find(|w| w[0].ticket >= w[1].ticket) {
             return Err(format!("out of order: {pair:?}"));
         }
-        // Whoever could go on has been let through.
+        // Whoever could go on has been let through; but for those whom somebody may be about to decide, without latches.
         let idle = waiters.iter().enumerate().find(|(index, w)| {
-            leaf.contains(order, w.span.as_span()) && self.is_free_for(order, *index, w, &|| 0)
+            !w.bypasses && leaf.contains(order, w.span.as_span()) && self.is_free_for(order, *index, w, &|| 0)
         });
         idle.map_or(Ok(()), |(_, waiter)| Err(format!("nobody is in the way of {waiter:?}")))
     }

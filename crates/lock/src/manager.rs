@@ -44,6 +44,9 @@ pub(crate) struct Shared {
     bytes: Apart<AtomicI64>,
     pub(crate) counters: Apart<Counts>,
     pub(crate) deadlocks: Mutex<Deadlocks>,
+    /// What was decided, for tests that ask for it.
+    #[cfg(test)]
+    pub(crate) history: crate::tests::history::History,
 }
 
 impl fmt::Debug for Shared {
@@ -216,6 +219,8 @@ impl LockManager {
             bytes: Apart(AtomicI64::new(0)),
             counters: Apart::default(),
             deadlocks: Mutex::new(Deadlocks::new(max_num_deadlocks)),
+            #[cfg(test)]
+            history: crate::tests::history::History::default(),
         };
         LockManager {
             inner: Arc::new(Inner {

@@ -3,11 +3,13 @@
 
 #[cfg(not(any(loom, shuttle)))]
 mod behaviour;
+#[cfg(not(loom))]
+mod concurrent;
+pub(crate) mod history;
 #[cfg(any(loom, shuttle))]
 mod interleavings;
 #[cfg(not(any(loom, shuttle)))]
 mod random;
-#[cfg(not(any(loom, shuttle)))]
 mod reference;
 
 use crate::*;

@@ -138,9 +138,25 @@ impl Reference {
         if self.owners[owner].log.is_empty() {
             self.owners[owner].stamp = self.next_ticket;
         }
-        let stamp = self.owners[owner].stamp;
-        let ticket = self.next_ticket;
+        let (stamp, ticket) = (self.owners[owner].stamp, self.next_ticket);
+        let answer = self.ask(owner, family, cells, mode, (stamp, ticket), may_wait);
+        self.next_ticket += u64::from(answer == Answer::Waits);
+        answer
+    }
+
+    /// A request with stamp and ticket of the manager's, decided but not followed up.
+    pub(crate) fn ask(
+        &mut self,
+        owner: usize,
+        family: usize,
+        cells: Cells,
+        mode: LockMode,
+        (stamp, ticket): (u64, u64),
+        may_wait: bool,
+    ) -> Answer {
         let mut r = Waiting { ticket, owner, stamp, family, cells, mode, in_its_way: BTreeSet::new() };
+        // Before it has a ticket, it comes behind all others.
+        r.ticket = u64::MAX;
         let holds_all =
             self.held[family][r.cells.clone()].iter().all(|c| c.get(&owner).is_some_and(|m| *m >= mode));
         if holds_all {
@@ -154,9 +170,38 @@ impl Reference {
             return Answer::Refused;
         }
         r.in_its_way = self.holders(&r);
-        self.next_ticket += 1;
-        self.waiting.push(r);
+        r.ticket = ticket;
+        let place = self.waiting.partition_point(|w| w.ticket < ticket);
+        self.waiting.insert(place, r);
         Answer::Waits
+    }
+
+    /// Lets the request of `owner` through. False if somebody is in its way, or it does not wait.
+    pub(crate) fn grant(&mut self, owner: usize) -> bool {
+        let Some(index) = self.waiting.iter().position(|w| w.owner == owner) else { return false };
+        if !self.is_free(&self.waiting[index]) {
+            return false;
+        }
+        let r = self.waiting.remove(index);
+        self.take(&r);
+        true
+    }
+
+    /// Takes the request of `owner` back. False if it does not wait.
+    pub(crate) fn remove(&mut self, owner: usize) -> bool {
+        let count = self.waiting.len();
+        self.waiting.retain(|w| w.owner != owner);
+        self.waiting.len() < count
+    }
+
+    /// The first who waits for nobody.
+    pub(crate) fn may_go(&self) -> Option<&Waiting> {
+        self.waiting.iter().find(|w| self.is_free(w))
+    }
+
+    /// Nothing is held, nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.held.iter().flatten().all(BTreeMap::is_empty)
     }
 
     /// Lets everybody through who may go, first come first served.
@@ -174,22 +219,35 @@ impl Reference {
     }
 
     pub(crate) fn withdraw(&mut self, owner: usize) {
-        self.waiting.retain(|w| w.owner != owner);
+        self.remove(owner);
         self.settle();
     }
 
     /// False if nothing was held.
     pub(crate) fn release(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
+        let any = self.give_up(owner, family, cells);
+        self.settle();
+        any
+    }
+
+    /// As [`release`](Self::release), not followed up.
+    pub(crate) fn give_up(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
         let mut any = false;
         for cell in cells {
             any |= self.held[family][cell].remove(&owner).is_some();
         }
-        self.settle();
         any
     }
 
     /// False if nothing was held exclusively.
     pub(crate) fn downgrade(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
+        let any = self.weaken(owner, family, cells);
+        self.settle();
+        any
+    }
+
+    /// As [`downgrade`](Self::downgrade), not followed up.
+    pub(crate) fn weaken(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
         let mut any = false;
         for cell in cells {
             if let Some(mode) = self.held[family][cell].get_mut(&owner) {
@@ -197,7 +255,6 @@ impl Reference {
                 *mode = LockMode::Shared;
             }
         }
-        self.settle();
         any
     }
 

@@ -2,7 +2,8 @@
 //! memory, and families dropped, by many threads. No two of them may ever hold what conflicts; nobody may be stuck; and in
 //! the end there must be nothing left.
 //!
-//! `SECONDS=1800 cargo test --profile stress -p esker-lock --test it -- soak` is the long form (`cargo xtask long locks`).
+//! `SECONDS=1800 THREADS=100 cargo test --profile stress -p esker-lock --test it -- soak` is the long form (`cargo xtask long
+//! locks`); it prints what happened.
 
 use crate::{manager, until};
 use esker_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,9 +17,11 @@ use std::thread;
 use std::time::Duration;
 
 const KEYS: usize = 40;
-const THREADS: usize = 16;
-/// How long nothing may move until it is taken for stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often one looks, a hundredth of a second apart, until nothing that moves is taken for stuck. Looks, not time: the
+/// whole process may have been stopped for a while.
+const PATIENCE: u32 = 12_000;
+/// How many operations lie between two disturbances.
+const CALM: u64 = 50;
 
 fn key(i: usize) -> [u8; 2] {
     [i as u8 / 8, i as u8 % 8]
@@ -146,29 +149,30 @@ impl Soak {
         }
     }
 
-    /// Fails the test, with what there is to see, once everybody has been let go.
+    /// Fails the test, with what there is to see.
     fn tell_who_is_stuck(&self) {
         let (waits, locks) = (self.manager.waits(), self.manager.locks());
         let check = self.manager.check();
-        self.stop.store(true, Ordering::Relaxed);
-        for canceller in self.cancellers.lock().iter() {
-            canceller.cancel();
-        }
         panic!("nothing moves: {check:?}\nwaits {waits:#?}\nlocks {locks:#?}");
     }
 
     /// Cancels somebody, changes the limit, drops a family: now and then, until it is enough.
     fn disturb(&self, mut rng: fastrand::Rng, is_enough: impl Fn(u64) -> bool) {
+        let _end = LetGo(self);
         let mut done = 0;
         while !is_enough(done) {
             let before = done;
-            let since = now();
-            until(|| {
+            let mut looks = 0;
+            loop {
                 done = self.operations.load(Ordering::Relaxed);
-                done > before + 50 || since.elapsed() > PATIENCE
-            });
-            if done <= before + 50 {
-                self.tell_who_is_stuck();
+                if done > before + CALM {
+                    break;
+                }
+                if looks == PATIENCE {
+                    self.tell_who_is_stuck();
+                }
+                looks += 1;
+                look_away();
             }
             match rng.u8(..8) {
                 0 => {
@@ -187,27 +191,50 @@ impl Soak {
                 }
             }
         }
-        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "for the long form, and for those who are stuck")]
+/// Ends the soak; if it has failed, for those too who would wait for ever.
+struct LetGo<'a>(&'a Soak);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+        if thread::panicking() {
+            self.0.cancellers.lock().iter().for_each(Canceller::cancel);
+        }
+    }
+}
+
+/// Leaves the processor to others for a moment.
+#[expect(clippy::disallowed_methods, reason = "nothing depends on how long this takes")]
+fn look_away() {
+    thread::sleep(Duration::from_millis(10));
+}
+
+#[expect(clippy::disallowed_methods, reason = "for the long form")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
+/// A number from the environment.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
 #[test]
 fn soak_leaves_nothing_behind() {
-    let seconds = std::env::var("SECONDS").ok().and_then(|s| s.parse().ok()).map(Duration::from_secs);
+    let seconds = setting("SECONDS").map(Duration::from_secs);
+    let threads = setting("THREADS").unwrap_or(16) as usize;
     let start = now();
     let soak = Soak::new();
     let mut rng = esker_testkit::seed::rng("lock::soak");
     thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..threads {
             let rng = rng.fork();
             scope.spawn(|| soak.work(rng));
         }
-        until(|| soak.cancellers.lock().len() == THREADS);
+        until(|| soak.cancellers.lock().len() == threads);
         soak.disturb(rng, |operations| match seconds {
             Some(time) => start.elapsed() > time,
             None => operations > 20_000,
@@ -218,4 +245,8 @@ fn soak_leaves_nothing_behind() {
     assert!(soak.manager.locks().is_empty() && soak.manager.waits().is_empty());
     let counters = soak.manager.counters();
     assert_eq!(counters.lock_memory, 0, "{counters:?}");
+    if let Some(time) = seconds {
+        let operations = soak.operations.load(Ordering::Relaxed);
+        println!("{threads} threads, {time:?}: {operations} operations, nothing left; {counters:#?}");
+    }
 }

@@ -1,0 +1,185 @@
+//! What a lock manager decided, in the order in which it did, and whether the reference decides the same.
+//!
+//! In: decisions, noted under the latches under which they were made: those that have to do with each other share a latch,
+//! so the list is one order in which all of them could have been made one by one. Out: the first that the reference
+//! makes otherwise.
+//!
+//! What is left to the manager's threads is when a request is let through that touches several leaves, or may overtake:
+//! that is decided behind the release, under latches of its own. So each grant must be due, in the order of the
+//! reference, at the place where it is noted; and whenever nobody is between a release and what follows from it, nobody
+//! waits who need not.
+
+use super::reference::{Answer, Cells, Reference};
+use crate::LockMode;
+use crate::cut::{Cut, Place, Span};
+use crate::family::Decision;
+use crate::wait::{Request, Waiter};
+use esker_base::ColumnFamilyId;
+use esker_base::sync::process::Mutex;
+use std::collections::HashSet;
+
+/// Keys that are asked for, each a single byte: so many.
+pub(crate) const KEYS: u8 = 12;
+/// Pieces that the key space falls into: each key, and what lies between them.
+pub(crate) const CELLS: usize = 2 * KEYS as usize + 1;
+
+#[cfg(not(shuttle))]
+type ThreadId = std::thread::ThreadId;
+#[cfg(shuttle)]
+type ThreadId = shuttle::thread::ThreadId;
+
+#[cfg(not(shuttle))]
+fn this_thread() -> ThreadId {
+    std::thread::current().id()
+}
+#[cfg(shuttle)]
+fn this_thread() -> ThreadId {
+    shuttle::thread::current().id()
+}
+
+/// One thing that was decided.
+#[derive(Debug)]
+struct Event {
+    thread: ThreadId,
+    /// Of the locker.
+    id: u64,
+    family: usize,
+    cells: Cells,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// With the ticket if it waits.
+    Asked {
+        stamp: u64,
+        mode: LockMode,
+        may_wait: bool,
+        answer: Answer,
+        ticket: u64,
+    },
+    Granted,
+    Withdrawn,
+    /// It is going to be withdrawn, because it closes a circle.
+    Victim,
+    /// And whether there was anything.
+    Released(bool),
+    Downgraded(bool),
+    /// The thread has nothing left to hand over.
+    Done,
+}
+
+/// The list, if it is kept.
+#[derive(Debug, Default)]
+pub(crate) struct History(Mutex<Option<Vec<Event>>>);
+
+impl History {
+    /// From now on everything is noted.
+    pub(crate) fn begin(&self) {
+        *self.0.lock() = Some(Vec::new());
+    }
+
+    fn note(&self, family: ColumnFamilyId, id: u64, cells: impl FnOnce() -> Cells, what: What) {
+        if let Some(events) = &mut *self.0.lock() {
+            let family = family.0 as usize;
+            events.push(Event { thread: this_thread(), id, family, cells: cells(), what });
+        }
+    }
+
+    pub(crate) fn asked(
+        &self,
+        family: ColumnFamilyId,
+        request: &Request<'_>,
+        may_wait: bool,
+        decision: &Decision,
+    ) {
+        let (answer, ticket) = match decision {
+            Decision::Granted(..) => (Answer::Granted, u64::MAX),
+            Decision::Refused => (Answer::Refused, u64::MAX),
+            Decision::Waits(waiter) => (Answer::Waits, waiter.ticket),
+            Decision::Dropped => return,
+        };
+        let what = What::Asked { stamp: request.stamp, mode: request.mode, may_wait, answer, ticket };
+        self.note(family, request.owner.id, || cells_of(request.span), what);
+    }
+
+    pub(crate) fn granted(&self, waiter: &Waiter) {
+        self.note(waiter.family.id, waiter.owner.id, || 0..0, What::Granted);
+    }
+
+    pub(crate) fn withdrawn(&self, waiter: &Waiter) {
+        self.note(waiter.family.id, waiter.owner.id, || 0..0, What::Withdrawn);
+    }
+
+    pub(crate) fn victim(&self, waiter: &Waiter, is_sure: bool) {
+        if is_sure {
+            self.note(waiter.family.id, waiter.owner.id, || 0..0, What::Victim);
+        }
+    }
+
+    pub(crate) fn released(&self, family: ColumnFamilyId, id: u64, span: Span<'_>, any: bool) {
+        self.note(family, id, || cells_of(span), What::Released(any));
+    }
+
+    pub(crate) fn downgraded(&self, family: ColumnFamilyId, id: u64, span: Span<'_>, any: bool) {
+        self.note(family, id, || cells_of(span), What::Downgraded(any));
+    }
+
+    pub(crate) fn done(&self) {
+        self.note(ColumnFamilyId::DEFAULT, 0, || 0..0, What::Done);
+    }
+
+    /// Lets the reference decide everything again. How many requests there were. With `calm`, nobody's waiting was ended
+    /// but by circles, so each victim must have been in one.
+    pub(crate) fn check(&self, families: usize, lockers: usize, calm: bool) -> usize {
+        let events = self.0.lock().take().expect("begun");
+        let mut reference = Reference::new(families, CELLS, lockers);
+        let mut busy = HashSet::new();
+        let mut requests = 0;
+        for (index, event) in events.iter().enumerate() {
+            let so_far = || format!("{:#?}", &events[index.saturating_sub(40)..=index]);
+            requests += usize::from(matches!(event.what, What::Asked { .. }));
+            let agreed = agrees(&mut reference, event, calm);
+            assert!(agreed, "event {index} of {}: {reference:#?} after {}", events.len(), so_far());
+            if matches!(event.what, What::Done) {
+                busy.remove(&event.thread);
+            } else if !matches!(event.what, What::Victim) {
+                busy.insert(event.thread);
+            }
+            if busy.is_empty() {
+                let idle = reference.may_go();
+                assert!(idle.is_none(), "nobody is in the way of {idle:?}: {reference:#?} {}", so_far());
+            }
+        }
+        assert!(reference.is_empty(), "{reference:#?}");
+        requests
+    }
+}
+
+/// Whether the reference agrees with one decision, which it follows.
+fn agrees(reference: &mut Reference, event: &Event, calm: bool) -> bool {
+    // Lockers are numbered from one on.
+    let (owner, family, cells) = (event.id.saturating_sub(1) as usize, event.family, event.cells.clone());
+    match event.what {
+        What::Asked { stamp, mode, may_wait, answer, ticket } => {
+            reference.ask(owner, family, cells, mode, (stamp, ticket), may_wait) == answer
+        }
+        What::Granted => reference.grant(owner),
+        What::Withdrawn => reference.remove(owner),
+        What::Victim => !calm || reference.is_in_circle(owner),
+        What::Released(any) => reference.give_up(owner, family, cells) == any,
+        What::Downgraded(any) => reference.weaken(owner, family, cells) == any,
+        What::Done => true,
+    }
+}
+
+fn cells_of(span: Span<'_>) -> Cells {
+    let place = |cut: Cut<'_>| match cut.place {
+        Place::Min => 0,
+        Place::Before => 1 + 2 * usize::from(cut.key[0]),
+        Place::After => 2 + 2 * usize::from(cut.key[0]),
+        Place::Max => CELLS,
+        other => unreachable!("{other:?} is not asked for"),
+    };
+    place(span.lo)..place(span.hi)
+}
