@@ -35,6 +35,7 @@ mod cf;
 mod checkpoint;
 mod compact;
 mod db;
+pub mod door;
 mod engine;
 mod files;
 mod flush;

@@ -9,9 +9,10 @@
 //!  2. Every table is checked whole before the MANIFEST names it.
 //!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
 //!
-//! What was deleted but not yet compacted away may come back, as may families that were dropped: tables that nobody
-//! needed any more cannot be told from those that were live. A merge operand may count twice if a WAL still has it and a
-//! compaction into the last level took its sequence number away. Source: RocksDB `db/repair.cc`.
+//! What was deleted but not yet compacted away may come back, as may families that were dropped: without a MANIFEST,
+//! tables that nobody needed any more cannot be told from those that were live. A merge operand may count twice if a WAL still has it, a
+//! compaction into the last level took its sequence number away, and the MANIFEST is so damaged, or so many tables are lost,
+//! that nobody knows that it was flushed. Source: RocksDB `db/repair.cc`.
 
 mod scan;
 mod wals;
@@ -27,7 +28,7 @@ use esker_env::{FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Subdirectory for files that the repaired database does not use.
@@ -40,14 +41,20 @@ pub struct RepairSummary {
     pub families: Vec<String>,
     /// Tables that were readable.
     pub tables_kept: Vec<FileNumber>,
-    /// Tables that were not, now in `lost`, and why.
+    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names is there; now in `lost`.
+    pub tables_obsolete: Vec<FileNumber>,
+    /// Tables that were not readable, now in `lost`, and why.
     pub tables_lost: Vec<(FileNumber, Error)>,
     /// Pairs of tables whose keys and whose sequence numbers both overlap: for keys in both, a `get` believes the table
     /// with the larger newest sequence number, which may be the older one; scans and compactions go by each key's own. A
     /// `compact_range` by this engine brings them in order. RocksDB 7.8 may refuse to open such a level 0.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
+    /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are lost.
+    pub blobs_lost: Vec<(FileNumber, Error)>,
     /// WALs that were converted, now in `lost`.
     pub wals: Vec<FileNumber>,
+    /// Those of them in which something was skipped, and what; for each the first place.
+    pub wals_damaged: Vec<(FileNumber, String)>,
     /// Tables that were made of them.
     pub tables_from_wals: Vec<FileNumber>,
     /// Operations that were taken from WALs.
@@ -88,6 +95,7 @@ pub fn repair_db(
         default_options: options.cf.clone(),
         described: families.to_vec(),
         families: BTreeMap::new(),
+        flushed: Flushed::default(),
         summary: RepairSummary::default(),
         blobs_left_over: Vec::new(),
         session_id: random::session_id(),
@@ -102,6 +110,7 @@ pub fn repair_db(
     repair.family(ColumnFamilyId::DEFAULT, "default")?;
     repair.names_from_manifests(&found)?;
     repair.scan_tables(&found)?;
+    repair.leave_out_obsolete_tables();
     repair.convert_wals(&found)?;
     repair.scan_blobs(&found)?;
     repair.write_manifest()?;
@@ -123,9 +132,40 @@ struct Repair {
     default_options: ColumnFamilyOptions,
     described: Vec<ColumnFamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
+    flushed: Flushed,
     summary: RepairSummary,
     /// Blob files that nothing names, or that cannot be read to their end.
     blobs_left_over: Vec<FileNumber>,
+}
+
+/// What the readable part of the newest MANIFEST says of WALs and tables.
+#[derive(Default)]
+struct Flushed {
+    /// WALs below this hold nothing that was not in the family's tables.
+    log_numbers: BTreeMap<ColumnFamilyId, FileNumber>,
+    /// The tables that there were then.
+    tables: BTreeMap<FileNumber, ColumnFamilyId>,
+    /// Those that there were no more.
+    obsolete: BTreeSet<FileNumber>,
+}
+
+impl Flushed {
+    fn apply(&mut self, edit: &VersionEdit) {
+        if edit.column_family_drop {
+            self.tables.retain(|_, family| *family != edit.column_family);
+        }
+        if let Some(log_number) = edit.log_number {
+            self.log_numbers.insert(edit.column_family, log_number);
+        }
+        for (_, number) in &edit.deleted_files {
+            self.tables.remove(number);
+            self.obsolete.insert(*number);
+        }
+        for (_, meta) in &edit.new_files {
+            self.tables.insert(meta.number, edit.column_family);
+            self.obsolete.remove(&meta.number);
+        }
+    }
 }
 
 /// A family that comes back.
@@ -146,6 +186,24 @@ struct Found {
 }
 
 impl Repair {
+    /// Whether every table of the readable part of the MANIFEST could be read: then what it says of others holds.
+    fn has_all_tables(&self) -> bool {
+        self.flushed.tables.keys().all(|table| self.summary.tables_kept.contains(table))
+    }
+
+    /// A table that a compaction has replaced would bring operands back that the new one holds, too.
+    fn leave_out_obsolete_tables(&mut self) {
+        if !self.has_all_tables() {
+            return;
+        }
+        let obsolete = &self.flushed.obsolete;
+        for family in self.families.values_mut() {
+            family.tables.retain(|table| !obsolete.contains(&table.number));
+        }
+        let (gone, kept) = self.summary.tables_kept.iter().partition(|table| obsolete.contains(table));
+        (self.summary.tables_obsolete, self.summary.tables_kept) = (gone, kept);
+    }
+
     fn find_files(&self) -> Result<Found> {
         let mut found = Found::default();
         let mut names = self.fs.children(&self.path)?;
@@ -238,7 +296,8 @@ impl Repair {
 
     /// Moves what the repaired database does not use into `lost`.
     fn archive(&self, found: &Found) -> Result<()> {
-        for (number, _) in &self.summary.tables_lost {
+        let lost = self.summary.tables_lost.iter().map(|(number, _)| number);
+        for number in lost.chain(&self.summary.tables_obsolete) {
             let names = found.tables.iter().filter(|(n, _)| n == number);
             names.into_iter().try_for_each(|(_, name)| self.move_to_lost(&self.path.join(name)))?;
         }

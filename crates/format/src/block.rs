@@ -28,7 +28,14 @@ use esker_base::{Error, Result};
 
 const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
 const SEPARATED_VALUES: u32 = 1 << 28;
+const UNIFORM_KEYS: u32 = 1 << 29;
 const HASH_INDEX: u32 = 1 << 31;
+
+/// Whether the footer of a block with these contents says that its keys are spread evenly: RocksDB before 11.1 takes that
+/// for a part of the number of restarts.
+pub fn is_marked_uniform(contents: &[u8]) -> bool {
+    contents.last_chunk::<4>().is_some_and(|footer| u32::from_le_bytes(*footer) & UNIFORM_KEYS != 0)
+}
 
 /// A parsed block; owns its bytes.
 pub struct Block {

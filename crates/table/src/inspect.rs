@@ -4,11 +4,12 @@ use crate::block_source::{BlockKind, CachedBlock};
 use crate::options::TableReadOptions;
 use crate::reader::TableReader;
 use esker_base::Result;
-use esker_format::block::{Block, BlockCursor};
+use esker_format::block::{Block, BlockCursor, is_marked_uniform};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
-use esker_format::index_entry::IndexShape;
-use esker_format::meta_index::MetaIndex;
+use esker_format::index_entry::{IndexCursor, IndexShape};
+use esker_format::meta_index::{INDEX, MetaIndex};
+use esker_format::properties::IndexType;
 
 /// A data block as its table's index describes it.
 #[derive(Debug)]
@@ -78,5 +79,27 @@ impl TableReader {
     pub fn block_contents(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let block = self.source.read(handle, BlockKind::Filter, true)?;
         Ok(block.bytes().to_vec())
+    }
+
+    /// Whether a block of its index is marked as one of evenly spread keys (RocksDB 11.1).
+    /// # Errors
+    /// `Corruption`, `IoError`.
+    pub fn has_uniform_index(&self) -> Result<bool> {
+        let Some(top) = self.footer.index.or_else(|| self.meta.find(INDEX)) else { return Ok(false) };
+        let contents = self.block_contents(top)?;
+        let is_two_level = self.properties().index_type == Some(IndexType::TwoLevel as u32);
+        if is_marked_uniform(&contents) || !is_two_level {
+            return Ok(is_marked_uniform(&contents));
+        }
+        let block = Block::parse(contents).map_err(|e| self.source.in_file(e))?;
+        let mut cursor = IndexCursor::new(self.index_shape);
+        cursor.seek_to_first(&block).map_err(|e| self.source.in_file(e))?;
+        while cursor.valid() {
+            if is_marked_uniform(&self.block_contents(cursor.handle())?) {
+                return Ok(true);
+            }
+            cursor.next(&block).map_err(|e| self.source.in_file(e))?;
+        }
+        Ok(false)
     }
 }

@@ -8,6 +8,8 @@ use std::io;
 pub(crate) enum Failure {
     /// Told on standard error; exit code 1.
     Told(String),
+    /// Told on standard error; this exit code.
+    Coded(u8, String),
     /// Whoever read the output has seen enough (`esker ldb scan | head`); not an error.
     OutputClosed,
 }

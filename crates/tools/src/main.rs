@@ -1,14 +1,16 @@
 //! `esker`: one binary for people: a demonstration, RocksDB's tools, a verifier.
 //!
 //! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit code: 0 if all went
-//! well, 1 if not, 2 for a command line that cannot be understood.
+//! well, 1 if not, 2 for a command line that cannot be understood (and what a subcommand says besides).
 //!
 //! Each subcommand is a module that starts with its options; what they share is in
 //! `failure`, `text`, `table_text` and `manifest`.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod db_bench;
 mod demo;
+mod door;
 mod failure;
 mod ldb;
 mod lock_bench;
@@ -35,6 +37,10 @@ struct Arguments {
 enum Command {
     /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and checks every answer
     Demo(demo::DemoOptions),
+    /// Whether two databases hold the same, and where they first differ
+    Compare(compare::CompareOptions),
+    /// Which RocksDB versions can open a database, and what in it needs the newest
+    Door(door::DoorOptions),
     /// Benchmarks, as RocksDB's db_bench
     #[command(name = "db_bench")]
     DbBench(db_bench::BenchOptions),
@@ -59,6 +65,8 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Demo(options) => demo::run(&options),
+        Command::Compare(options) => compare::run(&options),
+        Command::Door(options) => door::run(&options),
         Command::DbBench(options) => db_bench::run(&options),
         Command::CacheBench(options) => db_bench::run_cache_bench(&options),
         Command::Ldb(options) => ldb::run(&options),
@@ -73,6 +81,11 @@ fn main() -> ExitCode {
             // Standard error may be closed as well; then there is nobody left to tell.
             writeln!(std::io::stderr(), "{why}").ok();
             ExitCode::FAILURE
+        }
+        Err(Failure::Coded(code, why)) => {
+            // As above.
+            writeln!(std::io::stderr(), "{why}").ok();
+            ExitCode::from(code)
         }
     }
 }

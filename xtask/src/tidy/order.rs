@@ -10,7 +10,7 @@ const ENGINE: &str = "crates/esker/src/";
 
 /// From the front door down.
 const ORDER: &[&[&str]] = &[
-    &["txn", "checkpoint", "backup", "ttl", "repair"],
+    &["txn", "checkpoint", "backup", "ttl", "repair", "door"],
     &["db"],
     &["write", "flush", "compact", "ingest"],
     &["engine"],

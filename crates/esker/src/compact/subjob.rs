@@ -12,7 +12,7 @@ use crate::iter::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
     MergeChild, OpenedFile, RangeDelAggregator, merge_children,
 };
-use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
+use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature};
 use crate::picker::score::scores;
 use crate::picker::{CompactionOptions, CompactionPlan, RunningCompactions};
 use crate::read::tables::open_file;
@@ -100,6 +100,7 @@ fn write_all(
     options.bottommost = context.plan.is_bottommost;
     options.keep_history = keeps_history(context);
     options.stored_tombstones = stored_tombstones;
+    options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
     options.keep_sequence_numbers = options.keep_history || may_be_recent(context);
     options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
     options.range_dels = range_dels;

@@ -4,8 +4,9 @@
 //! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
 use super::{Db, DbInner};
-use crate::engine::Engine;
+use crate::engine::{DbState, Engine};
 use crate::observe::FlushReason;
+use crate::options::{DbOptions, Feature};
 use esker_base::Result;
 use esker_base::sync::atomic::Ordering;
 
@@ -69,12 +70,22 @@ impl DbInner {
 
     fn flush_unlogged(&self) -> Result<()> {
         let engine = &self.engine;
-        if engine.db_options().avoid_flush_during_shutdown
-            || !engine.has_unlogged_data.load(Ordering::Acquire)
+        let options = engine.db_options();
+        if options.avoid_flush_during_shutdown
+            || !(engine.has_unlogged_data.load(Ordering::Acquire) || self.has_ambiguous_wal(&options))
         {
             return Ok(());
         }
         self.write_path.flush_all(FlushReason::ShutDown)
+    }
+
+    /// Whether the WAL holds timestamps and does not say so, as the target wants it: later versions would misread the keys.
+    fn has_ambiguous_wal(&self, options: &DbOptions) -> bool {
+        let has_timestamps = |state: &DbState| {
+            let mut families = state.families.values();
+            families.any(|f| f.options.comparator.timestamp_size() > 0)
+        };
+        !options.compatible_with.reads(Feature::TimestampSizes) && has_timestamps(&self.engine.state.lock())
     }
 }
 

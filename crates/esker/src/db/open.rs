@@ -13,7 +13,7 @@ use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
 use crate::iter::timestamped::compare_timestamps;
-use crate::options::{DbOptions, Options};
+use crate::options::{DbOptions, Feature, Options};
 use crate::schedule::Scheduler;
 use crate::version::{LogOptions, VersionSet, VersionSetOptions};
 use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
@@ -376,6 +376,7 @@ impl Opening {
             wal_bytes_per_sync: self.options.wal_bytes_per_sync,
             manual_wal_flush: self.options.manual_wal_flush,
             use_fsync: self.options.use_fsync,
+            timestamp_sizes: self.options.compatible_with.reads(Feature::TimestampSizes),
         }
     }
 }

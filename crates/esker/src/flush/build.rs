@@ -6,6 +6,7 @@
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput};
 use crate::iter::timestamped::{TimestampsDropped, at_smallest_timestamp, newest_timestamp};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
+use crate::options::Feature;
 use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
@@ -87,6 +88,7 @@ impl BuildTable<'_> {
         keep.merge_operator = options.merge_operator.clone();
         keep.blobs = Some(context.blob_reader());
         keep.cancelled = self.cancel.clone();
+        keep.plain_timed_values = !context.options.compatible_with.reads(Feature::TimedPut);
         if context.options.allow_2pc {
             keep.keep_conflicts();
         }

@@ -68,6 +68,8 @@ pub struct CompactionIteratorOptions {
     pub stored_tombstones: Vec<RangeTombstone>,
     /// For a flush: always false.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
+    /// Values with a preferred sequence number lose that: who is to read this does not know them.
+    pub plain_timed_values: bool,
     /// The range tombstones of all inputs, with the same snapshots.
     pub range_dels: RangeDelAggregator,
     /// The first user key of this (sub)compaction.
@@ -94,6 +96,7 @@ impl CompactionIteratorOptions {
             keep_sequence_numbers: false,
             keep_history: false,
             stored_tombstones: Vec::new(),
+            plain_timed_values: false,
             key_not_exists_beyond_output_level: Box::new(|_| false),
             lower_bound: None,
             upper_bound: None,
@@ -459,6 +462,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if self.options.keep_history && is_carried_through(head.value_type) {
             // An operand does not stand for what is below it.
             self.closed = (head.value_type != ValueType::Merge).then_some(head.stripe);
+            if head.value_type == ValueType::ValuePreferredSeqno {
+                return self.keep_timed_value(head);
+            }
             self.show(head.sequence, head.value_type, Source::Input);
             return Ok(());
         }
@@ -616,6 +622,18 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.changed.clear();
             self.changed.extend_from_slice(&self.input.value()[..value]);
             self.show(sequence, ValueType::Value, Source::Changed);
+            return Ok(());
+        }
+        self.keep_timed_value(head)
+    }
+
+    /// A value that keeps its place: with its preferred sequence number, if that may be written.
+    fn keep_timed_value(&mut self, head: Head) -> Result<()> {
+        if self.options.plain_timed_values {
+            let (value, _) = split_timed_value(self.input.value(), &self.user_key)?;
+            self.changed.clear();
+            self.changed.extend_from_slice(&self.input.value()[..value]);
+            self.show(head.sequence, ValueType::Value, Source::Changed);
         } else {
             self.show(head.sequence, head.value_type, Source::Input);
         }

@@ -134,6 +134,10 @@ fn load_family(
     let title = format!("CFOptions \"{family}\"");
     let mut rest = Section::new(section.kind.clone());
     for (name, raw) in &section.entries {
+        if !is_kept(name, raw) {
+            ignored.push((title.clone(), name.clone(), raw.clone()));
+            continue;
+        }
         let is_object = matches!(name.as_str(), "comparator" | "merge_operator" | "prefix_extractor");
         if is_object && !is_null(object_name(raw)) && set_from_file(options, name, raw).is_err() {
             options.unresolved.push((name.clone(), raw.clone()));
@@ -160,7 +164,7 @@ fn load_table(loaded: &mut LoadedOptions, section: &Section, factory: &str, fami
     load_section(&mut options.table, &section, &title, &mut loaded.ignored)
 }
 
-/// Whether a table option of another program's OPTIONS file is taken over. Not what `compatible_with` refuses unless it
+/// Whether an option of another program's OPTIONS file is taken over. Not what `compatible_with` refuses unless it
 /// is set: RocksDB 11's `format_version=7` must not keep its databases from opening.
 fn is_kept(name: &str, raw: &str) -> bool {
     match name {
@@ -168,6 +172,8 @@ fn is_kept(name: &str, raw: &str) -> bool {
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
         "separate_key_value_in_data_block" => false,
+        // The MANIFEST says which families are without.
+        "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
         _ => true,
     }
 }

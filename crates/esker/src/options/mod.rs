@@ -43,6 +43,7 @@ pub use read::{ReadOptions, ReadTier};
 pub use set::{cf_options_from_string, set_db_options, set_options};
 pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
 pub use table::{OptionInfo, OptionKind, OptionStruct};
+pub use target::{Feature, Release};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
     IngestExternalFileOptions, WriteOptions,

@@ -1,28 +1,169 @@
-//! What each RocksDB can read: which options `compatible_with` refuses.
+//! What each RocksDB can read: which features `compatible_with` rules out, and since when there is what.
 //!
-//! Source: RocksDB `HISTORY.md` (8.6: format_version 6; 10.4: format_version 7; 11.0: separate keys and values).
+//! In: a target. Out: whether a feature may be written, or an error with the option's name.
+//! Source: RocksDB `HISTORY.md`, by release; what 7.8.3 makes of each is measured (docs/compat.md, "Target version").
 //!
-//! Invariant: with options that pass, every byte written is read by the RocksDB named and by all later ones.
+//! Invariants
+//!  1. With options that pass, every byte written is read by the RocksDB named and by all later ones.
+//!  2. What a directory holds already is no option: it is read, and goes when it is rewritten (`downgrade`).
 
 use super::value::OptionValue;
 use super::{ColumnFamilyOptions, DbOptions, TargetVersion};
 use esker_base::{Error, Result};
+use std::fmt;
 
 /// Versions of the table format that are taken over from OPTIONS files, which do not say `compatible_with`.
 pub(super) const FORMAT_VERSIONS_LOADED: std::ops::RangeInclusive<u32> = 2..=5;
 
+/// A release of RocksDB: its major and minor number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Release(pub u32, pub u32);
+
+impl Release {
+    /// The oldest that Esker writes for.
+    pub const OLDEST: Release = Release(7, 8);
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// What RocksDB 7.8 cannot read, though later ones can.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Feature {
+    /// Checksums that depend on a block's place.
+    FormatVersion6,
+    /// Compression managers.
+    FormatVersion7,
+    /// Values apart from keys in data blocks.
+    SeparatedValues,
+    /// Index blocks marked for search by interpolation.
+    UniformIndex,
+    /// Values as records among the blocks of the same table.
+    EmbeddedBlobs,
+    /// Wide-column entities of which some columns are in blob files (version 2).
+    EntityBlobs,
+    /// Values with a preferred sequence number.
+    TimedPut,
+    /// WAL records that say how long timestamps are.
+    TimestampSizes,
+    /// Families whose tables are without the timestamps of their keys.
+    TimestampsInMemory,
+    /// WAL records about the WAL before.
+    PredecessorRecords,
+    /// An index by somebody else's code in place of RocksDB's.
+    UserDefinedIndex,
+}
+
+impl Feature {
+    /// All of them, oldest first.
+    pub const ALL: [Feature; 11] = [
+        Feature::TimestampSizes,
+        Feature::TimestampsInMemory,
+        Feature::FormatVersion6,
+        Feature::TimedPut,
+        Feature::PredecessorRecords,
+        Feature::FormatVersion7,
+        Feature::SeparatedValues,
+        Feature::UniformIndex,
+        Feature::EntityBlobs,
+        Feature::EmbeddedBlobs,
+        Feature::UserDefinedIndex,
+    ];
+
+    /// The first release that reads it.
+    pub fn since(self) -> Release {
+        match self {
+            Feature::TimestampSizes | Feature::TimestampsInMemory => Release(8, 4),
+            Feature::FormatVersion6 => Release(8, 6),
+            Feature::TimedPut => Release(9, 1),
+            Feature::PredecessorRecords => Release(9, 11),
+            Feature::FormatVersion7 => Release(10, 4),
+            Feature::SeparatedValues => Release(11, 0),
+            Feature::UniformIndex => Release(11, 1),
+            Feature::EntityBlobs => Release(11, 2),
+            Feature::EmbeddedBlobs | Feature::UserDefinedIndex => Release(11, 6),
+        }
+    }
+
+    /// The option or call that asks for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Feature::TimestampSizes => "comparator with timestamps (type-10 WAL records)",
+            Feature::TimestampsInMemory => "persist_user_defined_timestamps=false",
+            Feature::FormatVersion6 => "format_version=6",
+            Feature::TimedPut => "timed_put",
+            Feature::PredecessorRecords => "track_and_verify_wals",
+            Feature::FormatVersion7 => "format_version=7",
+            Feature::SeparatedValues => "separate_key_value_in_data_block",
+            Feature::UniformIndex => "index_block_search_type=kAuto",
+            Feature::EntityBlobs => "put_entity with columns in blob files",
+            Feature::EmbeddedBlobs => "embedded blobs",
+            Feature::UserDefinedIndex => "user_defined_index_factory",
+        }
+    }
+}
+
 impl TargetVersion {
-    /// Refuses `option` if a RocksDB before `since` cannot read what it makes.
+    /// All, oldest first.
+    pub const ALL: [TargetVersion; 5] =
+        [TargetVersion::V7_8, TargetVersion::V8, TargetVersion::V9, TargetVersion::V10, TargetVersion::V11];
+
+    /// The target called `text`: "7.8", "8.x", …
+    /// # Errors
+    /// `InvalidArgument` naming those that there are.
+    pub fn from_name(text: &str) -> Result<TargetVersion> {
+        let names = || TargetVersion::ALL.map(TargetVersion::name).join(", ");
+        TargetVersion::ALL
+            .into_iter()
+            .find(|target| target.name() == text || target.name().split('.').next() == Some(text))
+            .ok_or_else(|| {
+                Error::invalid_argument(format!("'{text}' is no target version: one of {}", names()))
+            })
+    }
+
+    /// As `compatible_with` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetVersion::V7_8 => "7.8",
+            TargetVersion::V8 => "8.x",
+            TargetVersion::V9 => "9.x",
+            TargetVersion::V10 => "10.x",
+            TargetVersion::V11 => "11.x",
+        }
+    }
+
+    /// The last release that it stands for.
+    pub fn release(self) -> Release {
+        match self {
+            TargetVersion::V7_8 => Release(7, 8),
+            TargetVersion::V8 => Release(8, 11),
+            TargetVersion::V9 => Release(9, 11),
+            TargetVersion::V10 => Release(10, 11),
+            TargetVersion::V11 => Release(11, u32::MAX),
+        }
+    }
+
+    /// Whether its release reads `feature`.
+    pub fn reads(self, feature: Feature) -> bool {
+        self.release() >= feature.since()
+    }
+
+    /// Refuses what asks for `feature` if its release cannot read that.
     /// # Errors
     /// `InvalidArgument` naming the option and both versions.
-    pub(crate) fn require(self, option: &str, since: TargetVersion) -> Result<()> {
-        if self >= since {
+    pub fn require(self, feature: Feature) -> Result<()> {
+        if self.reads(feature) {
             return Ok(());
         }
+        let enough = TargetVersion::ALL.into_iter().find(|target| target.reads(feature));
         Err(Error::invalid_argument(format!(
-            "option {option}: RocksDB {} cannot read it: set compatible_with to \"{}\" or later",
+            "option {}: RocksDB {} cannot read it: set compatible_with to \"{}\" or later",
+            feature.name(),
             self.print(),
-            since.print()
+            enough.unwrap_or(TargetVersion::V11).print()
         )))
     }
 }
@@ -32,16 +173,39 @@ impl ColumnFamilyOptions {
     /// # Errors
     /// `InvalidArgument` naming the option.
     pub fn validate_target(&self, db: &DbOptions) -> Result<()> {
-        let (target, table) = (db.compatible_with, &self.table);
+        self.newer_features().into_iter().try_for_each(|feature| db.compatible_with.require(feature))
+    }
+
+    /// What these options ask for that RocksDB 7.8 cannot read.
+    pub fn newer_features(&self) -> Vec<Feature> {
+        let table = &self.table;
+        let mut asked = Vec::new();
         match table.format_version {
             0..=5 => {}
-            6 => target.require("format_version=6", TargetVersion::V8)?,
-            _ => target.require("format_version=7", TargetVersion::V10)?,
+            6 => asked.push(Feature::FormatVersion6),
+            _ => asked.push(Feature::FormatVersion7),
         }
         if table.separate_key_value_in_data_block {
-            target.require("separate_key_value_in_data_block", TargetVersion::V11)?;
+            asked.push(Feature::SeparatedValues);
         }
-        Ok(())
+        if !self.persist_user_defined_timestamps && self.comparator.timestamp_size() > 0 {
+            asked.push(Feature::TimestampsInMemory);
+        }
+        asked
+    }
+
+    /// Asks for nothing any more that `target` cannot read, where that is a matter of how bytes lie: tables of the newest
+    /// format that it reads. Families without timestamps in their tables stay as they are.
+    pub fn limit_to(&mut self, target: TargetVersion) {
+        let newest = if target.reads(Feature::FormatVersion7) {
+            7
+        } else if target.reads(Feature::FormatVersion6) {
+            6
+        } else {
+            *FORMAT_VERSIONS_LOADED.end()
+        };
+        self.table.format_version = self.table.format_version.min(newest);
+        self.table.separate_key_value_in_data_block &= target.reads(Feature::SeparatedValues);
     }
 }
 

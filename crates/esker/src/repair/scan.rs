@@ -48,6 +48,7 @@ impl Repair {
                 Ok(_) => self.blobs_left_over.push(number),
                 Err(e) => {
                     esker_base::info_log!(self.info_log, Error, "Blob file #{number} is lost: {e}");
+                    self.summary.blobs_lost.push((number, e));
                     self.blobs_left_over.push(number);
                 }
             }
@@ -56,7 +57,7 @@ impl Repair {
     }
 
     /// Takes names of families from as much of the newest MANIFEST as can be read: for those that have WAL entries and no
-    /// table yet.
+    /// table yet. And what was flushed by then.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
         let Some(newest) = found.manifests.last() else { return Ok(()) };
         let Ok(mut manifest) = ManifestReader::open(self.fs.as_ref(), &self.path, *newest) else {
@@ -64,12 +65,13 @@ impl Repair {
         };
         let mut names = BTreeMap::new();
         while let Ok(Some(edit)) = manifest.next_edit() {
-            if let Some(name) = edit.column_family_add {
-                names.insert(edit.column_family, name);
+            if let Some(name) = &edit.column_family_add {
+                names.insert(edit.column_family, name.clone());
             }
             if edit.column_family_drop {
                 names.remove(&edit.column_family);
             }
+            self.flushed.apply(&edit);
         }
         names.iter().try_for_each(|(id, name)| self.family(*id, name).map(drop))
     }

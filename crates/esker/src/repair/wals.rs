@@ -1,6 +1,6 @@
 //! WALs into tables: whatever can be read of them.
 
-use super::{Family, Found, Repair};
+use super::{Family, Found, Repair, RepairSummary};
 use crate::db;
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
@@ -27,6 +27,8 @@ struct Replayed {
     old: Vec<FileMetaData>,
     /// Whether all tables that were found could be read.
     no_table_lost: bool,
+    /// What WALs below this number hold is in the tables.
+    flushed_before: FileNumber,
 }
 
 impl Repair {
@@ -35,8 +37,14 @@ impl Repair {
     /// `IoError` of the new tables.
     pub(super) fn convert_wals(&mut self, found: &Found) -> Result<()> {
         let mut families: BTreeMap<ColumnFamilyId, Replayed> = BTreeMap::new();
+        // With a table gone, the WALs may be all that is left of what was in it.
+        let all_there = self.has_all_tables();
         for (id, family) in &self.families {
-            families.insert(*id, self.start(family));
+            let mut replayed = self.start(family);
+            if all_there {
+                replayed.flushed_before = self.flushed.log_numbers.get(id).copied().unwrap_or_default();
+            }
+            families.insert(*id, replayed);
         }
         let mut two_phase = TwoPhaseReplay::new(true);
         for wal in &found.wals {
@@ -45,6 +53,7 @@ impl Repair {
                     return Err(e);
                 }
                 esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: the rest is skipped: {e}");
+                self.summary.note_damage(*wal, &format!("the rest is skipped: {e}"));
             }
             self.summary.wals.push(*wal);
         }
@@ -67,6 +76,7 @@ impl Repair {
             tables: db::family_tables(&self.options, &self.path, &family.descriptor),
             old: family.tables.clone(),
             no_table_lost: self.summary.tables_lost.is_empty(),
+            flushed_before: FileNumber(0),
         }
     }
 
@@ -98,6 +108,7 @@ impl Repair {
             }
             if let Some(warning) = decide.take_warning() {
                 esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: {warning}");
+                self.summary.note_damage(wal, &warning.to_string());
             }
         }
     }
@@ -115,7 +126,7 @@ impl Repair {
             let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
             match families.get(&id) {
                 None => summary.wal_records_without_family += 1,
-                Some(family) if family.has(sequence, &entry)? => {}
+                Some(family) if wal < family.flushed_before || family.has(sequence, &entry)? => {}
                 Some(family) => {
                     family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
                     summary.wal_records += 1;
@@ -175,6 +186,15 @@ impl Repair {
             family.tables.push(file);
         }
         Ok(())
+    }
+}
+
+impl RepairSummary {
+    /// Something in a WAL was skipped; the first place is told.
+    fn note_damage(&mut self, wal: FileNumber, what: &str) {
+        if self.wals_damaged.last().is_none_or(|(number, _)| *number != wal) {
+            self.wals_damaged.push((wal, what.to_owned()));
+        }
     }
 }
 

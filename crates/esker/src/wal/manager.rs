@@ -35,6 +35,9 @@ pub(crate) struct WalOptions {
     /// Leave bytes in the process until `flush_wal`.
     pub(crate) manual_wal_flush: bool,
     pub(crate) use_fsync: bool,
+    /// Files say how long the timestamps of each family are: RocksDB from 8.4 on reads keys wrongly without, an older one
+    /// takes such a record for the end of the file.
+    pub(crate) timestamp_sizes: bool,
 }
 
 struct WalFile {
@@ -98,9 +101,9 @@ impl Wals {
         }
     }
 
-    /// Keys of `family` have timestamps of `size` bytes, if any: files that have them say so.
+    /// Keys of `family` have timestamps of `size` bytes, if any: files that have them say so, if that is wanted.
     pub(crate) fn set_timestamp_size(&mut self, family: ColumnFamilyId, size: usize) {
-        if size > 0 {
+        if size > 0 && self.options.timestamp_sizes {
             let size = u16::try_from(size).expect("timestamps are small");
             self.timestamp_sizes.push((family, size));
         }

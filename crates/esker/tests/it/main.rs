@@ -9,6 +9,7 @@ mod cache_tiers;
 mod checkpoint;
 mod compact_range;
 mod dead_runs;
+mod door;
 mod errors;
 mod ingest;
 mod moment;

@@ -2,9 +2,10 @@
 
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
+use esker::options::BottommostLevelCompaction;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, Env, Options, WriteBatch,
-    WriteOptions, repair_db,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, Options,
+    WriteBatch, WriteOptions, repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -233,4 +234,42 @@ fn rocksdb_reads_what_was_repaired() {
     assert_eq!([contents(&db, &db.default_column_family()), contents(&db, &other)], expected);
     drop((other, db));
     std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// A compaction into the last level took the operands' sequence numbers away; what is left of the MANIFEST says that they
+/// were flushed, though CURRENT is gone and the MANIFEST's end is torn.
+#[test]
+fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() {
+    let options = options();
+    let path = Path::new("/db");
+    let mut db_options = options.db.clone();
+    db_options.create_missing_column_families = true;
+    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    let merging = db.column_family("merging").unwrap();
+    db.put("keeps the WAL", "alive").unwrap();
+    for operand in ["1", "2"] {
+        db.merge_opt(&WriteOptions::default(), &merging, "key", operand).unwrap();
+    }
+    db.flush_opt(&Default::default(), &[&merging]).unwrap();
+    let all = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&all, &merging, None, None).unwrap();
+    db.merge_opt(&WriteOptions::default(), &merging, "key", "3").unwrap();
+    let expected = all_contents(&db);
+    drop(merging);
+    drop(db);
+    let fs = options.db.env.fs.clone();
+    lose(fs.as_ref(), path, &["CURRENT"]);
+    let manifest = fs.children(path).unwrap().into_iter().find(|n| n.starts_with("MANIFEST")).unwrap();
+    let manifest = path.join(manifest);
+    let mut file = fs.reopen_writable_file(&manifest).unwrap();
+    file.append(b"torn off: no record").unwrap();
+    file.close().unwrap();
+
+    let summary = repair_db(&options, &families(&options), path).unwrap();
+    assert_eq!(summary.wal_records, 2, "the put of the default family and the last operand: {summary:?}");
+    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    assert_eq!(all_contents(&db), expected);
 }

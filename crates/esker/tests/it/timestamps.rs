@@ -1,7 +1,7 @@
 //! Families with user-defined timestamps: every moment is read as a model has it, through flushes, compactions and reopenings.
 
 use esker::internals::env::mem::MemFs;
-use esker::options::BottommostLevelCompaction;
+use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::{CompactRangeOptions, Db, Env, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use esker_testkit::seed::for_each_seed;
 use std::collections::BTreeMap;
@@ -181,6 +181,7 @@ fn every_moment_is_read_as_it_was() {
 #[test]
 fn timestamps_in_memory_only_end_with_the_flush() {
     let mut options = options(NAMES[0]);
+    options.db.compatible_with = TargetVersion::V8;
     options.cf.persist_user_defined_timestamps = false;
     let db = Db::open(&options, "/db").unwrap();
     let mut history: Vec<(u64, Event)> = Vec::new();

@@ -1,6 +1,8 @@
 //! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it, and hands it back.
 
-use esker::options::{BottommostLevelCompaction, IngestExternalFileOptions, load_latest_options};
+use esker::options::{
+    BottommostLevelCompaction, IngestExternalFileOptions, TargetVersion, load_latest_options,
+};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode,
     ReadOptions, WriteOptions, builtin,
@@ -15,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Databases of a `TransactionDB`.
-fn has_transactions(dir: &Path) -> bool {
+pub(crate) fn has_transactions(dir: &Path) -> bool {
     dir.to_string_lossy().contains("_txn_")
 }
 
 /// Databases in which a transaction stays prepared: only RocksDB with `allow_2pc` opens them, which `ldb` has no flag for.
-fn has_pending_transaction(fixture: &Fixture) -> bool {
+pub(crate) fn has_pending_transaction(fixture: &Fixture) -> bool {
     fixture.name.ends_with("_txn_2pc")
 }
 
@@ -31,7 +33,7 @@ const STATS_HISTORY: &str = "___rocksdb_stats_history___";
 const NEWEST: [u8; 8] = [0xFF; 8];
 
 /// Whether the keys of a fixture have user-defined timestamps.
-fn has_timestamps(name: &str) -> bool {
+pub(crate) fn has_timestamps(name: &str) -> bool {
     name.contains("_udt_")
 }
 
@@ -42,7 +44,7 @@ fn read_options(db: &Db) -> ReadOptions {
 
 /// Families as a user would name them: from the OPTIONS file if there is one; merges are `stringappend`, as
 /// fixtures/README.md says.
-fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
+pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
     let loaded = match load_latest_options(db_options.env.fs.as_ref(), dir) {
         Ok(loaded) => Some(loaded),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -67,7 +69,7 @@ fn open(dir: &Path, mode: OpenMode) -> esker::Result<Db> {
 }
 
 /// Error texts, so that one table can hold Esker's and those of checks.
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
 /// `timestamps_may_go`: the family keeps them in memory only, and was flushed.
 fn check_contents(db: &Db, expected: &[ExpectedFamily], timestamps_may_go: bool) -> Outcome {
@@ -175,7 +177,7 @@ fn rewrite_all() -> CompactRangeOptions {
 }
 
 /// What RocksDB 7.8.3 finds in a database that Esker has rewritten.
-fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
+pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     if fixture.name.contains("memtable_only") {
         return Ok(()); // it does not know tables without timestamps, and the OPTIONS file keeps it out
     }
@@ -195,7 +197,7 @@ fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
 }
 
 /// What RocksDB 11.8.1 finds.
-fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
+pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return Ok(());
     }
@@ -337,7 +339,11 @@ fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     for name in ["v7_8_udt_u64", "v11_9_udt_u64"] {
         let fixture = &fixture::all(&[name])[0];
         let copy = fixture.copy();
-        let options = DbOptions { avoid_flush_during_shutdown: true, ..DbOptions::default() };
+        let options = DbOptions {
+            avoid_flush_during_shutdown: true,
+            compatible_with: TargetVersion::V8,
+            ..DbOptions::default()
+        };
         let families = families(&options, copy.path()).expect("described");
         let db = Db::open_with(&options, copy.path(), families, OpenMode::ReadWrite).expect("opens");
         let (family, write) = (db.default_column_family(), WriteOptions::default());

@@ -7,6 +7,7 @@
 mod backup;
 mod blobs;
 mod dead_spans;
+mod door;
 mod families;
 mod fixtures;
 mod handed_over;

@@ -4,7 +4,7 @@ use super::session::{Session, db_path};
 use super::{Common, Out};
 use crate::failure::{Failure, Outcome};
 use clap::Args;
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions, TargetVersion};
 use esker::{BackupEngine, BackupEngineOptions, Db, DbOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -92,6 +92,19 @@ pub(super) fn restore(common: &Common, options: &BackupDir, out: &mut Out) -> Ou
     let path = db_path(common)?;
     options.open()?.restore_db_from_latest_backup(path, path)?;
     Ok(writeln!(out, "restore from backup OK")?)
+}
+
+/// The database for RocksDB of the version `to`, with all it holds.
+pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> Outcome {
+    let target = TargetVersion::from_name(to)?;
+    let done = session.downgrade(target)?;
+    for need in done.before.needs.iter().filter(|need| !target.reads(need.feature)) {
+        writeln!(out, "gone: {} ({} files)", need.feature.name(), need.files)?;
+    }
+    if !done.rewritten.is_empty() {
+        writeln!(out, "rewritten: the tables of {}", done.rewritten.join(", "))?;
+    }
+    Ok(writeln!(out, "OK: RocksDB {} and later open it", done.after.oldest())?)
 }
 
 /// Everything in it: memtables are flushed first.

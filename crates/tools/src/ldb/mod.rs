@@ -12,11 +12,13 @@ mod admin;
 mod data;
 mod dump;
 mod logs;
+mod repair;
 mod session;
 
 use crate::failure::{Failure, Outcome};
 use clap::{Args, Subcommand};
 use session::Session;
+pub(crate) use session::open_as_it_is;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -30,7 +32,7 @@ pub(crate) struct LdbOptions {
 }
 
 /// Flags of all commands.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(rename_all = "snake_case")]
 struct Common {
     /// Directory of the database
@@ -120,6 +122,18 @@ enum Command {
     Backup(admin::BackupDir),
     /// Makes the database what it was at the newest backup; what it holds now is lost
     Restore(admin::BackupDir),
+    /// Rewrites what an older RocksDB cannot read: tables, WALs, MANIFEST, OPTIONS
+    Downgrade {
+        /// The oldest RocksDB that is to read it: 7.8, 8.x, 9.x, 10.x
+        #[arg(long)]
+        to: String,
+    },
+    /// Makes a new MANIFEST from what tables and WALs say; what cannot be used goes into the directory lost
+    Repair {
+        /// Say what was found even if nothing is lost
+        #[arg(long)]
+        verbose: bool,
+    },
     /// Makes a database of its own of this moment, by hard links
     Checkpoint {
         /// Directory that does not exist yet
@@ -148,6 +162,7 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::ManifestDump(options) => return logs::manifest_dump(common, options, out),
         Command::ListColumnFamilies => return admin::list_column_families(common, out),
         Command::Restore(options) => return admin::restore(common, options, out),
+        Command::Repair { verbose } => return repair::repair(common, *verbose, out),
         _ => {}
     }
     let mut session = Session::new(common)?;
@@ -168,10 +183,12 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::GetProperty { name } => admin::get_property(&session, name, out),
         Command::ListLiveFilesMetadata => admin::list_live_files_metadata(&session, out),
         Command::Backup(options) => admin::backup(&session, options, out),
+        Command::Downgrade { to } => admin::downgrade(&session, to, out),
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),
         Command::DumpWal(_)
         | Command::ManifestDump(_)
         | Command::ListColumnFamilies
+        | Command::Repair { .. }
         | Command::Restore(_) => Ok(()),
     }
 }

@@ -3,15 +3,27 @@
 use super::Common;
 use crate::failure::{Failure, Outcome};
 use crate::text::parse_hex;
+use esker::door::{Downgrade, downgrade};
 use esker::internals::format::file_name::current_file_name;
 use esker::internals::table::FilterPolicy;
-use esker::options::{LoadedOptions, load_latest_options};
+use esker::options::{LoadedOptions, TargetVersion, load_latest_options};
 use esker::version::{ListedFamily, VersionSet};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, ErrorKind, OpenMode,
     builtin, comparator,
 };
 use std::path::{Path, PathBuf};
+
+/// The database in `path` with all its families and the options of its OPTIONS file, for reading only.
+pub(crate) fn open_as_it_is(path: &Path) -> Outcome<Db> {
+    let common = Common {
+        db: Some(path.to_owned()),
+        column_family: "default".to_owned(),
+        ignore_unknown_options: true,
+        ..Common::default()
+    };
+    Ok(Session::new(&common)?.open_for_read_only()?.db)
+}
 
 /// What a command needs to know before it opens the database.
 #[derive(Debug)]
@@ -79,6 +91,16 @@ impl Session {
             .column_family(name)
             .ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok(Opened { db, family })
+    }
+
+    /// The database by `esker::door::downgrade`, with the options it was last used with.
+    pub(super) fn downgrade(&self, target: TargetVersion) -> Outcome<Downgrade> {
+        Ok(downgrade(&self.options, &self.path, self.families.clone(), target)?)
+    }
+
+    /// What a repair needs to know of the families, as far as the MANIFEST can still be read.
+    pub(super) fn families(&self) -> &[ColumnFamilyDescriptor] {
+        &self.families
     }
 
     pub(super) fn path(&self) -> &Path {

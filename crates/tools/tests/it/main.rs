@@ -9,6 +9,7 @@
 
 mod db_bench;
 mod demo;
+mod door;
 mod ldb;
 mod peers;
 mod run;

@@ -1,0 +1,123 @@
+//! A downgrade that is interrupted leaves the database whole, and the next one goes on.
+
+use esker::door::{downgrade, inspect};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, OpKind};
+use esker::options::TargetVersion;
+use esker::{ColumnFamilyDescriptor, Db, Env, Options, ReadOptions};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+const DIR: &str = "/db";
+
+/// Tables as RocksDB 11 lays them out.
+fn new_layouts() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.compatible_with = TargetVersion::V11;
+    options.cf.table.format_version = 7;
+    options.cf.table.separate_key_value_in_data_block = true;
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.level0_file_num_compaction_trigger = 100;
+    options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
+    options
+}
+
+fn families(options: &Options) -> Vec<ColumnFamilyDescriptor> {
+    vec![ColumnFamilyDescriptor::new("default", options.cf.clone())]
+}
+
+fn contents(options: &Options, disk: CrashFs) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut db_options = options.db.clone();
+    db_options.env = Env::with_fs(Arc::new(disk));
+    let db = Db::open_cf(&db_options, DIR, families(options)).unwrap();
+    let mut iter = db.iter_opt(ReadOptions::default(), &db.default_column_family()).unwrap();
+    let mut found = Vec::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        found.push((key.to_vec(), value.to_vec()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+/// Five tables and a WAL.
+fn filled() -> CrashFs {
+    let disk = CrashFs::new();
+    let mut options = new_layouts();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let db = Db::open(&options, DIR).unwrap();
+    for round in 0..6 {
+        for i in 0..60 {
+            db.put(format!("key{i:03}"), format!("{round}")).unwrap();
+            db.merge(format!("merged{i:03}"), format!("{round}")).unwrap();
+        }
+        db.delete_range(format!("key{:03}", round * 5), format!("key{:03}", round * 5 + 3)).unwrap();
+        if round < 5 {
+            db.flush().unwrap();
+        }
+    }
+    db.close().unwrap();
+    disk
+}
+
+#[test]
+fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
+    let before = filled();
+    let expected = contents(&new_layouts(), before.crash_clone(&CrashChoices::process_kill()));
+    let disk = before.crash_clone(&CrashChoices::process_kill());
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let crashes: Arc<Mutex<Vec<CrashFs>>> = Arc::default();
+    let (seen, now) = (crashes.clone(), disk.clone());
+    fs.on_op(move |op| {
+        if matches!(op.kind, OpKind::Read | OpKind::Stat | OpKind::List | OpKind::Open) {
+            return;
+        }
+        let mut seen = seen.lock().unwrap();
+        let choices = match seen.len() % 3 {
+            0 => CrashChoices::process_kill(),
+            1 => CrashChoices::lose_unsynced(),
+            _ => CrashChoices::random(seen.len() as u64),
+        };
+        seen.push(now.crash_clone(&choices));
+    });
+    let run = |fs: Arc<dyn esker::internals::env::FileSystem>| {
+        let mut options = new_layouts();
+        options.db.env = Env::with_fs(fs);
+        downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8)
+    };
+    let done = run(Arc::new(fs.clone())).unwrap();
+    fs.clear_hook();
+    assert_eq!(done.rewritten, ["default"]);
+    assert_eq!(contents(&new_layouts(), disk), expected);
+    let crashes = std::mem::take(&mut *crashes.lock().unwrap());
+    assert!(crashes.len() > 40, "{} moments", crashes.len());
+    // Each moment costs three openings: some are enough, others every time the order of threads is another.
+    for (at, crashed) in crashes.into_iter().enumerate().filter(|(at, _)| at % 5 == 0) {
+        run(Arc::new(crashed.clone())).unwrap_or_else(|e| panic!("after operation {at}: {e}"));
+        let report = inspect(&crashed, Path::new(DIR), Path::new(DIR)).unwrap();
+        assert!(report.needs.is_empty(), "after operation {at}: {report:?}");
+        assert_eq!(contents(&new_layouts(), crashed), expected, "after operation {at}");
+    }
+}
+
+#[test]
+fn a_database_that_needs_nothing_new_is_not_rewritten() {
+    let disk = CrashFs::new();
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let db = Db::open(&options, DIR).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let tables = |disk: &CrashFs| {
+        let fs: &dyn esker::internals::env::FileSystem = disk;
+        let names = fs.children(Path::new(DIR)).unwrap();
+        names.into_iter().filter(|n| n.ends_with(".sst")).collect::<Vec<_>>()
+    };
+    let before = tables(&disk);
+    let done = downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8).unwrap();
+    assert_eq!((done.rewritten, tables(&disk)), (Vec::<String>::new(), before));
+}

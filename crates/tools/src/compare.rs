@@ -1,0 +1,215 @@
+//! `esker compare DIR_A DIR_B`: do two databases hold the same?
+//!
+//! In: two database directories, of Esker or RocksDB; both are opened for reading only. Out: a line that says what is equal,
+//! or the first difference; exit code 0 if they hold the same, 1 if not, 2 if that cannot be told.
+//!
+//! The same means: the same families with the same orders, in each the same keys with the same values: all columns of
+//! entities, values in blob files, merged operands (with `stringappend` where the operator is not known here: the operands
+//! are then what is compared). In families with user-defined timestamps: the newest version with its timestamp, and what is
+//! read at each timestamp at which either has an entry. How it is stored makes no difference.
+
+use crate::failure::{Failure, Outcome};
+use crate::ldb::open_as_it_is;
+use crate::text::hex;
+use clap::Args;
+use esker::comparator::ComparatorRef;
+use esker::internals::base::iter::InternalIterator;
+use esker::internals::format::key::user_key;
+use esker::{ColumnFamilyHandle, Db, DbIterator, ReadOptions};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(crate) struct CompareOptions {
+    /// A database's directory
+    dir_a: PathBuf,
+    /// Another one's
+    dir_b: PathBuf,
+}
+
+/// Exit code when they differ.
+const DIFFERENT: u8 = 1;
+/// Exit code when one of them cannot be read.
+const UNREADABLE: u8 = 2;
+
+pub(crate) fn run(options: &CompareOptions) -> Outcome {
+    let unreadable = |failure| match failure {
+        Failure::Told(why) => Failure::Coded(UNREADABLE, why),
+        other => other,
+    };
+    let (a, b) = (open(&options.dir_a).map_err(unreadable)?, open(&options.dir_b).map_err(unreadable)?);
+    let mut comparison = Comparison { a, b, keys: 0, families: 0 };
+    let difference = comparison.first_difference().map_err(unreadable)?;
+    let mut out = std::io::stdout().lock();
+    match difference {
+        None => {
+            let (families, keys) = (comparison.families, comparison.keys);
+            Ok(writeln!(out, "equal: {families} column families, {keys} keys")?)
+        }
+        Some(difference) => Err(Failure::Coded(DIFFERENT, difference)),
+    }
+}
+
+/// One of the two.
+struct Side {
+    name: String,
+    db: Db,
+}
+
+fn open(path: &Path) -> Outcome<Side> {
+    let db = open_as_it_is(path)?;
+    Ok(Side { name: path.display().to_string(), db })
+}
+
+struct Comparison {
+    a: Side,
+    b: Side,
+    families: u64,
+    keys: u64,
+}
+
+impl Comparison {
+    fn first_difference(&mut self) -> Outcome<Option<String>> {
+        let names = |side: &Side| side.db.column_family_names().into_iter().collect::<BTreeSet<_>>();
+        let (in_a, in_b) = (names(&self.a), names(&self.b));
+        if let Some(name) = in_a.symmetric_difference(&in_b).next() {
+            let side = if in_a.contains(name) { &self.a } else { &self.b };
+            return Ok(Some(format!("column family '{name}': only in {}", side.name)));
+        }
+        for name in &in_a {
+            let family = |side: &Side| side.db.column_family(name).expect("it was just listed");
+            let (a, b) = (family(&self.a), family(&self.b));
+            let difference = self.in_family(&a, &b)?;
+            if difference.is_some() {
+                return Ok(difference.map(|what| format!("column family '{name}': {what}")));
+            }
+            self.families += 1;
+        }
+        Ok(None)
+    }
+
+    fn in_family(&mut self, a: &ColumnFamilyHandle, b: &ColumnFamilyHandle) -> Outcome<Option<String>> {
+        let (order, other) = (a.comparator(), b.comparator());
+        if order.name() != other.name() {
+            let (a, b) = (&self.a.name, &self.b.name);
+            return Ok(Some(format!("the order is {} in {a} and {} in {b}", order.name(), other.name())));
+        }
+        let newest = self.newest_versions(a, b)?;
+        if newest.is_some() || order.timestamp_size() == 0 {
+            return Ok(newest);
+        }
+        self.history(order, a, b)
+    }
+
+    /// What is read now.
+    fn newest_versions(&mut self, a: &ColumnFamilyHandle, b: &ColumnFamilyHandle) -> Outcome<Option<String>> {
+        let order = plain_order(a.comparator());
+        let timestamp_size = a.comparator().timestamp_size();
+        let read = ReadOptions {
+            total_order_seek: true,
+            fill_cache: false,
+            timestamp: (timestamp_size > 0).then(|| vec![0xFF; timestamp_size]),
+            ..ReadOptions::default()
+        };
+        let (mut x, mut y) = (self.a.db.iter_opt(read.clone(), a)?, self.b.db.iter_opt(read, b)?);
+        x.seek_to_first();
+        y.seek_to_first();
+        loop {
+            x.status()?;
+            y.status()?;
+            let which = match (x.valid(), y.valid()) {
+                (false, false) => return Ok(None),
+                (true, false) => Ordering::Less,
+                (false, true) => Ordering::Greater,
+                (true, true) => order.compare(x.key(), y.key()),
+            };
+            match which {
+                Ordering::Less => return Ok(Some(only_in(x.key(), &self.a))),
+                Ordering::Greater => return Ok(Some(only_in(y.key(), &self.b))),
+                Ordering::Equal => {}
+            }
+            if let Some(what) = entry_difference(&x, &y, timestamp_size > 0) {
+                return Ok(Some(format!("key 0x{}: {what}", hex(x.key()))));
+            }
+            self.keys += 1;
+            x.next();
+            y.next();
+        }
+    }
+
+    /// What is read at each timestamp at which either has an entry.
+    fn history(
+        &self,
+        order: &ComparatorRef,
+        a: &ColumnFamilyHandle,
+        b: &ColumnFamilyHandle,
+    ) -> Outcome<Option<String>> {
+        let (mut x, mut y) = (self.a.db.internal_iter(a)?, self.b.db.internal_iter(b)?);
+        x.seek_to_first();
+        y.seek_to_first();
+        loop {
+            x.status()?;
+            y.status()?;
+            let at = match (x.valid(), y.valid()) {
+                (false, false) => return Ok(None),
+                (true, false) => user_key(x.key()).to_vec(),
+                (false, true) => user_key(y.key()).to_vec(),
+                (true, true) if order.compare(user_key(x.key()), user_key(y.key())).is_gt() => {
+                    user_key(y.key()).to_vec()
+                }
+                (true, true) => user_key(x.key()).to_vec(),
+            };
+            let (key, timestamp) = at.split_at(at.len() - order.timestamp_size());
+            let read = ReadOptions { timestamp: Some(timestamp.to_vec()), ..ReadOptions::default() };
+            let values = (self.a.db.get_opt(&read, a, key)?, self.b.db.get_opt(&read, b, key)?);
+            if values.0 != values.1 {
+                let what = format!("key 0x{}: differs at timestamp 0x{}", hex(key), hex(timestamp));
+                return Ok(Some(what));
+            }
+            for iter in [&mut x, &mut y] {
+                while iter.valid() && order.compare(user_key(iter.key()), &at).is_le() {
+                    iter.next();
+                }
+            }
+        }
+    }
+}
+
+/// The order of keys without their timestamps.
+fn plain_order(order: &ComparatorRef) -> ComparatorRef {
+    order.without_timestamp().unwrap_or_else(|| order.clone())
+}
+
+fn only_in(key: &[u8], side: &Side) -> String {
+    format!("key 0x{}: only in {}", hex(key), side.name)
+}
+
+/// How the entries of one key differ.
+fn entry_difference(x: &DbIterator, y: &DbIterator, has_timestamps: bool) -> Option<String> {
+    if has_timestamps && x.timestamp() != y.timestamp() {
+        return Some(format!("timestamp 0x{} and 0x{}", hex(x.timestamp()), hex(y.timestamp())));
+    }
+    let (a, b) = (x.columns(), y.columns());
+    if a == b {
+        return None;
+    }
+    let at = (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i))?;
+    Some(format!("{} and {}", column_text(a.get(at)), column_text(b.get(at))))
+}
+
+/// A column; the default one by its value alone.
+fn column_text(column: Option<&(&[u8], &[u8])>) -> String {
+    /// Longer values are cut off.
+    const SHOWN: usize = 40;
+    match column {
+        None => "no further column".to_owned(),
+        Some((name, value)) => {
+            let cut =
+                if value.len() > SHOWN { format!("… ({} bytes)", value.len()) } else { String::new() };
+            let value = format!("0x{}{cut}", hex(&value[..value.len().min(SHOWN)]));
+            if name.is_empty() { value } else { format!("column 0x{} = {value}", hex(name)) }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `esker ldb repair`: a database without a usable MANIFEST gets a new one, and every loss is told.
+
+use super::session::{Session, db_path};
+use super::{Common, Out};
+use crate::failure::{Failure, Outcome};
+use esker::internals::format::file_name::{self, FileType, parse_file_name};
+use esker::internals::table::TableReader;
+use esker::options::{DbOptions, load_latest_options};
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyOptions, FileNumber, Options, RepairSummary, builtin, comparator,
+    repair_db,
+};
+use std::io::Write;
+use std::path::Path;
+
+/// Whatever is readable is kept, in `lost` lies what is not.
+pub(super) fn repair(common: &Common, verbose: bool, out: &mut Out) -> Outcome {
+    let path = db_path(common)?;
+    let (options, families) = match Session::new(common) {
+        Ok(session) => (session.options.clone(), session.families().to_vec()),
+        // A MANIFEST or an OPTIONS file that cannot be read is what repairs are for.
+        Err(_) => (DbOptions::default(), known_families(path)),
+    };
+    let cf = families.first().map_or_else(default_options, |f| f.options.clone());
+    let options =
+        Options { db: options, cf: ColumnFamilyOptions { comparator: default_options().comparator, ..cf } };
+    let summary = repair_db(&options, &families, path)
+        .map_err(|e| Failure::new(format_args!("{e}; nothing was changed before the new MANIFEST")))?;
+    tell(&summary, verbose, out)
+}
+
+fn default_options() -> ColumnFamilyOptions {
+    // As for the other commands: operands can be looked at whatever operator made them.
+    ColumnFamilyOptions {
+        merge_operator: Some(builtin::string_append(":")),
+        ..ColumnFamilyOptions::default()
+    }
+}
+
+/// Families as the OPTIONS file has them, else as the tables that can be read say.
+fn known_families(path: &Path) -> Vec<ColumnFamilyDescriptor> {
+    let fs = DbOptions::default().env.fs;
+    let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options(fs.as_ref(), path) {
+        Ok(loaded) => {
+            let described = loaded.families.into_iter();
+            described.map(|(name, options)| ColumnFamilyDescriptor::new(name, options)).collect()
+        }
+        Err(_) => Vec::new(),
+    };
+    for name in fs.children(path).unwrap_or_default() {
+        let Some((FileType::Table, number)) = parse_file_name(&name) else { continue };
+        let table = file_name::table_file_name(path, number);
+        let properties = fs.file_size(&table).and_then(|size| {
+            fs.new_random_access_file(&table).and_then(|file| TableReader::properties_of(file, size))
+        });
+        let Ok(properties) = properties else { continue };
+        let Some(order) = comparator::by_name(&properties.comparator_name) else { continue };
+        let name = match properties.column_family_name.as_str() {
+            "" => "default",
+            name => name,
+        };
+        if !families.iter().any(|f| f.name == name) {
+            let options = ColumnFamilyOptions { comparator: order, ..default_options() };
+            families.push(ColumnFamilyDescriptor::new(name, options));
+        }
+    }
+    families
+}
+
+fn tell(summary: &RepairSummary, verbose: bool, out: &mut Out) -> Outcome {
+    if verbose {
+        let wals = summary.wals.len();
+        writeln!(
+            out,
+            "{} tables kept; {} operations of {wals} WALs in {} new tables; families: {}; last sequence number {}",
+            summary.tables_kept.len(),
+            summary.wal_records,
+            summary.tables_from_wals.len(),
+            summary.families.join(", "),
+            summary.last_sequence
+        )?;
+    }
+    for (number, why) in &summary.tables_lost {
+        writeln!(out, "lost: table {}: {why}", name_of(*number))?;
+    }
+    for (number, why) in &summary.blobs_lost {
+        writeln!(out, "lost: blob file {number:06}.blob: {why}")?;
+    }
+    for (number, why) in &summary.wals_damaged {
+        writeln!(out, "damaged: WAL {number:06}.log: {why}")?;
+    }
+    if summary.wal_records_without_family > 0 {
+        writeln!(
+            out,
+            "lost: {} operations in WALs for column families of which nothing else is left",
+            summary.wal_records_without_family
+        )?;
+    }
+    for xid in &summary.prepared_transactions_lost {
+        writeln!(out, "lost: the prepared transaction '{}'", xid.escape_ascii())?;
+    }
+    for (older, newer) in &summary.order_unsure {
+        writeln!(out, "note: which of {} and {} is newer is not certain", name_of(*older), name_of(*newer))?;
+    }
+    Ok(writeln!(out, "OK")?)
+}
+
+fn name_of(number: FileNumber) -> String {
+    format!("{number:06}.sst")
+}
