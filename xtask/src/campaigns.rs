@@ -18,6 +18,13 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
+/// Scans beside writers against a model with sequence numbers, then random histories with one thread.
+pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
+    stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
+    let histories = ["test", "--profile", "stress", "-p", "esker", "--test", "it", "--", "scan_histories"];
+    run(root, &[("ROUNDS", "2000")], "cargo", &histories)
+}
+
 /// Twenty million requests for locks against the reference, three times: played by one thread, by real threads, and by
 /// threads in the orders of a scheduler; then everything at once for some time.
 pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {

@@ -26,6 +26,7 @@ cargo xtask long caches        the engine's tests on each kind of block cache, o
 cargo xtask long model         ten million random operations against a model
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
+cargo xtask long scans         scans in both directions beside writers against a model, fifteen minutes
 cargo xtask long locks         the lock manager against a reference, and half an hour of everything at once
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ["long", "model"] => campaigns::model(&root),
         ["long", "durability"] => campaigns::durability(&root),
         ["long", "threads"] => campaigns::threads(&root, 5),
+        ["long", "scans"] => campaigns::scans(&root, 15),
         ["long", "locks"] => campaigns::locks(&root, 30),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
         ["long", minutes] => match minutes.parse() {

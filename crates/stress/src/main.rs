@@ -7,7 +7,7 @@
 mod durability;
 
 use clap::{Args, Parser, Subcommand};
-use esker_stress::{model, threads};
+use esker_stress::{model, scans, threads};
 use std::process::ExitCode;
 
 /// Long campaigns against Esker.
@@ -23,6 +23,8 @@ enum Campaign {
     Model(ModelArguments),
     /// Many writers and readers at once.
     Threads(ThreadsArguments),
+    /// Scans beside writers, each answer compared.
+    ScanThreads(ScansArguments),
     /// Crashes at random moments on a simulated disk.
     Crash(durability::CrashArguments),
     /// A child process killed while it writes, on the real disk.
@@ -88,10 +90,37 @@ fn run_threads(arguments: ThreadsArguments) -> Result<String, String> {
         .map(|report| report.to_string())
 }
 
+#[derive(Args)]
+struct ScansArguments {
+    /// Of the first round; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads that write.
+    #[arg(long, default_value_t = 2)]
+    writers: usize,
+    /// Threads that scan.
+    #[arg(long, default_value_t = 2)]
+    scanners: usize,
+    /// How long, all rounds together.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// How long a round is.
+    #[arg(long, default_value_t = 4)]
+    round_seconds: u64,
+}
+
+fn run_scans(arguments: ScansArguments) -> Result<String, String> {
+    let ScansArguments { seed, writers, scanners, seconds, round_seconds } = arguments;
+    let [time, round] = [seconds, round_seconds].map(std::time::Duration::from_secs);
+    let parameters = scans::Parameters { seed, writers, scanners, time, round, verbose: true };
+    scans::run(&parameters).map(|report| report.to_string())
+}
+
 fn main() -> ExitCode {
     let outcome: Result<String, String> = match Arguments::parse().campaign {
         Campaign::Model(arguments) => run_model(arguments),
         Campaign::Threads(arguments) => run_threads(arguments),
+        Campaign::ScanThreads(arguments) => run_scans(arguments),
         Campaign::Crash(arguments) => durability::run_crash(&arguments),
         Campaign::Kill9(arguments) => durability::run_kill9(&arguments),
         Campaign::Kill9Child(arguments) => durability::run_child(&arguments),

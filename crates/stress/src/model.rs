@@ -9,9 +9,9 @@
 //! opening), `cursor` (an iterator and where it must stand), `round` (the operations).
 
 mod cursor;
-mod families;
+pub(crate) mod families;
 mod round;
-mod settings;
+pub(crate) mod settings;
 mod state;
 
 pub use round::Kind;

@@ -25,7 +25,7 @@ impl Comparator for ByLength {
 
 /// How a family merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Merge {
+pub(crate) enum Merge {
     Append,
     Add,
     Max,
@@ -34,7 +34,7 @@ pub(super) enum Merge {
 
 impl Merge {
     /// Written here once more, apart from the engine's.
-    pub(super) fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+    pub(crate) fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
         let Some(existing) = existing else { return operand.to_vec() };
         match self {
             Merge::Append => [existing, operand].join(&b','),
@@ -65,19 +65,19 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// A family's nature, the same over all reopenings.
-pub(super) struct FamilySpec {
-    pub(super) name: &'static str,
-    pub(super) comparator: ComparatorRef,
-    pub(super) operator: MergeOperatorRef,
-    pub(super) merge: Merge,
+pub(crate) struct FamilySpec {
+    pub(crate) name: &'static str,
+    pub(crate) comparator: ComparatorRef,
+    pub(crate) operator: MergeOperatorRef,
+    pub(crate) merge: Merge,
     /// Prefixes of its keys lie together, so that it may have a prefix extractor.
-    pub(super) prefixes_lie_together: bool,
-    pub(super) keys: Vec<Vec<u8>>,
+    pub(crate) prefixes_lie_together: bool,
+    pub(crate) keys: Vec<Vec<u8>>,
 }
 
 impl FamilySpec {
     /// The families of a database, with `count` keys each.
-    pub(super) fn all(rng: &mut fastrand::Rng, count: usize) -> Vec<FamilySpec> {
+    pub(crate) fn all(rng: &mut fastrand::Rng, count: usize) -> Vec<FamilySpec> {
         let bytewise: ComparatorRef = Arc::new(BytewiseComparator);
         let reverse: ComparatorRef = Arc::new(ReverseBytewiseComparator);
         let natures = [
@@ -94,22 +94,22 @@ impl FamilySpec {
     }
 
     /// The first index whose key is at or behind `target`; the number of keys if there is none.
-    pub(super) fn lower_bound(&self, target: &[u8]) -> usize {
+    pub(crate) fn lower_bound(&self, target: &[u8]) -> usize {
         self.keys.partition_point(|key| self.comparator.compare(key, target) == Ordering::Less)
     }
 
     /// The first index whose key is behind `target`.
-    pub(super) fn upper_bound(&self, target: &[u8]) -> usize {
+    pub(crate) fn upper_bound(&self, target: &[u8]) -> usize {
         self.keys.partition_point(|key| self.comparator.compare(key, target) != Ordering::Greater)
     }
 
     /// Whether this key is written and deleted in the pairs that single deletion asks for.
-    pub(super) fn is_single(&self, index: usize) -> bool {
+    pub(crate) fn is_single(&self, index: usize) -> bool {
         index % SINGLE_EVERY == SINGLE_EVERY - 1
     }
 
     /// Mostly one of the keys, else something near one.
-    pub(super) fn random_target(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
+    pub(crate) fn random_target(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
         let mut key = self.keys[rng.usize(..self.keys.len())].clone();
         match rng.u8(..8) {
             0 => key.push(rng.u8(..)),

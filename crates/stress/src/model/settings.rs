@@ -13,13 +13,13 @@ use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, Env};
 use std::sync::Arc;
 
 /// What one opening uses.
-pub(super) struct Settings {
-    pub(super) db: DbOptions,
-    pub(super) families: Vec<ColumnFamilyOptions>,
+pub(crate) struct Settings {
+    pub(crate) db: DbOptions,
+    pub(crate) families: Vec<ColumnFamilyOptions>,
 }
 
 impl Settings {
-    pub(super) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[FamilySpec]) -> Settings {
+    pub(crate) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[FamilySpec]) -> Settings {
         let cache_type = pick(
             rng,
             &[
@@ -35,7 +35,7 @@ impl Settings {
         Settings { db: random_db(rng, env), families }
     }
 
-    pub(super) fn descriptors(&self, specs: &[FamilySpec]) -> Vec<ColumnFamilyDescriptor> {
+    pub(crate) fn descriptors(&self, specs: &[FamilySpec]) -> Vec<ColumnFamilyDescriptor> {
         let pairs = specs.iter().zip(&self.families);
         pairs.map(|(spec, options)| ColumnFamilyDescriptor::new(spec.name, options.clone())).collect()
     }

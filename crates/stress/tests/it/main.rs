@@ -5,4 +5,5 @@ mod crash;
 mod faults;
 mod kill9;
 mod model;
+mod scans;
 mod threads;

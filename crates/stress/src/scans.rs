@@ -1,0 +1,268 @@
+//! Scans in both directions beside writers, at moments that are held, over views that change under them; each answer is
+//! compared with a model that knows every write by its sequence number.
+//!
+//! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a database in memory files with
+//! options of its own (those of the model campaign, and a compaction filter now and then), in which most keys are deleted most
+//! of the time. Threads choose their own moments, so a seed gives the same options again, not the same history.
+//!
+//! Who does what: `writer` writes batches, deletes runs and ranges; `keeper` ingests files, flushes, compacts, sets options; `scanner`
+//! takes moments and moves cursors. What was written: `history`.
+//!
+//! Invariants
+//!  1. A key's versions are in its history before whoever reads at their sequence number looks: scanners wait for the writes that
+//!     were under way when they took their moment.
+//!  2. Keys that are deleted by single deletions belong to one writer each, which puts and deletes them in turn.
+//!  3. Junk, which compaction filters drop when they like, is never compared, only passed.
+
+mod history;
+mod keeper;
+mod scanner;
+mod writer;
+
+use crate::model::families::FamilySpec;
+use crate::model::settings::Settings;
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker::internals::base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use esker::internals::env::mem::MemFs;
+use esker::internals::env::thread_pool;
+use esker::{ColumnFamilyHandle, Db, Env};
+use history::History;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PATH: &str = "/db";
+/// Begins the values that a compaction filter may drop.
+const JUNK: &[u8] = b"junk";
+/// Every how many keys one is junk.
+const JUNK_EVERY: usize = 16;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the first round; the next have the next numbers.
+    pub seed: u64,
+    /// Threads that write.
+    pub writers: usize,
+    /// Threads that scan.
+    pub scanners: usize,
+    /// How long, all rounds together.
+    pub time: Duration,
+    /// How long a round is.
+    pub round: Duration,
+    /// Print each round's numbers to standard error.
+    pub verbose: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            seed: 1,
+            writers: 2,
+            scanners: 2,
+            time: Duration::from_secs(2),
+            round: Duration::from_secs(2),
+            verbose: false,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Databases.
+    pub rounds: u64,
+    /// Operations written.
+    pub writes: u64,
+    /// Answers compared.
+    pub comparisons: u64,
+    /// Flushes, compactions, ingested files, changed options.
+    pub maintenance: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { rounds, writes, comparisons, maintenance, seconds } = self;
+        write!(
+            f,
+            "scans: {rounds} rounds, {writes} writes, {maintenance} changes of views, {comparisons} answers compared, \
+             0 differences, {seconds:.1} s"
+        )
+    }
+}
+
+type Outcome = Result<(), String>;
+
+/// What the threads of a round share.
+struct Round {
+    db: Db,
+    specs: Vec<FamilySpec>,
+    settings: Settings,
+    handles: Vec<ColumnFamilyHandle>,
+    history: History,
+    /// Odd while the writer of this number writes; the last is the keeper.
+    busy: Vec<AtomicU64>,
+    /// Held for reading by whoever writes.
+    gate: RwLock<()>,
+    stop: AtomicBool,
+    writes: AtomicU64,
+    comparisons: AtomicU64,
+    maintenance: AtomicU64,
+}
+
+impl Round {
+    fn open(seed: u64, writers: usize) -> Result<Round, String> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let keys = [60, 300, 1000][rng.usize(..3)];
+        let specs = FamilySpec::all(&mut rng, keys);
+        let env = Env::with_fs(Arc::new(MemFs::new()));
+        let mut settings = Settings::random(&mut rng, &env, &specs);
+        for options in &mut settings.families {
+            if rng.bool() {
+                options.compaction_filter = Some(Arc::new(DropJunk));
+            }
+            options.disable_auto_compactions &= rng.bool();
+            options.dead_span_min_entries = [1, 2, 3, 16][rng.usize(..4)];
+            options.dead_range_min_keys = [1, 2, 8, 40][rng.usize(..4)];
+        }
+        let db = Db::open_cf(&settings.db, PATH, settings.descriptors(&specs));
+        let db = db.map_err(|e| format!("open: {e}"))?;
+        let handle =
+            |spec: &FamilySpec| db.column_family(spec.name).expect("it was opened with all families");
+        Ok(Round {
+            handles: specs.iter().map(handle).collect(),
+            history: History::new(&specs),
+            db,
+            specs,
+            settings,
+            busy: (0..=writers).map(|_| AtomicU64::new(0)).collect(),
+            gate: RwLock::new(()),
+            stop: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            comparisons: AtomicU64::new(0),
+            maintenance: AtomicU64::new(0),
+        })
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Lets nobody write who does not hold one as well.
+    fn shared_gate(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read()
+    }
+
+    /// Nobody writes while it is held.
+    fn whole_gate(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write()
+    }
+
+    /// Waits until all that was being written when it was called is in the history.
+    fn wait_for_writes(&self) {
+        for busy in &self.busy {
+            let before = busy.load(Ordering::SeqCst);
+            while before % 2 == 1 && busy.load(Ordering::SeqCst) == before {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn is_junk(index: usize) -> bool {
+    index % JUNK_EVERY == 3
+}
+
+struct DropJunk;
+
+impl CompactionFilter for DropJunk {
+    fn name(&self) -> &str {
+        "esker.stress.DropJunk"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> FilterDecision {
+        if value.starts_with(JUNK) { FilterDecision::Remove } else { FilterDecision::Keep }
+    }
+}
+
+/// Runs the campaign.
+/// # Errors
+/// The first difference or unexpected error, with the seed of its round.
+#[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
+#[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let start = Instant::now();
+    let mut report = Report::default();
+    while report.rounds == 0 || start.elapsed() < parameters.time {
+        let seed = parameters.seed.wrapping_add(report.rounds);
+        let left = parameters.time.saturating_sub(start.elapsed());
+        let round = run_round(parameters, seed, parameters.round.min(left));
+        let round = round.map_err(|e| format!("scans: seed {seed}: {e}"))?;
+        report.rounds += 1;
+        report.writes += round.writes;
+        report.comparisons += round.comparisons;
+        report.maintenance += round.maintenance;
+        report.seconds = start.elapsed().as_secs_f64();
+        if parameters.verbose {
+            eprintln!("seed {seed}: {} of {}", round.comparisons, report);
+        }
+    }
+    Ok(report)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clock and the patience of the campaign, not of the engine"
+)]
+fn run_round(parameters: &Parameters, seed: u64, time: Duration) -> Result<Report, String> {
+    let start = Instant::now();
+    let round = Arc::new(Round::open(seed, parameters.writers)?);
+    let mut threads = Vec::new();
+    let mut begin = |name: String, work: fn(&Round, usize, fastrand::Rng) -> Outcome, index: usize| {
+        let rng = fastrand::Rng::with_seed(seed ^ ((threads.len() as u64 + 1) << 40));
+        let round = round.clone();
+        let thread = thread_pool::spawn(&name, move || {
+            let outcome = work(&round, index, rng);
+            if outcome.is_err() {
+                round.stop.store(true, Ordering::Relaxed);
+            }
+            outcome
+        });
+        threads.push((name, thread.map_err(|e| e.to_string())?));
+        Ok::<(), String>(())
+    };
+    for index in 0..parameters.writers {
+        begin(format!("writer-{index}"), writer::write, index)?;
+    }
+    begin("keeper".to_owned(), keeper::keep, parameters.writers)?;
+    for index in 0..parameters.scanners {
+        begin(format!("scanner-{index}"), scanner::scan, index)?;
+    }
+    while start.elapsed() < time && !round.stopped() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    round.stop.store(true, Ordering::Relaxed);
+    let mut outcome = Ok(());
+    for (name, thread) in threads {
+        let result = thread.join().unwrap_or_else(|_| Err("panicked; see above".to_owned()));
+        outcome = outcome.and(result.map_err(|e| format!("{name}: {e}")));
+    }
+    outcome?;
+    round.db.close().map_err(|e| format!("close: {e}"))?;
+    let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    Ok(Report {
+        rounds: 1,
+        writes: count(&round.writes),
+        comparisons: count(&round.comparisons),
+        maintenance: count(&round.maintenance),
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+/// Lets others work.
+#[expect(clippy::disallowed_methods, reason = "the patience of the campaign, not of the engine")]
+fn rest(microseconds: u64) {
+    std::thread::sleep(Duration::from_micros(microseconds));
+}

@@ -1,0 +1,276 @@
+//! Scanners: cursors at moments that are held, compared after each move.
+
+use super::history::Value;
+use super::{Outcome, Round, is_junk};
+use esker::internals::base::sync::atomic::Ordering;
+use esker::{DbIterator, ReadOptions, Snapshot};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+const MOMENTS: usize = 6;
+const CURSORS: usize = 6;
+
+/// What is there in each family at a sequence number, junk left out.
+struct Moment {
+    snapshot: Snapshot,
+    families: Vec<Vec<(usize, Value)>>,
+}
+
+impl Moment {
+    fn take(round: &Round) -> Moment {
+        let snapshot = round.db.snapshot();
+        round.wait_for_writes();
+        let sequence = snapshot.sequence().0;
+        let family = |(family, spec): (usize, &crate::model::families::FamilySpec)| {
+            let keys = (0..spec.keys.len()).filter(|&index| !is_junk(index));
+            let there = |index| Some((index, round.history.value_at(spec, family, index, sequence)?));
+            keys.filter_map(there).collect()
+        };
+        let families = round.specs.iter().enumerate().map(family).collect();
+        Moment { snapshot, families }
+    }
+}
+
+/// One iterator, and where it must stand.
+struct Cursor {
+    iter: DbIterator,
+    family: usize,
+    moment: Arc<Moment>,
+    bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
+    /// Places in the moment's list that are within the bounds.
+    range: std::ops::Range<usize>,
+    by_prefix: bool,
+    prefix: Option<Vec<u8>>,
+    /// A place in that list.
+    at: Option<usize>,
+    moves: Vec<Cow<'static, str>>,
+}
+
+struct Scanner<'a> {
+    round: &'a Round,
+    rng: fastrand::Rng,
+    moments: Vec<Arc<Moment>>,
+    cursors: Vec<Cursor>,
+}
+
+pub(super) fn scan(round: &Round, _number: usize, rng: fastrand::Rng) -> Outcome {
+    let mut scanner = Scanner { round, rng, moments: Vec::new(), cursors: Vec::new() };
+    while !round.stopped() {
+        scanner.act()?;
+    }
+    Ok(())
+}
+
+impl Scanner<'_> {
+    fn act(&mut self) -> Outcome {
+        let roll = self.rng.u16(..1000);
+        if roll < 2 || self.moments.is_empty() {
+            self.moments.push(Arc::new(Moment::take(self.round)));
+            if self.moments.len() > MOMENTS {
+                self.moments.swap_remove(self.rng.usize(..MOMENTS));
+            }
+        }
+        if roll < 12 || self.cursors.is_empty() {
+            let cursor = self.open()?;
+            self.cursors.push(cursor);
+            if self.cursors.len() > CURSORS {
+                self.cursors.swap_remove(self.rng.usize(..CURSORS));
+            }
+        }
+        let chosen = self.rng.usize(..self.cursors.len());
+        if roll == 20 {
+            self.refresh(chosen)?;
+        }
+        let cursor = &mut self.cursors[chosen];
+        // Long ways in one direction, and short ones.
+        let (steps, forward) = ([1, 3, 30][self.rng.usize(..3)], self.rng.bool());
+        for step in 0..steps {
+            if step == 0 && (cursor.at.is_none() || self.rng.u8(..5) == 0) {
+                cursor.seek(self.round, &mut self.rng)?;
+            } else if cursor.at.is_some() {
+                cursor.step(self.round, forward)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<Cursor, String> {
+        let (round, rng) = (self.round, &mut self.rng);
+        let family = rng.usize(..round.specs.len());
+        let spec = &round.specs[family];
+        let has_extractor = round.settings.families[family].prefix_extractor.is_some();
+        let by_prefix = has_extractor && rng.u8(..4) == 0;
+        let mut bound = |chance| (rng.u8(..chance) == 0).then(|| spec.random_target(rng));
+        let bounds = (bound(4), bound(4));
+        let mut options = ReadOptions {
+            iterate_lower_bound: bounds.0.clone(),
+            iterate_upper_bound: bounds.1.clone(),
+            prefix_same_as_start: by_prefix,
+            total_order_seek: !by_prefix && rng.u8(..4) == 0,
+            readahead_size: if rng.u8(..4) == 0 { 4096 } else { 0 },
+            fill_cache: rng.bool(),
+            pin_data: rng.u8(..8) == 0,
+            ..ReadOptions::default()
+        };
+        let handle = &round.handles[family];
+        let (iter, moment) = if rng.u8(..8) == 0 {
+            // As of now, without a snapshot of its own: the moment is taken while nobody writes.
+            let _gate = round.whole_gate();
+            (round.db.iter_opt(options, handle), Arc::new(Moment::take(round)))
+        } else {
+            let moment = self.moments[rng.usize(..self.moments.len())].clone();
+            options.snapshot = Some(moment.snapshot.clone());
+            (round.db.iter_opt(options, handle), moment)
+        };
+        let iter = iter.map_err(|e| format!("iter_opt: {e}"))?;
+        let (range, prefix, at, moves) = (0..0, None, None, Vec::new());
+        let mut cursor = Cursor { iter, family, moment, bounds, range, by_prefix, prefix, at, moves };
+        cursor.limit(round);
+        Ok(cursor)
+    }
+
+    /// To another moment, or to the present.
+    fn refresh(&mut self, chosen: usize) -> Outcome {
+        let cursor = &mut self.cursors[chosen];
+        let moment = self.moments[self.rng.usize(..self.moments.len())].clone();
+        cursor.iter.refresh_at(&moment.snapshot).map_err(|e| format!("refresh: {e}"))?;
+        cursor.moment = moment;
+        cursor.note("refresh");
+        cursor.at = None;
+        cursor.limit(self.round);
+        Ok(())
+    }
+}
+
+impl Cursor {
+    fn there(&self) -> &[(usize, Value)] {
+        &self.moment.families[self.family]
+    }
+
+    fn limit(&mut self, round: &Round) {
+        let spec = &round.specs[self.family];
+        let place = |key: &Vec<u8>| {
+            let index = spec.lower_bound(key);
+            self.there().partition_point(|(there, _)| *there < index)
+        };
+        let low = self.bounds.0.as_ref().map_or(0, place);
+        let high = self.bounds.1.as_ref().map_or(self.there().len(), place);
+        self.range = low..high.max(low);
+    }
+
+    fn note(&mut self, what: impl Into<Cow<'static, str>>) {
+        if self.moves.len() == 40 {
+            self.moves.remove(0);
+        }
+        self.moves.push(what.into());
+    }
+
+    fn prefix_of(&self, round: &Round, key: &[u8]) -> Option<Vec<u8>> {
+        let extractor = round.settings.families[self.family].prefix_extractor.as_ref()?;
+        extractor.transform(key).map(<[u8]>::to_vec)
+    }
+
+    /// Stands at `found` if that is within the bounds and has the right prefix.
+    fn stand(&mut self, round: &Round, found: Option<usize>) {
+        let key = |at: usize| &round.specs[self.family].keys[self.there()[at].0];
+        self.at = found.filter(|&at| {
+            self.range.contains(&at)
+                && (self.prefix.is_none() || self.prefix_of(round, key(at)) == self.prefix)
+        });
+    }
+
+    fn seek(&mut self, round: &Round, rng: &mut fastrand::Rng) -> Outcome {
+        let spec = &round.specs[self.family];
+        let roll = rng.u8(..10);
+        if roll < 2 && !self.by_prefix {
+            self.prefix = None;
+            let forward = roll == 0;
+            if forward {
+                self.iter.seek_to_first();
+            } else {
+                self.iter.seek_to_last();
+            }
+            self.note(if forward { "seek_to_first" } else { "seek_to_last" });
+            let range = self.range.clone();
+            let end = if forward { Some(range.start) } else { range.end.checked_sub(1) };
+            self.stand(round, end.filter(|end| range.contains(end)));
+            return self.check(round, forward);
+        }
+        let target = spec.random_target(rng);
+        self.prefix = if self.by_prefix { self.prefix_of(round, &target) } else { None };
+        if roll < 6 {
+            self.iter.seek(&target);
+            self.note(format!("seek {}", target.escape_ascii()));
+            let index = spec.lower_bound(&target);
+            let at = self.there().partition_point(|(there, _)| *there < index).max(self.range.start);
+            self.stand(round, Some(at));
+            return self.check(round, true);
+        }
+        self.iter.seek_for_prev(&target);
+        self.note(format!("seek_for_prev {}", target.escape_ascii()));
+        let index = spec.upper_bound(&target);
+        let end = self.there().partition_point(|(there, _)| *there < index).min(self.range.end);
+        self.stand(round, end.checked_sub(1));
+        self.check(round, false)
+    }
+
+    /// REQUIRES: it stands somewhere.
+    fn step(&mut self, round: &Round, forward: bool) -> Outcome {
+        let at = self.at.expect("the caller saw that it stands somewhere");
+        if forward {
+            self.iter.next();
+        } else {
+            self.iter.prev();
+        }
+        self.note(if forward { "next" } else { "prev" });
+        self.stand(round, if forward { Some(at + 1) } else { at.checked_sub(1) });
+        self.check(round, forward)
+    }
+
+    /// Passes junk, and compares.
+    fn check(&mut self, round: &Round, forward: bool) -> Outcome {
+        let spec = &round.specs[self.family];
+        let is_passed = |key: &[u8]| {
+            let index = spec.lower_bound(key);
+            let is_ours = spec.keys.get(index).is_some_and(|ours| ours == key);
+            !is_ours || is_junk(index)
+        };
+        while self.iter.valid() && is_passed(self.iter.key()) {
+            if forward {
+                self.iter.next();
+            } else {
+                self.iter.prev();
+            }
+        }
+        let status = self.iter.status();
+        let expected = self.at.map(|at| {
+            let (index, value) = &self.there()[at];
+            (spec.keys[*index].as_slice(), &**value)
+        });
+        let found = self.iter.item();
+        round.comparisons.fetch_add(1, Ordering::Relaxed);
+        if status.is_ok() && found == expected {
+            return Ok(());
+        }
+        let text = |item: Option<(&[u8], &[u8])>| {
+            item.map(|(key, value)| format!("\"{}\" = \"{}\"", key.escape_ascii(), value.escape_ascii()))
+        };
+        let key = expected.or(found).map(|(key, _)| key.to_vec()).unwrap_or_default();
+        let found_key = found.map(|(key, _)| key.to_vec()).unwrap_or_default();
+        let tell =
+            |key: &[u8]| round.history.tell(self.family, spec.lower_bound(key).min(spec.keys.len() - 1));
+        Err(format!(
+            "'{}' at {:?}, bounds {:?}, prefix {:?}, {}: status {status:?}, expected {:?}, found {:?}\n\
+             expected key's versions: {}\nfound key's versions: {}",
+            spec.name,
+            self.moment.snapshot,
+            self.bounds,
+            self.prefix,
+            self.moves.join(", "),
+            text(expected),
+            text(found),
+            tell(&key),
+            tell(&found_key),
+        ))
+    }
+}

@@ -1,0 +1,152 @@
+//! Writers: values, merges, runs of deletions, ranges.
+
+use super::history::{Change, Value};
+use super::{JUNK, Outcome, Round, is_junk, rest};
+use crate::model::families::Merge;
+use esker::internals::base::sync::atomic::Ordering;
+use esker::{WriteBatch, WriteOptions};
+
+struct Writer<'a> {
+    round: &'a Round,
+    number: usize,
+    rng: fastrand::Rng,
+    count: u64,
+    /// Of this writer's single-deleted keys, by family: whether they were put last.
+    put: Vec<Vec<bool>>,
+}
+
+pub(super) fn write(round: &Round, number: usize, rng: fastrand::Rng) -> Outcome {
+    let put = round.specs.iter().map(|spec| vec![false; spec.keys.len()]).collect();
+    let mut writer = Writer { round, number, rng, count: 0, put };
+    while !round.stopped() {
+        writer.write_one()?;
+        let pause = writer.rng.u64(..3000);
+        rest(pause);
+    }
+    Ok(())
+}
+
+/// A value that fits the family's merge operator; `what` is for the report.
+pub(super) fn value(rng: &mut fastrand::Rng, merge: Merge, index: usize, what: &str) -> Value {
+    if merge == Merge::Add {
+        let mut bytes = rng.u64(..).to_le_bytes();
+        if is_junk(index) {
+            bytes[..JUNK.len()].copy_from_slice(JUNK);
+        } else {
+            bytes[0] = 0;
+        }
+        return bytes.to_vec().into();
+    }
+    let mut bytes = if is_junk(index) { JUNK.to_vec() } else { what.as_bytes().to_vec() };
+    let length = if rng.u8(..50) == 0 { rng.usize(..6000) } else { rng.usize(..60) };
+    bytes.resize(bytes.len() + length, b'.');
+    bytes.into()
+}
+
+impl Writer<'_> {
+    /// One batch in one family: a range deletion, or distinct keys.
+    fn write_one(&mut self) -> Outcome {
+        let family = self.rng.usize(..self.round.specs.len());
+        let spec = &self.round.specs[family];
+        let id = self.round.handles[family].id();
+        let mut batch = WriteBatch::new();
+        let mut changes = Vec::new();
+        let begin = self.rng.usize(..spec.keys.len());
+        let longest = [2, 8, 40, spec.keys.len()][self.rng.usize(..4)];
+        let end = (begin + self.rng.usize(1..=longest)).min(spec.keys.len());
+        let kind = self.rng.u8(..16);
+        let mut fill = || -> esker::Result<()> {
+            if kind == 0 && end < spec.keys.len() {
+                batch.delete_range(id, &spec.keys[begin], &spec.keys[end])?;
+                changes.extend((begin..end).map(|index| (index, 0, Change::Gone)));
+                return Ok(());
+            }
+            let step = if self.rng.u8(..3) == 0 { 1 + self.rng.usize(..5) } else { 1 };
+            for index in (begin..end).step_by(step) {
+                let place = u64::from(batch.count());
+                if spec.is_single(index) {
+                    self.add_single(family, index, &mut batch, &mut changes)?;
+                    continue;
+                }
+                let key = &spec.keys[index];
+                self.count += 1;
+                match kind {
+                    1..=9 => {
+                        batch.delete(id, key)?;
+                        changes.push((index, place, Change::Gone));
+                    }
+                    10 | 11 if !is_junk(index) => {
+                        let operand: Value = match spec.merge {
+                            Merge::Add => self.rng.u64(..1000).to_le_bytes().to_vec().into(),
+                            _ => format!("{}", self.count % 1000).into_bytes().into(),
+                        };
+                        batch.merge(id, key, &operand)?;
+                        changes.push((index, place, Change::Operand(operand)));
+                    }
+                    _ => {
+                        let what = format!("{}-{}:", self.number, self.count);
+                        let value = value(&mut self.rng, spec.merge, index, &what);
+                        batch.put(id, key, &value)?;
+                        changes.push((index, place, Change::Value(value)));
+                    }
+                }
+                // Long runs of values would leave few deletions.
+                if kind >= 10 && changes.len() > 6 {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        fill().map_err(|e| format!("batch: {e}"))?;
+        self.commit(family, &mut batch, changes)
+    }
+
+    /// The next in turn, if it is this writer's key.
+    fn add_single(
+        &mut self,
+        family: usize,
+        index: usize,
+        batch: &mut WriteBatch,
+        changes: &mut Vec<(usize, u64, Change)>,
+    ) -> esker::Result<()> {
+        let writers = self.round.busy.len() - 1;
+        if (index / 8) % writers != self.number {
+            return Ok(());
+        }
+        let (spec, id) = (&self.round.specs[family], self.round.handles[family].id());
+        let place = u64::from(batch.count());
+        let put = &mut self.put[family][index];
+        if *put {
+            batch.single_delete(id, &spec.keys[index])?;
+            changes.push((index, place, Change::Gone));
+        } else {
+            let value = value(&mut self.rng, spec.merge, index, "single:");
+            batch.put(id, &spec.keys[index], &value)?;
+            changes.push((index, place, Change::Value(value)));
+        }
+        *put = !*put;
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        family: usize,
+        batch: &mut WriteBatch,
+        changes: Vec<(usize, u64, Change)>,
+    ) -> Outcome {
+        let round = self.round;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let _gate = round.shared_gate();
+        round.busy[self.number].fetch_add(1, Ordering::SeqCst);
+        let written = round.db.write(&WriteOptions::default(), batch);
+        let first = batch.sequence().0;
+        round.writes.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        for (index, place, change) in changes {
+            round.history.add(family, index, first + place, change);
+        }
+        round.busy[self.number].fetch_add(1, Ordering::SeqCst);
+        written.map_err(|e| format!("write: {e}"))
+    }
+}

@@ -1,0 +1,9 @@
+//! The campaign of scans, for seconds.
+
+use esker_stress::scans::{Parameters, run};
+
+#[test]
+fn scans_beside_writers_show_what_their_moment_has() {
+    let report = run(&Parameters::default()).unwrap_or_else(|difference| panic!("{difference}"));
+    assert!(report.comparisons > 0 && report.writes > 0, "{report}");
+}
