@@ -6,8 +6,9 @@
 //! and whoever finds it first leaves, so that each circle costs one victim, the one that closed it. Edges are read from
 //! the leaves as they are now, in all families.
 //!
-//! Between two reads things move on, so a circle is believed only if each request in it still waits when all of it has
-//! been read: a locker that waits gives nothing up, so its edges were all there at that moment. And a request in a queue
+//! Between two reads things move on: who was in the way may have let go and wait again, now for something else. So a circle
+//! is believed only if each of its edges is found once more and each request in it still waits after that: a locker that
+//! waits gives nothing up, so they were all there at that moment. And a request in a queue
 //! that stood for others in front of it ([`Latched::blockers`](crate::leaf::Latched::blockers)) hides them no longer when it
 //! is withdrawn: then the search starts again.
 //!
@@ -120,7 +121,8 @@ fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
     }
 }
 
-/// Breadth first, so that the circle is a shortest one. `None` if a request went away that stood for others in the way.
+/// Breadth first, so that the circle is a shortest one. `None` if something moved that it depends on: a request went away that
+/// stood for others in the way, or a circle was not one.
 fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
     let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();
@@ -136,7 +138,7 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
         for blocker in blockers {
             if blocker.owner.id == start.owner.id {
                 let circle = circle_to(&nodes, next);
-                return circle.iter().all(|w| still_waits(w)).then_some(Found::Circle(circle));
+                return is_closed(&circle).then_some(Found::Circle(circle));
             }
             if !seen.insert(blocker.owner.id) {
                 continue;
@@ -164,6 +166,16 @@ fn circle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {
     }
     circle.reverse();
     circle
+}
+
+/// True if each of these waits for the next, and the last for the first.
+fn is_closed(circle: &[Arc<Waiter>]) -> bool {
+    let nexts = circle.iter().skip(1).chain(circle.first());
+    let is_in_the_way = |(waiter, next): (&Arc<Waiter>, &Arc<Waiter>)| {
+        let blockers = waiter.family.blockers(waiter).unwrap_or_default();
+        blockers.iter().any(|blocker| blocker.owner.id == next.owner.id)
+    };
+    circle.iter().zip(nexts).all(is_in_the_way) && circle.iter().all(|waiter| still_waits(waiter))
 }
 
 fn still_waits(waiter: &Waiter) -> bool {

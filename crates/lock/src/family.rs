@@ -168,7 +168,7 @@ impl Family {
             family: self.clone(),
             span: request.span.to_buf(),
             mode: request.mode,
-            in_its_way: obstacles.holders,
+            in_its_way: obstacles.in_its_way,
             bypasses: obstacles.overtakes,
         })
     }

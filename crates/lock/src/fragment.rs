@@ -105,11 +105,20 @@ impl Fragment {
         self.owner.id == id && self.others().is_empty()
     }
 
-    /// True if it is this one key, and `id`'s alone.
+    /// True if it is this span by its form, as one request asked for it, and `id`'s alone.
     #[inline]
-    fn is_just(&self, key: &[u8], id: u64) -> bool {
-        let is_point = self.more.is_none() && self.place == Place::Before;
-        is_point && self.owner.id == id && !self.escalated && self.key.as_slice() == key
+    fn is_just(&self, span: Span<'_>, id: u64) -> bool {
+        if self.owner.id != id || self.escalated || self.key.as_slice() != span.lo.key {
+            return false;
+        }
+        match self.more.as_deref() {
+            None => span.is_point(),
+            Some(More { hi: Some(hi), others }) => {
+                let same_places = self.place == span.lo.place && hi.place == span.hi.place;
+                others.is_empty() && same_places && hi.key.as_slice() == span.hi.key
+            }
+            Some(_) => false,
+        }
     }
 
     #[inline]
@@ -350,7 +359,7 @@ impl Fragments {
         escalated: Escalated,
     ) -> Option<i64> {
         let first = self.first_behind(order, span.lo);
-        if span.is_point() && self.all.get(first).is_some_and(|f| f.is_just(span.lo.key, id)) {
+        if self.all.get(first).is_some_and(|f| f.is_just(span, id)) {
             let fragment = self.all.remove(first);
             self.shrink();
             return Some(-fragment.bytes());

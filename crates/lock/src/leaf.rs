@@ -14,7 +14,7 @@
 use crate::cut::{Cut, CutBuf, Order, Span};
 use crate::fragment::{Change, Fragments, Piece, Pieces, conflict};
 use crate::owner::{NEVER, Outcome, Owner};
-use crate::wait::{Earlier, Queue, Request, Waiter};
+use crate::wait::{Earlier, InTheWay, Queue, Request, Waiter};
 use esker_base::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -240,8 +240,7 @@ pub(crate) struct Blocker {
 /// Why a request cannot be granted now, all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Obstacles {
-    /// Ids of those whose locks are in the way, sorted.
-    pub(crate) holders: Vec<u64>,
+    pub(crate) in_its_way: InTheWay,
     /// It may overtake some who came earlier.
     pub(crate) overtakes: bool,
 }
@@ -319,21 +318,26 @@ impl<'d> Latched<'d> {
 
     /// What is in the way of `request`, which has no ticket yet.
     pub(crate) fn obstacles(&self, order: &Order, request: &Request<'_>) -> Obstacles {
-        let id = request.owner.id;
-        let mut holders: Vec<u64> = Vec::new();
+        let overtaken = self.stands(order, request, None).overtaken;
+        let mut earlier: Vec<&Arc<Waiter>> = Vec::new();
         for state in &self.states {
-            let conflicting =
-                state.fragments.within(order, request.span).filter(|f| conflict(f.mode(), request.mode));
-            for owner in conflicting.flat_map(|f| f.owners()) {
-                if owner.id != id && holders.last() != Some(&owner.id) {
-                    holders.push(owner.id);
+            let line = state.queue.ahead(order, &state.fragments, state.queue.place(None), request);
+            for (waiter, stand) in line.rev() {
+                if stand != Earlier::HoldsUp || overtaken.contains(&waiter.ticket) {
+                    continue;
+                }
+                earlier.push(waiter);
+                // Those before it are in its way, too.
+                if self.states.len() == 1 && !waiter.bypasses && waiter.bars(order, request.span) {
+                    break;
                 }
             }
         }
-        holders.sort_unstable();
-        holders.dedup();
-        let overtakes = !self.stands(order, request, None).overtaken.is_empty();
-        Obstacles { holders, overtakes }
+        let held = self.states.iter().flat_map(|state| state.fragments.within(order, request.span));
+        let owners = held.filter(|f| conflict(f.mode(), request.mode)).flat_map(|f| f.owners());
+        let holders = owners.filter(|owner| owner.id != request.owner.id);
+        let in_its_way = InTheWay::new(holders, earlier.into_iter().map(|waiter| &**waiter));
+        Obstacles { in_its_way, overtakes: !overtaken.is_empty() }
     }
 
     /// Everybody in the way of a request that waits with `ticket`; `None` if it waits no longer.

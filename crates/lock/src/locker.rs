@@ -29,8 +29,6 @@ pub struct Locker {
     inner: Arc<Inner>,
     owner: Arc<Owner>,
     options: LockerOptions,
-    /// The next ticket when it took its first lock since it last held none: what makes it senior.
-    stamp: u64,
     log: Log,
     /// Families it has locks in; the log names them by index.
     families: Vec<Arc<Family>>,
@@ -68,7 +66,6 @@ impl Locker {
             owner: Arc::new(Owner::new(id, expires_at)),
             inner,
             options,
-            stamp: 0,
             log: Log::default(),
             families: Vec::new(),
             save_points: Vec::new(),
@@ -176,9 +173,9 @@ impl Locker {
         }
         // What escalation has joined may be held without being in the log.
         if self.log.is_empty() && !self.owner.escalated.load(Ordering::Acquire) {
-            self.stamp = shared.next_ticket();
+            self.owner.set_stamp(shared.next_ticket());
         }
-        let request = Request { owner: &self.owner, stamp: self.stamp, span, mode };
+        let request = Request { owner: &self.owner, stamp: self.owner.stamp(), span, mode };
         match family.acquire(&request, may_wait) {
             Decision::Granted(pieces, bytes) => {
                 self.finish(family, span, pieces, bytes);

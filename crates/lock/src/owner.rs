@@ -33,6 +33,9 @@ pub(crate) struct Owner {
     state: AtomicU8,
     /// Nanoseconds of the manager's clock from which on its locks may be stolen.
     expires_at: AtomicU64,
+    /// The next ticket when it took its first lock since it last held none. Written by its own thread, before it asks for
+    /// that lock, and when it holds none.
+    stamp: AtomicU64,
     /// Some of its locks were joined by escalation since it last held none: its log does not name all it holds.
     pub(crate) escalated: AtomicBool,
     pub(crate) seat: Mutex<Seat>,
@@ -69,6 +72,7 @@ impl Owner {
             id,
             state: AtomicU8::new(ACTIVE),
             expires_at: AtomicU64::new(expires_at),
+            stamp: AtomicU64::new(NEVER),
             escalated: AtomicBool::new(false),
             seat: Mutex::new(Seat::default()),
             wake: Condvar::new(),
@@ -86,6 +90,18 @@ impl Owner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
+    /// What makes it senior to requests with later tickets. Exact for whoever has the latch of a leaf in which it holds
+    /// something.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_stamp(&self, stamp: u64) {
+        self.stamp.store(stamp, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn is_stolen(&self) -> bool {
         self.state.load(Ordering::Acquire) == STOLEN
@@ -101,6 +117,7 @@ impl Owner {
 
     /// It holds no locks any more and starts anew. By its own thread.
     pub(crate) fn restart(&self) {
+        self.set_stamp(NEVER);
         self.state.store(ACTIVE, Ordering::Release);
     }
 

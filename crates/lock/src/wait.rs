@@ -3,10 +3,12 @@
 //! In: requests in the order in which they came. Out: who is held up by whom; who may go on when something was released.
 //!
 //! Fairness. A request is granted when nobody else *holds* what conflicts with it and nobody who came *earlier* waits for
-//! such. One exception keeps upgrades from blocking themselves: an earlier request does not hold up a transaction that is
-//! senior to it (took its first lock before the request came) and is in its way already, that is, held what conflicted
-//! with it when it came, or holds part of what both ask for. Only transactions that were there when a request came can
-//! overtake it, so nobody starves.
+//! such. One exception keeps those from blocking themselves who are waited for: an earlier request does not hold up a
+//! transaction that is senior to it (took its first lock before the request came) and is in its way already. That is, when
+//! the request came, it held what conflicted with it, or waited in front of it, or was in the way of one that did
+//! ([`InTheWay`]); or it holds part of what both ask for. Without the second and third, transactions that take their locks
+//! in the order of the keys could still wait in a circle: a holder for a range behind one that waits for that holder. Only
+//! transactions that were there when a request came can overtake it, so nobody starves.
 //!
 //! Invariants
 //!  1. A queue is sorted by ticket. A request stands in the queue of each leaf that its span touches, or in none.
@@ -40,10 +42,39 @@ pub(crate) struct Waiter {
     pub(crate) family: Arc<Family>,
     pub(crate) span: SpanBuf,
     pub(crate) mode: LockMode,
-    /// Ids of those whose locks were in its way when it came, sorted.
-    pub(crate) in_its_way: Vec<u64>,
+    pub(crate) in_its_way: InTheWay,
     /// It may overtake some that came earlier.
     pub(crate) bypasses: bool,
+}
+
+/// Those for whom a request waited when it came, directly or by others.
+#[derive(Debug, Default)]
+pub(crate) struct InTheWay {
+    /// With their stamps: whoever has begun anew since is in nobody's way. Sorted by id, each once.
+    owners: Vec<(Arc<Owner>, u64)>,
+}
+
+impl InTheWay {
+    /// Of those whose locks are in the way, and the requests that came earlier and hold it up.
+    pub(crate) fn new<'a>(
+        holders: impl Iterator<Item = &'a Arc<Owner>>,
+        earlier: impl Iterator<Item = &'a Waiter>,
+    ) -> InTheWay {
+        let mut owners: Vec<_> = holders.map(|owner| (owner.clone(), owner.stamp())).collect();
+        for waiter in earlier {
+            let is_there = |(owner, stamp): &&(Arc<Owner>, u64)| owner.stamp() == *stamp;
+            owners.extend(waiter.in_its_way.owners.iter().filter(is_there).cloned());
+            owners.push((waiter.owner.clone(), waiter.stamp));
+        }
+        owners.sort_by_key(|(owner, stamp)| (owner.id, std::cmp::Reverse(*stamp)));
+        owners.dedup_by_key(|(owner, _)| owner.id);
+        InTheWay { owners }
+    }
+
+    fn contains(&self, request: &Request<'_>) -> bool {
+        let found = self.owners.binary_search_by_key(&request.owner.id, |(owner, _)| owner.id);
+        found.is_ok_and(|index| self.owners[index].1 == request.stamp)
+    }
 }
 
 impl Waiter {
@@ -84,7 +115,7 @@ pub(crate) fn stand(order: &Order, fragments: &Fragments, earlier: &Waiter, late
         return Earlier::HoldsUp;
     }
     let both = Span { lo: order.max(span.lo, later.span.lo), hi: order.min(span.hi, later.span.hi) };
-    let is_in_its_way = earlier.in_its_way.binary_search(&later.owner.id).is_ok()
+    let is_in_its_way = earlier.in_its_way.contains(later)
         || fragments.within(order, both).any(|f| f.is_owned_by(later.owner.id));
     if is_in_its_way { Earlier::Overtaken } else { Earlier::HoldsUp }
 }

@@ -273,3 +273,45 @@ fn one_locker_may_hold_many_locks() {
     a.release_all();
     assert!(manager.locks().is_empty());
 }
+
+/// Asks for the keys from `first` to `last`; the request that waits, if it has to.
+fn ask(locker: &mut Locker, family: &Arc<Family>, first: u8, last: u8) -> Option<Arc<crate::wait::Waiter>> {
+    let (first, last) = ([first], [last]);
+    let span = crate::cut::Span::closed(Endpoint::Key(&first), Endpoint::Key(&last));
+    locker.start(family, span, Exclusive, true).unwrap()
+}
+
+#[test]
+fn whoever_a_line_waits_for_passes_all_of_it() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
+    let [holder, first, second, late] = &mut lockers[..] else { unreachable!() };
+    assert!(ask(holder, &family, 3, 3).is_none());
+    let waits = [ask(first, &family, 1, 5).unwrap(), ask(second, &family, 4, 9).unwrap()];
+    // The second waits for the first, and the first for the holder: to wait for the second would be a circle.
+    assert!(ask(holder, &family, 8, 8).is_none());
+    // Whoever came later is in nobody's way.
+    let waits_too = ask(late, &family, 9, 9).unwrap();
+    for waiter in [&waits_too, &waits[1], &waits[0]] {
+        assert!(family.withdraw(waiter));
+    }
+}
+
+#[test]
+fn whoever_was_let_through_passes_those_who_waited_behind() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
+    let [holder, first, second] = &mut lockers[..] else { unreachable!() };
+    assert!(ask(holder, &family, 2, 2).is_none());
+    let waits = [ask(first, &family, 1, 3).unwrap(), ask(second, &family, 2, 9).unwrap()];
+    holder.release_all();
+    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = first.take_outcome() else {
+        panic!("it is the next")
+    };
+    first.finish(&family, waits[0].span.as_span(), pieces, bytes);
+    // The second waits for the first now.
+    assert!(ask(first, &family, 7, 7).is_none());
+    assert!(family.withdraw(&waits[1]));
+}

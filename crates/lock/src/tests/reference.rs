@@ -18,7 +18,8 @@ pub(crate) struct Waiting {
     family: usize,
     cells: Cells,
     mode: LockMode,
-    in_its_way: BTreeSet<usize>,
+    /// Owners, with the stamps they had.
+    in_its_way: BTreeSet<(usize, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,9 +101,20 @@ impl Reference {
             return false;
         }
         let was_there = later.stamp <= earlier.ticket;
-        let is_in_its_way = earlier.in_its_way.contains(&later.owner)
+        let is_in_its_way = earlier.in_its_way.contains(&(later.owner, later.stamp))
             || self.held[later.family][both].iter().any(|cell| cell.contains_key(&later.owner));
         !(was_there && is_in_its_way)
+    }
+
+    /// For whom a new request waits: holders, those in front of it, and for whom these wait.
+    fn in_the_way(&self, r: &Waiting) -> BTreeSet<(usize, u64)> {
+        let mut all: BTreeSet<_> =
+            self.holders(r).into_iter().map(|owner| (owner, self.owners[owner].stamp)).collect();
+        for earlier in self.waiting.iter().filter(|w| self.is_held_up_by(w, r)) {
+            all.extend(&earlier.in_its_way);
+            all.insert((earlier.owner, earlier.stamp));
+        }
+        all
     }
 
     fn is_free(&self, r: &Waiting) -> bool {
@@ -154,6 +166,7 @@ impl Reference {
         (stamp, ticket): (u64, u64),
         may_wait: bool,
     ) -> Answer {
+        self.owners[owner].stamp = stamp;
         let mut r = Waiting { ticket, owner, stamp, family, cells, mode, in_its_way: BTreeSet::new() };
         // Before it has a ticket, it comes behind all others.
         r.ticket = u64::MAX;
@@ -169,7 +182,7 @@ impl Reference {
         if !may_wait {
             return Answer::Refused;
         }
-        r.in_its_way = self.holders(&r);
+        r.in_its_way = self.in_the_way(&r);
         r.ticket = ticket;
         let place = self.waiting.partition_point(|w| w.ticket < ticket);
         self.waiting.insert(place, r);

@@ -283,3 +283,33 @@ fn expired_locks_wake_those_who_wait_for_them() {
     thief.lock_key(&family, b"k", Exclusive).unwrap();
     assert_eq!(holder.begin_commit().expect_err("stolen").kind(), ErrorKind::Expired);
 }
+
+#[test]
+fn whoever_takes_its_ranges_in_the_order_of_the_keys_is_never_in_a_circle() {
+    let (manager, mut rng) = (manager(), esker_testkit::seed::rng("lock::ascending"));
+    let family = family(&manager, 0);
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            let (manager, family, mut rng) = (&manager, &family, rng.fork());
+            scope.spawn(move || {
+                let mut locker =
+                    manager.locker(LockerOptions { deadlock_detect_depth: usize::MAX, ..DETECTING });
+                for _ in 0..200 {
+                    let mut firsts: Vec<u8> = (0..5).map(|_| rng.u8(..100)).collect();
+                    firsts.sort_unstable();
+                    for first in firsts {
+                        let last = if rng.u8(..3) == 0 { first + rng.u8(..30) } else { first };
+                        let (first, last) = ([first], [last]);
+                        let ends = (Endpoint::Key(&first), Endpoint::Key(&last));
+                        locker.lock_range(family, ends.0, ends.1, Exclusive).unwrap();
+                        if rng.u8(..4) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                    locker.release_all();
+                }
+            });
+        }
+    });
+    assert_eq!(manager.counters().deadlocks, 0);
+}
