@@ -13,6 +13,11 @@ pub(crate) fn model(root: &Path) -> Outcome {
     stress(root, &["model", "--rounds", "40", "--operations", "250000"])
 }
 
+/// Options do not change answers, for so long.
+pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
+    stress(root, &["metamorphic", "--lists", "1000000", "--seconds", &seconds(minutes)])
+}
+
 /// Many threads, without a sanitizer.
 pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])

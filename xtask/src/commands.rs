@@ -140,6 +140,7 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])?;
     caches(root)?;
     campaigns::model(root)?;
+    campaigns::metamorphic(root, minutes)?;
     campaigns::threads(root, minutes)?;
     campaigns::locks(root, minutes)?;
     campaigns::durability(root)?;

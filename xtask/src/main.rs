@@ -12,6 +12,7 @@
 mod campaigns;
 mod commands;
 mod instructions;
+mod plants;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -24,10 +25,12 @@ cargo xtask long [MINUTES]     model checks, many seeds, campaigns, fuzzing (MIN
 cargo xtask long loom          the memtable, the write queue and the super version's swap in all interleavings
 cargo xtask long caches        the engine's tests on each kind of block cache, one of 64 KiB, and above a tier
 cargo xtask long model         ten million random operations against a model
+cargo xtask long metamorphic   the same operations under many sets of options, ten minutes
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
 cargo xtask long scans         scans in both directions beside writers against a model, fifteen minutes
 cargo xtask long locks         the lock manager against a reference, and half an hour of everything at once
+cargo xtask long plants [NAME] planted bugs, one after the other: each campaign finds its own within ten minutes
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
@@ -45,11 +48,13 @@ fn main() -> ExitCode {
         ["long", "loom"] => commands::models(&root),
         ["long", "caches"] => commands::caches(&root),
         ["long", "model"] => campaigns::model(&root),
+        ["long", "metamorphic"] => campaigns::metamorphic(&root, 10),
         ["long", "durability"] => campaigns::durability(&root),
         ["long", "threads"] => campaigns::threads(&root, 5),
         ["long", "scans"] => campaigns::scans(&root, 15),
         ["long", "locks"] => campaigns::locks(&root, 30),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
+        ["long", "plants", names @ ..] => plants::run_all(&root, names, 10),
         ["long", minutes] => match minutes.parse() {
             Ok(minutes) => commands::long(&root, minutes),
             Err(_) => Err(format!("'{minutes}' is not a number of minutes")),

@@ -5,14 +5,16 @@
 //! the `esker-stress` binary, which `cargo xtask long` runs. docs/testing.md says how to run a seed again.
 //!
 //! [`model`]: random operations against a database that is obviously right. [`threads`]: many writers and readers at
-//! once, with invariants. [`scans`]: scans beside writers, each answer compared with a model that knows sequence numbers. [`crash`]: crashes at random moments on a simulated disk. [`kill9`]: a child process killed on
-//! the real one. [`faults`]: every file operation failing in turn.
+//! once, with invariants. [`scans`]: scans beside writers, each answer compared with a model that knows sequence numbers.
+//! [`metamorphic`]: the same operations under many sets of options. [`crash`]: crashes at random moments on a simulated
+//! disk. [`kill9`]: a child process killed on the real one. [`faults`]: every file operation failing in turn.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod crash;
 pub mod faults;
 pub mod kill9;
+pub mod metamorphic;
 pub mod model;
 pub mod scans;
 pub mod threads;

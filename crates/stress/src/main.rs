@@ -7,7 +7,7 @@
 mod durability;
 
 use clap::{Args, Parser, Subcommand};
-use esker_stress::{model, scans, threads};
+use esker_stress::{metamorphic, model, scans, threads};
 use std::process::ExitCode;
 
 /// Long campaigns against Esker.
@@ -21,6 +21,8 @@ struct Arguments {
 enum Campaign {
     /// Random operations against a model.
     Model(ModelArguments),
+    /// The same operations under many sets of options.
+    Metamorphic(MetamorphicArguments),
     /// Many writers and readers at once.
     Threads(ThreadsArguments),
     /// Scans beside writers, each answer compared.
@@ -62,6 +64,57 @@ fn run_model(arguments: ModelArguments) -> Result<String, String> {
     let ModelArguments { seed, rounds, operations, without, keys, calm } = arguments;
     let parameters = model::Parameters { seed, rounds, operations, without, keys, calm, verbose: true };
     model::run(&parameters).map(|report| report.to_string()).map_err(|divergence| divergence.to_string())
+}
+
+#[derive(Args)]
+struct MetamorphicArguments {
+    /// Of the first list of operations; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lists of operations.
+    #[arg(long, default_value_t = 100)]
+    lists: u64,
+    /// Operations in each.
+    #[arg(long, default_value_t = 2000)]
+    operations: usize,
+    /// Sets of options for each list.
+    #[arg(long, default_value_t = 4)]
+    sets: u64,
+    /// Only this set.
+    #[arg(long)]
+    set: Option<u64>,
+    /// Only these operations.
+    #[arg(long, value_delimiter = ',')]
+    keep: Option<Vec<usize>>,
+    /// Options that keep their defaults.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
+    /// Wait for background work behind every operation.
+    #[arg(long)]
+    calm: bool,
+    /// Seconds that a failure may be shrunk.
+    #[arg(long, default_value_t = 60)]
+    shrink: u64,
+    /// Seconds after which no list is begun.
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+fn run_metamorphic(arguments: MetamorphicArguments) -> Result<String, String> {
+    let parameters = metamorphic::Parameters {
+        seed: arguments.seed,
+        lists: arguments.lists,
+        operations: arguments.operations,
+        sets: arguments.sets,
+        set: arguments.set,
+        keep: arguments.keep,
+        without: arguments.without,
+        calm: arguments.calm,
+        shrink: std::time::Duration::from_secs(arguments.shrink),
+        limit: arguments.seconds.map(std::time::Duration::from_secs),
+        verbose: true,
+    };
+    metamorphic::run(&parameters).map(|report| report.to_string()).map_err(|failure| failure.to_string())
 }
 
 #[derive(Args)]
@@ -119,6 +172,7 @@ fn run_scans(arguments: ScansArguments) -> Result<String, String> {
 fn main() -> ExitCode {
     let outcome: Result<String, String> = match Arguments::parse().campaign {
         Campaign::Model(arguments) => run_model(arguments),
+        Campaign::Metamorphic(arguments) => run_metamorphic(arguments),
         Campaign::Threads(arguments) => run_threads(arguments),
         Campaign::ScanThreads(arguments) => run_scans(arguments),
         Campaign::Crash(arguments) => durability::run_crash(&arguments),

@@ -121,12 +121,16 @@ impl WritableFile for FaultWritableFile {
         if self.shared.check(OpKind::Flush, &self.path)? { self.inner.flush() } else { Ok(()) }
     }
 
+    /// What was appended is in the kernel before the medium is waited for: who looks at the disk as the sync begins finds what
+    /// a crash within it may part.
     fn sync(&mut self) -> Result<()> {
+        self.inner.flush()?;
         // A sync that is skipped still hands the bytes to the kernel: the liar is the disk.
         if self.shared.check(OpKind::Sync, &self.path)? { self.inner.sync() } else { self.inner.flush() }
     }
 
     fn fsync(&mut self) -> Result<()> {
+        self.inner.flush()?;
         if self.shared.check(OpKind::Sync, &self.path)? { self.inner.fsync() } else { self.inner.flush() }
     }
 

@@ -75,7 +75,7 @@ impl Load {
     pub(super) fn random(seed: u64, rng: &mut fastrand::Rng, families: Option<usize>) -> Load {
         let families = families.unwrap_or_else(|| rng.usize(1..=4));
         let threads = if rng.bool() { 1 } else { rng.u32(2..=4) };
-        let unlogged = rng.u32(..10) == 0;
+        let unlogged = rng.u32(..5) == 0;
         let mut options = random_options(rng);
         options.db.atomic_flush |= unlogged;
         if unlogged {

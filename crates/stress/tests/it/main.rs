@@ -4,6 +4,7 @@
 mod crash;
 mod faults;
 mod kill9;
+mod metamorphic;
 mod model;
 mod scans;
 mod threads;

@@ -1,0 +1,167 @@
+//! Options do not change answers: one list of operations on many sets of options, each answer that of sorted maps.
+//!
+//! In: seeds and sizes. Out: counts, or the first [`Failure`], shrunk: as few operations and options as still fail, with the
+//! command that runs them again. Options come from the whole space that the engine accepts (`space.rs`); each reopening within
+//! a list draws others. Operations, options and what each answers depend on the seeds only; when flushes and compactions run
+//! does not, so a failure that is rare may have to be run again, and is shrunk less far.
+//!
+//! Reading order: `ops` (operations and answers), `space` (options), `run` (one list on one set), `reduce`.
+
+mod ops;
+mod reduce;
+mod run;
+mod space;
+
+use ops::Op;
+use run::Divergence;
+use space::Space;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the first list; the next have the next numbers.
+    pub seed: u64,
+    /// Lists of operations.
+    pub lists: u64,
+    /// Operations in each.
+    pub operations: usize,
+    /// Sets of options for each list.
+    pub sets: u64,
+    /// Only this set.
+    pub set: Option<u64>,
+    /// Only these operations: what a failure names.
+    pub keep: Option<Vec<usize>>,
+    /// Options that keep their defaults.
+    pub without: Vec<String>,
+    /// Wait for background work behind every operation.
+    pub calm: bool,
+    /// How long a failure may be shrunk.
+    pub shrink: Duration,
+    /// Begin no more lists after so long.
+    pub limit: Option<Duration>,
+    /// Print a line for each list to standard error.
+    pub verbose: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            seed: 1,
+            lists: 1,
+            operations: 2000,
+            sets: 4,
+            set: None,
+            keep: None,
+            without: Vec::new(),
+            calm: false,
+            shrink: Duration::from_secs(60),
+            limit: None,
+            verbose: false,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Lists of operations.
+    pub lists: u64,
+    /// Databases.
+    pub databases: u64,
+    /// Operations carried out, each compared.
+    pub operations: u64,
+    /// Options that have text forms and are never varied.
+    pub unvaried: Vec<&'static str>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "metamorphic: {} lists on {} databases, {} operations, every answer the same; options never varied: {}",
+            self.lists,
+            self.databases,
+            self.operations,
+            if self.unvaried.is_empty() { "none".to_owned() } else { self.unvaried.join(", ") }
+        )
+    }
+}
+
+/// A set of options under which an answer was another one.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    text: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A list, a set, and what is left of both.
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    set: u64,
+    operations: usize,
+    kept: Vec<usize>,
+    without: BTreeSet<String>,
+    calm: bool,
+}
+
+impl Case {
+    fn space(&self) -> Space {
+        Space { seed: self.seed << 16 | self.set, without: self.without.clone() }
+    }
+
+    fn run(&self, ops: &[Op]) -> Result<usize, Divergence> {
+        let script = ops::script(ops, &self.kept);
+        run::run(&script, &self.space(), self.calm).map(|()| script.len())
+    }
+}
+
+/// Runs the campaign.
+/// # Errors
+/// The first failure, shrunk.
+#[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
+#[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
+pub fn run(parameters: &Parameters) -> Result<Report, Failure> {
+    let start = Instant::now();
+    let mut report = Report { unvaried: space::unvaried(), ..Report::default() };
+    for list in 0..parameters.lists {
+        if parameters.limit.is_some_and(|limit| start.elapsed() >= limit) {
+            break;
+        }
+        let seed = parameters.seed.wrapping_add(list);
+        let ops = ops::random(seed, parameters.operations);
+        let sets = parameters.set.map_or(0..parameters.sets, |set| set..set + 1);
+        for set in sets {
+            let case = Case {
+                seed,
+                set,
+                operations: parameters.operations,
+                kept: parameters.keep.clone().unwrap_or_else(|| (0..ops.len()).collect()),
+                without: parameters.without.iter().cloned().collect(),
+                calm: parameters.calm,
+            };
+            report.operations += match case.run(&ops) {
+                Ok(operations) => operations as u64,
+                Err(divergence) => return Err(reduce::shrink(case, &ops, divergence, parameters.shrink)),
+            };
+            report.databases += 1;
+        }
+        report.lists += 1;
+        if parameters.verbose {
+            let seconds = start.elapsed().as_secs_f64();
+            eprintln!(
+                "metamorphic: list {seed} done, {} operations ({seconds:.1} s so far)",
+                report.operations
+            );
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,401 @@
+//! The operations, and what each must answer.
+//!
+//! In: a seed, or a list of operations. Out: a [`Script`]: each operation with its answer, from families that are sorted maps.
+//!
+//! Invariants
+//!  1. Operations depend on the seed only, not on options, and any part of a list is a list: what makes no sense any more
+//!     because another operation was left out is left out too.
+//!  2. A key of which `is_single` is true is put only where it is not, and deleted by single deletions.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Families: bytewise, reversed, bytewise.
+pub(super) const FAMILIES: [&str; 3] = ["default", "reversed", "largest"];
+pub(super) const REVERSED: usize = 1;
+const KEYS: u32 = 240;
+pub(super) const SNAPSHOTS: usize = 4;
+pub(super) const ITERATORS: usize = 3;
+
+pub(super) type Bytes = Vec<u8>;
+
+/// One change of one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    Put(usize, Bytes, Bytes),
+    Delete(usize, Bytes),
+    SingleDelete(usize, Bytes),
+    Merge(usize, Bytes, Bytes),
+    DeleteRange(usize, Bytes, Bytes),
+}
+
+/// A move of an iterator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    First,
+    Last,
+    Seek(Bytes),
+    SeekForPrev(Bytes),
+    Next,
+    Prev,
+}
+
+/// One operation. Numbers behind reads are the snapshot to read at: nothing is taken there, it reads now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Write(Vec<Write>),
+    Get(usize, Bytes, usize),
+    MultiGet(Vec<(usize, Bytes)>, usize),
+    /// Family, bounds, backwards, snapshot: everything between the bounds.
+    Scan(usize, Option<Bytes>, Option<Bytes>, bool, usize),
+    TakeSnapshot(usize),
+    ReleaseSnapshot(usize),
+    /// Slot, family, bounds, snapshot.
+    OpenIterator(usize, usize, Option<Bytes>, Option<Bytes>, usize),
+    Move(usize, Move),
+    CloseIterator(usize),
+    Flush(usize),
+    Compact(usize, Option<Bytes>, Option<Bytes>),
+    /// Mutable options change while everything goes on.
+    SetOptions(u64),
+    /// The pairs are written to a table file, which is taken in.
+    Ingest(usize, Vec<(Bytes, Bytes)>),
+    /// Everything in a copy made by hard links.
+    Checkpoint,
+    /// With other options; true: the process dies instead of closing.
+    Reopen(bool),
+}
+
+/// What an operation gives back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Nothing,
+    Values(Vec<Option<Bytes>>),
+    Pairs(Vec<(Bytes, Bytes)>),
+    At(Option<(Bytes, Bytes)>),
+}
+
+/// Operations with their answers.
+pub(super) type Script = Vec<(usize, Op, Answer)>;
+
+pub(super) fn is_single(key: &[u8]) -> bool {
+    key.last().is_some_and(|last| last % 8 == 7)
+}
+
+fn key(n: u32) -> Bytes {
+    // Prefixes of two bytes lie together; some keys are prefixes of others.
+    let text = format!("{}{}{:03}", (b'a' + (n / 60) as u8) as char, (b'a' + (n / 12 % 5) as u8) as char, n);
+    let len = if n.is_multiple_of(17) { 3 } else { text.len() };
+    text.as_bytes()[..len].to_vec()
+}
+
+/// So many operations from this seed.
+pub(super) fn random(seed: u64, count: usize) -> Vec<Op> {
+    let mut maker = Maker { rng: fastrand::Rng::with_seed(seed), made: 0, reopened: 0 };
+    (0..count).map(|_| maker.op()).collect()
+}
+
+struct Maker {
+    rng: fastrand::Rng,
+    made: u64,
+    reopened: usize,
+}
+
+impl Maker {
+    fn family(&mut self) -> usize {
+        self.rng.usize(..FAMILIES.len())
+    }
+
+    fn key(&mut self) -> Bytes {
+        let n = self.rng.u32(..KEYS);
+        if self.rng.u8(..20) == 0 { vec![0xFF; self.rng.usize(..3)] } else { key(n) }
+    }
+
+    fn snapshot(&mut self) -> usize {
+        if self.rng.u8(..3) == 0 { self.rng.usize(..SNAPSHOTS) } else { SNAPSHOTS }
+    }
+
+    /// Bounds in the family's order.
+    fn range(&mut self, family: usize, narrow: bool) -> (Bytes, Bytes) {
+        let n = self.rng.u32(..KEYS);
+        let m = if narrow { n + self.rng.u32(..24) } else { self.rng.u32(..KEYS) };
+        let (a, b) = (key(n), key(m.min(KEYS - 1)));
+        if (a <= b) == (family != REVERSED) { (a, b) } else { (b, a) }
+    }
+
+    fn bounds(&mut self, family: usize) -> (Option<Bytes>, Option<Bytes>) {
+        let narrow = self.rng.bool();
+        let (lower, upper) = self.range(family, narrow);
+        (self.rng.bool().then_some(lower), self.rng.bool().then_some(upper))
+    }
+
+    fn value(&mut self, family: usize) -> Bytes {
+        self.made += 1;
+        if family == REVERSED {
+            return self.made.to_le_bytes().to_vec();
+        }
+        let mut value = format!("{}:", self.made).into_bytes();
+        let len = if self.rng.u8(..12) == 0 { self.rng.usize(..1500) } else { self.rng.usize(8..60) };
+        value.resize(len.max(value.len()), b'a' + self.rng.u8(..26));
+        value
+    }
+
+    fn write(&mut self) -> Write {
+        let (family, key) = (self.family(), self.key());
+        let roll = self.rng.u8(..40);
+        if roll == 0 {
+            let (begin, end) = self.range(family, true);
+            return Write::DeleteRange(family, begin, end);
+        }
+        match roll {
+            _ if is_single(&key) && roll < 20 => Write::SingleDelete(family, key),
+            1..22 => Write::Put(family, key, self.value(family)),
+            22..30 => Write::Delete(family, key),
+            _ => Write::Merge(family, key, self.operand(family)),
+        }
+    }
+
+    fn operand(&mut self, family: usize) -> Bytes {
+        self.made += 1;
+        if family == REVERSED {
+            (self.made % 1000).to_le_bytes().to_vec()
+        } else {
+            self.made.to_string().into_bytes()
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        match self.rng.u32(..1000) {
+            0..380 => Op::Write(vec![self.write()]),
+            380..420 => Op::Write((0..self.rng.usize(..10)).map(|_| self.write()).collect()),
+            420..580 => Op::Get(self.family(), self.key(), self.snapshot()),
+            580..620 => {
+                let keys = (0..self.rng.usize(1..24)).map(|_| (self.family(), self.key())).collect();
+                Op::MultiGet(keys, self.snapshot())
+            }
+            620..660 => {
+                let family = self.family();
+                let (lower, upper) = self.bounds(family);
+                Op::Scan(family, lower, upper, self.rng.bool(), self.snapshot())
+            }
+            660..675 => Op::TakeSnapshot(self.rng.usize(..SNAPSHOTS)),
+            675..685 => Op::ReleaseSnapshot(self.rng.usize(..SNAPSHOTS)),
+            685..700 => {
+                let family = self.family();
+                let (lower, upper) = self.bounds(family);
+                Op::OpenIterator(self.rng.usize(..ITERATORS), family, lower, upper, self.snapshot())
+            }
+            700..960 => Op::Move(self.rng.usize(..ITERATORS), self.next_move()),
+            960..965 => Op::CloseIterator(self.rng.usize(..ITERATORS)),
+            965..978 => Op::Flush(self.family()),
+            978..984 => {
+                let family = self.family();
+                let (begin, end) = self.bounds(family);
+                Op::Compact(family, begin, end)
+            }
+            984..988 => Op::SetOptions(self.rng.u64(..)),
+            988..992 => self.ingest(),
+            992..994 => Op::Checkpoint,
+            994..998 if self.reopened < 40 => {
+                self.reopened += 1;
+                Op::Reopen(self.rng.bool())
+            }
+            _ => Op::Scan(self.family(), None, None, false, SNAPSHOTS),
+        }
+    }
+
+    fn next_move(&mut self) -> Move {
+        match self.rng.u8(..16) {
+            0 => Move::First,
+            1 => Move::Last,
+            2 | 3 => Move::Seek(self.key()),
+            4 => Move::SeekForPrev(self.key()),
+            5..11 => Move::Next,
+            _ => Move::Prev,
+        }
+    }
+
+    fn ingest(&mut self) -> Op {
+        let family = self.family();
+        let mut pairs = BTreeMap::new();
+        for _ in 0..self.rng.usize(1..30) {
+            let key = self.key();
+            if !is_single(&key) {
+                pairs.insert(key, self.value(family));
+            }
+        }
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        if family == REVERSED {
+            pairs.reverse();
+        }
+        Op::Ingest(family, pairs)
+    }
+}
+
+type Map = Rc<BTreeMap<Bytes, Bytes>>;
+
+struct Cursor {
+    family: usize,
+    /// What lies within its bounds, in order.
+    pairs: Vec<(Bytes, Bytes)>,
+    at: Option<usize>,
+}
+
+/// What must be in the families.
+#[derive(Default)]
+struct Model {
+    maps: [Map; 3],
+    snapshots: [Option<[Map; 3]>; SNAPSHOTS],
+    cursors: [Option<Cursor>; ITERATORS],
+}
+
+/// The operations of `kept` (indexes, ascending) that make sense one after the other, with their answers.
+pub(super) fn script(ops: &[Op], kept: &[usize]) -> Script {
+    let mut model = Model::default();
+    kept.iter()
+        .filter_map(|&index| {
+            let (op, answer) = model.answer(&ops[index])?;
+            Some((index, op, answer))
+        })
+        .collect()
+}
+
+impl Model {
+    /// The operation as it is to be carried out, and its answer.
+    fn answer(&mut self, op: &Op) -> Option<(Op, Answer)> {
+        let mut answer = Answer::Nothing;
+        match op {
+            Op::Write(writes) => {
+                let done: Vec<_> = writes.iter().filter(|write| self.write(write)).cloned().collect();
+                return Some((Op::Write(done), answer));
+            }
+            Op::Get(family, key, at) => {
+                answer = Answer::Values(vec![self.maps(*at)[*family].get(key).cloned()]);
+            }
+            Op::MultiGet(keys, at) => {
+                let maps = self.maps(*at);
+                answer = Answer::Values(
+                    keys.iter().map(|(family, key)| maps[*family].get(key).cloned()).collect(),
+                );
+            }
+            Op::Scan(family, lower, upper, backwards, at) => {
+                let mut pairs = within(&self.maps(*at)[*family], *family, lower.as_ref(), upper.as_ref());
+                if *backwards {
+                    pairs.reverse();
+                }
+                answer = Answer::Pairs(pairs);
+            }
+            Op::TakeSnapshot(slot) => self.snapshots[*slot] = Some(self.maps.clone()),
+            Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
+            Op::OpenIterator(slot, family, lower, upper, at) => {
+                let pairs = within(&self.maps(*at)[*family], *family, lower.as_ref(), upper.as_ref());
+                self.cursors[*slot] = Some(Cursor { family: *family, pairs, at: None });
+            }
+            Op::Move(slot, how) => answer = Answer::At(self.cursors[*slot].as_mut()?.go(how)?),
+            Op::CloseIterator(slot) => self.cursors[*slot] = None,
+            Op::Ingest(family, pairs) => {
+                if pairs.is_empty() {
+                    return None;
+                }
+                Rc::make_mut(&mut self.maps[*family]).extend(pairs.iter().cloned());
+            }
+            Op::Checkpoint => {
+                let all =
+                    self.maps.iter().enumerate().flat_map(|(family, map)| within(map, family, None, None));
+                answer = Answer::Pairs(all.collect());
+            }
+            Op::Reopen(_) => {
+                self.snapshots = Default::default();
+                self.cursors = Default::default();
+            }
+            Op::Flush(_) | Op::Compact(..) | Op::SetOptions(_) => {}
+        }
+        Some((op.clone(), answer))
+    }
+
+    fn maps(&self, at: usize) -> &[Map; 3] {
+        self.snapshots.get(at).and_then(Option::as_ref).unwrap_or(&self.maps)
+    }
+
+    /// Carries it out, if that is allowed.
+    fn write(&mut self, write: &Write) -> bool {
+        let family = match write {
+            Write::Put(family, ..) | Write::Merge(family, ..) | Write::DeleteRange(family, ..) => *family,
+            Write::Delete(family, _) | Write::SingleDelete(family, _) => *family,
+        };
+        let map = Rc::make_mut(&mut self.maps[family]);
+        match write {
+            Write::Put(_, key, _) if is_single(key) && map.contains_key(key) => return false,
+            Write::SingleDelete(_, key) if !map.contains_key(key) => return false,
+            Write::Delete(_, key) | Write::Merge(_, key, _) if is_single(key) => return false,
+            Write::Put(_, key, value) => drop(map.insert(key.clone(), value.clone())),
+            Write::Delete(_, key) | Write::SingleDelete(_, key) => drop(map.remove(key)),
+            Write::Merge(_, key, operand) => {
+                let merged = merge(family, map.get(key), operand);
+                map.insert(key.clone(), merged);
+            }
+            Write::DeleteRange(_, begin, end) => {
+                let is_in = |key: &Bytes| {
+                    if family == REVERSED { key <= begin && key > end } else { key >= begin && key < end }
+                };
+                map.retain(|key, _| !is_in(key));
+            }
+        }
+        true
+    }
+}
+
+fn merge(family: usize, existing: Option<&Bytes>, operand: &Bytes) -> Bytes {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    match (family, existing) {
+        (_, None) => operand.clone(),
+        (REVERSED, Some(value)) => number(value).wrapping_add(number(operand)).to_le_bytes().to_vec(),
+        (0, Some(value)) => [value.as_slice(), operand].join(&b','),
+        (_, Some(value)) => value.max(operand).clone(),
+    }
+}
+
+/// The pairs from `lower` to before `upper`, in the family's order.
+fn within(
+    map: &BTreeMap<Bytes, Bytes>,
+    family: usize,
+    lower: Option<&Bytes>,
+    upper: Option<&Bytes>,
+) -> Vec<(Bytes, Bytes)> {
+    let is_in = |key: &Bytes| {
+        lower.is_none_or(|lower| !is_before(family, key, lower))
+            && upper.is_none_or(|upper| is_before(family, key, upper))
+    };
+    let mut pairs: Vec<_> =
+        map.iter().filter(|(key, _)| is_in(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
+    if family == REVERSED {
+        pairs.reverse();
+    }
+    pairs
+}
+
+fn is_before(family: usize, a: &[u8], b: &[u8]) -> bool {
+    if family == REVERSED { a > b } else { a < b }
+}
+
+impl Cursor {
+    /// Where it stands then; `None` if the move makes no sense.
+    fn go(&mut self, how: &Move) -> Option<Option<(Bytes, Bytes)>> {
+        let first_from =
+            |target: &Bytes| self.pairs.partition_point(|(key, _)| is_before(self.family, key, target));
+        self.at = match how {
+            Move::First => Some(0),
+            Move::Last => self.pairs.len().checked_sub(1),
+            Move::Seek(target) => Some(first_from(target)),
+            Move::SeekForPrev(target) => {
+                let at = first_from(target);
+                let is_there = self.pairs.get(at).is_some_and(|(key, _)| key == target);
+                if is_there { Some(at) } else { at.checked_sub(1) }
+            }
+            Move::Next => Some(self.at? + 1),
+            Move::Prev => self.at?.checked_sub(1),
+        };
+        self.at = self.at.filter(|at| *at < self.pairs.len());
+        Some(self.at.map(|at| self.pairs[at].clone()))
+    }
+}

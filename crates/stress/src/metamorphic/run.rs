@@ -1,0 +1,420 @@
+//! One script on one set of options: every answer compared.
+
+use super::ops::{Answer, Bytes, FAMILIES, ITERATORS, Move, Op, REVERSED, SNAPSHOTS, Script, Write};
+use super::space::{Door, Opening, Space};
+use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
+use esker::{
+    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, FlushOptions, IngestExternalFileOptions,
+    OpenMode, OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, Result, Snapshot,
+    SstFileWriter, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const PATH: &str = "/db";
+
+/// An answer that was another one, or an error.
+#[derive(Clone, Debug)]
+pub(super) struct Divergence {
+    /// Place in the script.
+    pub(super) place: usize,
+    pub(super) what: String,
+    /// What was drawn at the opening in force.
+    pub(super) options: Vec<String>,
+}
+
+enum Store {
+    Plain(Db),
+    Pessimistic(TransactionDb),
+    Optimistic(OptimisticTransactionDb),
+}
+
+impl Store {
+    fn db(&self) -> &Db {
+        match self {
+            Store::Plain(db) => db,
+            Store::Pessimistic(db) => db.db(),
+            Store::Optimistic(db) => db.db(),
+        }
+    }
+}
+
+/// A database under the script.
+struct Run<'a> {
+    space: &'a Space,
+    disk: CrashFs,
+    env: Env,
+    opening: Opening,
+    openings: u64,
+    store: Option<Store>,
+    handles: Vec<ColumnFamilyHandle>,
+    snapshots: [Option<Snapshot>; SNAPSHOTS],
+    iterators: [Option<DbIterator>; ITERATORS],
+    /// Wait for background work behind every operation.
+    calm: bool,
+    rng: fastrand::Rng,
+    named: u64,
+}
+
+/// Runs the script.
+/// # Errors
+/// The first divergence.
+pub(super) fn run(script: &Script, space: &Space, calm: bool) -> std::result::Result<(), Divergence> {
+    let disk = CrashFs::new();
+    let env = Env::with_fs(Arc::new(disk.clone()));
+    let opening = space.opening(0, &env);
+    let mut run = Run {
+        space,
+        disk,
+        env,
+        opening,
+        openings: 0,
+        store: None,
+        handles: Vec::new(),
+        snapshots: Default::default(),
+        iterators: Default::default(),
+        calm,
+        rng: fastrand::Rng::with_seed(space.seed),
+        named: 0,
+    };
+    let diverged = |run: &Run<'_>, place: usize, what: String| Divergence {
+        place,
+        what,
+        options: run.opening.told.clone(),
+    };
+    run.open().map_err(|e| diverged(&run, 0, format!("open: {e}")))?;
+    for (place, (_, op, expected)) in script.iter().enumerate() {
+        let found = run.carry_out(op);
+        match found {
+            Ok(found) if found == *expected => {}
+            Ok(found) => {
+                let what = format!("expected {}, found {}", show(expected), show(&found));
+                return Err(diverged(&run, place, what));
+            }
+            Err(e) => return Err(diverged(&run, place, format!("{e}"))),
+        }
+    }
+    let closed = run.close();
+    closed.map_err(|e| diverged(&run, script.len(), format!("close: {e}")))
+}
+
+/// An answer as a person reads it, not all of a long one.
+fn show(answer: &Answer) -> String {
+    let text = match answer {
+        Answer::Nothing => "nothing".to_owned(),
+        Answer::At(at) => format!("{:?}", at.as_ref().map(|(k, v)| (text(k), text(v)))),
+        Answer::Values(values) => {
+            format!("{:?}", values.iter().map(|v| v.as_deref().map(text)).collect::<Vec<_>>())
+        }
+        Answer::Pairs(pairs) => {
+            let pairs: Vec<_> = pairs.iter().map(|(k, v)| format!("{}={}", text(k), text(v))).collect();
+            format!("{} pairs {}", pairs.len(), pairs.join(" "))
+        }
+    };
+    if text.len() > 3000 { format!("{}…", text.chars().take(3000).collect::<String>()) } else { text }
+}
+
+fn text(bytes: &[u8]) -> String {
+    format!("\"{}\"{}", bytes[..bytes.len().min(12)].escape_ascii(), if bytes.len() > 12 { "…" } else { "" })
+}
+
+impl Run<'_> {
+    fn open(&mut self) -> Result<()> {
+        let (db, families) = (&self.opening.db, self.opening.descriptors());
+        let store = match self.opening.door {
+            Door::Plain => Store::Plain(Db::open_cf(db, PATH, families)?),
+            Door::Pessimistic => {
+                let options = TransactionDbOptions::default();
+                Store::Pessimistic(TransactionDb::open_cf(db, &options, PATH, families)?)
+            }
+            Door::Optimistic => Store::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?),
+        };
+        let handle = |name: &&str| store.db().column_family(name).expect("it was opened with all families");
+        self.handles = FAMILIES.iter().map(handle).collect();
+        self.store = Some(store);
+        Ok(())
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("open between operations")
+    }
+
+    fn db(&self) -> &Db {
+        self.store().db()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        (self.iterators, self.snapshots) = (Default::default(), Default::default());
+        self.handles.clear();
+        let Some(store) = self.store.take() else { return Ok(()) };
+        // What is only in memory is flushed at close, unless that was turned off.
+        if self.opening.db.avoid_flush_during_shutdown && self.opening.unlogged_one_in > 0 {
+            flush_all(store.db())?;
+        }
+        if self.rng.bool() { store.db().close() } else { Ok(()) }
+    }
+
+    fn reopen(&mut self, dies: bool) -> Result<()> {
+        if dies {
+            if self.opening.unlogged_one_in > 0 {
+                flush_all(self.db())?;
+            }
+            self.db().flush_wal(false)?;
+            let disk = self.disk.crash_clone(&CrashChoices::process_kill());
+            self.close()?;
+            self.disk = disk;
+            self.env = Env::with_fs(Arc::new(self.disk.clone()));
+        } else {
+            self.close()?;
+        }
+        self.openings += 1;
+        self.opening = self.space.opening(self.openings, &self.env);
+        self.open()
+    }
+
+    fn carry_out(&mut self, op: &Op) -> Result<Answer> {
+        let answer = self.answer(op)?;
+        if self.calm {
+            self.db().wait_for_background_work()?;
+        }
+        Ok(answer)
+    }
+
+    fn answer(&mut self, op: &Op) -> Result<Answer> {
+        match op {
+            Op::Write(writes) => self.write(writes)?,
+            Op::Get(family, key, at) => {
+                let found = self.db().get_opt(&self.read_at(*at), &self.handles[*family], key)?;
+                return Ok(Answer::Values(vec![found]));
+            }
+            Op::MultiGet(keys, at) => {
+                let keys: Vec<_> = keys.iter().map(|(f, key)| (&self.handles[*f], key.as_slice())).collect();
+                let found = self.db().multi_get_cf(&self.read_at(*at), &keys);
+                let values = found.into_iter().map(|value| Ok(value?.map(|v| v.to_vec())));
+                return values.collect::<Result<_>>().map(Answer::Values);
+            }
+            Op::Scan(family, lower, upper, backwards, at) => {
+                let iter = self.iterator(*family, lower, upper, *at)?;
+                return all_of(iter, *backwards).map(Answer::Pairs);
+            }
+            Op::TakeSnapshot(slot) => self.snapshots[*slot] = Some(self.db().snapshot()),
+            Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
+            Op::OpenIterator(slot, family, lower, upper, at) => {
+                self.iterators[*slot] = Some(self.iterator(*family, lower, upper, *at)?);
+            }
+            Op::Move(slot, how) => return self.go(*slot, how),
+            Op::CloseIterator(slot) => self.iterators[*slot] = None,
+            Op::Flush(family) => self.db().flush_opt(&FlushOptions::default(), &[&self.handles[*family]])?,
+            Op::Compact(family, begin, end) => {
+                let options = CompactRangeOptions {
+                    exclusive_manual_compaction: self.rng.bool(),
+                    max_subcompactions: self.rng.u32(..3),
+                    ..CompactRangeOptions::default()
+                };
+                let (db, handle) = (self.db(), &self.handles[*family]);
+                db.compact_range_opt(&options, handle, begin.as_deref(), end.as_deref())?;
+            }
+            Op::SetOptions(seed) => self.set_options(*seed)?,
+            Op::Ingest(family, pairs) => self.ingest(*family, pairs)?,
+            Op::Checkpoint => return self.checkpoint().map(Answer::Pairs),
+            Op::Reopen(dies) => self.reopen(*dies)?,
+        }
+        Ok(Answer::Nothing)
+    }
+
+    // ---- writes
+
+    fn write(&mut self, writes: &[Write]) -> Result<()> {
+        let unlogged = self.opening.unlogged_one_in;
+        let disable_wal = unlogged > 0 && self.rng.u32(..unlogged) == 0;
+        let sync = !disable_wal && self.rng.u8(..20) == 0;
+        let options = WriteOptions::default().sync(sync).disable_wal(disable_wal);
+        match self.store() {
+            Store::Plain(db) => {
+                let mut batch = WriteBatch::new();
+                for write in writes {
+                    add(&mut batch, &self.handles, write)?;
+                }
+                db.write(&options, &mut batch)
+            }
+            Store::Pessimistic(db) => {
+                let mut transaction = db.begin_transaction(&options, &TransactionOptions::default());
+                for write in writes {
+                    let handle = &self.handles[family_of(write)];
+                    match write {
+                        Write::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
+                        Write::Delete(_, key) => transaction.delete_cf(handle, key)?,
+                        Write::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
+                        Write::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
+                        Write::DeleteRange(_, begin, end) => {
+                            transaction.delete_range_cf(handle, begin, end)?
+                        }
+                    }
+                }
+                if !disable_wal && self.rng.bool() {
+                    self.named += 1;
+                    transaction.set_name(format!("t{}", self.named).as_bytes())?;
+                    transaction.prepare()?;
+                }
+                transaction.commit()
+            }
+            Store::Optimistic(db) => {
+                let mut transaction =
+                    db.begin_transaction(&options, &OptimisticTransactionOptions::default());
+                for write in writes {
+                    let handle = &self.handles[family_of(write)];
+                    match write {
+                        Write::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
+                        Write::Delete(_, key) => transaction.delete_cf(handle, key)?,
+                        Write::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
+                        Write::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
+                        Write::DeleteRange(_, begin, end) => {
+                            transaction.delete_range_cf(handle, begin, end)?
+                        }
+                    }
+                }
+                transaction.commit()
+            }
+        }
+    }
+
+    fn set_options(&mut self, seed: u64) -> Result<()> {
+        for handle in &self.handles {
+            for (name, value) in self.space.changes(seed) {
+                let changed = self.db().set_options(handle, &[(&name, &value)]);
+                // What it refuses changes nothing.
+                changed.or_else(|e| {
+                    let refused = matches!(
+                        e.kind(),
+                        esker::ErrorKind::InvalidArgument | esker::ErrorKind::NotSupported
+                    );
+                    if refused { Ok(()) } else { Err(e) }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ingest(&mut self, family: usize, pairs: &[(Bytes, Bytes)]) -> Result<()> {
+        self.named += 1;
+        let path = PathBuf::from(format!("/external{}.sst", self.named));
+        let (db, cf) = (self.opening.db.clone(), self.opening.families[family].clone());
+        let mut writer = SstFileWriter::new(&Options { db, cf });
+        writer.open(&path)?;
+        for (key, value) in pairs {
+            writer.put(key, value)?;
+        }
+        writer.finish()?;
+        let options = IngestExternalFileOptions::default();
+        self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options)
+    }
+
+    // ---- reads
+
+    fn read_at(&self, at: usize) -> ReadOptions {
+        let snapshot = self.snapshots.get(at).cloned().flatten();
+        ReadOptions { snapshot, ..ReadOptions::default() }
+    }
+
+    fn iterator(
+        &mut self,
+        family: usize,
+        lower: &Option<Bytes>,
+        upper: &Option<Bytes>,
+        at: usize,
+    ) -> Result<DbIterator> {
+        let options = ReadOptions {
+            iterate_lower_bound: lower.clone(),
+            iterate_upper_bound: upper.clone(),
+            verify_checksums: self.rng.bool(),
+            fill_cache: self.rng.bool(),
+            pin_data: self.rng.u8(..4) == 0,
+            readahead_size: if self.rng.u8(..4) == 0 { 4096 } else { 0 },
+            total_order_seek: self.rng.bool(),
+            ..self.read_at(at)
+        };
+        self.db().iter_opt(options, &self.handles[family])
+    }
+
+    fn go(&mut self, slot: usize, how: &Move) -> Result<Answer> {
+        let iter = self.iterators[slot].as_mut().expect("the script opened it");
+        match how {
+            Move::First => iter.seek_to_first(),
+            Move::Last => iter.seek_to_last(),
+            Move::Seek(target) => iter.seek(target),
+            Move::SeekForPrev(target) => iter.seek_for_prev(target),
+            Move::Next => iter.next(),
+            Move::Prev => iter.prev(),
+        }
+        let at = iter.item().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        iter.status()?;
+        Ok(Answer::At(at))
+    }
+
+    fn checkpoint(&mut self) -> Result<Vec<(Bytes, Bytes)>> {
+        self.named += 1;
+        let path = format!("/checkpoint{}", self.named);
+        if self.opening.unlogged_one_in > 0 {
+            flush_all(self.db())?;
+        }
+        let log_size = if self.rng.bool() { 0 } else { u64::MAX };
+        self.db().create_checkpoint(&path, log_size)?;
+        let copy = Db::open_with(&self.opening.db, &path, self.opening.descriptors(), OpenMode::ReadOnly)?;
+        let mut pairs = Vec::new();
+        for name in FAMILIES {
+            let handle = copy.column_family(name).expect("it was opened with all families");
+            pairs.extend(all_of(copy.iter_opt(ReadOptions::default(), &handle)?, false)?);
+        }
+        drop(copy);
+        for name in self.disk.children(Path::new(&path))? {
+            self.disk.delete_file(&Path::new(&path).join(name))?;
+        }
+        Ok(pairs)
+    }
+}
+
+fn family_of(write: &Write) -> usize {
+    match write {
+        Write::Put(family, ..) | Write::Merge(family, ..) | Write::DeleteRange(family, ..) => *family,
+        Write::Delete(family, _) | Write::SingleDelete(family, _) => *family,
+    }
+}
+
+fn add(batch: &mut WriteBatch, handles: &[ColumnFamilyHandle], write: &Write) -> Result<()> {
+    let family = handles[family_of(write)].id();
+    match write {
+        Write::Put(_, key, value) => batch.put(family, key, value),
+        Write::Delete(_, key) => batch.delete(family, key),
+        Write::SingleDelete(_, key) => batch.single_delete(family, key),
+        Write::Merge(_, key, operand) => batch.merge(family, key, operand),
+        Write::DeleteRange(_, begin, end) => batch.delete_range(family, begin, end),
+    }
+}
+
+fn flush_all(db: &Db) -> Result<()> {
+    let handles: Vec<_> = FAMILIES.iter().filter_map(|name| db.column_family(name)).collect();
+    let handles: Vec<_> = handles.iter().collect();
+    db.flush_opt(&FlushOptions::default(), &handles)
+}
+
+fn all_of(mut iter: DbIterator, backwards: bool) -> Result<Vec<(Bytes, Bytes)>> {
+    let mut pairs = Vec::new();
+    if backwards {
+        iter.seek_to_last();
+    } else {
+        iter.seek_to_first();
+    }
+    while let Some((key, value)) = iter.item() {
+        pairs.push((key.to_vec(), value.to_vec()));
+        if backwards {
+            iter.prev();
+        } else {
+            iter.next();
+        }
+    }
+    iter.status()?;
+    Ok(pairs)
+}
+
+/// The order of families that the scripts assume.
+const _: () = assert!(REVERSED == 1 && FAMILIES.len() == 3);

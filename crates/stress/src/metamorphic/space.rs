@@ -1,0 +1,497 @@
+//! The options: which values each may have, and what one opening draws.
+//!
+//! In: a seed, the number of an opening, names to leave alone. Out: options that the engine accepts, and the list of what was
+//! drawn, as text.
+//!
+//! Every option with a text form is here with its values, or in [`LEFT_ALONE`] with the reason, or it is a flag: those are
+//! drawn without being named. [`unvaried`] tells which options none of that is true of.
+
+use super::ops::FAMILIES;
+use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
+use esker::internals::env::Env;
+use esker::internals::table::BlockBasedTableOptions;
+use esker::options::{OptionStruct, Statistics, WriteBufferManager};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A name and the values it may have; a value that is there twice comes twice as often.
+type Knob = (&'static str, &'static [&'static str]);
+
+const DB: &[Knob] = &[
+    ("max_open_files", &["-1", "20", "100"]),
+    ("max_background_jobs", &["1", "2", "4", "8"]),
+    ("max_background_compactions", &["-1", "1", "3"]),
+    ("max_background_flushes", &["-1", "1", "2"]),
+    ("max_subcompactions", &["1", "2", "4"]),
+    ("max_total_wal_size", &["0", "20k", "200k"]),
+    ("bytes_per_sync", &["0", "4k", "1m"]),
+    ("wal_bytes_per_sync", &["0", "512", "4k"]),
+    ("compaction_readahead_size", &["0", "4k", "2m"]),
+    ("writable_file_max_buffer_size", &["4k", "64k", "1m"]),
+    ("delayed_write_rate", &["0", "1g"]),
+    ("db_write_buffer_size", &["0", "128k", "1m"]),
+    ("max_write_batch_group_size_bytes", &["1k", "1m"]),
+    ("max_manifest_file_size", &["100", "4k", "1g"]),
+    ("delete_obsolete_files_period_micros", &["0", "21600000000"]),
+    ("max_file_opening_threads", &["1", "16"]),
+    ("stats_dump_period_sec", &["0", "600"]),
+    ("info_log_level", &["DEBUG_LEVEL", "INFO_LEVEL", "ERROR_LEVEL"]),
+    ("max_log_file_size", &["0", "4k"]),
+    ("keep_log_file_num", &["1", "5"]),
+    ("compatible_with", &["11.x"]),
+];
+
+const FAMILY: &[Knob] = &[
+    (
+        "prefix_extractor",
+        &["nullptr", "rocksdb.FixedPrefix.1", "rocksdb.FixedPrefix.2", "rocksdb.CappedPrefix.3"],
+    ),
+    ("write_buffer_size", &["64k", "64k", "128k", "1m"]),
+    ("max_write_buffer_number", &["2", "3", "6"]),
+    ("min_write_buffer_number_to_merge", &["1", "2", "3"]),
+    ("max_write_buffer_size_to_maintain", &["0", "-1", "100k"]),
+    ("arena_block_size", &["0", "4k", "32k"]),
+    ("memtable_prefix_bloom_size_ratio", &["0", "0.1", "0.25"]),
+    ("max_successive_merges", &["0", "1", "4"]),
+    ("level0_file_num_compaction_trigger", &["1", "2", "4"]),
+    ("level0_slowdown_writes_trigger", &["20", "1000"]),
+    ("level0_stop_writes_trigger", &["36", "1000"]),
+    ("target_file_size_base", &["2k", "16k", "64m"]),
+    ("target_file_size_multiplier", &["1", "2"]),
+    ("max_bytes_for_level_base", &["4k", "64k", "256m"]),
+    ("max_bytes_for_level_multiplier", &["1.5", "4", "10"]),
+    ("max_bytes_for_level_multiplier_additional", &["", "1:2:1:3:1:1:1"]),
+    ("max_compaction_bytes", &["0", "10k", "1m"]),
+    ("soft_pending_compaction_bytes_limit", &["0", "64g"]),
+    ("hard_pending_compaction_bytes_limit", &["0", "256g"]),
+    (
+        "compaction_options_universal",
+        &[
+            "",
+            "{size_ratio=20;min_merge_width=2;max_merge_width=3;}",
+            "{max_size_amplification_percent=20;allow_trivial_move=true;}",
+            "{stop_style=kCompactionStopStyleSimilarSize;compression_size_percent=50;max_read_amp=0;}",
+        ],
+    ),
+    (
+        "compaction_options_fifo",
+        &["{max_table_files_size=100g;}", "{max_table_files_size=100g;allow_compaction=true;}"],
+    ),
+    (
+        "compaction_pri",
+        &[
+            "kMinOverlappingRatio",
+            "kByCompensatedSize",
+            "kOldestLargestSeqFirst",
+            "kOldestSmallestSeqFirst",
+            "kRoundRobin",
+        ],
+    ),
+    ("preserve_internal_time_seconds", &["0", "3600"]),
+    (
+        "compression",
+        &["kNoCompression", "kSnappyCompression", "kLZ4Compression", "kZlibCompression", "kZSTD"],
+    ),
+    (
+        "bottommost_compression",
+        &["kDisableCompressionOption", "kNoCompression", "kLZ4HCCompression", "kZSTD"],
+    ),
+    (
+        "compression_opts",
+        &[
+            "",
+            "{max_dict_bytes=1k;}",
+            "{max_dict_bytes=4k;zstd_max_train_bytes=16k;max_dict_buffer_bytes=8k;}",
+            "{level=1;}",
+        ],
+    ),
+    ("bottommost_compression_opts", &["", "{enabled=true;max_dict_bytes=2k;}"]),
+    ("compression_per_level", &["", "kNoCompression:kSnappyCompression:kZSTD"]),
+    ("min_blob_size", &["0", "40", "500"]),
+    ("blob_file_size", &["1k", "16k", "256m"]),
+    ("blob_compression_type", &["kNoCompression", "kLZ4Compression", "kZSTD"]),
+    ("blob_garbage_collection_age_cutoff", &["0", "0.25", "1"]),
+    ("blob_garbage_collection_force_threshold", &["0.1", "0.8", "1"]),
+    ("blob_file_starting_level", &["0", "1", "4"]),
+    ("max_sequential_skip_in_iterations", &["0", "1", "8", "1000"]),
+];
+
+const TABLE: &[Knob] = &[
+    ("block_size", &["64", "512", "4k", "64k"]),
+    ("block_size_deviation", &["0", "10", "50"]),
+    ("block_restart_interval", &["1", "2", "16"]),
+    ("index_block_restart_interval", &["1", "3", "16"]),
+    ("format_version", &["2", "3", "4", "5", "6", "7"]),
+    ("checksum", &["kNoChecksum", "kCRC32c", "kxxHash", "kxxHash64", "kXXH3"]),
+    ("filter_policy", &["nullptr", "bloomfilter:2:false", "bloomfilter:10:false", "ribbonfilter:10:-1"]),
+    (
+        "index_type",
+        &[
+            "kBinarySearch",
+            "kHashSearch",
+            "kTwoLevelIndexSearch",
+            "kTwoLevelIndexSearch",
+            "kBinarySearchWithFirstKey",
+        ],
+    ),
+    ("metadata_block_size", &["16", "256", "4k"]),
+    ("data_block_index_type", &["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"]),
+    ("data_block_hash_table_util_ratio", &["0.5", "0.75", "1"]),
+    ("super_block_alignment_size", &["0", "0", "4k"]),
+    ("super_block_alignment_space_overhead_ratio", &["0", "4", "128"]),
+    ("index_shortening", &["kNoShortening", "kShortenSeparators", "kShortenSeparatorsAndSuccessor"]),
+    (
+        "metadata_cache_options",
+        &[
+            "",
+            "{top_level_index_pinning=kAll;partition_pinning=kAll;unpartitioned_pinning=kFlushedAndSimilar;}",
+        ],
+    ),
+    ("prepopulate_block_cache", &["kDisable", "kFlushOnly", "kFlushAndCompaction"]),
+    (
+        "block_cache",
+        &[
+            "{id=lru_cache;capacity=16k;num_shard_bits=0}",
+            "{id=lru_cache;capacity=4m}",
+            "{id=fixed_hyper_clock_cache;capacity=64k;estimated_entry_charge=4096}",
+            "{id=auto_hyper_clock_cache;capacity=64k}",
+            "{id=auto_hyper_clock_cache;capacity=8m}",
+            "{id=lru_cache;capacity=32k;num_shard_bits=0;compressed_secondary_cache={capacity=256k}}",
+        ],
+    ),
+    ("initial_auto_readahead_size", &["0", "8k"]),
+    ("max_auto_readahead_size", &["0", "256k"]),
+    ("num_file_reads_for_auto_readahead", &["0", "2"]),
+];
+
+/// The same over all openings of a database: other files would not fit.
+const LASTING: &[Knob] = &[
+    (
+        "compaction_style",
+        &[
+            "kCompactionStyleLevel",
+            "kCompactionStyleLevel",
+            "kCompactionStyleUniversal",
+            "kCompactionStyleFIFO",
+        ],
+    ),
+    ("num_levels", &["2", "4", "7"]),
+];
+
+/// The same for the whole database: the end of a recycled WAL is damage to the modes that know no recycling.
+const LASTING_DB: &[Knob] = &[
+    ("recycle_log_file_num", &["0", "1", "3"]),
+    ("wal_recovery_mode", &["kPointInTimeRecovery", "kTolerateCorruptedTailRecords", "kAbsoluteConsistency"]),
+];
+
+/// Options that stay as they are.
+const LEFT_ALONE: &[(&str, &str)] = &[
+    ("create_if_missing", "always true"),
+    ("create_missing_column_families", "always true"),
+    ("error_if_exists", "reopening would fail"),
+    ("best_efforts_recovery", "refused"),
+    ("wal_dir", "a process that dies is simulated with one directory"),
+    ("db_log_dir", "the same"),
+    ("WAL_ttl_seconds", "archived WALs answer nothing"),
+    ("WAL_size_limit_MB", "archived WALs answer nothing"),
+    ("log_file_time_to_roll", "depends on time"),
+    ("dump_malloc_stats", "says nothing"),
+    ("use_direct_reads", "refused"),
+    ("use_direct_io_for_flush_and_compaction", "refused"),
+    ("comparator", "is the family's"),
+    ("merge_operator", "is the family's"),
+    ("inplace_update_support", "refused"),
+    ("persist_user_defined_timestamps", "without timestamps it means nothing"),
+    ("disable_auto_compactions", "drawn with an upper bound for level 0: see `draw_family`"),
+    ("ttl", "depends on time"),
+    ("periodic_compaction_seconds", "depends on time"),
+];
+
+/// How writes get in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Door {
+    Plain,
+    Pessimistic,
+    Optimistic,
+}
+
+/// What one opening uses.
+pub(super) struct Opening {
+    pub(super) door: Door,
+    pub(super) db: DbOptions,
+    pub(super) families: Vec<ColumnFamilyOptions>,
+    /// One in so many writes goes past the WAL; 0: none does.
+    pub(super) unlogged_one_in: u32,
+    /// Each choice as text.
+    pub(super) told: Vec<String>,
+}
+
+/// Where options come from.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    pub(super) seed: u64,
+    /// Names that keep their defaults.
+    pub(super) without: BTreeSet<String>,
+}
+
+/// Names of options that no opening ever varies.
+pub(super) fn unvaried() -> Vec<&'static str> {
+    fn of<T: OptionStruct + Default>(knobs: &'static [Knob]) -> Vec<&'static str> {
+        let is_drawn = |name: &str| {
+            let named = knobs.iter().chain(LASTING).chain(LASTING_DB).any(|(n, _)| *n == name);
+            named || LEFT_ALONE.iter().any(|(n, _)| *n == name) || flag::<T>(name).is_some()
+        };
+        let with_text = T::all_options().iter().filter(|o| o.text.is_some() || o.read.is_some());
+        with_text.map(|o| o.name).filter(|name| !is_drawn(name)).collect()
+    }
+    [of::<DbOptions>(DB), of::<ColumnFamilyOptions>(FAMILY), of::<BlockBasedTableOptions>(TABLE)].concat()
+}
+
+/// The default of an option that is a flag.
+fn flag<T: OptionStruct + Default>(name: &str) -> Option<bool> {
+    match T::default().text_of(name)?.as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+impl Space {
+    fn rng(&self, opening: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ opening)
+    }
+
+    /// The options of the `number`th opening. What the engine refuses is drawn again.
+    pub(super) fn opening(&self, number: u64, env: &Env) -> Opening {
+        let lasting = self.lasting(LASTING);
+        let mut rng = self.rng(number + 1);
+        let mut told = Vec::new();
+        let mut db = accepted(&mut told, |told| {
+            let db = self.draw_db(&mut rng, env, told);
+            is_db_accepted(&db).then_some(db)
+        });
+        let cache = rng.u64(..);
+        let families: Vec<_> = (0..FAMILIES.len())
+            .map(|family| {
+                accepted(&mut told, |told| {
+                    let options = self.draw_family(family, &lasting, cache, &mut rng, told);
+                    is_family_accepted(&db, &options).then_some(options)
+                })
+            })
+            .collect();
+        // What transactions of two phases leave in WALs, all openings must understand.
+        let two_phase = self.rng(0).bool() && !self.without.contains("door");
+        let door = match rng.u8(..6) {
+            0 | 1 if two_phase => Door::Pessimistic,
+            2 if !self.without.contains("door") => Door::Optimistic,
+            _ => Door::Plain,
+        };
+        db.allow_2pc |= two_phase;
+        told.push(format!("door={door:?}"));
+        let unlogged = !self.without.contains("unlogged") && db.recycle_log_file_num == 0 && rng.u8(..4) == 0;
+        if unlogged {
+            told.push("unlogged".to_owned());
+        }
+        Opening { door, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
+    }
+
+    /// Changes of mutable options of a family, as `set_options` takes them.
+    pub(super) fn changes(&self, seed: u64) -> Vec<(String, String)> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let is_mutable = |name: &str| {
+            let info = ColumnFamilyOptions::find(name);
+            info.is_some_and(|o| o.kind == esker::options::OptionKind::Mutable)
+        };
+        let mut changes = Vec::new();
+        for _ in 0..rng.usize(1..4) {
+            let (name, values) = FAMILY[rng.usize(..FAMILY.len())];
+            if is_mutable(name) && !self.without.contains(name) {
+                changes.push((name.to_owned(), values[rng.usize(..values.len())].to_owned()));
+            }
+        }
+        changes
+    }
+
+    /// What all openings have in common, of those knobs.
+    fn lasting(&self, knobs: &[Knob]) -> Vec<(&'static str, &'static str)> {
+        let mut rng = self.rng(0);
+        let draws = knobs.iter().map(|(name, values)| (*name, values[rng.usize(..values.len())]));
+        let draws: Vec<_> = draws.collect();
+        draws.into_iter().filter(|(name, _)| !self.without.contains(*name)).collect()
+    }
+
+    /// Draws each option with one chance in three.
+    fn draw<T: OptionStruct + Default>(
+        &self,
+        target: &mut T,
+        knobs: &[Knob],
+        rng: &mut fastrand::Rng,
+        told: &mut Vec<String>,
+    ) {
+        for option in T::all_options() {
+            let (name, roll) = (option.name, rng.u64(..));
+            if roll % 3 != 0
+                || LEFT_ALONE.iter().any(|(n, _)| *n == name)
+                || LASTING.iter().chain(LASTING_DB).any(|(n, _)| *n == name)
+            {
+                continue;
+            }
+            let knob = knobs.iter().find(|(n, _)| *n == name);
+            let value = match (knob, flag::<T>(name)) {
+                (Some((_, values)), _) => values[(roll / 3) as usize % values.len()],
+                (None, Some(default)) => {
+                    if default {
+                        "false"
+                    } else {
+                        "true"
+                    }
+                }
+                (None, None) => continue,
+            };
+            if !self.without.contains(name) && target.set_text(name, value).is_ok() {
+                told.push(format!("{name}={value}"));
+            }
+        }
+    }
+
+    fn draw_db(&self, rng: &mut fastrand::Rng, env: &Env, told: &mut Vec<String>) -> DbOptions {
+        let mut db = DbOptions {
+            create_if_missing: true,
+            create_missing_column_families: true,
+            delayed_write_rate: 1 << 30,
+            stats_dump_period_sec: 0,
+            info_log_level: esker::options::InfoLogLevel::Error,
+            keep_log_file_num: 2,
+            env: env.clone(),
+            compatible_with: esker::options::TargetVersion::V11,
+            ..DbOptions::default()
+        };
+        self.draw(&mut db, DB, rng, told);
+        for (name, value) in self.lasting(LASTING_DB) {
+            db.set_text(name, value).expect("one of its values");
+            told.push(format!("{name}={value}"));
+        }
+        db.compatible_with = esker::options::TargetVersion::V11;
+        let (statistics, manager) = (rng.bool(), rng.u8(..4) == 0);
+        if statistics && !self.without.contains("statistics") {
+            db.statistics = Some(Arc::new(Statistics::default()));
+        }
+        if manager && !self.without.contains("write_buffer_manager") {
+            db.write_buffer_manager = Some(Arc::new(WriteBufferManager::new(256 << 10, false)));
+            told.push("write_buffer_manager".to_owned());
+        }
+        db
+    }
+
+    fn draw_family(
+        &self,
+        family: usize,
+        lasting: &[(&str, &str)],
+        cache: u64,
+        rng: &mut fastrand::Rng,
+        told: &mut Vec<String>,
+    ) -> ColumnFamilyOptions {
+        let mut options = ColumnFamilyOptions {
+            write_buffer_size: 64 << 10,
+            target_file_size_base: 16 << 10,
+            max_bytes_for_level_base: 64 << 10,
+            level0_slowdown_writes_trigger: 1000,
+            level0_stop_writes_trigger: 1000,
+            ttl: 0,
+            periodic_compaction_seconds: 0,
+            ..ColumnFamilyOptions::default()
+        };
+        told.push(format!("[{}]", FAMILIES[family]));
+        self.draw(&mut options, FAMILY, rng, told);
+        for (name, value) in lasting {
+            options.set_text(name, value).expect("one of its values");
+            told.push(format!("{name}={value}"));
+        }
+        let mut table = BlockBasedTableOptions::default();
+        self.draw(&mut table, TABLE, rng, told);
+        options.table = table;
+        (options.dead_span_min_entries, options.dead_range_min_keys) =
+            ([0, 1, 3, 64][rng.usize(..4)], [0, 1, 2, 256][rng.usize(..4)]);
+        if self.without.contains("dead") {
+            (options.dead_span_min_entries, options.dead_range_min_keys) = (0, 0);
+        }
+        told.push(format!("dead={}/{}", options.dead_span_min_entries, options.dead_range_min_keys));
+        options.disable_auto_compactions =
+            rng.u8(..12) == 0 && !self.without.contains("disable_auto_compactions");
+        if cache.is_multiple_of(4) && !self.without.contains("blob_cache") {
+            options.blob_cache.clone_from(&options.table.block_cache);
+        }
+        (options.comparator, options.merge_operator) = match family {
+            0 => (Arc::new(BytewiseComparator) as _, Some(builtin::string_append(","))),
+            1 => (Arc::new(ReverseBytewiseComparator) as _, Some(builtin::uint64_add())),
+            _ => (Arc::new(BytewiseComparator) as _, Some(builtin::max())),
+        };
+        options
+    }
+}
+
+/// Draws until the engine accepts it. What was told of the others is forgotten.
+fn accepted<T>(told: &mut Vec<String>, mut draw: impl FnMut(&mut Vec<String>) -> Option<T>) -> T {
+    let before = told.len();
+    loop {
+        if let Some(drawn) = draw(told) {
+            return drawn;
+        }
+        told.truncate(before);
+    }
+}
+
+fn is_db_accepted(db: &DbOptions) -> bool {
+    let mut db = db.clone();
+    db.sanitize();
+    db.validate().is_ok()
+}
+
+fn is_family_accepted(db: &DbOptions, family: &ColumnFamilyOptions) -> bool {
+    let (mut db, mut family) = (db.clone(), family.clone());
+    db.sanitize();
+    family.sanitize(&db);
+    family.validate().and_then(|()| family.validate_target(&db)).is_ok()
+}
+
+impl Opening {
+    pub(super) fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
+        let pairs = FAMILIES.iter().zip(&self.families);
+        pairs.map(|(name, options)| ColumnFamilyDescriptor::new(*name, options.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::internals::env::mem::MemFs;
+
+    /// A new option is drawn from the day it is there: as a flag, or with values given here.
+    #[test]
+    fn every_name_is_an_option_and_every_value_one_of_its_values() {
+        fn check<T: OptionStruct + Default>(knobs: &[Knob]) {
+            for (name, values) in knobs {
+                for value in *values {
+                    T::default().set_text(name, value).unwrap_or_else(|e| panic!("{name}={value}: {e}"));
+                }
+            }
+        }
+        check::<DbOptions>(DB);
+        check::<DbOptions>(LASTING_DB);
+        check::<ColumnFamilyOptions>(FAMILY);
+        check::<ColumnFamilyOptions>(LASTING);
+        check::<BlockBasedTableOptions>(TABLE);
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_again_and_less_without_names() {
+        let env = Env::with_fs(Arc::new(MemFs::new()));
+        let space = Space { seed: 7, without: BTreeSet::new() };
+        let told = |space: &Space, n| space.opening(n, &env).told;
+        assert_eq!(told(&space, 3), told(&space, 3));
+        assert_ne!(told(&space, 3), told(&space, 4));
+        let without = Space { seed: 7, without: ["block_size".to_owned()].into() };
+        assert!((0..20).all(|n| told(&without, n).iter().all(|t| !t.starts_with("block_size="))));
+    }
+}

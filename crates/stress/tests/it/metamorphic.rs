@@ -1,0 +1,13 @@
+//! The metamorphic campaign, for seconds.
+
+use esker_stress::metamorphic::{Parameters, run};
+use esker_testkit::seed::for_each_seed;
+
+#[test]
+fn options_do_not_change_answers() {
+    for_each_seed("metamorphic", 2, |seed, _| {
+        let report = run(&Parameters { seed, operations: 1200, sets: 3, ..Parameters::default() });
+        let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.databases == 3 && report.operations > 1000, "{report}");
+    });
+}
