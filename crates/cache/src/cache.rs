@@ -23,8 +23,8 @@ use crate::reservation::Reservation;
 use crate::role::{Role, RoleStats};
 use crate::sampler::Sampler;
 use crate::tier::Lower;
-use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
+use esker_base::sync::{Arc, OnceLock};
 use esker_base::{Error, ErrorKind, Result, SubCode};
 use std::fmt;
 use std::ops::Deref;
@@ -229,6 +229,7 @@ pub struct Cache<V: Send + Sync + 'static> {
     cache_type: CacheType,
     lower: Option<Arc<Lower<V>>>,
     sampler: Option<Box<Sampler>>,
+    roof: OnceLock<Roof<V>>,
 }
 
 #[expect(
@@ -291,7 +292,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
             CacheType::AutoHyperClock => Inner::Clock(ClockCache::new(options, 0, callback)),
         };
         let sampler = options.estimates_misses.then(|| Box::new(Sampler::new(options.capacity)));
-        Ok(Cache { inner, flights: Flights::default(), cache_type: options.cache_type, lower, sampler })
+        let (flights, roof) = (Flights::default(), OnceLock::new());
+        Ok(Cache { inner, flights, cache_type: options.cache_type, lower, sampler, roof })
     }
 
     /// Which kind of cache.
@@ -308,8 +310,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
     ///
     /// What alone exceeds the capacity (LRU: a shard's) is not kept, but still returned.
     /// # Errors
-    /// `MemoryLimit` if the limit is strict and what is held leaves no room. The value comes back. In an LRU cache what
-    /// had this key is gone then too.
+    /// `MemoryLimit` if the limit is strict and what is held leaves no room; or if that is so in the cache to which this one
+    /// is charged. The value comes back. In an LRU cache what had this key is gone then too.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -321,7 +323,17 @@ impl<V: Send + Sync + 'static> Cache<V> {
         if let Some(sampler) = self.sampler.as_ref().filter(|sampler| sampler.follows(&key)) {
             sampler.charged(&key, charge);
         }
-        each!(self, cache => cache.insert(About { key, charge, role, priority }, value))
+        let Some(roof) = self.roof.get() else {
+            return each!(self, cache => cache.insert(About { key, charge, role, priority }, value));
+        };
+        let _coming = match roof.make_room(self.ledger(), charge) {
+            Ok(coming) => coming,
+            Err(error) => return Err(Rejected { value, error }),
+        };
+        let inserted = each!(self, cache => cache.insert(About { key, charge, role, priority }, value));
+        // The table may have grown.
+        roof.fit(self.ledger());
+        inserted
     }
 
     /// Charges for a value that no lookup shall find. It goes with its last handle.
@@ -425,6 +437,19 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// Takes out everything that nobody holds.
     pub fn erase_unreferenced(&self) {
         each!(self, cache => cache.erase_unreferenced());
+        self.fit_roof();
+    }
+
+    /// Charges all that this cache uses to `roof` as well, as long as this cache lives. The first call counts: what is
+    /// charged once is not charged again. RocksDB: `ChargedCache`.
+    pub fn charge_usage_to(&self, roof: &Arc<Cache<V>>, role: Role) {
+        self.roof.get_or_init(|| Roof::new(roof, role));
+    }
+
+    fn fit_roof(&self) {
+        if let Some(roof) = self.roof.get() {
+            roof.fit(self.ledger());
+        }
     }
 
     /// Charges memory that is not in the cache to it, for as long as the reservation lives; values make room.
@@ -468,6 +493,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
 
     fn set_own_capacity(&self, capacity: usize) {
         each!(self, cache => cache.set_capacity(capacity));
+        self.fit_roof();
     }
 
     /// Whether what does not fit is refused.
@@ -543,7 +569,9 @@ pub(crate) fn full(charge: usize) -> Error {
         .with_subcode(SubCode::MemoryLimit)
 }
 
+mod roof;
 mod tiered;
+use roof::Roof;
 pub use tiered::TieredCacheOptions;
 
 #[cfg(all(test, shuttle))]

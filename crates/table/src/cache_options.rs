@@ -49,7 +49,7 @@ pub enum Decision {
     Enabled,
     /// No.
     Disabled,
-    /// As it is by default: no.
+    /// As it is by default ([`CacheUsageOptions::is_charged`]).
     #[default]
     Fallback,
 }
@@ -72,12 +72,48 @@ pub struct CacheUsageOptions {
 
 impl CacheUsageOptions {
     /// The roles that can be charged.
-    pub const CHARGEABLE: [Role; 2] = [Role::FilterConstruction, Role::BlockBasedTableReader];
+    pub const CHARGEABLE: [Role; 5] = [
+        Role::CompressionDictionaryBuildingBuffer,
+        Role::FilterConstruction,
+        Role::BlockBasedTableReader,
+        Role::FileMetadata,
+        Role::BlobCache,
+    ];
 
-    /// Whether memory of this role is charged.
-    pub fn is_charged(&self, role: Role) -> bool {
+    /// What is decided about a role, before its default.
+    pub fn decision(&self, role: Role) -> Decision {
         let own = self.options_overrides.iter().rev().find(|(r, _)| *r == role).map(|(_, options)| *options);
-        let own = own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options);
-        own.charged == Decision::Enabled
+        own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options).charged
+    }
+
+    /// Whether memory of this role is charged. By default that of blocks which wait for a dictionary is, and no other.
+    pub fn is_charged(&self, role: Role) -> bool {
+        match self.decision(role) {
+            Decision::Enabled => true,
+            Decision::Disabled => false,
+            Decision::Fallback => role == Role::CompressionDictionaryBuildingBuffer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_decided_by_its_own_option_then_by_that_of_all_then_by_its_default() {
+        let charged = |charged| CacheEntryRoleOptions { charged };
+        for (all, own, is_charged) in [
+            (Decision::Fallback, Decision::Fallback, [true, false]),
+            (Decision::Enabled, Decision::Fallback, [true, true]),
+            (Decision::Enabled, Decision::Disabled, [false, false]),
+            (Decision::Disabled, Decision::Fallback, [false, false]),
+            (Decision::Disabled, Decision::Enabled, [true, true]),
+        ] {
+            let roles = [Role::CompressionDictionaryBuildingBuffer, Role::FileMetadata];
+            let options_overrides = roles.map(|role| (role, charged(own))).to_vec();
+            let usage = CacheUsageOptions { options: charged(all), options_overrides };
+            assert_eq!(roles.map(|role| usage.is_charged(role)), is_charged, "{all:?}, {own:?}");
+        }
     }
 }

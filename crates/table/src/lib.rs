@@ -11,11 +11,11 @@
 
 pub mod blob;
 mod block_source;
+mod building_charge;
 pub mod cache_options;
 mod counts;
 mod embedded;
 mod filter;
-mod filter_charge;
 mod index_walker;
 mod inspect;
 mod iter;

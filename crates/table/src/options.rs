@@ -7,6 +7,7 @@ use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateB
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
 use esker_base::{FileNumber, SequenceNumber};
+use esker_cache::Role;
 use esker_format::compression::{CompressionOptions, CompressionType};
 use esker_format::filter::FilterPolicy;
 use esker_format::key::InternalKeyComparator;
@@ -109,6 +110,14 @@ pub struct BlockBasedTableOptions {
     pub max_auto_readahead_size: usize,
     /// Sequential block reads after which read-ahead starts.
     pub num_file_reads_for_auto_readahead: u64,
+}
+
+impl BlockBasedTableOptions {
+    /// The block cache, if there is one and memory of this role is charged to it.
+    pub fn cache_charged_for(&self, role: Role) -> Option<&Arc<BlockCache>> {
+        let is_charged = !self.no_block_cache && self.cache_usage_options.is_charged(role);
+        self.block_cache.as_ref().filter(|_| is_charged)
+    }
 }
 
 impl Default for BlockBasedTableOptions {

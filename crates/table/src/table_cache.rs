@@ -93,6 +93,7 @@ impl TableCache {
             dir: options.paths.first().cloned().unwrap_or_default(),
             capacity: options.capacity,
             cache: options.blob_cache.clone(),
+            charged_to: options.table_options.cache_charged_for(Role::BlobCache).cloned(),
             statistics: options.statistics.clone(),
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));

@@ -16,12 +16,13 @@ mod setup;
 mod sink;
 
 use crate::block_source::BlockKind;
-use crate::filter_charge::{BYTES_PER_FILTER_KEY, FilterCharge};
+use crate::building_charge::{BYTES_PER_FILTER_KEY, BuildingCharge};
 use crate::options::{DataBlockIndexType, TableBuilderOptions};
 use crate::warm::Warmer;
 use dictionary::{WaitingBlock, WaitingBlocks};
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
+use esker_cache::Role;
 use esker_env::WritableFile;
 use esker_format::block::{Block, BlockBuilder, BlockCursor, common_prefix};
 use esker_format::compression::{CompressionType, Compressor, make_dictionary};
@@ -84,7 +85,7 @@ pub struct TableBuilder {
     pending: Option<(BlockHandle, bool)>,
     filter: Option<TableFilterBuilder>,
     /// What the building filter is charged in the block cache.
-    filter_charge: FilterCharge,
+    filter_charge: BuildingCharge,
     /// Puts blocks into the block cache as they are written.
     warmer: Option<Warmer>,
     timestamp_size: usize,
@@ -134,12 +135,12 @@ impl TableBuilder {
             compressor: Compressor::new(options.compression, &options.compression_opts)?,
             dictionary_compressor: None,
             dictionary: Vec::new(),
-            waiting: WaitingBlocks::new(&options),
+            waiting: WaitingBlocks::new(&options)?,
             index: TableIndex::new(&options),
             first_key: Vec::new(),
             pending: None,
             filter: TableFilterBuilder::new(&options),
-            filter_charge: FilterCharge::new(table)?,
+            filter_charge: BuildingCharge::new(table, Role::FilterConstruction)?,
             warmer: Warmer::new(&options),
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),

@@ -13,6 +13,7 @@ use esker_base::comparator::ComparatorRef;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_cache::Role;
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::MemTable;
 use esker_table::TableCache;
@@ -37,6 +38,7 @@ impl ColumnFamilyDescriptor {
         descriptor.comparator = self.options.comparator.clone();
         descriptor.persist_user_defined_timestamps = self.options.persist_user_defined_timestamps;
         descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
+        descriptor.metadata_cache = self.options.table.cache_charged_for(Role::FileMetadata).cloned();
         descriptor
     }
 }

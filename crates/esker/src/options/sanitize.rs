@@ -16,7 +16,7 @@ use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
 use esker_table::DataBlockIndexType;
-use esker_table::cache_options::CacheUsageOptions;
+use esker_table::cache_options::{CacheUsageOptions, Decision};
 use std::sync::Arc;
 
 /// Age at which files are compacted if nobody says otherwise, in seconds.
@@ -406,18 +406,45 @@ impl ColumnFamilyOptions {
         if table.block_align && compressed {
             return Err(invalid("block_align", "needs compression to be kNoCompression everywhere"));
         }
-        let usage = &table.cache_usage_options;
-        let mut all = Role::ALL.into_iter();
-        if let Some(role) = all.find(|r| usage.is_charged(*r) && !CacheUsageOptions::CHARGEABLE.contains(r))
-            && usage.options_overrides.iter().any(|(r, _)| *r == role)
-        {
-            let why = format!("memory of {} cannot be charged to the block cache", role.camel_name());
-            return Err(refused("cache_usage_options", &why));
-        }
+        self.check_cache_usage()?;
         if table.no_block_cache && table.cache_index_and_filter_blocks {
             return Err(invalid("cache_index_and_filter_blocks", "there is no block cache (no_block_cache)"));
         }
         Ok(())
+    }
+
+    /// What is said about a role by its name must be possible. RocksDB: `BlockBasedTableFactory::ValidateOptions`.
+    fn check_cache_usage(&self) -> Result<()> {
+        let table = &self.table;
+        for (role, options) in &table.cache_usage_options.options_overrides {
+            let is_enabled = options.charged == Decision::Enabled;
+            if options.charged != Decision::Fallback && !CacheUsageOptions::CHARGEABLE.contains(role) {
+                let why = format!("memory of {} cannot be charged to the block cache", role.camel_name());
+                return Err(refused("cache_usage_options", &why));
+            }
+            if is_enabled && table.no_block_cache {
+                let why = format!("{} is to be charged, and there is no block cache", role.camel_name());
+                return Err(invalid("cache_usage_options", &why));
+            }
+            if is_enabled && *role == Role::BlobCache {
+                self.check_blob_cache_usage()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_blob_cache_usage(&self) -> Result<()> {
+        let wrong = |why| Err(invalid("cache_usage_options", why));
+        match (&self.blob_cache, &self.table.block_cache) {
+            (None, _) => wrong("the blob cache is to be charged, and there is none"),
+            (Some(blobs), Some(blocks)) if Arc::ptr_eq(blobs, blocks) => {
+                wrong("the blob cache is to be charged to the block cache, which it is")
+            }
+            (Some(blobs), Some(blocks)) if blobs.capacity() > blocks.capacity() => {
+                wrong("the blob cache is to be charged to the block cache, and is larger")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

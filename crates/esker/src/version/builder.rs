@@ -191,7 +191,8 @@ impl VersionBuilder {
 
     /// The version after all edits, checked. `number` is its number for logs.
     /// # Errors
-    /// `InvalidArgument` if a level that the family cannot have has files · `Corruption` if [`check_version`] fails.
+    /// `InvalidArgument` if a level that the family cannot have has files · `MemoryLimit` if tables are charged to a cache
+    /// whose strict limit has no room · `Corruption` if [`check_version`] fails.
     pub fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
         let (levels, new_tables) = self.build_levels(obsolete)?;
         let mut blob_files = self.blob_files;
@@ -214,6 +215,7 @@ impl VersionBuilder {
             live_blob_files,
             compact_cursors: self.compact_cursors,
             full_history_ts_low: ts_low,
+            metadata_cache: base.metadata_cache.clone(),
         };
         check_version(&version)?;
         Ok(Built { version: Arc::new(version), new_tables, moved: self.moved })
@@ -232,24 +234,26 @@ impl VersionBuilder {
         }
         let gone = self.gone();
         let mut new_tables = Vec::new();
-        let build = |level: usize| {
+        let build = |level: usize| -> Result<Arc<Level>> {
             let added = self.added.get(&level).filter(|files| !files.is_empty());
             if added.is_none() && !self.shrunk[level] {
-                return Arc::clone(&self.base.levels[level]);
+                return Ok(Arc::clone(&self.base.levels[level]));
             }
             let mut files = self.staying(level, &gone);
             for data in added.into_iter().flat_map(HashMap::values) {
                 // A file that moves stays the same file on disk.
                 files.push(Arc::new(match gone.get(&data.number) {
                     Some(old) => old.redescribed(data.clone()),
-                    None => FileMeta::new(data.clone(), obsolete),
+                    None => {
+                        FileMeta::new(data.clone(), obsolete).charged_to(self.base.metadata_cache.as_ref())?
+                    }
                 }));
                 new_tables.extend(files.last().cloned());
             }
             sort_level(level, &mut files, &self.base);
-            Arc::new(Level::new(files, level > 0, &self.base.icmp))
+            Ok(Arc::new(Level::new(files, level > 0, &self.base.icmp)))
         };
-        let levels = (0..self.base.num_levels()).map(build).collect();
+        let levels = (0..self.base.num_levels()).map(build).collect::<Result<_>>()?;
         Ok((levels, new_tables))
     }
 

@@ -4,6 +4,7 @@ use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_env::FileSystem;
+use esker_table::BlockCache;
 use std::path::{Path, PathBuf};
 
 /// Name of the family with id 0.
@@ -73,6 +74,8 @@ pub struct FamilyDescriptor {
     pub num_levels: usize,
     /// Whether user timestamps reach files.
     pub persist_user_defined_timestamps: bool,
+    /// Where what is known about its tables is charged; `None`: nowhere.
+    pub metadata_cache: Option<Arc<BlockCache>>,
 }
 
 impl FamilyDescriptor {
@@ -83,6 +86,7 @@ impl FamilyDescriptor {
             comparator: Arc::new(BytewiseComparator),
             num_levels: 7,
             persist_user_defined_timestamps: true,
+            metadata_cache: None,
         }
     }
 }

@@ -7,13 +7,15 @@
 //!  2. When the last meta of a number that was installed in a set goes, the number is in the [`ObsoleteFiles`] of its set: no version that
 //!     anybody can still read names the file. Whether it may be deleted is for the set to say (a failed MANIFEST
 //!     write can have named it: see `VersionSet::files_to_quarantine`).
+//!  3. What is known about a file is charged once, however many metas it has (`CacheEntryRole::kFileMetadata`).
 
-use esker_base::FileNumber;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex, OnceLock};
+use esker_base::{FileNumber, Result};
+use esker_cache::{Reservation, Role};
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
-use esker_table::TableReader;
+use esker_table::{BlockCache, CachedBlock, TableReader};
 use std::fmt;
 use std::ops::Deref;
 
@@ -49,8 +51,29 @@ impl FileMeta {
             path_id: data.path_id,
             installed: AtomicBool::new(false),
             obsolete: Arc::clone(obsolete),
+            charge: None,
         };
         FileMeta { data, table: Arc::new(table), stats: OnceLock::new() }
+    }
+
+    /// Charges what is known about the file to this cache, as long as some meta of it lives.
+    /// # Errors
+    /// `MemoryLimit` if the cache's strict limit has no room.
+    pub(super) fn charged_to(mut self, cache: Option<&Arc<BlockCache>>) -> Result<FileMeta> {
+        if let Some(cache) = cache {
+            let charge = cache.reserve(Role::FileMetadata, self.memory_usage())?;
+            Arc::get_mut(&mut self.table).expect("a new file has one meta").charge = Some(charge);
+        }
+        Ok(self)
+    }
+
+    /// Bytes of memory, without its open table.
+    pub fn memory_usage(&self) -> usize {
+        let data = &self.data;
+        let vectors = [&data.smallest, &data.largest, &data.min_timestamp, &data.max_timestamp];
+        let checksum = data.file_checksum.as_ref().map_or(0, |(sum, name)| sum.capacity() + name.capacity());
+        let heap = vectors.iter().map(|bytes| bytes.capacity()).sum::<usize>() + checksum;
+        size_of::<FileMeta>() + size_of::<TableFile>() + heap
     }
 
     /// A meta outside of any set, for tests and tools: nobody hears when it goes.
@@ -139,6 +162,8 @@ struct TableFile {
     /// A table that no logged edit has named is its writer's business: the edit may be tried again.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
+    /// Of what is known about it, if that is charged.
+    charge: Option<Reservation<CachedBlock>>,
 }
 
 impl Drop for TableFile {

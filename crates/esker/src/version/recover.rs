@@ -159,7 +159,8 @@ impl<'a> Replay<'a> {
             None => Family::Unopened { name: name.to_owned() },
             Some(descriptor) => {
                 let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
-                let base = Version::empty(id, icmp, descriptor.num_levels);
+                let base = Version::empty(id, icmp, descriptor.num_levels)
+                    .charged_to(descriptor.metadata_cache.clone());
                 Family::Open(Box::new(OpenFamily {
                     descriptor: descriptor.clone(),
                     builder: VersionBuilder::new(Arc::new(base), Arc::default()),

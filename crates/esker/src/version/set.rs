@@ -66,7 +66,8 @@ impl Family {
 
     fn new_empty(id: ColumnFamilyId, descriptor: FamilyDescriptor, log_number: FileNumber) -> Family {
         let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
-        let current = Arc::new(Version::empty(id, icmp, descriptor.num_levels));
+        let empty = Version::empty(id, icmp, descriptor.num_levels);
+        let current = Arc::new(empty.charged_to(descriptor.metadata_cache.clone()));
         let epochs = Arc::new(AtomicU64::new(1));
         Family { id, descriptor, log_number, current, locations: Arc::default(), epochs }
     }

@@ -9,6 +9,7 @@ use super::{FileMeta, Level};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber};
 use esker_format::key::InternalKeyComparator;
+use esker_table::BlockCache;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -23,6 +24,8 @@ pub struct Version {
     pub(super) live_blob_files: BTreeMap<FileNumber, Arc<LiveBlobFile>>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
+    /// Where what is known about its tables is charged.
+    pub(super) metadata_cache: Option<Arc<BlockCache>>,
 }
 
 impl Version {
@@ -37,7 +40,14 @@ impl Version {
             live_blob_files: BTreeMap::new(),
             compact_cursors: BTreeMap::new(),
             full_history_ts_low: Vec::new(),
+            metadata_cache: None,
         }
+    }
+
+    /// The same, whose tables are charged to this cache.
+    #[must_use]
+    pub fn charged_to(self, metadata_cache: Option<Arc<BlockCache>>) -> Version {
+        Version { metadata_cache, ..self }
     }
 
     /// The family whose files these are.

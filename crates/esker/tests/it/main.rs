@@ -16,6 +16,7 @@ mod moment;
 mod multi_get;
 mod observe;
 mod obsolete_files;
+mod one_roof;
 mod open_tables;
 mod prefix_scan;
 mod preserve;

@@ -30,6 +30,8 @@ pub struct BlobSourceOptions {
     pub capacity: Option<usize>,
     /// Where values are kept; may be the block cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// Where all that the cache uses is charged, if that is another's.
+    pub charged_to: Option<Arc<BlockCache>>,
     /// Where reads and cache hits are counted.
     pub statistics: Option<Arc<Statistics>>,
 }
@@ -59,6 +61,9 @@ impl BlobSource {
             metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
             ..CacheOptions::default()
         };
+        if let (Some(cache), Some(roof)) = (&options.cache, &options.charged_to) {
+            cache.charge_usage_to(roof, Role::BlobCache);
+        }
         let readers = Cache::new(&cache_options).expect("one shard and default ratios are allowed");
         BlobSource { fs, options, readers, identity: process_unique_identity().1 }
     }

@@ -2,7 +2,10 @@
 //!
 //! Source: RocksDB `table/block_based/block_based_table_builder.cc` (`kBuffered`).
 
+use crate::building_charge::BuildingCharge;
 use crate::options::TableBuilderOptions;
+use esker_base::Result;
+use esker_cache::Role;
 
 /// RocksDB's stride through the blocks: a prime, so that every block is visited once.
 const STRIDE: u64 = 545_055_921_143;
@@ -23,26 +26,42 @@ pub(super) struct WaitingBlocks {
     bytes: u64,
     /// 0: no limit.
     most_bytes: u64,
+    charge: BuildingCharge,
+    /// A strict limit of the block cache had no room for the last block.
+    is_refused: bool,
 }
 
 impl WaitingBlocks {
     /// `None`: this table has no dictionary.
-    pub(super) fn new(options: &TableBuilderOptions) -> Option<WaitingBlocks> {
+    /// # Errors
+    /// None: see [`BuildingCharge::new`].
+    pub(super) fn new(options: &TableBuilderOptions) -> Result<Option<WaitingBlocks>> {
         let opts = &options.compression_opts;
         let wanted = opts.max_dict_bytes > 0 && options.compression.has_dictionaries();
         let limits = [options.target_file_size, opts.max_dict_buffer_bytes];
         let most_bytes = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
-        wanted.then(|| WaitingBlocks { blocks: Vec::new(), bytes: 0, most_bytes })
+        if !wanted {
+            return Ok(None);
+        }
+        let charge = BuildingCharge::new(&options.table_options, Role::CompressionDictionaryBuildingBuffer)?;
+        Ok(Some(WaitingBlocks { blocks: Vec::new(), bytes: 0, most_bytes, charge, is_refused: false }))
     }
 
     pub(super) fn push(&mut self, block: WaitingBlock) {
         self.bytes += block.contents.len() as u64;
         self.blocks.push(block);
+        if !self.is_over_limit() {
+            self.is_refused = !self.charge.set(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        }
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.most_bytes > 0 && self.bytes > self.most_bytes
     }
 
     /// Whether no more are to be kept in memory.
     pub(super) fn is_full(&self) -> bool {
-        self.most_bytes > 0 && self.bytes > self.most_bytes
+        self.is_refused || self.is_over_limit()
     }
 
     pub(super) fn bytes(&self) -> u64 {

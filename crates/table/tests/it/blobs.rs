@@ -152,6 +152,7 @@ fn values_are_kept_in_the_blob_cache() {
         dir: dir().to_owned(),
         capacity: None,
         cache: Some(cache),
+        charged_to: None,
         statistics: Some(Arc::clone(&statistics)),
     };
     let source = BlobSource::new(fs, options);

@@ -10,6 +10,7 @@
 #![allow(unreachable_pub, reason = "the modules of one test binary")]
 
 mod blobs;
+mod charges;
 mod damage;
 mod golden;
 mod model;
