@@ -33,7 +33,13 @@ fn stored(values: &[(&str, &str)]) -> Stored {
     }
     let (mut file, _) = builder.finish().unwrap();
     file.close().unwrap();
-    let options = BlobSourceOptions { dir: dir.to_owned(), capacity: None, cache: None, statistics: None };
+    let options = BlobSourceOptions {
+        dir: dir.to_owned(),
+        capacity: None,
+        cache: None,
+        charged_to: None,
+        statistics: None,
+    };
     let source = Arc::new(BlobSource::new(fs, options));
     Stored { reader: BlobReader { source, options: TableReadOptions::default() }, indexes }
 }
