@@ -1,9 +1,10 @@
 //! Flags become the engine's options.
 
+mod cache;
+
 use crate::engine::EskerStore;
 use crate::flags::Flags;
 use esker::internals::base::perf_context::PerfLevel;
-use esker::internals::cache::{Cache, CacheOptions, CacheType};
 use esker::internals::env::{RateLimiter, RateLimiterMode};
 use esker::internals::format::compression::CompressionOptions as CodecOptions;
 use esker::internals::format::filter::FilterPolicy;
@@ -12,7 +13,7 @@ use esker::internals::format::trailer::ChecksumType;
 use esker::internals::table::IndexShorteningMode;
 use esker::options::{
     BlockBasedTableOptions, ColumnFamilyOptions, CompactionPri, CompactionStyle, CompressionType, DbOptions,
-    Statistics, StatsLevel, TargetVersion,
+    Statistics, StatsLevel, TargetVersion, WriteBufferManager,
 };
 use esker::{Error, Options, Result, builtin, comparator, prefix};
 use std::path::PathBuf;
@@ -22,7 +23,13 @@ use std::sync::Arc;
 /// # Errors
 /// `InvalidArgument` or `NotSupported` naming the flag.
 pub(crate) fn store(flags: &Flags) -> Result<EskerStore> {
-    let options = Options { db: db_options(flags)?, cf: family_options(flags)? };
+    let mut options = Options { db: db_options(flags)?, cf: family_options(flags)? };
+    if flags.cost_write_buffer_to_cache
+        && let Some(cache) = &options.cf.table.block_cache
+    {
+        let manager = WriteBufferManager::with_cache(options.db.db_write_buffer_size, cache, false);
+        options.db.write_buffer_manager = Some(Arc::new(manager));
+    }
     Ok(EskerStore { path: directory(flags), options, read_only: flags.readonly })
 }
 
@@ -243,7 +250,11 @@ fn set_compression(flags: &Flags, cf: &mut ColumnFamilyOptions) -> Result<()> {
 
 /// The codec that `--compression_type` names.
 pub(crate) fn compression(flags: &Flags) -> Result<CompressionType> {
-    let name = flags.compression_type.to_ascii_lowercase();
+    codec_named("compression_type", &flags.compression_type)
+}
+
+fn codec_named(flag: &str, name: &str) -> Result<CompressionType> {
+    let name = name.to_ascii_lowercase();
     let kind = match name.as_str() {
         "none" => CompressionType::None,
         "snappy" => CompressionType::Snappy,
@@ -251,7 +262,7 @@ pub(crate) fn compression(flags: &Flags) -> Result<CompressionType> {
         "lz4" => CompressionType::Lz4,
         "lz4hc" => CompressionType::Lz4hc,
         "zstd" => CompressionType::Zstd,
-        _ => return Err(bad("compression_type", format_args!("'{name}' cannot be written"))),
+        _ => return Err(bad(flag, format_args!("'{name}' cannot be written"))),
     };
     Ok(kind)
 }
@@ -264,7 +275,7 @@ pub(crate) fn codec(flags: &Flags) -> Result<(CompressionType, CodecOptions)> {
 }
 
 fn table_options(flags: &Flags) -> Result<BlockBasedTableOptions> {
-    let cache = block_cache(flags)?;
+    let cache = cache::block_cache(flags)?;
     Ok(BlockBasedTableOptions {
         block_size: number("block_size", flags.block_size)?,
         block_restart_interval: number("block_restart_interval", flags.block_restart_interval)?,
@@ -288,6 +299,8 @@ fn table_options(flags: &Flags) -> Result<BlockBasedTableOptions> {
         block_cache: cache,
         cache_index_and_filter_blocks: flags.cache_index_and_filter_blocks,
         cache_index_and_filter_blocks_with_high_priority: true,
+        cache_usage_options: cache::usage(flags),
+        prepopulate_block_cache: cache::prepopulate(flags)?,
         pin_l0_filter_and_index_blocks_in_cache: flags.pin_l0_filter_and_index_blocks_in_cache,
         initial_auto_readahead_size: number(
             "initial_auto_readahead_size",
@@ -297,26 +310,6 @@ fn table_options(flags: &Flags) -> Result<BlockBasedTableOptions> {
         num_file_reads_for_auto_readahead: flags.num_file_reads_for_auto_readahead,
         ..BlockBasedTableOptions::default()
     })
-}
-
-fn block_cache(flags: &Flags) -> Result<Option<Arc<esker::internals::table::BlockCache>>> {
-    // As RocksDB's tool: a fixed table expects blocks of the usual size; without "fixed", the automatic one is meant.
-    let estimated_entry_charge = match flags.cache_type.as_str() {
-        "fixed_hyper_clock_cache" => usize::try_from(flags.block_size).unwrap_or(0),
-        _ => 0,
-    };
-    let cache_type = CacheType::parse(&flags.cache_type, estimated_entry_charge)
-        .map_err(|e| bad("cache_type", e.message()))?;
-    let Ok(capacity @ 1..) = usize::try_from(flags.cache_size) else { return Ok(None) };
-    let options = CacheOptions {
-        cache_type,
-        capacity,
-        num_shard_bits: flags.cache_numshardbits,
-        high_pri_pool_ratio: flags.cache_high_pri_pool_ratio,
-        low_pri_pool_ratio: flags.cache_low_pri_pool_ratio,
-        ..CacheOptions::default()
-    };
-    Ok(Some(Arc::new(Cache::new(&options)?)))
 }
 
 fn filter_policy(flags: &Flags) -> Option<FilterPolicy> {

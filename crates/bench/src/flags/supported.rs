@@ -356,6 +356,40 @@ flags! {
     cache_high_pri_pool_ratio: f64 = 0.0;
     /// The engine's option of this name.
     cache_low_pri_pool_ratio: f64 = 0.0;
+    /// A block cache in the text form of the option block_cache, in place of the flags above; empty: those.
+    cache_uri: String = String::new();
+    /// Compressed blocks in memory below the block cache.
+    use_compressed_secondary_cache: bool = false;
+    /// Bytes of those.
+    compressed_secondary_cache_size: i64 = 33_554_432;
+    /// They have 2 to the power of this many shards, if they are kept in an LRU cache.
+    compressed_secondary_cache_numshardbits: i32 = 6;
+    /// The option high_pri_pool_ratio of their cache.
+    compressed_secondary_cache_high_pri_pool_ratio: f64 = 0.0;
+    /// The option low_pri_pool_ratio of their cache.
+    compressed_secondary_cache_low_pri_pool_ratio: f64 = 0.0;
+    /// none, snappy, zlib, lz4, lz4hc or zstd.
+    compressed_secondary_cache_compression_type: String = String::from("lz4");
+    /// Its effort.
+    compressed_secondary_cache_compression_level: i32 = 32_767;
+    /// What lies below the block cache (with use_tiered_cache, below the compressed blocks), as a URI.
+    secondary_cache_uri: String = String::new();
+    /// Block cache and compressed blocks share the capacity of both.
+    use_tiered_cache: bool = false;
+    /// Which evicted blocks go below: auto, placeholder, allow_cache_hits, three_queue or allow_all.
+    tiered_adm_policy: String = String::from("auto");
+    /// Memtables are charged to the block cache.
+    cost_write_buffer_to_cache: bool = false;
+    /// Blocks that wait for a dictionary are charged to the block cache.
+    charge_compression_dictionary_building_buffer: bool = false;
+    /// Filters being built are charged to the block cache.
+    charge_filter_construction: bool = false;
+    /// What open tables hold is charged to the block cache.
+    charge_table_reader: bool = false;
+    /// What is known about files is charged to the block cache.
+    charge_file_metadata: bool = false;
+    /// Blocks go into the cache as they are written: 0 none, 1 those of flushes, 2 of compactions, too.
+    prepopulate_block_cache: i64 = 0;
     /// The engine's option of this name.
     cache_index_and_filter_blocks: bool = false;
     /// The engine's option of this name.
