@@ -55,6 +55,18 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
+/// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then every golden database with
+/// each of its bytes flipped, blocks zeroed, files cut off, missing and exchanged; one case in ten is repaired.
+pub(crate) fn door(root: &Path) -> Outcome {
+    let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
+    run(root, &[], "cargo", &build)?;
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let program = |name: &str| format!("{target}/stress/{name}");
+    run(root, &[], &program("esker-matrix"), &["mixtures", "1", "500"])?;
+    run(root, &[], &program("esker-matrix"), &["chains", "1", "50"])?;
+    run(root, &[], &program("esker-damage"), &["1", "10"])
+}
+
 /// The threads campaign under AddressSanitizer (with LeakSanitizer) and under ThreadSanitizer.
 pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     address(root, minutes)?;

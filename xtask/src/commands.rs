@@ -144,6 +144,7 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     campaigns::threads(root, minutes)?;
     campaigns::locks(root, minutes)?;
     campaigns::durability(root)?;
+    campaigns::door(root)?;
     campaigns::sanitizers(root, minutes)?;
     fuzz(root, minutes)
 }

@@ -51,12 +51,16 @@ pub(crate) type ErrorPtr = *mut *mut c_char;
 
 /// Declares [`Api`]: a field for each function, which is `rocksdb_` and the field's name in the library.
 macro_rules! c_functions {
-    ($( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )*) => {
-        /// The functions; all found, or none.
+    (
+        $( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )*
+        since 11: $( fn $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )*
+    ) => {
+        /// The functions; all found, or none. Those of RocksDB 11 may be missing in an older library.
         #[derive(Debug)]
         #[expect(non_snake_case, reason = "RocksDB's names")]
         pub(crate) struct Api {
             $( pub(crate) $name: unsafe extern "C" fn($($ty),*) $(-> $ret)?, )*
+            $( pub(crate) $new: Option<unsafe extern "C" fn($($new_ty),*) $(-> $new_ret)?>, )*
             _library: Library,
         }
 
@@ -74,7 +78,16 @@ macro_rules! c_functions {
                     };
                     let $name = *found?;
                 )*
-                Ok(Api { $($name,)* _library: library })
+                $(
+                    // SAFETY: as above.
+                    let found = unsafe {
+                        library.get::<unsafe extern "C" fn($($new_ty),*) $(-> $new_ret)?>(
+                            concat!("rocksdb_", stringify!($new)),
+                        )
+                    };
+                    let $new = found.ok().map(|function| *function);
+                )*
+                Ok(Api { $($name,)* $($new,)* _library: library })
             }
         }
     };
@@ -144,6 +157,7 @@ c_functions! {
 
     fn readoptions_create() -> *mut ReadOptions;
     fn readoptions_destroy(options: *mut ReadOptions);
+    fn readoptions_set_total_order_seek(options: *mut ReadOptions, value: c_uchar);
     fn readoptions_set_snapshot(options: *mut ReadOptions, snapshot: *const SnapshotPtr);
     fn get_cf(
         db: *mut Database, options: *const ReadOptions, family: *mut Family, key: *const c_char, key_len: usize,
@@ -172,11 +186,9 @@ c_functions! {
         end_len: usize,
     );
     fn property_value_cf(db: *mut Database, family: *mut Family, name: *const c_char) -> *mut c_char;
-    fn verify_checksum(db: *mut Database, error: ErrorPtr);
 
     fn transactiondb_options_create() -> *mut TxnDbOptions;
     fn transactiondb_options_destroy(options: *mut TxnDbOptions);
-    fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
     fn transactiondb_open(
         options: *const Options, txn_options: *const TxnDbOptions, path: *const c_char, error: ErrorPtr,
     ) -> *mut TxnDatabase;
@@ -230,21 +242,11 @@ c_functions! {
     fn writebatch_delete_range(
         batch: *mut Batch, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
     );
-    fn get_into_buffer(
-        db: *mut Database, options: *const ReadOptions, key: *const c_char, key_len: usize, buffer: *mut c_char,
-        buffer_len: usize, value_len: *mut usize, found: *mut c_uchar, error: ErrorPtr,
-    ) -> c_uchar;
     fn get_default_column_family_handle(db: *mut Database) -> *mut Family;
-    fn batched_multi_get_cf_slice(
-        db: *mut Database, options: *const ReadOptions, family: *mut Family, count: usize, keys: *const Slice,
-        values: *mut *mut PinnedValue, errors: *mut *mut c_char, sorted_input: bool,
-    );
     fn pinnableslice_value(value: *const PinnedValue, len: *mut usize) -> *const c_char;
     fn pinnableslice_destroy(value: *mut PinnedValue);
     fn create_iterator(db: *mut Database, options: *const ReadOptions) -> *mut Iter;
     fn iter_seek(iter: *mut Iter, key: *const c_char, key_len: usize);
-    fn iter_key_slice(iter: *const Iter) -> Slice;
-    fn iter_value_slice(iter: *const Iter) -> Slice;
     fn flush(db: *mut Database, options: *const FlushOptions, error: ErrorPtr);
     fn compact_range(
         db: *mut Database, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
@@ -252,7 +254,24 @@ c_functions! {
     fn wait_for_compact_options_create() -> *mut WaitOptions;
     fn wait_for_compact_options_destroy(options: *mut WaitOptions);
     fn wait_for_compact(db: *mut Database, options: *mut WaitOptions, error: ErrorPtr);
+
+    since 11:
+    fn batched_multi_get_cf_slice(
+        db: *mut Database, options: *const ReadOptions, family: *mut Family, count: usize, keys: *const Slice,
+        values: *mut *mut PinnedValue, errors: *mut *mut c_char, sorted_input: bool,
+    );
+    fn get_into_buffer(
+        db: *mut Database, options: *const ReadOptions, key: *const c_char, key_len: usize, buffer: *mut c_char,
+        buffer_len: usize, value_len: *mut usize, found: *mut c_uchar, error: ErrorPtr,
+    ) -> c_uchar;
+    fn iter_key_slice(iter: *const Iter) -> Slice;
+    fn iter_value_slice(iter: *const Iter) -> Slice;
+    fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
+    fn verify_checksum(db: *mut Database, error: ErrorPtr);
 }
+
+/// Why a function must be there.
+pub(crate) const NEEDS_11: &str = "RocksDB 11's library";
 
 /// The library's file name in the directory of peers.
 const LIBRARY: &str = "librocksdbjni-linux64.so";
@@ -272,6 +291,14 @@ fn load(path: &Path) -> Result<Api, String> {
         return Err(format!("{} is not there", path.display()));
     }
     Api::load(path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))
+}
+
+/// The library of RocksDB 10.4.2, for programs of their own, if it is there.
+/// # Errors
+/// Why it is not.
+pub fn library_10() -> Result<PathBuf, String> {
+    let path = peers_dir().join("10.4.2").join(LIBRARY);
+    if path.exists() { Ok(path) } else { Err(format!("{} is not there", path.display())) }
 }
 
 /// Where the library of the tests is, whether it is there or not.

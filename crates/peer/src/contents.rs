@@ -48,21 +48,25 @@ impl Contents {
     /// If the two differ.
     #[track_caller]
     pub fn assert_same(&self, expected: &Contents, what: &str) {
-        let Some(at) = (0..self.0.len().max(expected.0.len())).find(|&i| self.0.get(i) != expected.0.get(i))
-        else {
-            return;
-        };
+        if let Some(difference) = self.difference(expected) {
+            panic!("{what}: {difference}");
+        }
+    }
+
+    /// The first difference, if there is one.
+    pub fn difference(&self, expected: &Contents) -> Option<String> {
+        let at = (0..self.0.len().max(expected.0.len())).find(|&i| self.0.get(i) != expected.0.get(i))?;
         let show = |contents: &Contents| match contents.0.get(at) {
             Some((key, value)) => format!("{} : {}", hex(key), hex(value)),
             None => "nothing".to_owned(),
         };
-        panic!(
-            "{what}: differs at entry {at}\n  is        {}\n  should be {}\n  ({} entries, should be {})",
+        Some(format!(
+            "differs at entry {at}\n  is        {}\n  should be {}\n  ({} entries, should be {})",
             show(self),
             show(expected),
             self.0.len(),
             expected.0.len()
-        );
+        ))
     }
 }
 

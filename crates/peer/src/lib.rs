@@ -21,15 +21,19 @@
 mod api;
 mod c_data;
 pub mod contents;
+pub mod damage;
 pub mod fixture;
 mod library;
+pub mod matrix;
+pub mod mixture;
 mod option_set;
 pub mod timed;
 mod tools;
 mod transactions;
+pub mod turn;
 pub mod world;
 
-pub use api::{default_library, load_library};
+pub use api::{default_library, library_10, load_library};
 pub use contents::Contents;
 pub use library::{FamilySpec, RocksDb, Snapshot, WriteFlags};
 pub use tools::{InternalEntry, Tools};

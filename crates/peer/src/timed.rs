@@ -8,8 +8,8 @@
 //!  2. What RocksDB gives away is freed before the call returns; what it lends is seen only inside a closure.
 
 use crate::api::{
-    Api, Batch, Database, Family, Iter, Options, PinnedValue, ReadOptions, Slice, SnapshotPtr, WriteOptions,
-    api,
+    Api, Batch, Database, Family, Iter, NEEDS_11, Options, PinnedValue, ReadOptions, Slice, SnapshotPtr,
+    WriteOptions, api,
 };
 use crate::c_data::{c_path, call, slice, take_string};
 use crate::option_set::OptionSet;
@@ -140,7 +140,7 @@ impl TimedDb {
         let (mut len, mut found) = (0, 0);
         let out = buffer.as_mut_ptr().cast();
         let copied = call(self.api, |error| {
-            let get = self.api.get_into_buffer;
+            let get = self.api.get_into_buffer.expect(NEEDS_11);
             // SAFETY: database and options are live; key, buffer and results outlive the call.
             unsafe { get(self.db, self.read, k, kn, out, buffer.len(), &raw mut len, &raw mut found, error) }
         })?;
@@ -170,7 +170,7 @@ impl TimedDb {
         let (k, v, e) = (slices.as_ptr(), values.as_mut_ptr(), errors.as_mut_ptr());
         // SAFETY: database, options and family are live; the three arrays have as many elements as there are keys.
         unsafe {
-            (self.api.batched_multi_get_cf_slice)(
+            self.api.batched_multi_get_cf_slice.expect(NEEDS_11)(
                 self.db,
                 self.read,
                 self.family,
@@ -323,9 +323,9 @@ impl TimedCursor<'_> {
         // SAFETY: the iterator is live.
         while count < limit && unsafe { (api.iter_valid)(self.iter) } != 0 {
             // SAFETY: the iterator is live and valid.
-            let key = unsafe { (api.iter_key_slice)(self.iter) };
+            let key = unsafe { api.iter_key_slice.expect(NEEDS_11)(self.iter) };
             // SAFETY: as above.
-            let value = unsafe { (api.iter_value_slice)(self.iter) };
+            let value = unsafe { api.iter_value_slice.expect(NEEDS_11)(self.iter) };
             visit(lent(key.data, key.size), lent(value.data, value.size));
             count += 1;
             // SAFETY: as above.

@@ -3,7 +3,7 @@
 //! Invariant: a transaction borrows its database, and is destroyed before it closes. One that is prepared stays so in the
 //! WAL.
 
-use crate::api::{Api, Txn, TxnDatabase, WriteOptions, api};
+use crate::api::{Api, NEEDS_11, Txn, TxnDatabase, WriteOptions, api};
 use crate::c_data::{c_path, call, slice, take};
 use crate::option_set::OptionSet;
 use std::ffi::c_int;
@@ -40,7 +40,7 @@ impl RocksTransactionDb {
         // SAFETY: no requirements.
         let txn_options = unsafe { (api.transactiondb_options_create)() };
         // SAFETY: the options are live.
-        unsafe { (api.transactiondb_options_set_write_policy)(txn_options, policy as c_int) };
+        unsafe { api.transactiondb_options_set_write_policy.expect(NEEDS_11)(txn_options, policy as c_int) };
         let db = call(api, |error| {
             // SAFETY: both options are live, the string ends in NUL.
             unsafe { (api.transactiondb_open)(set.as_ptr(), txn_options, path.as_ptr(), error) }

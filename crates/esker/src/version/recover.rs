@@ -337,24 +337,28 @@ impl OpenFamily {
     }
 }
 
-/// Whether every table is there with the size that the MANIFEST says.
+/// Whether every table is there with the size that the MANIFEST says, and every blob file.
 fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
     for (level, file) in version.all_files() {
         let dir = options.path(file.path_id)?;
+        let path = file_name::table_file_name(dir, file.number);
         let size = match table_size(options, dir, file) {
             Err(e) if e.subcode() == SubCode::PathNotFound => {
-                let what = format!("L{level} table file #{} is missing in {}", file.number, dir.display());
-                return Err(Error::corruption(what));
+                let what = format!("the table of L{level} is missing");
+                return Err(Error::corruption(what).at(path.display()));
             }
             size => size?,
         };
         if size != file.file_size {
-            return Err(Error::corruption(format!(
-                "L{level} table file #{} has {size} bytes in {}, the MANIFEST says {}",
-                file.number,
-                dir.display(),
-                file.file_size
-            )));
+            let what =
+                format!("the table of L{level} has {size} bytes, the MANIFEST says {}", file.file_size);
+            return Err(Error::corruption(what).at(path.display()));
+        }
+    }
+    for number in version.blob_files().keys() {
+        let path = file_name::blob_file_name(&options.dir, *number);
+        if !options.fs.file_exists(&path)? {
+            return Err(Error::corruption("the blob file is missing").at(path.display()));
         }
     }
     Ok(())

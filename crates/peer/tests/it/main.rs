@@ -6,6 +6,7 @@
 
 mod backup;
 mod blobs;
+mod damage;
 mod dead_spans;
 mod door;
 mod families;
@@ -13,6 +14,7 @@ mod fixtures;
 mod handed_over;
 mod killed;
 mod locked;
+mod matrix;
 mod party;
 mod ping_pong;
 mod tables;

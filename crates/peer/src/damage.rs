@@ -1,0 +1,300 @@
+//! Damaged databases: every fixture with a byte flipped, a block zeroed, a file cut off, missing or exchanged with another.
+//!
+//! In: a golden database, and how many bytes lie between two that are flipped. Out: how often an error named the file, how often
+//! all was there, how often an earlier state was; or each finding: a panic, a wrong value, an error that names nothing.
+//!
+//! What is right: an error of kind `Corruption`, `NotSupported` or `InvalidArgument` that names a damaged file, from the opening
+//! or from the reads behind it; or what is in the undamaged database. Two logs end where they can be read no further: with a WAL
+//! or a MANIFEST damaged, it may be the state after some whole record. Where a log lost a piece in the middle without a trace
+//! (zeros, a whole file), each value must be one that the key had.
+//!
+//! Invariant: nothing touches the disk; a case is a file system in memory with the fixture's bytes, one thing changed.
+
+mod cases;
+mod repaired;
+
+use crate::fixture::Fixture;
+use cases::Damage;
+use esker::comparator::BytewiseComparatorWithU64Ts;
+use esker::internals::env::FileSystem;
+use esker::internals::env::mem::MemFs;
+use esker::options::load_latest_options;
+use esker::{
+    ColumnFamilyDescriptor, Db, DbOptions, Env, Error, ErrorKind, OpenMode, ReadOptions, SubCode, builtin,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the databases lie in their file systems.
+const DIR: &str = "/db";
+
+/// A database's files: names and bytes.
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// What was seen of how many cases.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// All of them.
+    pub cases: u64,
+    /// An error that names a damaged file.
+    pub errors: u64,
+    /// Everything was there.
+    pub whole: u64,
+    /// What was there after some record of a log.
+    pub earlier: u64,
+    /// Databases that were repaired.
+    pub repaired: u64,
+    /// What is wrong.
+    pub findings: Vec<String>,
+}
+
+impl Tally {
+    /// Both together.
+    pub fn add(&mut self, other: Tally) {
+        self.cases += other.cases;
+        self.errors += other.errors;
+        self.whole += other.whole;
+        self.earlier += other.earlier;
+        self.repaired += other.repaired;
+        self.findings.extend(other.findings);
+    }
+}
+
+/// Damages `fixture` in every way; of the bytes, one in `step` is flipped, and one case in `repair_step` is repaired.
+pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> Tally {
+    let subject = Subject::new(fixture);
+    let mut tally = Tally::default();
+    for damage in cases::all(&subject.files, step) {
+        tally.cases += 1;
+        let outcome = catch_unwind(AssertUnwindSafe(|| subject.check(&damage)));
+        match outcome {
+            Ok(Ok(Seen::Error)) => tally.errors += 1,
+            Ok(Ok(Seen::Whole)) => tally.whole += 1,
+            Ok(Ok(Seen::Earlier)) => tally.earlier += 1,
+            Ok(Err(what)) => tally.findings.push(format!("{}: {damage:?}: {what}", fixture.name)),
+            Err(_) => tally.findings.push(format!("{}: {damage:?}: PANIC", fixture.name)),
+        }
+        if tally.cases.is_multiple_of(repair_step) && damage.calls_for_repair() {
+            tally.repaired += 1;
+            match catch_unwind(AssertUnwindSafe(|| subject.check_repair(&damage))) {
+                Ok(Ok(())) => {}
+                Ok(Err(what)) => {
+                    tally.findings.push(format!("{}: {damage:?}: repaired: {what}", fixture.name));
+                }
+                Err(_) => tally.findings.push(format!("{}: {damage:?}: repaired: PANIC", fixture.name)),
+            }
+        }
+    }
+    tally
+}
+
+/// What a case came to.
+enum Seen {
+    Error,
+    Whole,
+    Earlier,
+}
+
+/// All that is read: families, and in each key (with timestamp), columns.
+type State = Vec<(String, Vec<Entry>)>;
+/// A key, its timestamp, its columns.
+type Entry = (Vec<u8>, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
+
+struct Subject {
+    files: Files,
+    has_transactions: bool,
+    has_timestamps: bool,
+    /// Without checksums nothing can be told of flipped bytes.
+    has_checksums: bool,
+    whole: State,
+    /// Hashes of the states after each record of a log.
+    earlier: BTreeSet<u64>,
+    /// Of each key, hashes of what it had in any of these states.
+    values: BTreeMap<(String, Vec<u8>), BTreeSet<u64>>,
+}
+
+impl Subject {
+    fn new(fixture: &Fixture) -> Subject {
+        let mut subject = Subject {
+            files: files_of(&fixture.db()),
+            has_transactions: fixture.name.contains("_txn_"),
+            has_timestamps: fixture.name.contains("_udt_"),
+            has_checksums: !fixture.name.contains("checksum_none"),
+            whole: State::new(),
+            earlier: BTreeSet::new(),
+            values: BTreeMap::new(),
+        };
+        subject.whole = subject.read(&subject.files).unwrap_or_else(|e| panic!("{}: {e}", fixture.name));
+        let whole = std::mem::take(&mut subject.whole);
+        subject.note(&whole);
+        subject.whole = whole;
+        for (name, bytes) in subject.files.clone() {
+            if !cases::is_log(&name) {
+                continue;
+            }
+            for end in cases::record_ends(&name, &bytes) {
+                let mut files = subject.files.clone();
+                files.insert(name.clone(), bytes[..end].to_vec());
+                if let Ok(state) = subject.read(&files) {
+                    subject.note(&state);
+                }
+            }
+        }
+        subject
+    }
+
+    fn note(&mut self, state: &State) {
+        self.earlier.insert(hash_of(state));
+        for (family, entries) in state {
+            for entry in entries {
+                self.values.entry((family.clone(), entry.0.clone())).or_default().insert(hash_of(entry));
+            }
+        }
+    }
+
+    fn check(&self, damage: &Damage) -> Result<Seen, String> {
+        let files = damage.applied(&self.files);
+        match self.read(&files) {
+            Ok(state) if state == self.whole => Ok(Seen::Whole),
+            Ok(_) if damage.is_blind() && !self.has_checksums => Ok(Seen::Whole),
+            Ok(state) if damage.is_of_log() && self.earlier.contains(&hash_of(&state)) => Ok(Seen::Earlier),
+            Ok(state) if damage.may_leave_a_hole() => {
+                self.each_value_was_there(&state).map(|()| Seen::Earlier)
+            }
+            Ok(state) => Err(format!("reads as something else: {}", first_difference(&state, &self.whole))),
+            // What was read without a checksum is found wrong by whoever uses it.
+            Err(e) if !self.has_checksums && e.kind() == ErrorKind::Corruption => Ok(Seen::Error),
+            Err(error) => named(&error, damage).map(|()| Seen::Error),
+        }
+    }
+
+    fn each_value_was_there(&self, state: &State) -> Result<(), String> {
+        for (family, entries) in state {
+            for entry in entries {
+                let had = self.values.get(&(family.clone(), entry.0.clone()));
+                if had.is_none_or(|had| !had.contains(&hash_of(entry))) {
+                    return Err(format!("'{family}': {} never had this value", entry.0.escape_ascii()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens for reading and reads everything, checking checksums.
+    fn read(&self, files: &Files) -> esker::Result<State> {
+        let fs = file_system(files);
+        let options = self.db_options(&fs);
+        let families = self.families(&fs, &options)?;
+        let db = Db::open_with(&options, DIR, families, OpenMode::ReadOnly)?;
+        self.state(&db)
+    }
+
+    fn state(&self, db: &Db) -> esker::Result<State> {
+        let mut state = State::new();
+        for name in db.column_family_names() {
+            let family = db.column_family(&name).expect("it was just listed");
+            let options = ReadOptions {
+                timestamp: self.has_timestamps.then(|| vec![0xFF; 8]),
+                verify_checksums: true,
+                ..ReadOptions::default()
+            };
+            let mut iter = db.iter_opt(options, &family)?;
+            let mut entries = Vec::new();
+            iter.seek_to_first();
+            while iter.valid() {
+                let columns = iter.columns().iter().map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
+                entries.push((iter.key().to_vec(), iter.timestamp().to_vec(), columns));
+                iter.next();
+            }
+            iter.status()?;
+            state.push((name, entries));
+        }
+        Ok(state)
+    }
+
+    fn db_options(&self, fs: &MemFs) -> DbOptions {
+        DbOptions {
+            allow_2pc: self.has_transactions,
+            env: Env::with_fs(Arc::new(fs.clone())),
+            ..DbOptions::default()
+        }
+    }
+
+    /// Families as a user would name them.
+    fn families(&self, fs: &MemFs, options: &DbOptions) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
+        let loaded = match load_latest_options(fs, Path::new(DIR)) {
+            Ok(loaded) => Some(loaded),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let names = Db::list_column_families(options, DIR)?;
+        let descriptor = |name: String| {
+            let mut family = loaded.as_ref().and_then(|l| l.family(&name)).cloned().unwrap_or_default();
+            if self.has_timestamps {
+                family.comparator = Arc::new(BytewiseComparatorWithU64Ts);
+            }
+            family.merge_operator.get_or_insert_with(|| builtin::string_append(","));
+            ColumnFamilyDescriptor::new(name, family)
+        };
+        Ok(names.into_iter().map(descriptor).collect())
+    }
+}
+
+/// The error is one of the three kinds, and names a damaged file.
+fn named(error: &Error, damage: &Damage) -> Result<(), String> {
+    let text = error.to_string();
+    let kinds = [ErrorKind::Corruption, ErrorKind::NotSupported, ErrorKind::InvalidArgument];
+    // Without CURRENT there is no database here: its families cannot be listed, as with RocksDB.
+    let no_database = damage.takes_current() && error.subcode() == SubCode::PathNotFound;
+    if !kinds.contains(&error.kind()) && !no_database {
+        return Err(format!("{:?}: {text}", error.kind()));
+    }
+    if damage.names().iter().any(|name| text.contains(name.as_str())) {
+        Ok(())
+    } else {
+        Err(format!("names no damaged file: {:?}: {text}", error.kind()))
+    }
+}
+
+fn first_difference(state: &State, expected: &State) -> String {
+    for ((family, found), (_, should)) in state.iter().zip(expected) {
+        let at = (0..found.len().max(should.len())).find(|&i| found.get(i) != should.get(i));
+        if let Some(at) = at {
+            let key = |entries: &[Entry]| {
+                entries.get(at).map_or("nothing".to_owned(), |e| e.0.escape_ascii().to_string())
+            };
+            return format!("'{family}' at entry {at}: {}, should be {}", key(found), key(should));
+        }
+    }
+    format!("{} families, should be {}", state.len(), expected.len())
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn files_of(dir: &Path) -> Files {
+    let mut files = Files::new();
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("readable").path();
+        let name = path.file_name().expect("it has one").to_string_lossy().into_owned();
+        files.insert(name, std::fs::read(&path).expect("readable"));
+    }
+    files
+}
+
+/// These files in memory.
+fn file_system(files: &Files) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_if_missing(Path::new(DIR)).expect("made");
+    for (name, bytes) in files {
+        let mut file = fs.new_writable_file(&Path::new(DIR).join(name)).expect("made");
+        file.append(bytes).and_then(|()| file.close()).expect("written");
+    }
+    fs
+}

@@ -1,0 +1,41 @@
+//! What a repair makes of it.
+
+use super::cases::Damage;
+use super::{DIR, Subject, file_system};
+use esker::{Db, OpenMode, Options, repair_db};
+
+impl Subject {
+    /// The repaired database opens and is read whole; every table that was not touched is in it; what was touched is in it or
+    /// told as lost.
+    pub(super) fn check_repair(&self, damage: &Damage) -> Result<(), String> {
+        let undamaged = file_system(&self.files);
+        let families = self
+            .families(&undamaged, &self.db_options(&undamaged))
+            .map_err(|e| format!("families of the undamaged database: {e}"))?;
+        let damaged = damage.applied(&self.files);
+        let fs = file_system(&damaged);
+        let mut options = Options { db: self.db_options(&fs), ..Options::default() };
+        options.cf = families[0].options.clone();
+        let summary = repair_db(&options, &families, DIR).map_err(|e| e.to_string())?;
+        let told = summary.tables_kept.iter().chain(&summary.tables_obsolete);
+        let known: Vec<String> = told.map(|number| format!("{number:06}.sst")).collect();
+        let lost: Vec<String> = summary.tables_lost.iter().map(|(n, _)| format!("{n:06}.sst")).collect();
+        for name in damaged.keys().filter(|name| name.ends_with(".sst")) {
+            if damage.spares(name) && !known.contains(name) {
+                return Err(format!("{name} is intact, and not kept: {summary:?}"));
+            }
+            if !known.contains(name) && !lost.contains(name) {
+                return Err(format!("{name} is neither kept nor told as lost"));
+            }
+        }
+        let families: Vec<_> =
+            families.into_iter().filter(|family| summary.families.contains(&family.name)).collect();
+        let db = Db::open_with(&options.db, DIR, families, OpenMode::ReadWrite).map_err(|e| e.to_string())?;
+        match self.state(&db) {
+            Ok(_) => db.close().map_err(|e| e.to_string()),
+            // A value in a blob file that is lost stays lost, and says so.
+            Err(e) if !summary.blobs_lost.is_empty() || e.to_string().contains(".blob") => Ok(()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Mixtures of options at random, as text that Esker and RocksDB both take.
+//!
+//! In: a random generator and a level: the oldest RocksDB that must read what is written. Out: options of a database and of its
+//! families that make much of little data.
+//!
+//! Invariant: every name is RocksDB's, and known to all versions of the level.
+
+use esker::options::TargetVersion;
+
+/// Options that go together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mixture {
+    /// Of each family, without comparator and merge operator.
+    pub family: String,
+    /// Of the database, for Esker.
+    pub esker_db: String,
+    /// Of the database, for RocksDB's library.
+    pub rocksdb_db: String,
+}
+
+/// One of these.
+fn one<'a>(rng: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
+    choices[rng.usize(..choices.len())]
+}
+
+/// The file's sizes: little data makes many files, levels and blocks.
+const SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;\
+                     max_bytes_for_level_multiplier=3;level0_file_num_compaction_trigger=3;";
+
+impl Mixture {
+    /// At random, for RocksDB of `level` and later.
+    pub fn random(rng: &mut fastrand::Rng, level: TargetVersion) -> Mixture {
+        let has_prefix = rng.u8(..3) == 0;
+        let aligned = rng.u8(..8) == 0;
+        let mut family = SMALL.to_owned();
+        if has_prefix {
+            family += one(rng, &["prefix_extractor=fixed:4;", "prefix_extractor=capped:5;"]);
+        }
+        if rng.u8(..3) == 0 {
+            family += "compaction_style=kCompactionStyleUniversal;";
+        }
+        family += &compression(rng, aligned);
+        if rng.u8(..4) == 0 {
+            family += &blobs(rng);
+        }
+        if rng.u8(..4) == 0 {
+            family += "optimize_filters_for_hits=true;";
+        }
+        family += &format!("block_based_table_factory={{{}}};", table(rng, level, has_prefix, aligned));
+        let shared =
+            one(rng, &["", "", "recycle_log_file_num=2;", "atomic_flush=true;", "max_open_files=30;"]);
+        let wal = match level {
+            TargetVersion::V7_8 => one(rng, &["", "", "wal_compression=kZSTD;"]),
+            _ => one(rng, &["", "", "wal_compression=kZSTD;", "track_and_verify_wals=true;"]),
+        };
+        Mixture { family, esker_db: shared.to_owned(), rocksdb_db: format!("{shared}{wal}") }
+    }
+}
+
+const CODECS: [&str; 6] = [
+    "kNoCompression",
+    "kSnappyCompression",
+    "kZlibCompression",
+    "kLZ4Compression",
+    "kLZ4HCCompression",
+    "kZSTD",
+];
+
+fn compression(rng: &mut fastrand::Rng, aligned: bool) -> String {
+    if aligned {
+        return "compression=kNoCompression;".to_owned();
+    }
+    let mut text = format!("compression={};", one(rng, &CODECS));
+    if rng.u8(..4) == 0 {
+        text += &format!("bottommost_compression={};", one(rng, &CODECS));
+    }
+    match rng.u8(..6) {
+        0 => text += "compression_opts={max_dict_bytes=2000};",
+        1 => text += "compression_opts={max_dict_bytes=2000;zstd_max_train_bytes=20000};",
+        _ => {}
+    }
+    text
+}
+
+fn blobs(rng: &mut fastrand::Rng) -> String {
+    let codec = one(rng, &["kNoCompression", "kSnappyCompression", "kLZ4Compression", "kZSTD"]);
+    let mut text = format!(
+        "enable_blob_files=true;min_blob_size={};blob_file_size={};blob_compression_type={codec};",
+        rng.u32(..300),
+        rng.u32(4_000..60_000)
+    );
+    if rng.bool() {
+        text += "enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=0.5;";
+        text += one(rng, &["", "blob_garbage_collection_force_threshold=0.5;"]);
+    }
+    text
+}
+
+fn table(rng: &mut fastrand::Rng, level: TargetVersion, has_prefix: bool, aligned: bool) -> String {
+    let newest = match level {
+        TargetVersion::V7_8 => 5,
+        TargetVersion::V8 | TargetVersion::V9 => 6,
+        TargetVersion::V10 | TargetVersion::V11 => 7,
+    };
+    let format_version = rng.u32(2..=newest);
+    let index = match rng.u8(..6) {
+        0 => "kBinarySearchWithFirstKey",
+        1 if has_prefix => "kHashSearch",
+        2 | 3 => "kTwoLevelIndexSearch",
+        _ => "kBinarySearch",
+    };
+    let filter = match rng.u8(..5) {
+        0 => "nullptr",
+        1 if format_version >= 5 => "ribbonfilter:10:-1",
+        2 => "bloomfilter:7.3:false",
+        _ => "bloomfilter:10:false",
+    };
+    let checksum = one(rng, &["kXXH3", "kXXH3", "kCRC32c", "kxxHash", "kxxHash64", "kNoChecksum"]);
+    // Aligned blocks need a power of 2.
+    let block_size = if aligned { 1 << rng.u32(8..13) } else { rng.u32(200..5000) };
+    let mut text = format!(
+        "format_version={format_version};index_type={index};filter_policy={filter};checksum={checksum};block_size={block_size};\
+         block_restart_interval={};metadata_block_size={};",
+        rng.u32(1..20),
+        rng.u32(100..3000),
+    );
+    if index != "kHashSearch" {
+        text += &format!("index_block_restart_interval={};", rng.u32(1..6));
+    }
+    if index == "kTwoLevelIndexSearch" && rng.bool() {
+        text += "partition_filters=true;";
+    }
+    if has_prefix && rng.u8(..3) == 0 {
+        text += "whole_key_filtering=false;";
+    }
+    if rng.u8(..3) == 0 {
+        text += &format!(
+            "data_block_index_type=kDataBlockBinaryAndHash;data_block_hash_table_util_ratio={};",
+            one(rng, &["0.5", "0.75", "1"])
+        );
+    }
+    text += one(
+        rng,
+        &["", "", "index_shortening=kNoShortening;", "index_shortening=kShortenSeparatorsAndSuccessor;"],
+    );
+    if aligned {
+        text += "block_align=true;";
+    }
+    if level == TargetVersion::V11 {
+        text += one(rng, &["", "separate_key_value_in_data_block=true;"]);
+        if !aligned && rng.u8(..4) == 0 {
+            text += "super_block_alignment_size=4096;super_block_alignment_space_overhead_ratio=4;";
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::options::{OptionStruct, cf_options_from_string};
+    use esker::{ColumnFamilyOptions, DbOptions};
+
+    #[test]
+    fn esker_takes_every_mixture() {
+        let mut rng = esker_testkit::seed::rng("mixtures");
+        for level in TargetVersion::ALL {
+            for _ in 0..300 {
+                let mixture = Mixture::random(&mut rng, level);
+                let family = cf_options_from_string(&ColumnFamilyOptions::default(), &mixture.family)
+                    .unwrap_or_else(|e| panic!("{}: {e}", mixture.family));
+                let mut db = DbOptions { compatible_with: level, ..DbOptions::default() };
+                db.set_from_string(&mixture.esker_db).expect("options of the database");
+                family.validate().and_then(|()| family.validate_target(&db)).expect("they go together");
+            }
+        }
+    }
+}
