@@ -3,6 +3,7 @@
 
 use esker_base::Result;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,26 +58,26 @@ pub trait SequentialFile: Send {
     fn skip(&mut self, bytes: u64) -> Result<()>;
 }
 
-/// One of several positioned reads; `result` says how many bytes of `buf` were filled.
-#[derive(Debug)]
-pub struct ReadRequest<'a> {
-    /// Where to start.
-    pub offset: u64,
-    /// Where the bytes go; its length is how many are wanted.
-    pub buf: &'a mut [u8],
-    /// What came of it.
-    pub result: Result<usize>,
-}
-
 /// Reads anywhere; shared between threads.
 pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Several reads at once; each request gets its own result.
-    fn multi_read(&self, requests: &mut [ReadRequest<'_>]) {
-        for r in requests {
-            r.result = self.read_at(r.offset, r.buf);
+    /// Reads bytes that lie behind each other into `bufs`, from `offset` on; fewer only at the end of the file. Gives how many
+    /// were read in all.
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
+        let mut done = 0;
+        for buf in bufs {
+            let n = self.read_at(offset + done as u64, buf)?;
+            done += n;
+            if n < buf.len() {
+                break;
+            }
         }
+        Ok(done)
+    }
+    /// The descriptor behind it, if reading from that is the same as reading here: [`read_many`](crate::read_many) may.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}

@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle); [`posix`] (the real
 //! one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk, what a power loss leaves, what goes
-//! wrong); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
+//! wrong); [`read_many`](read_many()) (several reads as one); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
@@ -45,6 +45,7 @@ pub mod mem;
 pub mod posix;
 pub mod random;
 pub mod rate_limiter;
+mod read_many;
 pub mod system;
 pub mod thread_pool;
 pub mod timer;
@@ -54,9 +55,10 @@ pub use crash::{CrashChoices, CrashFs};
 pub use env::Env;
 pub use fault::{FaultFs, FaultRule, Op, OpKind};
 pub use file_writer::PacedWritableFile;
-pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, ReadRequest, SequentialFile, WritableFile};
+pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 pub use info_log::{InfoLogFile, InfoLogOptions};
 pub use mem::MemFs;
 pub use posix::PosixFileSystem;
 pub use rate_limiter::{IoKind, IoPriority, RateLimiter, RateLimiterMode};
+pub use read_many::{ReadRequest, read_many};
 pub use thread_pool::{Job, Priority, ThreadPool, spawn};

@@ -9,12 +9,13 @@
 //!  3. No `LOCK` file is opened by a process that holds it: closing any descriptor of a file drops its `fcntl`
 //!     locks (`posix/lock.rs`).
 //!
-//! Random reads go one `pread` at a time; `RandomAccessFile::multi_read` is the seam where a batch can go to
-//! `io_uring` instead.
+//! Random reads go one `pread` at a time; several go to the kernel together where that is possible (`posix/ring.rs`).
 
 mod file;
 mod lock;
 mod mapped;
+#[cfg(target_os = "linux")]
+pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 

@@ -25,7 +25,9 @@ use esker_format::key::InternalKeyComparator;
 use esker_format::trailer::{BlockGuard, TRAILER_BYTES, compression_code};
 use std::sync::Arc;
 
+mod batch;
 mod below;
+pub(crate) use batch::{Gathered, Wanted, gather};
 pub(crate) use below::Started;
 
 /// Blocks by file and offset.
@@ -180,24 +182,34 @@ impl BlockSource {
         self.load(handle, kind, options, readahead)
     }
 
-    /// As `block`, for as long as the guard lives: what the cache lends so counts nothing.
-    /// # Errors
-    /// As `block`.
+    /// The block if the cache has it, for as long as the guard lives: what the cache lends so counts nothing.
     #[inline]
-    pub(crate) fn block_under<'g>(
+    pub(crate) fn lent<'g>(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        guard: &'g Guard,
+    ) -> Option<BlockLoan<'g>> {
+        let block = self.cache.as_ref()?.lookup_under(&self.key(handle), guard)?;
+        counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        Some(block)
+    }
+
+    /// The block: under a guard lent, if it is in the cache; without one held, from wherever it is.
+    /// # Errors
+    /// As `block`; `Incomplete` if there is a guard and the cache has no such block.
+    #[inline]
+    pub(crate) fn loan<'g>(
         &self,
         handle: BlockHandle,
         kind: BlockKind,
         options: &TableReadOptions,
-        guard: &'g Guard,
+        guard: Option<&'g Guard>,
     ) -> Result<BlockLoan<'g>> {
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.lookup_under(&self.key(handle), guard)
-        {
-            counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
-            return Ok(block);
+        match guard {
+            Some(guard) => self.lent(handle, kind, guard).ok_or_else(not_waited_for),
+            None => self.block(handle, kind, options, None).map(Guarded::Held),
         }
-        self.load(handle, kind, options, None).map(Guarded::Held)
     }
 
     #[cold]
@@ -208,6 +220,9 @@ impl BlockSource {
         options: &TableReadOptions,
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
+        if options.read_tier == ReadTier::NoWait {
+            return Err(not_waited_for());
+        }
         if let Some(block) = self.promote(handle, kind, options) {
             if let Some(readahead) = readahead {
                 readahead.skipped(handle);
@@ -225,14 +240,8 @@ impl BlockSource {
         options: &TableReadOptions,
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
-        if self.cache.is_some() {
-            counts::cache_miss(self.statistics.as_ref(), kind);
-        }
-        if options.read_tier == ReadTier::BlockCache {
-            return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
-        }
+        self.begin_read(handle, kind, options)?;
         let verify = options.verify_checksums;
-        counts::block_read(kind, handle.size + TRAILER_BYTES as u64);
         let block = match readahead {
             Some(readahead) => {
                 handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
@@ -244,6 +253,20 @@ impl BlockSource {
             None => self.read(handle, kind, verify)?,
         };
         self.keep(block, handle, kind, options, true)
+    }
+
+    /// Counts a block that is about to be read from the file.
+    /// # Errors
+    /// `Incomplete`: `read_tier` forbids it.
+    fn begin_read(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Result<()> {
+        if self.cache.is_some() {
+            counts::cache_miss(self.statistics.as_ref(), kind);
+        }
+        if options.read_tier == ReadTier::BlockCache {
+            return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
+        }
+        counts::block_read(kind, handle.size + TRAILER_BYTES as u64);
+        Ok(())
     }
 
     /// Puts a block into the cache, if it shall go there. `is_read`: it counts as added; else it comes from below.
@@ -289,10 +312,16 @@ impl BlockSource {
         let mut stored = vec![0; handle.size as usize + TRAILER_BYTES];
         let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
         if n < stored.len() {
-            let e = Error::corruption(format!("truncated block read: {n} bytes instead of {}", stored.len()));
-            return Err(self.at(e, handle));
+            return Err(self.truncated(n, handle));
         }
         Ok(stored)
+    }
+
+    /// The error of a block of which only `n` bytes are there.
+    #[cold]
+    fn truncated(&self, n: usize, handle: BlockHandle) -> Error {
+        let wanted = handle.size as usize + TRAILER_BYTES;
+        self.at(Error::corruption(format!("truncated block read: {n} bytes instead of {wanted}")), handle)
     }
 
     /// Parses a block that was read for itself: uncompressed contents stay where they are.
@@ -379,6 +408,12 @@ impl BlockSource {
         }
         Ok(CachedBlock::KeyValue(block))
     }
+}
+
+/// The answer of a read that waits for nothing, where it would have to.
+#[cold]
+fn not_waited_for() -> Error {
+    Error::incomplete("the block is not cached, and the read waits for nothing")
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
-use crate::options::TableReadOptions;
-use esker_base::Result;
-use esker_base::sync::epoch;
+use crate::options::{ReadTier, TableReadOptions};
+use esker_base::sync::epoch::Guard;
+use esker_base::{ErrorKind, Result};
 use esker_cache::Handle;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
@@ -20,18 +20,18 @@ pub(crate) enum Resident {
 }
 
 impl Resident {
-    /// Calls `then` with the block.
+    /// Calls `then` with the block, which is had as by `BlockSource::loan`.
     #[inline]
     pub(crate) fn with<R>(
         &self,
         source: &BlockSource,
         kind: BlockKind,
-        options: &TableReadOptions,
+        (options, guard): (&TableReadOptions, Option<&Guard>),
         then: impl FnOnce(&CachedBlock) -> Result<R>,
     ) -> Result<R> {
         match self {
             Resident::Pinned(block) => then(block),
-            Resident::Cached(handle) => then(&*source.block_under(*handle, kind, options, &epoch::pin())?),
+            Resident::Cached(handle) => then(&*source.loan(*handle, kind, options, guard)?),
         }
     }
 
@@ -78,32 +78,32 @@ impl TableFilter {
 
     /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is the internal key
     /// that picks the partition.
+    /// # Errors
+    /// `Incomplete` if the filter would have to be waited for, and the read must not.
     #[inline]
     pub(crate) fn may_match(
         &self,
         source: &BlockSource,
-        options: &TableReadOptions,
+        (options, guard): (&TableReadOptions, Option<&Guard>),
         icmp: &InternalKeyComparator,
         key: &[u8],
         place: &[u8],
-    ) -> bool {
-        match self {
-            TableFilter::None => true,
-            TableFilter::Full(filter) => filter
-                .with(source, BlockKind::Filter, options, |block| {
-                    Ok(block.filter().is_none_or(|f| f.may_match(key)))
-                })
-                .unwrap_or(true),
-            TableFilter::Partitioned { index, shape } => index
-                .with(source, BlockKind::Index, options, |top| {
+    ) -> Result<bool> {
+        let passes = match self {
+            TableFilter::None => return Ok(true),
+            TableFilter::Full(filter) => filter.with(source, BlockKind::Filter, (options, guard), |block| {
+                Ok(block.filter().is_none_or(|f| f.may_match(key)))
+            }),
+            TableFilter::Partitioned { index, shape } => {
+                index.with(source, BlockKind::Index, (options, guard), |top| {
                     let handle = partition_of(top, *shape, source, options, icmp, place)?;
                     let Some(handle) = handle else { return Ok(true) };
-                    let guard = epoch::pin();
-                    let partition = source.block_under(handle, BlockKind::Filter, options, &guard)?;
+                    let partition = source.loan(handle, BlockKind::Filter, options, guard)?;
                     Ok(partition.filter().is_none_or(|f| f.may_match(key)))
                 })
-                .unwrap_or(true),
-        }
+            }
+        };
+        or_may_match(passes, options)
     }
 
     /// Bytes of memory it holds outside the cache.
@@ -132,4 +132,14 @@ fn partition_of(
         walker.seek_to_last(source, options)?;
     }
     Ok(walker.valid().then(|| walker.handle()))
+}
+
+/// What is wrong with a filter lets keys pass, unless it is only that it must not be waited for.
+#[inline]
+pub(crate) fn or_may_match(passes: Result<bool>, options: &TableReadOptions) -> Result<bool> {
+    match passes {
+        Ok(passes) => Ok(passes),
+        Err(e) if options.read_tier == ReadTier::NoWait && e.kind() == ErrorKind::Incomplete => Err(e),
+        Err(_) => Ok(true),
+    }
 }

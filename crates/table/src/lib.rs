@@ -35,11 +35,11 @@ pub use block_source::{BlockCache, CachedBlock, DEFAULT_BLOCK_CACHE_BYTES, defau
 pub use esker_format::filter::FilterPolicy;
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
-pub use multi_get::BatchVisitor;
+pub use multi_get::{BatchVisitor, Plan, read_plans};
 pub use options::{
     BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
     TableReadOptions, TableReaderOptions,
 };
-pub use reader::{TableReader, TableValue};
+pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use table_cache::{TableCache, TableCacheOptions, TableFile};
 pub use writer::{TableBuilder, TableFileInfo};

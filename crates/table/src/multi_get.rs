@@ -6,17 +6,22 @@
 //! through the index, then all blocks are looked up, then all keys are searched.
 //! Idea of the level-wise order: RocksDB `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
 //!
+//! A batch goes twice over its tables. First under a guard ([`TableReader::multi_get`]), which waits for nothing: keys whose
+//! blocks are not in the cache are put aside. What was put aside is then planned ([`TableReader::plan`]) table by table, the
+//! blocks of all plans are read together ([`read_plans`]), and each plan is searched ([`Plan::search`]).
+//!
 //! Invariants
 //!  1. An error belongs to the keys that needed what failed; the others go on.
-//!  2. A block is held from its look-up to the end of its wave, once.
+//!  2. A block is held from its look-up to the end of its wave or plan, once.
+//!  3. No guard is held while files are read.
 
-use crate::block_source::{BlockKind, BlockLoan, CachedBlock, Started};
+use crate::block_source::{BlockKind, BlockLoan, CachedBlock, Gathered, Wanted, gather};
 use crate::counts;
-use crate::filter::TableFilter;
+use crate::filter::{TableFilter, or_may_match};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
-use crate::reader::{DATA_BUFFER, KEY_BUFFER, TableReader, TableValue, seek_block};
-use esker_base::sync::epoch::{self, Guard};
+use crate::reader::{Access, DATA_BUFFER, KEY_BUFFER, Missing, TableReader, TableValue, seek_block};
+use esker_base::sync::epoch::Guard;
 use esker_base::{Error, Result};
 use esker_cache::Guarded;
 use esker_format::block::{BlockCursor, EntryShape};
@@ -24,6 +29,7 @@ use esker_format::filter::FilterProbe;
 use esker_format::handle::BlockHandle;
 use esker_format::key::{self, LookupKey, ParsedInternalKey};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Keys that go through the steps together: what they prefetch has to fit into the first-level cache.
 const WAVE: usize = 32;
@@ -34,6 +40,8 @@ pub trait BatchVisitor {
     fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool;
     /// Key `i` cannot be read; what was visited of it so far stands.
     fn failed(&mut self, i: usize, error: Error);
+    /// Key `i` would have to be waited for; what was visited of it so far stands, and the rest is to be planned.
+    fn missing(&mut self, i: usize, missing: Missing);
 }
 
 /// How many keys ahead of the one that is searched have their entries fetched.
@@ -61,97 +69,204 @@ struct Needed {
     handles: Wave<BlockHandle>,
 }
 
-/// What all steps of a batch share.
-#[derive(Clone, Copy)]
-struct Reading<'r> {
-    options: &'r TableReadOptions,
-    guard: &'r Guard,
-    keys: &'r [LookupKey],
+/// A block of a wave.
+enum Got<'g> {
+    Block(BlockLoan<'g>),
+    /// It would have to be waited for.
+    Missing,
+    Failed(Error),
+}
+
+/// Keys of one table that are searched when their blocks have been read: see [`read_plans`].
+pub struct Plan {
+    reader: Arc<TableReader>,
+    needed: Needed,
+    blocks: Vec<Gathered>,
+    /// Keys that stopped in the midst of their entries.
+    alone: Vec<(u32, Missing)>,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} keys in {} blocks", self.needed.places.len(), self.needed.handles.len())
+    }
 }
 
 impl TableReader {
-    /// Does for each key that `which` names in `keys` what [`TableReader::get`] does for one. The keys are named in
+    /// Does for each key that `which` names in `keys` what [`TableReader::get_under`] does for one. The keys are named in
     /// ascending order, and differ in their user keys.
     pub fn multi_get(
         &self,
         options: &TableReadOptions,
+        guard: &Guard,
         keys: &[LookupKey],
         which: &[u32],
         visitor: &mut dyn BatchVisitor,
     ) {
-        let guard = epoch::pin();
+        let options = options.without_waiting();
+        let access = Access { options: &options, guard: Some(guard) };
         for wave in which.chunks(WAVE) {
-            let passed = self.pass_filter(options, keys, wave);
-            if passed.is_empty() {
-                continue;
-            }
-            let needed = self.index.with(&self.source, BlockKind::Index, options, |top| {
-                Ok(self.find_blocks(options, top, keys, &passed, visitor))
+            let needed = self.pass_filter(access, keys, wave).and_then(|passed| match passed.is_empty() {
+                true => Ok(Needed::default()),
+                false => self.find_blocks(access, keys, &passed, visitor),
             });
             match needed {
-                Ok(needed) => self.search(Reading { options, guard: &guard, keys }, needed, visitor),
-                Err(e) => passed.iter().for_each(|&key| visitor.failed(key as usize, e.clone())),
+                Ok(needed) if needed.places.is_empty() => {}
+                Ok(needed) => {
+                    let blocks: Wave<Got<'_>> =
+                        needed.handles.iter().map(|&handle| self.got(handle, guard)).collect();
+                    self.search(access, keys, needed, &blocks, visitor);
+                }
+                Err(e) => match Missing::instead(e) {
+                    Ok(missing) => {
+                        missing
+                            .iter()
+                            .for_each(|&m| wave.iter().for_each(|&i| visitor.missing(i as usize, m)));
+                    }
+                    Err(e) => wave.iter().for_each(|&i| visitor.failed(i as usize, e.clone())),
+                },
             }
         }
+    }
+
+    /// Finds out which blocks the keys need that `which` names in `keys`: in ascending order, and each with what it came to
+    /// in this table, if it did. Those that cannot be planned go to `failed`. May read filters and indexes: call it without a
+    /// guard.
+    pub fn plan(
+        self: &Arc<Self>,
+        options: &TableReadOptions,
+        keys: &[LookupKey],
+        which: &[(u32, Option<Missing>)],
+        failed: &mut Vec<(usize, Error)>,
+    ) -> Plan {
+        let access = Access { options, guard: None };
+        let visitor: &mut dyn BatchVisitor = &mut Failures { failed };
+        let fresh: Wave<u32> = (which.iter())
+            .filter(|(_, missing)| missing.and_then(|m| m.block).is_none())
+            .map(|(key, _)| *key)
+            .collect();
+        let mut needed = Needed::default();
+        for wave in fresh.chunks(WAVE) {
+            let found = self.pass_filter(access, keys, wave).and_then(|passed| match passed.is_empty() {
+                true => Ok(Needed::default()),
+                false => self.find_blocks(access, keys, &passed, visitor),
+            });
+            match found {
+                Ok(found) => needed.append(found),
+                Err(e) => wave.iter().for_each(|&key| visitor.failed(key as usize, e.clone())),
+            }
+        }
+        let mut alone = Vec::new();
+        for &(key, missing) in which {
+            let Some((missing, place)) = missing.and_then(|m| Some((m, m.block?))) else { continue };
+            if place.is_first {
+                needed.places.push(Place {
+                    key,
+                    block: needed.handles.len() as u32,
+                    restart: 0,
+                    goes_on: place.goes_on,
+                });
+                needed.handles.push(place.handle);
+            } else {
+                alone.push((key, missing));
+            }
+        }
+        if fresh.len() < which.len() {
+            needed.put_in_order();
+        }
+        Plan { reader: Arc::clone(self), needed, blocks: Vec::new(), alone }
+    }
+
+    fn got<'g>(&self, handle: BlockHandle, guard: &'g Guard) -> Got<'g> {
+        match self.source.lent(handle, BlockKind::Data, guard) {
+            None => Got::Missing,
+            Some(block) => self.ready(block, handle),
+        }
+    }
+
+    /// The block, with what is looked at first on its way to the processor's caches.
+    fn ready<'g>(&self, block: BlockLoan<'g>, handle: BlockHandle) -> Got<'g> {
+        match block.key_value() {
+            Ok(entries) => entries.prefetch_restarts(),
+            Err(e) => return Got::Failed(self.source.at(e, handle)),
+        }
+        Got::Block(block)
     }
 
     /// Those keys of a wave that the filter lets pass.
-    fn pass_filter(&self, options: &TableReadOptions, keys: &[LookupKey], wave: &[u32]) -> Wave<u32> {
+    /// # Errors
+    /// `Incomplete` if the filter would have to be waited for.
+    fn pass_filter(&self, access: Access<'_>, keys: &[LookupKey], wave: &[u32]) -> Result<Wave<u32>> {
         if !self.whole_keys {
-            return wave.into();
+            return Ok(wave.into());
         }
         let user_key = |key: u32| self.without_timestamp(keys[key as usize].user_key());
-        let full = match &self.filter {
-            TableFilter::Full(filter) => filter
-                .with(&self.source, BlockKind::Filter, options, |block| {
-                    let Some(filter) = block.filter() else { return Ok(wave.into()) };
-                    let mut probes: Wave<FilterProbe<'_>> =
-                        wave.iter().map(|&key| FilterProbe::new(user_key(key))).collect();
-                    probes.iter_mut().for_each(|probe| filter.prefetch(probe));
-                    let asked = wave.iter().zip(&mut probes);
-                    Ok(asked.filter_map(|(&key, p)| filter.may_match_probe(p).then_some(key)).collect())
-                })
-                .unwrap_or_else(|_| wave.into()),
-            _ => {
-                let passes = |key: &u32| {
-                    self.filter_passes(options, user_key(*key), keys[*key as usize].internal_key())
-                };
-                wave.iter().copied().filter(passes).collect()
+        let mut passed: Wave<u32> = wave.into();
+        match &self.filter {
+            TableFilter::Full(filter) => {
+                let asked =
+                    filter.with(&self.source, BlockKind::Filter, (access.options, access.guard), |block| {
+                        let Some(filter) = block.filter() else { return Ok(true) };
+                        let mut probes: Wave<FilterProbe<'_>> =
+                            wave.iter().map(|&key| FilterProbe::new(user_key(key))).collect();
+                        probes.iter_mut().for_each(|probe| filter.prefetch(probe));
+                        let mut probes = probes.iter_mut();
+                        passed.retain(|_| probes.next().is_none_or(|probe| filter.may_match_probe(probe)));
+                        Ok(true)
+                    });
+                or_may_match(asked, access.options)?;
             }
-        };
-        let passed: Wave<u32> = full;
+            _ => {
+                let mut waits = Ok(());
+                passed.retain(|key| {
+                    let internal_key = keys[*key as usize].internal_key();
+                    self.filter_passes(access, user_key(*key), internal_key).unwrap_or_else(|e| {
+                        waits = Err(e);
+                        true
+                    })
+                });
+                waits?;
+            }
+        }
         for i in 0..wave.len() {
             counts::filter_asked(self.source.statistics.as_ref(), i < passed.len());
         }
-        passed
+        Ok(passed)
     }
 
     /// Goes through the index with all keys: to which block each leads.
+    /// # Errors
+    /// Those of getting the index; `Incomplete` if it would have to be waited for.
     fn find_blocks(
         &self,
-        options: &TableReadOptions,
-        top: &CachedBlock,
+        access: Access<'_>,
         keys: &[LookupKey],
         passed: &[u32],
         visitor: &mut dyn BatchVisitor,
-    ) -> Needed {
-        let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, KEY_BUFFER.take());
-        let mut needed = Needed::default();
-        let mut is_dense = false;
-        for &key in passed {
-            let target = keys[key as usize].internal_key();
-            if let Err(e) = self.lead(&mut walker, options, target, &mut is_dense) {
-                visitor.failed(key as usize, self.source.in_file(e));
-                walker.reset();
-                continue;
+    ) -> Result<Needed> {
+        self.index.with(&self.source, BlockKind::Index, (access.options, access.guard), |top| {
+            let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, KEY_BUFFER.take());
+            let mut needed = Needed::default();
+            let mut is_dense = false;
+            for &key in passed {
+                let target = keys[key as usize].internal_key();
+                let place = self
+                    .lead(&mut walker, access.options, target, &mut is_dense)
+                    .and_then(|()| self.place_of(&walker, key, target, &mut needed));
+                match place {
+                    Ok(place) => needed.places.extend(place),
+                    Err(e) => {
+                        match if access.guard.is_some() { Missing::instead(e) } else { Err(e) } {
+                            Ok(missing) => missing.iter().for_each(|&m| visitor.missing(key as usize, m)),
+                            Err(e) => visitor.failed(key as usize, self.source.in_file(e)),
+                        }
+                        walker.reset();
+                    }
+                }
             }
-            match self.place_of(&walker, key, target, &mut needed) {
-                Ok(place) => needed.places.extend(place),
-                Err(e) => visitor.failed(key as usize, self.source.in_file(e)),
-            }
-        }
-        KEY_BUFFER.set(walker.into_buffer());
-        needed
+            KEY_BUFFER.set(walker.into_buffer());
+            Ok(needed)
+        })
     }
 
     /// Leads the walker, which stands where the key before this one led it, to the first block that can hold `target`. If
@@ -207,30 +322,18 @@ impl TableReader {
         Ok(Some(Place { key, block, restart: 0, goes_on: self.may_go_on_behind(walker, target) }))
     }
 
-    /// Gets the blocks, and visits the keys' entries in them.
-    fn search(&self, reading: Reading<'_>, needed: Needed, visitor: &mut dyn BatchVisitor) {
-        let Reading { options, guard, keys } = reading;
+    /// Visits the keys' entries in their blocks.
+    fn search(
+        &self,
+        access: Access<'_>,
+        keys: &[LookupKey],
+        needed: Needed,
+        blocks: &[Got<'_>],
+        visitor: &mut dyn BatchVisitor,
+    ) {
         let Needed { mut places, handles } = needed;
-        // With a tier below the cache all lookups there begin before the first one is waited for.
-        let started = if self.source.looks_below() { &handles[..] } else { &[] };
-        let started: Vec<Started> =
-            started.iter().map(|&handle| self.source.start(handle, BlockKind::Data, options)).collect();
-        let mut started = started.into_iter();
-        let blocks: Wave<Result<BlockLoan<'_>>> = handles
-            .iter()
-            .map(|&handle| {
-                let block = match started.next() {
-                    None => self.source.block_under(handle, BlockKind::Data, options, guard)?,
-                    Some(started) => {
-                        let block = self.source.finish(started, handle, BlockKind::Data, options)?;
-                        Guarded::Held(block)
-                    }
-                };
-                block.key_value().map_err(|e| self.source.at(e, handle))?.prefetch_restarts();
-                Ok(block)
-            })
-            .collect();
-        for block in blocks.iter().flatten() {
+        for block in blocks {
+            let Got::Block(block) = block else { continue };
             block.key_value().into_iter().for_each(|block| block.prefetch_restart_keys());
         }
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
@@ -238,22 +341,25 @@ impl TableReader {
         let (mut prepared, mut searched) = (NOWHERE, u32::MAX);
         for at in 0..places.len() + AHEAD {
             if let Some(place) = places.get_mut(at) {
-                place.restart = self.prepare(&mut cursor, keys, place, &blocks, prepared);
+                place.restart = self.prepare(&mut cursor, keys, place, blocks, prepared);
                 prepared = (place.block, place.restart);
             }
             let Some(place) = at.checked_sub(AHEAD).and_then(|at| places.get(at)) else { continue };
             if std::mem::replace(&mut searched, place.block) != place.block {
                 cursor.reset();
             }
+            let handle = handles[place.block as usize];
             let found = match &blocks[place.block as usize] {
-                Ok(block) => {
-                    let handle = handles[place.block as usize];
-                    self.search_block(reading, place, (block, handle), &mut cursor, visitor)
+                Got::Block(block) => {
+                    self.search_block(access, keys, place, (block, handle), &mut cursor, visitor)
                 }
-                Err(e) => Err(e.clone()),
+                Got::Missing => Ok(Some(Missing::data(handle, true, place.goes_on))),
+                Got::Failed(e) => Err(e.clone()),
             };
-            if let Err(e) = found {
-                visitor.failed(place.key as usize, e);
+            match found {
+                Ok(None) => {}
+                Ok(Some(missing)) => visitor.missing(place.key as usize, missing),
+                Err(e) => visitor.failed(place.key as usize, e),
             }
         }
         DATA_BUFFER.set(cursor.into_buffer());
@@ -267,10 +373,10 @@ impl TableReader {
         cursor: &mut BlockCursor,
         keys: &[LookupKey],
         place: &Place,
-        blocks: &[Result<BlockLoan<'_>>],
+        blocks: &[Got<'_>],
         before: (u32, u32),
     ) -> u32 {
-        let Ok(block) = &blocks[place.block as usize] else { return 0 };
+        let Got::Block(block) = &blocks[place.block as usize] else { return 0 };
         let Ok(block) = block.key_value() else { return 0 };
         let target = keys[place.key as usize].internal_key();
         let low = if place.block == before.0 { before.1 } else { 0 };
@@ -286,12 +392,13 @@ impl TableReader {
     #[inline]
     fn search_block(
         &self,
-        Reading { options, guard, keys }: Reading<'_>,
+        access: Access<'_>,
+        keys: &[LookupKey],
         place: &Place,
         (shared, handle): (&BlockLoan<'_>, BlockHandle),
         cursor: &mut BlockCursor,
         visitor: &mut dyn BatchVisitor,
-    ) -> Result<()> {
+    ) -> Result<Option<Missing>> {
         let i = place.key as usize;
         let target = keys[i].internal_key();
         let mut is_there = false;
@@ -310,8 +417,9 @@ impl TableReader {
                 self.visit_from(cursor, block, shared, key::user_key(target), &mut visit)
             })
             .map_err(|e| self.source.at(e, handle))?;
+        let mut missing = None;
         if more && place.goes_on {
-            self.get_behind(options, guard, target, &mut visit)?;
+            missing = self.get_behind(access, handle, target, &mut visit)?;
         }
         if self.whole_keys
             && is_there
@@ -319,6 +427,83 @@ impl TableReader {
         {
             counts::filter_was_right(statistics);
         }
-        Ok(())
+        Ok(missing)
+    }
+}
+
+impl Needed {
+    /// Adds what keys behind these need.
+    fn append(&mut self, behind: Needed) {
+        let first = self.handles.len() as u32;
+        self.handles.extend(behind.handles);
+        self.places.extend(behind.places.into_iter().map(|p| Place { block: first + p.block, ..p }));
+    }
+
+    /// Sorts the keys, and names each block once.
+    fn put_in_order(&mut self) {
+        self.places.sort_unstable_by_key(|place| place.key);
+        let handles = std::mem::take(&mut self.handles);
+        for place in &mut self.places {
+            let handle = handles[place.block as usize];
+            if self.handles.last() != Some(&handle) {
+                self.handles.push(handle);
+            }
+            place.block = self.handles.len() as u32 - 1;
+        }
+    }
+}
+
+/// Notes what fails while nothing is visited yet.
+struct Failures<'f> {
+    failed: &'f mut Vec<(usize, Error)>,
+}
+
+impl BatchVisitor for Failures<'_> {
+    fn entry(&mut self, _i: usize, _entry: ParsedInternalKey<'_>, _value: TableValue<'_>) -> bool {
+        false
+    }
+
+    fn failed(&mut self, i: usize, error: Error) {
+        self.failed.push((i, error));
+    }
+
+    fn missing(&mut self, i: usize, _missing: Missing) {
+        self.failed(i, Error::incomplete("a plan waits for what it needs"));
+    }
+}
+
+/// Gets the blocks that the plans need: those of all plans together. Call it without a guard.
+pub fn read_plans(plans: &mut [Plan], options: &TableReadOptions) {
+    let wanted: Vec<Wanted<'_>> = (plans.iter())
+        .flat_map(|plan| {
+            plan.needed.handles.iter().map(|&handle| Wanted { source: &plan.reader.source, handle })
+        })
+        .collect();
+    let mut blocks = gather(&wanted, options).into_iter();
+    for plan in plans {
+        plan.blocks = blocks.by_ref().take(plan.needed.handles.len()).collect();
+    }
+}
+
+impl Plan {
+    /// Visits the entries of its keys. REQUIRES: its blocks were read.
+    pub fn search(self, options: &TableReadOptions, keys: &[LookupKey], visitor: &mut dyn BatchVisitor) {
+        let Plan { reader, needed, blocks, alone } = self;
+        let access = Access { options, guard: None };
+        let blocks: Vec<Got<'_>> = (blocks.into_iter().zip(&needed.handles))
+            .map(|(block, &handle)| match block {
+                Ok(block) => reader.ready(Guarded::Held(block), handle),
+                Err(e) => Got::Failed(e),
+            })
+            .collect();
+        reader.search(access, keys, needed, &blocks, visitor);
+        for (key, missing) in alone {
+            let i = key as usize;
+            let mut visit =
+                |entry: ParsedInternalKey<'_>, value: TableValue<'_>| visitor.entry(i, entry, value);
+            if let Err(e) = reader.get_on(options, &keys[i], missing, &mut visit) {
+                visitor.failed(i, e);
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_cache::Priority;
 use esker_cache::key::process_unique_identity;
-use esker_env::{RandomAccessFile, ReadRequest};
+use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor};
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::dead_spans::{self, DeadSpans};
@@ -185,9 +185,6 @@ impl RandomAccessFile for Tail {
             }
             None => self.file.read_at(offset, buf),
         }
-    }
-    fn multi_read(&self, requests: &mut [ReadRequest<'_>]) {
-        self.file.multi_read(requests);
     }
     fn size(&self) -> Result<u64> {
         self.file.size()

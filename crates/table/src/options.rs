@@ -307,8 +307,10 @@ pub enum ReadTier {
     /// To the files.
     #[default]
     ReadAll,
-    /// To the block cache; beyond it the answer is `Incomplete`.
+    /// To the block cache and what lies below it; beyond that the answer is `Incomplete`.
     BlockCache,
+    /// To the block cache alone: who reads under a guard waits for nothing. See [`Missing`](crate::Missing).
+    NoWait,
 }
 
 /// What one read of a table can be told.
@@ -325,6 +327,8 @@ pub struct TableReadOptions {
     /// An iterator's `seek` may ask the prefix filter about the prefix it was told to want
     /// (`InternalIterator::set_wanted_prefix_of`), and end at once if it says no.
     pub prefix_filter_on_seek: bool,
+    /// A batch may read blocks of all levels at once, some of which may turn out not to be needed.
+    pub async_io: bool,
 }
 
 impl Default for TableReadOptions {
@@ -335,6 +339,15 @@ impl Default for TableReadOptions {
             read_tier: ReadTier::ReadAll,
             readahead_size: 0,
             prefix_filter_on_seek: false,
+            async_io: false,
         }
+    }
+}
+
+impl TableReadOptions {
+    /// The same, for a read that waits for nothing.
+    #[inline]
+    pub(crate) fn without_waiting(&self) -> TableReadOptions {
+        TableReadOptions { read_tier: ReadTier::NoWait, ..*self }
     }
 }

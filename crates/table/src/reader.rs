@@ -7,13 +7,14 @@ use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
 use crate::options::{TableReadOptions, TableReaderOptions};
 use esker_base::prefix::SliceTransformRef;
-use esker_base::sync::epoch::{self, Guard};
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
-use esker_cache::{Reservation, Role};
+use esker_base::sync::epoch::Guard;
+use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
+use esker_cache::{Guarded, Reservation, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor, EntryShape};
 use esker_format::dead_spans::DeadSpans;
 use esker_format::footer::Footer;
+use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::{self, InternalKeyComparator, LookupKey, ParsedInternalKey};
 use esker_format::meta_index::MetaIndex;
@@ -54,6 +55,57 @@ pub(crate) fn pin(block: BlockRef, range: Range<usize>) -> PinnedBytes {
     PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
 }
 
+/// How a read gets at blocks: under a guard it waits for nothing and its options say so; without one it may read files.
+#[derive(Clone, Copy)]
+pub(crate) struct Access<'r> {
+    pub(crate) options: &'r TableReadOptions,
+    pub(crate) guard: Option<&'r Guard>,
+}
+
+/// Who is shown entries, and says whether to go on.
+pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool;
+
+/// Where a read of one key stopped that waits for nothing. [`TableReader::get_on`] goes on from there.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing {
+    /// The data block; `None` if it is something that leads to one, and the read begins anew.
+    pub(crate) block: Option<MissingBlock>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissingBlock {
+    pub(crate) handle: BlockHandle,
+    /// Whether nothing was visited before it.
+    pub(crate) is_first: bool,
+    /// Whether its entries were visited: what lies behind it is left.
+    pub(crate) is_visited: bool,
+    /// Whether entries of the user key can lie behind it.
+    pub(crate) goes_on: bool,
+}
+
+impl Missing {
+    #[cold]
+    pub(crate) fn data(handle: BlockHandle, is_first: bool, goes_on: bool) -> Missing {
+        Missing { block: Some(MissingBlock { handle, is_first, is_visited: false, goes_on }) }
+    }
+
+    /// As `instead`, where the entries of the block at `handle` have been visited already.
+    #[cold]
+    pub(crate) fn behind(handle: BlockHandle, error: Error) -> Result<Option<Missing>> {
+        let place = MissingBlock { handle, is_first: false, is_visited: true, goes_on: true };
+        Missing::instead(error).map(|_| Some(Missing { block: Some(place) }))
+    }
+
+    /// What to do about an error of a read under a guard: if it says that something is missing, to go on elsewhere.
+    #[cold]
+    pub(crate) fn instead(error: Error) -> Result<Option<Missing>> {
+        match error.kind() {
+            ErrorKind::Incomplete => Ok(Some(Missing { block: None })),
+            _ => Err(error),
+        }
+    }
+}
+
 /// An open table. Shared; all methods may be called from any thread.
 #[derive(Debug)]
 pub struct TableReader {
@@ -92,30 +144,82 @@ thread_local! {
 
 impl TableReader {
     /// Shows `visit` the entries of `key`'s user key not newer than its sequence, newest first, until it returns
-    /// false. Range tombstones are not among them: see `range_dels`.
+    /// false. Range tombstones are not among them: see `range_dels`. May read files: call it without a guard.
     /// # Errors
     /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
-    pub fn get(
+    pub fn get(&self, options: &TableReadOptions, key: &LookupKey, visit: Visit<'_>) -> Result<()> {
+        self.get_with(Access { options, guard: None }, key, visit).map(drop)
+    }
+
+    /// As `get`, but waits for nothing: what it would have to wait for is where [`TableReader::get_on`] goes on, without a
+    /// guard.
+    /// # Errors
+    /// `Corruption`.
+    #[inline]
+    pub fn get_under(
+        &self,
+        options: &TableReadOptions,
+        guard: &Guard,
+        key: &LookupKey,
+        visit: Visit<'_>,
+    ) -> Result<Option<Missing>> {
+        let options = options.without_waiting();
+        let found = self.get_with(Access { options: &options, guard: Some(guard) }, key, visit);
+        found.or_else(Missing::instead)
+    }
+
+    /// What is left of a `get` that came to something missing.
+    /// # Errors
+    /// As `get`.
+    #[cold]
+    pub fn get_on(
         &self,
         options: &TableReadOptions,
         key: &LookupKey,
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+        missing: Missing,
+        visit: Visit<'_>,
     ) -> Result<()> {
+        let Some(place) = missing.block else { return self.get(options, key, visit) };
         let target = key.internal_key();
-        let guard = epoch::pin();
+        self.note_if_there(visit, &mut |visit| {
+            let more = place.is_visited || {
+                let block = Guarded::Held(self.source.block(place.handle, BlockKind::Data, options, None)?);
+                self.visit_block(&block, place.is_first.then_some(target), key::user_key(target), visit)
+                    .map_err(|e| self.source.at(e, place.handle))?
+            };
+            if more && place.goes_on {
+                self.get_behind(Access { options, guard: None }, place.handle, target, visit)?;
+            }
+            Ok(None)
+        })
+        .map(drop)
+    }
+
+    fn get_with(&self, access: Access<'_>, key: &LookupKey, visit: Visit<'_>) -> Result<Option<Missing>> {
+        let target = key.internal_key();
         if !self.whole_keys {
-            return self.get_unfiltered(options, &guard, target, visit);
+            return self.get_unfiltered(access, target, visit);
         }
-        let passes = self.filter_passes(options, self.without_timestamp(key.user_key()), target);
+        let passes = self.filter_passes(access, self.without_timestamp(key.user_key()), target)?;
         counts::filter_asked(self.source.statistics.as_ref(), passes);
         if !passes {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(statistics) = &self.source.statistics else {
-            return self.get_unfiltered(options, &guard, target, visit);
+        self.note_if_there(visit, &mut |visit| self.get_unfiltered(access, target, visit))
+    }
+
+    /// Calls `read`, and counts whether the filter was right to let it pass.
+    #[inline]
+    fn note_if_there(
+        &self,
+        visit: Visit<'_>,
+        read: &mut dyn FnMut(Visit<'_>) -> Result<Option<Missing>>,
+    ) -> Result<Option<Missing>> {
+        let Some(statistics) = self.source.statistics.as_ref().filter(|_| self.whole_keys) else {
+            return read(visit);
         };
         let mut is_there = false;
-        let found = self.get_unfiltered(options, &guard, target, &mut |key, value| {
+        let found = read(&mut |key, value| {
             is_there = true;
             visit(key, value)
         });
@@ -125,17 +229,11 @@ impl TableReader {
         found
     }
 
-    fn get_unfiltered(
-        &self,
-        options: &TableReadOptions,
-        guard: &Guard,
-        target: &[u8],
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
-    ) -> Result<()> {
-        self.index.with(&self.source, BlockKind::Index, options, |top| {
+    fn get_unfiltered(&self, access: Access<'_>, target: &[u8], visit: Visit<'_>) -> Result<Option<Missing>> {
+        self.index.with(&self.source, BlockKind::Index, (access.options, access.guard), |top| {
             let buffer = KEY_BUFFER.take();
             let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, buffer);
-            let found = self.get_from(options, guard, &mut walker, target, visit);
+            let found = self.get_from(access, &mut walker, target, visit);
             KEY_BUFFER.set(walker.into_buffer());
             found
         })
@@ -143,14 +241,15 @@ impl TableReader {
 
     fn get_from(
         &self,
-        options: &TableReadOptions,
-        guard: &Guard,
+        access: Access<'_>,
         walker: &mut IndexWalker<&CachedBlock>,
         target: &[u8],
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
-    ) -> Result<()> {
-        walker.seek(&self.source, options, target, &self.options.icmp).map_err(|e| self.source.in_file(e))?;
-        self.get_at(options, guard, walker, target, true, visit)
+        visit: Visit<'_>,
+    ) -> Result<Option<Missing>> {
+        walker
+            .seek(&self.source, access.options, target, &self.options.icmp)
+            .map_err(|e| self.source.in_file(e))?;
+        self.get_at(access, walker, target, true, visit)
     }
 
     /// `get` from the block on that the walker stands on: the first with entries at or after `target` or, if not
@@ -158,50 +257,67 @@ impl TableReader {
     #[inline]
     fn get_at(
         &self,
-        options: &TableReadOptions,
-        guard: &Guard,
+        access: Access<'_>,
         walker: &mut IndexWalker<&CachedBlock>,
         target: &[u8],
         mut is_first: bool,
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
-    ) -> Result<()> {
+        visit: Visit<'_>,
+    ) -> Result<Option<Missing>> {
         let icmp = &self.options.icmp;
         while walker.valid() {
             if let Some(first) = walker.first_key()?
                 && icmp.compare_user_keys(key::user_key(first), key::user_key(target)).is_gt()
             {
-                return Ok(());
+                return Ok(None);
             }
-            let block = self.source.block_under(walker.handle(), BlockKind::Data, options, guard)?;
+            let handle = walker.handle();
+            let block = match access.guard {
+                Some(guard) => match self.source.lent(handle, BlockKind::Data, guard) {
+                    Some(block) => block,
+                    None => {
+                        let goes_on = self.may_go_on_behind(walker, target);
+                        return Ok(Some(Missing::data(handle, is_first, goes_on)));
+                    }
+                },
+                None => Guarded::Held(self.source.block(handle, BlockKind::Data, access.options, None)?),
+            };
             let more = self
                 .visit_block(&block, is_first.then_some(target), key::user_key(target), visit)
                 .map_err(|e| self.source.at(e, walker.handle()))?;
             if !more || !self.may_go_on_behind(walker, target) {
-                return Ok(());
+                return Ok(None);
             }
             is_first = false;
-            walker.next(&self.source, options).map_err(|e| self.source.in_file(e))?;
+            if let Err(e) = walker.next(&self.source, access.options) {
+                let e = self.source.in_file(e);
+                return if access.guard.is_some() { Missing::behind(handle, e) } else { Err(e) };
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// `get` in the blocks behind the first one that `target` may be in.
+    /// `get` in the blocks behind the one at `behind`, which `target` may be in and which was visited.
     #[cold]
     pub(crate) fn get_behind(
         &self,
-        options: &TableReadOptions,
-        guard: &Guard,
+        access: Access<'_>,
+        behind: BlockHandle,
         target: &[u8],
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
-    ) -> Result<()> {
-        self.index.with(&self.source, BlockKind::Index, options, |top| {
+        visit: Visit<'_>,
+    ) -> Result<Option<Missing>> {
+        let found = self.index.with(&self.source, BlockKind::Index, (access.options, access.guard), |top| {
             let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, Vec::new());
-            walker
-                .seek(&self.source, options, target, &self.options.icmp)
-                .and_then(|()| walker.next(&self.source, options))
-                .map_err(|e| self.source.in_file(e))?;
-            self.get_at(options, guard, &mut walker, target, false, visit)
-        })
+            let in_file = |e| self.source.in_file(e);
+            walker.seek(&self.source, access.options, target, &self.options.icmp).map_err(in_file)?;
+            while walker.valid() && walker.handle().offset <= behind.offset {
+                walker.next(&self.source, access.options).map_err(in_file)?;
+            }
+            self.get_at(access, &mut walker, target, false, visit)
+        });
+        match found {
+            Err(e) if access.guard.is_some() => Missing::behind(behind, e),
+            found => found,
+        }
     }
 
     /// Whether entries of the target's user key can lie behind the block that the walker stands on.
@@ -224,7 +340,7 @@ impl TableReader {
         shared: &BlockLoan<'_>,
         seek: Option<&[u8]>,
         user_key: &[u8],
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+        visit: Visit<'_>,
     ) -> Result<bool> {
         let block = shared.key_value()?;
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
@@ -241,7 +357,7 @@ impl TableReader {
         shared: &BlockLoan<'_>,
         seek: Option<&[u8]>,
         user_key: &[u8],
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+        visit: Visit<'_>,
     ) -> Result<bool> {
         match seek {
             Some(target) if self.global_seqno.is_none() => {
@@ -264,7 +380,7 @@ impl TableReader {
         block: &Block,
         shared: &BlockLoan<'_>,
         user_key: &[u8],
-        visit: &mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool,
+        visit: Visit<'_>,
     ) -> Result<bool> {
         while cursor.valid() {
             if !self.options.icmp.same_user_key(key::user_key(cursor.key()), user_key) {
@@ -285,7 +401,9 @@ impl TableReader {
     /// Whether the filter lets `user_key` pass; true without a filter. Reads nothing but the filter.
     pub fn may_contain(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
         let place = key::seek_key(user_key, SequenceNumber::MAX);
-        !self.whole_keys || self.filter_passes(options, self.without_timestamp(user_key), &place)
+        let access = Access { options, guard: None };
+        !self.whole_keys
+            || self.filter_passes(access, self.without_timestamp(user_key), &place).unwrap_or(true)
     }
 
     /// Whether the filter lets the prefix of a user key pass; true if the filter has no prefixes of the family's
@@ -294,7 +412,8 @@ impl TableReader {
         let user_key = self.without_timestamp(user_key);
         match self.filter_prefix.as_ref().and_then(|e| e.transform(user_key)) {
             Some(prefix) if !self.filter.is_partitioned() => {
-                let passes = self.filter_passes(options, prefix, &[]);
+                let access = Access { options, guard: None };
+                let passes = self.filter_passes(access, prefix, &[]).unwrap_or(true);
                 counts::prefix_asked(self.source.statistics.as_ref(), passes);
                 passes
             }
@@ -303,8 +422,8 @@ impl TableReader {
     }
 
     #[inline]
-    pub(crate) fn filter_passes(&self, options: &TableReadOptions, key: &[u8], place: &[u8]) -> bool {
-        self.filter.may_match(&self.source, options, &self.options.icmp, key, place)
+    pub(crate) fn filter_passes(&self, access: Access<'_>, key: &[u8], place: &[u8]) -> Result<bool> {
+        self.filter.may_match(&self.source, (access.options, access.guard), &self.options.icmp, key, place)
     }
 
     #[inline]

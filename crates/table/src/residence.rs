@@ -97,7 +97,7 @@ pub(crate) fn pin_partitions(
         return Ok(pinned);
     }
     let read = TableReadOptions::default();
-    top.with(source, BlockKind::Index, &read, |top| {
+    top.with(source, BlockKind::Index, (&read, None), |top| {
         let mut walker = IndexWalker::new(top, shape, false, Vec::new());
         walker.seek_to_first(source, &read)?;
         while walker.valid() {

@@ -16,6 +16,7 @@ const OPTIONS: TableReadOptions = TableReadOptions {
     read_tier: crate::options::ReadTier::ReadAll,
     readahead_size: 0,
     prefix_filter_on_seek: false,
+    async_io: false,
 };
 
 /// What was seen so far.

@@ -22,6 +22,11 @@ pub fn pin() -> Guard {
     Guard(reclaim::pin())
 }
 
+/// Whether this thread has a guard open: then it should not wait for anything.
+pub fn is_pinned() -> bool {
+    reclaim::is_pinned()
+}
+
 /// Hands this thread's retired values over for release and tries to let the epoch move on.
 /// Releases what no guard protects any more; call it after replacing something large.
 pub fn collect() {
@@ -88,6 +93,10 @@ mod reclaim {
 
     pub(super) struct Guard(());
 
+    pub(super) fn is_pinned() -> bool {
+        OPEN.get() > 0
+    }
+
     pub(super) fn pin() -> Guard {
         OPEN.set(OPEN.get() + 1);
         fence(Ordering::SeqCst);
@@ -142,6 +151,12 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
+    /// The current value, for as long as the guard lives, and for longer for those who [`hold`](Lent::hold) it.
+    #[inline]
+    pub fn lend<'g>(&self, guard: &'g Guard) -> Lent<'g, T> {
+        Lent(self.load(guard))
+    }
+
     /// Whether `value` is the current value, as far as this thread has seen. Its count keeps the address from meaning
     /// another one.
     #[inline]
@@ -168,6 +183,43 @@ impl<T: Send + Sync + 'static> Swap<T> {
         // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync + 'static`, so it
         // may be dropped on whichever thread runs the closure, at any later time.
         unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
+    }
+}
+
+/// What a [`Swap`] holds or held, for as long as a guard lives.
+///
+/// Invariant: it lies in an `Arc` that has a count which is not released before the guard goes.
+pub struct Lent<'g, T>(&'g T);
+
+impl<T> Clone for Lent<'_, T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Lent<'_, T> {}
+
+impl<'g, T> Lent<'g, T> {
+    /// The value.
+    #[inline]
+    pub fn get(self) -> &'g T {
+        self.0
+    }
+
+    /// The value, counted: it may stay when the guard goes.
+    pub fn hold(self) -> Arc<T> {
+        // SAFETY: the reference comes from `Swap::load`, which made it of a pointer that came from `Arc::into_raw`, and the
+        // count that the `Swap` had of it is there as long as the guard, which `'g` does not outlive.
+        unsafe { Arc::increment_strong_count(self.0) };
+        // SAFETY: as above, and the count just added is ours to own.
+        unsafe { Arc::from_raw(self.0) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Lent<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

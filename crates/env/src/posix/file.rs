@@ -14,14 +14,18 @@ use super::mapped::MappedEnd;
 use super::{failed, failed_at, size_of};
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::{Error, Result};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, retry_on_intr};
+use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 
 /// What is collected before it is written: large enough that the system call (about 0.3 µs) vanishes beside the
 /// copy, small enough to stay in the second-level cache.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
+
+/// Parts of one `preadv` at most: the kernel's `IOV_MAX`.
+const MOST_PARTS: usize = 1024;
 
 /// Fills `buf` from `offset`, or as much as the file holds.
 fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -87,6 +91,32 @@ impl PosixRandomAccessFile {
 impl RandomAccessFile for PosixRandomAccessFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         read_full(&self.fd, &self.path, offset, buf)
+    }
+
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let mut parts: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+        let mut rest = parts.as_mut_slice();
+        let mut done = 0;
+        while done < wanted {
+            let at = offset + done as u64;
+            match retry_on_intr(|| {
+                let most = rest.len().min(MOST_PARTS);
+                rustix::io::preadv(&self.fd, &mut rest[..most], at)
+            }) {
+                Ok(0) => break,
+                Ok(n) => {
+                    done += n;
+                    IoSliceMut::advance_slices(&mut rest, n);
+                }
+                Err(e) => return Err(failed_at("preadv", &self.path, at, e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {

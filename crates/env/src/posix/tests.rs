@@ -43,3 +43,22 @@ fn links_to_other_file_systems_are_not_supported() {
         .unwrap_err();
     assert_eq!(e.kind(), esker_base::ErrorKind::NotSupported, "{e}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn reads_go_to_the_kernel_together_or_not_at_all() {
+    use crate::read_many::ReadRequest;
+    let path = std::env::temp_dir().join(format!("esker-ring-{}", std::process::id()));
+    std::fs::write(&path, [7; 10_000]).unwrap();
+    let file = PosixFileSystem.new_random_access_file(&path).unwrap();
+    let mut bufs = vec![[0; 64]; 300];
+    let mut requests: Vec<_> =
+        bufs.iter_mut().map(|buf| ReadRequest::new(&*file, 9968, vec![&mut buf[..]])).collect();
+    let done = super::ring::read_many(&mut requests);
+    std::fs::remove_file(&path).unwrap();
+    if done.iter().all(|&n| n == 0) {
+        return println!("this kernel gives no ring: skipped");
+    }
+    assert_eq!(done, vec![32; 300], "what lies within the file");
+    assert!(bufs.iter().all(|buf| buf[..32] == [7; 32] && buf[32..] == [0; 32]));
+}

@@ -2,7 +2,10 @@
 
 use super::temp_dir::TempDir;
 use esker_base::{Error, ErrorKind, Result, SubCode};
-use esker_env::{CrashFs, FaultFs, FileSystem, MemFs, PosixFileSystem, ReadRequest, WritableFile};
+use esker_env::{
+    CrashFs, FaultFs, FileSystem, MemFs, PosixFileSystem, RandomAccessFile, ReadRequest, WritableFile,
+    read_many,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -199,13 +202,7 @@ fn random_reads_and_their_ends(fs: Fs<'_>, dir: &Path) {
         assert!(buf[expected.len()..].iter().all(|&b| b == 0xEE), "bytes behind the end are left alone");
     }
     file.prefetch(0, 10_000);
-    let (mut a, mut b, mut c) = ([0; 10], [0; 10], [0; 10]);
-    let request = |offset, buf| ReadRequest { offset, buf, result: Ok(0) };
-    let mut requests = [request(49_995, &mut a[..]), request(7, &mut b[..]), request(1 << 40, &mut c[..])];
-    file.multi_read(&mut requests);
-    let counts: Vec<usize> = requests.iter().map(|r| *r.result.as_ref().unwrap()).collect();
-    assert_eq!(counts, [5, 10, 0]);
-    assert_eq!((&a[..5], &b[..]), (&data[49_995..], &data[7..17]));
+    several_reads_at_once(&*file, &data);
     let all = std::thread::scope(|s| {
         let reads: Vec<_> = (0..4)
             .map(|_| {
@@ -219,6 +216,38 @@ fn random_reads_and_their_ends(fs: Fs<'_>, dir: &Path) {
         reads.into_iter().map(|r| r.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(all.iter().all(|buf| *buf == data));
+}
+
+fn several_reads_at_once(file: &dyn RandomAccessFile, data: &[u8]) {
+    let (mut a, mut b, mut c, mut d) = ([0; 10], [0; 10], [0; 10], [0; 3]);
+    let mut requests = [
+        ReadRequest::new(file, 49_995, vec![&mut a[..]]),
+        ReadRequest::new(file, 7, vec![&mut b[..], &mut d[..]]),
+        ReadRequest::new(file, 1 << 40, vec![&mut c[..]]),
+    ];
+    read_many(&mut requests);
+    let counts: Vec<usize> = requests.iter().map(|r| *r.result.as_ref().unwrap()).collect();
+    assert_eq!(counts, [5, 13, 0]);
+    assert_eq!((&a[..5], &b[..], &d[..]), (&data[49_995..], &data[7..17], &data[17..20]));
+    // More than go to the kernel at a time, in pieces that end in the middle of buffers.
+    let mut rng = fastrand::Rng::with_seed(5);
+    let wanted: Vec<(usize, Vec<usize>)> = (0..700)
+        .map(|_| (rng.usize(..50_000), (0..rng.usize(1..4)).map(|_| rng.usize(1..3000)).collect()))
+        .collect();
+    let mut bufs: Vec<Vec<Vec<u8>>> =
+        wanted.iter().map(|(_, lengths)| lengths.iter().map(|&n| vec![0; n]).collect()).collect();
+    let mut requests: Vec<_> = (wanted.iter().zip(&mut bufs))
+        .map(|((from, _), bufs)| {
+            ReadRequest::new(file, *from as u64, bufs.iter_mut().map(Vec::as_mut_slice).collect())
+        })
+        .collect();
+    read_many(&mut requests);
+    let counts: Vec<usize> = requests.iter().map(|r| *r.result.as_ref().unwrap()).collect();
+    for (((from, lengths), bufs), count) in wanted.iter().zip(&bufs).zip(counts) {
+        let end = (from + lengths.iter().sum::<usize>()).min(data.len());
+        assert_eq!(count, end - from);
+        assert!(bufs.concat()[..count] == data[*from..end]);
+    }
 }
 
 fn truncation_by_handle_and_by_name(fs: Fs<'_>, dir: &Path) {

@@ -17,13 +17,14 @@ use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::answer::Answer;
-use crate::read::get::{ReadContext, find};
-use crate::read::multi_get::multi_get;
+use crate::read::get::{Parked, ReadContext, find};
+use crate::read::multi_get::{multi_get, multi_get_on};
 use crate::snapshot::Snapshot;
 use esker_base::comparator::KeyOrder;
 use esker_base::stats::{Statistics, Ticker};
-use esker_base::sync::{Arc, epoch};
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_base::sync::Arc;
+use esker_base::sync::epoch::{self, Lent};
+use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::common_prefix;
 use esker_format::key::LookupKey;
 use esker_table::TableReadOptions;
@@ -95,13 +96,21 @@ impl Db {
         let moment = self.moment(options, keys, &guard);
         let table_options = table_read_options(options);
         let statistics = self.engine().options.statistics.as_deref();
-        let batch = KeyBatch { keys, moment: &moment, options, table_options: &table_options, statistics };
-        let ends_in_memtables = batch.ends_in_memtables();
-        let few = if ends_in_memtables { FEW_KEYS_OF_MEMTABLES } else { FEW_KEYS };
-        if keys.len() <= few || options.value_size_soft_limit < u64::MAX {
-            batch.read_one_by_one(output);
+        let batch = KeyBatch { keys, options, table_options: &table_options, statistics };
+        if options.value_size_soft_limit < u64::MAX {
+            let held = moment.hold();
+            drop(guard);
+            batch.read_up_to_limit(&held, output);
         } else {
-            batch.read_together(output, ends_in_memtables);
+            let mut left = batch.read_under(&moment, &guard, output);
+            if !left.waiting.is_empty() {
+                let held = moment.hold();
+                drop(guard);
+                batch.read_on(&held, &mut left, output);
+            }
+            for (key, of) in left.repeated {
+                output.repeat(key as usize, of as usize);
+            }
         }
         if let Some(statistics) = statistics {
             statistics.record_tick(Ticker::NumberMultigetCalls, 1);
@@ -135,12 +144,12 @@ impl Db {
             // A snapshot is older than the views, and one family by itself was at one moment just as its view is.
             let is_one_moment = options.snapshot.is_some() || views.len() <= 1;
             if is_one_moment || views_of(keys, guard).iter().zip(&views).all(same_memtable) {
-                return Moment { views, sequence, _held: None };
+                return Moment { views, sequence, snapshot: None };
             }
         }
         // Views that are loaded behind a snapshot hold all that it sees.
         let snapshot = self.snapshot();
-        Moment { views: views_of(keys, guard), sequence: snapshot.sequence(), _held: Some(snapshot) }
+        Moment { views: views_of(keys, guard), sequence: snapshot.sequence(), snapshot: Some(snapshot) }
     }
 }
 
@@ -210,9 +219,8 @@ impl Keys for Pairs<'_> {
 }
 
 /// A batch to be read.
-struct KeyBatch<'b, 'g, K> {
+struct KeyBatch<'b, K> {
     keys: &'b K,
-    moment: &'b Moment<'g>,
     options: &'b ReadOptions,
     table_options: &'b TableReadOptions,
     statistics: Option<&'b Statistics>,
@@ -249,33 +257,86 @@ type Order = SmallVec<[Ordered; 32]>;
 /// Keys of which what is looked up with them stays there too.
 const FEW_LOOKUPS: usize = 8;
 
-impl<K: Keys> KeyBatch<'_, '_, K> {
+/// Keys that wait for files together, at most: what they read is held until all of them are done with a level.
+const MOST_KEYS_WAITING: usize = 256;
+
+/// What is left of a batch when all that is in memory was read.
+struct Left {
+    waiting: Vec<Waiting>,
+    /// Keys that are the same as others, and those.
+    repeated: Vec<(u32, u32)>,
+}
+
+/// A key of a batch that has to wait for files.
+struct Waiting {
+    view: usize,
+    key: usize,
+    parked: Parked,
+}
+
+impl<K: Keys> KeyBatch<'_, K> {
     fn context(&self, key: usize) -> ReadContext<'_> {
         read_context(&self.keys.family(key).cf, self.options, self.table_options, self.statistics)
     }
 
-    /// In the order of the keys, so that a limit ends the batch at a key that the caller can name.
+    /// What is in memory. What is not is put aside.
     #[inline]
-    fn read_one_by_one(&self, output: &mut impl Output) {
+    fn read_under(&self, moment: &Moment<'_>, guard: &epoch::Guard, output: &mut impl Output) -> Left {
+        let ends_in_memtables = self.ends_in_memtables(moment);
+        let few = if ends_in_memtables { FEW_KEYS_OF_MEMTABLES } else { FEW_KEYS };
+        if self.keys.len() <= few {
+            self.read_one_by_one(moment, guard, output)
+        } else {
+            self.read_together(moment, guard, output, ends_in_memtables)
+        }
+    }
+
+    #[inline]
+    fn read_one_by_one(&self, moment: &Moment<'_>, guard: &epoch::Guard, output: &mut impl Output) -> Left {
+        let mut waiting = Vec::new();
+        for i in 0..self.keys.len() {
+            let at = self.view_of(moment, i);
+            let view = moment.views[at].1.get();
+            let key = LookupKey::new(self.keys.key(i), moment.sequence);
+            let context = ReadContext { guard: Some(guard), ..self.context(i) };
+            if let Some(parked) = find(view, &context, &key, &mut |answer| output.set(i, answer)) {
+                waiting.push(Waiting { view: at, key: i, parked });
+            }
+        }
+        Left { waiting, repeated: Vec::new() }
+    }
+
+    /// In the order of the keys, so that the limit ends the batch at a key that the caller can name.
+    #[cold]
+    fn read_up_to_limit(&self, held: &HeldMoment, output: &mut impl Output) {
         for i in 0..self.keys.len() {
             if output.value_bytes() > self.options.value_size_soft_limit {
                 let error = Error::aborted("multi_get: value_size_soft_limit reached before this key");
                 output.set(i, Answer::Made(Err(error)));
                 continue;
             }
-            let (_, view) = self.moment.views[self.view_of(i)];
-            let key = LookupKey::new(self.keys.key(i), self.moment.sequence);
+            let family = self.keys.family(i);
+            let view = held.views.iter().find(|(id, _)| *id == family.id());
+            let (_, view) = view.expect("collected with the moment");
+            let key = LookupKey::new(self.keys.key(i), held.sequence);
             find(view, &self.context(i), &key, &mut |answer| output.set(i, answer));
         }
     }
 
     /// Family by family and, where files are read, sorted and each different key once.
-    fn read_together(&self, output: &mut impl Output, ends_in_memtables: bool) {
-        let ordered = self.ordered(ends_in_memtables);
+    fn read_together(
+        &self,
+        moment: &Moment<'_>,
+        guard: &epoch::Guard,
+        output: &mut impl Output,
+        ends_in_memtables: bool,
+    ) -> Left {
+        let ordered = self.ordered(moment, ends_in_memtables);
         let few = ordered.len().min(MOST_KEYS_TOGETHER);
         let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
         let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
         let mut repeated: Vec<(u32, u32)> = Vec::new();
+        let mut waiting = Vec::new();
         let mut rest = ordered.as_slice();
         let mut last: Option<Ordered> = None;
         while let Some(first) = rest.first() {
@@ -289,7 +350,7 @@ impl<K: Keys> KeyBatch<'_, '_, K> {
                     }
                     _ if lookups.len() == MOST_KEYS_TOGETHER => break,
                     _ => {
-                        lookups.push(LookupKey::new(self.keys.key(at.key()), self.moment.sequence));
+                        lookups.push(LookupKey::new(self.keys.key(at.key()), moment.sequence));
                         numbers.push(at.key() as u32);
                         last = Some(*at);
                     }
@@ -297,20 +358,48 @@ impl<K: Keys> KeyBatch<'_, '_, K> {
                 taken += 1;
             }
             rest = &rest[taken..];
-            let (_, view) = self.moment.views[first.view()];
-            multi_get(view, &self.context(first.key()), &lookups, &mut |i, answer| {
-                output.set(numbers[i] as usize, answer);
-            });
+            let view = first.view();
+            let context = ReadContext { guard: Some(guard), ..self.context(first.key()) };
+            let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i] as usize, answer);
+            let mut park =
+                |i: usize, parked| waiting.push(Waiting { view, key: numbers[i] as usize, parked });
+            multi_get(moment.views[view].1.get(), (&context, guard), &lookups, &mut settle, &mut park);
         }
-        for (key, of) in repeated {
-            output.repeat(key as usize, of as usize);
+        Left { waiting, repeated }
+    }
+
+    /// Ends the keys that were put aside, many of a family at a time.
+    #[cold]
+    fn read_on(&self, held: &HeldMoment, left: &mut Left, output: &mut impl Output) {
+        let mut waiting = std::mem::take(&mut left.waiting);
+        let icmp = |w: &Waiting| &self.keys.family(w.key).cf.icmp;
+        let key = |w: &Waiting| self.keys.key(w.key);
+        waiting.sort_by(|a, b| a.view.cmp(&b.view).then_with(|| icmp(a).compare_user_keys(key(a), key(b))));
+        waiting.dedup_by(|repeat, of| {
+            let is_same = repeat.view == of.view && icmp(of).same_user_key(key(repeat), key(of));
+            if is_same {
+                left.repeated.push((repeat.key as u32, of.key as u32));
+            }
+            is_same
+        });
+        let mut waiting = waiting.into_iter().peekable();
+        while let Some(first) = waiting.peek() {
+            let (view, context) = (first.view, self.context(first.key));
+            let (mut numbers, mut lookups, mut parked) = (Vec::new(), Vec::new(), Vec::new());
+            while let Some(next) = waiting.next_if(|w| w.view == view && numbers.len() < MOST_KEYS_WAITING) {
+                lookups.push(LookupKey::new(self.keys.key(next.key), held.sequence));
+                numbers.push(next.key);
+                parked.push(next.parked);
+            }
+            let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
+            multi_get_on(&held.views[view].1, &context, &lookups, parked, &mut settle);
         }
     }
 
     /// The number of a key's view.
     #[inline]
-    fn view_of(&self, i: usize) -> usize {
-        if self.keys.is_of_one_family() { 0 } else { self.moment.view_of(self.keys.family(i)) }
+    fn view_of(&self, moment: &Moment<'_>, i: usize) -> usize {
+        if self.keys.is_of_one_family() { 0 } else { moment.view_of(self.keys.family(i)) }
     }
 
     /// Whether two keys are the same. Heads are the same for all keys of an order that is not known.
@@ -330,18 +419,20 @@ impl<K: Keys> KeyBatch<'_, '_, K> {
     }
 
     /// Whether no key goes further than the memtables, which are searched in any order.
-    fn ends_in_memtables(&self) -> bool {
-        let has_no_files = |(_, view): &View<'_>| view.version.levels().iter().all(|l| l.files().is_empty());
-        self.options.read_tier == ReadTier::Memtable || self.moment.views.iter().all(has_no_files)
+    fn ends_in_memtables(&self, moment: &Moment<'_>) -> bool {
+        let has_no_files =
+            |(_, view): &View<'_>| view.get().version.levels().iter().all(|l| l.files().is_empty());
+        self.options.read_tier == ReadTier::Memtable || moment.views.iter().all(has_no_files)
     }
 
     /// The keys by family, then by the family's order if they may be looked for in files.
-    fn ordered(&self, ends_in_memtables: bool) -> Order {
+    fn ordered(&self, moment: &Moment<'_>, ends_in_memtables: bool) -> Order {
         let all = 0..self.keys.len();
         if ends_in_memtables {
             // Heads that differ: no two keys are compared, as it costs less to search twice.
-            let mut ordered: Order = all.map(|i| Ordered::new(self.view_of(i), i as u64, i)).collect();
-            if self.moment.views.len() > 1 {
+            let mut ordered: Order =
+                all.map(|i| Ordered::new(self.view_of(moment, i), i as u64, i)).collect();
+            if moment.views.len() > 1 {
                 ordered.sort_unstable();
             }
             return ordered;
@@ -349,7 +440,7 @@ impl<K: Keys> KeyBatch<'_, '_, K> {
         let shared = self.shared_prefix();
         let order = |i: usize| {
             let head = head_of(self.keys.family(i).cf.icmp.order(), &self.keys.key(i)[shared..]);
-            Ordered::new(self.view_of(i), head, i)
+            Ordered::new(self.view_of(moment, i), head, i)
         };
         let mut ordered: Order = all.map(order).collect();
         ordered.sort_unstable();
@@ -383,7 +474,7 @@ fn head_of(order: KeyOrder, user_key: &[u8]) -> u64 {
 /// How often switched memtables make a read look again before it takes a snapshot.
 const MOMENT_ATTEMPTS: usize = 3;
 
-type View<'g> = (esker_base::ColumnFamilyId, &'g SuperVersion);
+type View<'g> = (ColumnFamilyId, Lent<'g, SuperVersion>);
 
 type Views<'g> = SmallVec<[View<'g>; 2]>;
 
@@ -392,10 +483,24 @@ struct Moment<'g> {
     views: Views<'g>,
     sequence: SequenceNumber,
     /// Keeps what `sequence` sees from being compacted away, where the views alone do not.
-    _held: Option<Snapshot>,
+    snapshot: Option<Snapshot>,
+}
+
+/// A moment without a guard.
+struct HeldMoment {
+    views: Vec<(ColumnFamilyId, Arc<SuperVersion>)>,
+    sequence: SequenceNumber,
+    _snapshot: Option<Snapshot>,
 }
 
 impl Moment<'_> {
+    /// The same, for those who wait.
+    #[cold]
+    fn hold(self) -> HeldMoment {
+        let views = self.views.iter().map(|(id, view)| (*id, view.hold())).collect();
+        HeldMoment { views, sequence: self.sequence, _snapshot: self.snapshot }
+    }
+
     /// The number of a family's view. REQUIRES: the family was named when the moment was made.
     #[inline]
     fn view_of(&self, family: &ColumnFamilyHandle) -> usize {
@@ -404,7 +509,7 @@ impl Moment<'_> {
 }
 
 fn same_memtable((now, before): (&View<'_>, &View<'_>)) -> bool {
-    Arc::ptr_eq(&now.1.mem, &before.1.mem)
+    Arc::ptr_eq(&now.1.get().mem, &before.1.get().mem)
 }
 
 /// The current view of each family, once.
@@ -414,7 +519,7 @@ fn views_of<'g>(keys: &impl Keys, guard: &'g epoch::Guard) -> Views<'g> {
     let different = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
     for family in (0..different).map(|i| keys.family(i)) {
         if !views.iter().any(|(id, _)| *id == family.id()) {
-            views.push((family.id(), family.cf.super_version.load(guard)));
+            views.push((family.id(), family.cf.super_version.lend(guard)));
         }
     }
     views

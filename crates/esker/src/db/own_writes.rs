@@ -9,17 +9,16 @@
 //!     writes.
 
 use super::iterator::{db_iter_options, internal_iterator};
-use super::reads::{check_read_options, read_context, table_read_options};
+use super::reads::{check_read_options, pinned_view, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::{DbIter, MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
-use crate::read::get::get_over;
 use crate::read::latest::{latest_sequence, range_written_since};
 use esker_base::iter::InternalIterator;
-use esker_base::sync::{Arc, epoch};
+use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
-use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_format::key::ParsedInternalKey;
 use esker_memtable::MemTable;
 
 /// Writes of a batch in one family.
@@ -47,12 +46,7 @@ impl Db {
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
         check_read_options(options)?;
-        let guard = epoch::pin();
-        let view = family.cf.super_version.load(&guard);
-        let lookup = LookupKey::new(key, self.inner.read_sequence(options));
-        let table_options = table_read_options(options);
-        let context = read_context(&family.cf, options, &table_options, None);
-        get_over(view, &context, &own.mem, &LookupKey::new(key, own.up_to), &lookup)
+        self.inner.read(options, &family.cf, key, Some(own), None)
     }
 
     /// [`Db::iter_opt`], with `own` writes over what is in the database.
@@ -99,11 +93,11 @@ impl Db {
         since: SequenceNumber,
         with_tables: bool,
     ) -> Result<bool> {
-        let (options, guard) = (ReadOptions::default(), epoch::pin());
+        // Files may be read: the view is held, without a guard.
+        let (options, view) = (ReadOptions::default(), pinned_view(&family.cf));
         let table_options = table_read_options(&options);
-        let view = family.cf.super_version.load(&guard);
         let context = read_context(&family.cf, &options, &table_options, None);
-        Ok(latest_sequence(view, &context, key, since, with_tables)?.is_some())
+        Ok(latest_sequence(&view, &context, key, since, with_tables)?.is_some())
     }
 
     /// Whether any key from `begin` to `end`, both included, was written after `since`; `None` is an open end.
@@ -116,11 +110,10 @@ impl Db {
         since: SequenceNumber,
         with_tables: bool,
     ) -> Result<bool> {
-        let (options, guard) = (ReadOptions::default(), epoch::pin());
+        let (options, view) = (ReadOptions::default(), pinned_view(&family.cf));
         let table_options = table_read_options(&options);
-        let view = family.cf.super_version.load(&guard);
         let context = read_context(&family.cf, &options, &table_options, None);
-        range_written_since(view, &context, range, since, with_tables)
+        range_written_since(&view, &context, range, since, with_tables)
     }
 }
 

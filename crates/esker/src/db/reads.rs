@@ -1,11 +1,13 @@
 //! Point reads and snapshots.
 
 use super::iterator::new_timestamped_iter;
+use super::own_writes::OwnWrites;
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::timestamped::compare_timestamps;
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::get::{ReadContext, get};
+use crate::read::answer::Answer;
+use crate::read::get::{ReadContext, find, find_on, find_over};
 use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -121,22 +123,52 @@ impl DbInner {
         if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Ok(self.get_timestamped(options, cf, key)?.map(|(value, _)| value));
         }
-        let guard = epoch::pin();
-        // The view first, then the sequence number: the other way round, a flush in between could drop what the number
-        // still sees.
-        let view = cf.super_version.load(&guard);
-        let lookup = LookupKey::new(key, self.read_sequence(options));
-        let table_options = table_read_options(options);
         let Some(statistics) = &self.engine.options.statistics else {
-            return get(view, &read_context(cf, options, &table_options, None), &lookup);
+            return self.read(options, cf, key, None, None);
         };
         let start = self.engine.env.clock.monotonic_nanos();
-        let value = get(view, &read_context(cf, options, &table_options, Some(statistics)), &lookup)?;
+        let value = self.read(options, cf, key, None, Some(statistics))?;
         let micros = (self.engine.env.clock.monotonic_nanos() - start) / 1000;
         statistics.record_tick(Ticker::NumberKeysRead, 1);
         statistics.record_tick(Ticker::BytesRead, value.as_ref().map_or(0, |v| v.len() as u64));
         statistics.report_time_to_histogram(Histogram::DbGet, micros);
         Ok(value)
+    }
+
+    /// The value of `key`, with `own` writes over what is in the database. What is in memory is read under a guard; if that
+    /// is not enough, the view is held and the guard given up before a file is read.
+    #[inline]
+    pub(super) fn read(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        key: &[u8],
+        own: Option<&OwnWrites>,
+        statistics: Option<&Statistics>,
+    ) -> Result<Option<PinnedBytes>> {
+        let guard = epoch::pin();
+        // The view first, then the sequence number: the other way round, a flush in between could drop what the number
+        // still sees.
+        let view = cf.super_version.lend(&guard);
+        let lookup = LookupKey::new(key, self.read_sequence(options));
+        let table_options = table_read_options(options);
+        let context = read_context(cf, options, &table_options, statistics);
+        let under = ReadContext { guard: Some(&guard), ..context };
+        let mut found = Ok(None);
+        let mut settle = |answer: Answer<'_>| found = answer.into_pinned();
+        let parked = match own {
+            None => find(view.get(), &under, &lookup, &mut settle),
+            Some(own) => {
+                let own_key = LookupKey::new(key, own.up_to);
+                find_over(view.get(), &under, &own.mem, &own_key, &lookup, &mut settle)
+            }
+        };
+        if let Some(parked) = parked {
+            let view = view.hold();
+            drop(guard);
+            find_on(&view, &context, &lookup, parked, &mut settle);
+        }
+        found
     }
 
     /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written with.
@@ -172,6 +204,7 @@ pub(super) fn read_context<'a>(
         ignore_range_deletions: options.ignore_range_deletions,
         memtables_only: options.read_tier == ReadTier::Memtable,
         statistics,
+        guard: None,
     }
 }
 
@@ -188,6 +221,7 @@ pub(super) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
         read_tier,
         readahead_size: options.readahead_size,
         prefix_filter_on_seek: false,
+        async_io: options.async_io,
     }
 }
 

@@ -187,6 +187,7 @@ impl Recovery<'_> {
             ignore_range_deletions: false,
             memtables_only: false,
             statistics: None,
+            guard: None,
         };
         get(&view, &context, &LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1))))
     }

@@ -51,7 +51,8 @@ pub struct ReadOptions {
     pub readahead_size: usize,
     /// Grow the read-ahead across files. Default false.
     pub adaptive_readahead: bool,
-    /// Read ahead in the background. Accepted; reads are the same without it. Default false.
+    /// `multi_get` reads what it misses on all levels at once instead of level by level: less waiting, and now and then a
+    /// block too many. Iterators are the same with it. Default false.
     pub async_io: bool,
     /// See all keys, whatever the prefix extractor says. Default false: bounds or `prefix_same_as_start` may let
     /// prefix filters skip files, but no key within them is ever missed.

@@ -1,24 +1,30 @@
 //! One key: memtables, then levels.
 //!
-//! In: a view of the family and a key at a sequence number. Out: its value, pinned. Sources are asked newest first and
+//! In: a view of the family and a key at a sequence number. Out: its value, lent or pinned. Sources are asked newest first and
 //! the search ends at the first that settles the answer; range tombstones met on the way count for all that is older.
+//!
+//! A search under a guard waits for nothing: it would keep alive what everybody else gives up meanwhile. Where it comes to
+//! something that is not in memory it is put aside ([`Parked`]), and goes on ([`find_on`]) when the view is held and the guard
+//! is gone.
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
 use crate::cf::SuperVersion;
 use crate::read::answer::{Answer, LentValue};
-use crate::read::saver::Saver;
-use crate::read::tables::open_file;
+use crate::read::saver::{Finish, Saver};
+use crate::read::tables::{TableRef, open_file, opened_file};
+use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
-use esker_base::{PinnedBytes, Result};
-use esker_format::key::LookupKey;
+use esker_base::sync::epoch::Guard;
+use esker_base::{FileNumber, PinnedBytes, Result};
+use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::MemTable;
 use esker_table::blob::BlobReads;
-use esker_table::{TableCache, TableReadOptions};
+use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
 /// What a read needs besides the view.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) tables: &'a TableCache,
     pub(crate) options: &'a TableReadOptions,
@@ -26,6 +32,8 @@ pub(crate) struct ReadContext<'a> {
     /// Only the memtables (`ReadTier::Memtable`).
     pub(crate) memtables_only: bool,
     pub(crate) statistics: Option<&'a Statistics>,
+    /// The guard that the read is under; without one it may wait for files.
+    pub(crate) guard: Option<&'a Guard>,
 }
 
 impl<'a> ReadContext<'a> {
@@ -34,69 +42,152 @@ impl<'a> ReadContext<'a> {
     pub(crate) fn blobs(&self) -> BlobReads<'a> {
         BlobReads { source: self.tables.blobs(), options: self.options }
     }
+
+    /// What makes answers of what was found.
+    #[inline]
+    pub(crate) fn finish<'f>(&self, view: &'f SuperVersion, key: &'f LookupKey) -> Finish<'f>
+    where
+        'a: 'f,
+    {
+        Finish {
+            user_key: key.user_key(),
+            merge_operator: view.options.merge_operator.as_ref(),
+            blobs: self.blobs(),
+        }
+    }
+
+    /// The open table of `file`; none if that would have to be waited for.
+    #[inline]
+    pub(super) fn table<'f>(&self, file: &'f FileMeta) -> Result<Option<TableRef<'f>>> {
+        match self.guard {
+            Some(_) => Ok(opened_file(self.tables, file)),
+            None => open_file(self.tables, file).map(Some),
+        }
+    }
 }
 
-/// The value of `key` in this view, or `None`.
-/// # Errors
-/// `Corruption` and `IoError` name the file · `Incomplete` if the tier forbids the I/O it would take · see
-/// [`Saver::finish`].
-#[inline]
-pub(crate) fn get(
-    view: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-) -> Result<Option<PinnedBytes>> {
-    let mut found = None;
-    find(view, context, key, &mut |answer| found = Some(answer.into_pinned()));
-    found.unwrap_or(Ok(None))
+/// A search that would have had to wait under its guard.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) saver: Saver,
+    /// Where it goes on; none if only the answer is left to be made.
+    pub(crate) at: Option<ParkedAt>,
 }
 
-/// Gives `settle` what [`get`] gives, once; a plain value is lent where it lies, so that nothing is counted for it.
+/// A place among the files of a view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParkedAt {
+    pub(crate) level: usize,
+    pub(crate) file: FileNumber,
+    /// What the table was missing; none if that was the table itself.
+    pub(crate) missing: Option<Missing>,
+}
+
+/// Gives `settle` the value of `key` in this view, once, or what is in its way; a plain value is lent where it lies, so that
+/// nothing is counted for it. What is put aside is not settled yet.
+///
+/// What is given: the value or none · `Corruption` and `IoError`, which name the file · `Incomplete` if the tier forbids the
+/// I/O it would take · see [`Saver::finish`].
 #[inline]
 pub(crate) fn find(
     view: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
     settle: &mut impl FnMut(Answer<'_>),
-) {
-    let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref(), context.blobs());
-    search_memtables(view, context, key, &mut saver, settle);
-    count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
-    if !saver.is_done()
-        && !context.memtables_only
-        && let Err(e) = search_files(view, context, key, &mut saver, settle)
-    {
-        saver.fail(e);
-    }
-    if !saver.is_taken() {
-        settle(Answer::Made(saver.finish()));
-    }
+) -> Option<Parked> {
+    find_with(view, context, key, Saver::new(), settle)
 }
 
-/// [`get`], with the writes in `own` over everything in the view; `own_key` is the key as they number it.
+/// What [`find`] gives without a guard, pinned.
 /// # Errors
-/// As [`get`].
-pub(crate) fn get_over(
+/// As [`find`].
+pub(crate) fn get(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+) -> Result<Option<PinnedBytes>> {
+    let mut found = Ok(None);
+    find(view, context, key, &mut |answer| found = answer.into_pinned());
+    found
+}
+
+#[inline]
+fn find_with(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    mut saver: Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    if !saver.is_done() {
+        search_memtables(view, context, key, &mut saver, settle);
+        count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+    }
+    if saver.is_taken() {
+        return None;
+    }
+    let mut at = None;
+    if !saver.is_done() && !context.memtables_only {
+        let candidates = view.version.candidates(key.internal_key());
+        at = search_files(candidates, view, context, key, &mut saver, settle);
+    }
+    settle_or_park(view, context, key, (saver, at), settle)
+}
+
+/// Ends a search that was put aside. `context` has no guard.
+#[cold]
+pub(crate) fn find_on(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    parked: Parked,
+    settle: &mut impl FnMut(Answer<'_>),
+) {
+    let mut saver = parked.saver;
+    if let Some(at) = parked.at {
+        let mut candidates = view.version.candidates(key.internal_key());
+        if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
+            let place = (level, &**file, at.missing);
+            if let Step::GoOn = search_file(place, view, context, key, &mut saver, settle) {
+                search_files(candidates, view, context, key, &mut saver, settle);
+            }
+        }
+    }
+    settle_or_park(view, context, key, (saver, None), settle);
+}
+
+/// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they number it.
+pub(crate) fn find_over(
     view: &SuperVersion,
     context: &ReadContext<'_>,
     own: &Arc<MemTable>,
     own_key: &LookupKey,
     key: &LookupKey,
-) -> Result<Option<PinnedBytes>> {
-    let mut saver = Saver::new(key.user_key(), view.options.merge_operator.as_ref(), context.blobs());
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    let mut saver = Saver::new();
     if !context.ignore_range_deletions {
         saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
     }
     own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
-    let mut found = None;
-    let mut settle = |answer: Answer<'_>| found = Some(answer.into_pinned());
-    if !saver.is_done() {
-        search_memtables(view, context, key, &mut saver, &mut settle);
+    find_with(view, context, key, saver, settle)
+}
+
+#[inline]
+fn settle_or_park(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    (saver, at): (Saver, Option<ParkedAt>),
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    if at.is_some() || (context.guard.is_some() && saver.needs_blobs()) {
+        return Some(Parked { saver, at });
     }
-    if !saver.is_done() && !context.memtables_only {
-        search_files(view, context, key, &mut saver, &mut settle)?;
+    if !saver.is_taken() {
+        settle(Answer::Made(saver.finish(&context.finish(view, key))));
     }
-    found.unwrap_or_else(|| saver.finish())
+    None
 }
 
 #[inline]
@@ -119,7 +210,7 @@ fn search_memtables(
     view: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
-    saver: &mut Saver<'_>,
+    saver: &mut Saver,
     settle: &mut impl FnMut(Answer<'_>),
 ) {
     for mem in view.memtables() {
@@ -139,32 +230,74 @@ fn search_memtables(
     }
 }
 
+/// Asks file after file. Where it would have to wait, it stops and says where.
 fn search_files(
+    candidates: Candidates<'_>,
     view: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
-    saver: &mut Saver<'_>,
+    saver: &mut Saver,
     settle: &mut impl FnMut(Answer<'_>),
-) -> Result<()> {
-    for (level, file) in view.version.candidates(key.internal_key()) {
-        let reader = open_file(context.tables, file)?;
-        if !context.ignore_range_deletions
-            && let Some(tombstones) = reader.range_dels()
-        {
-            let icmp = view.version.icmp();
-            saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
-        }
-        reader.get(context.options, key, &mut |entry, value| {
-            if saver.settles(entry.value_type, entry.sequence) {
-                settle(Answer::Lent(LentValue::Table(value)));
-                return false;
-            }
-            saver.save(entry.value_type, entry.sequence, || value.pin())
-        })?;
-        if saver.is_done() {
-            count(context, hit_at(level));
-            return Ok(());
+) -> Option<ParkedAt> {
+    for (level, file) in candidates {
+        match search_file((level, file, None), view, context, key, saver, settle) {
+            Step::GoOn => {}
+            Step::End => return None,
+            Step::Wait(at) => return Some(at),
         }
     }
-    Ok(())
+    None
+}
+
+/// What is next after a file was asked.
+enum Step {
+    GoOn,
+    End,
+    Wait(ParkedAt),
+}
+
+/// Asks one file.
+#[inline]
+fn search_file(
+    (level, file, missing): (usize, &FileMeta, Option<Missing>),
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    saver: &mut Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Step {
+    let parked_at = |missing| Step::Wait(ParkedAt { level, file: file.number, missing });
+    let reader = match context.table(file) {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return parked_at(None),
+        Err(e) => {
+            saver.fail(e);
+            return Step::End;
+        }
+    };
+    if !context.ignore_range_deletions
+        && let Some(tombstones) = reader.range_dels()
+    {
+        let icmp = view.version.icmp();
+        saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+    }
+    let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
+        if saver.settles(entry.value_type, entry.sequence) {
+            settle(Answer::Lent(LentValue::Table(value)));
+            return false;
+        }
+        saver.save(entry.value_type, entry.sequence, || value.pin())
+    };
+    let stopped = match (context.guard, missing) {
+        (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
+        (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
+        (None, Some(missing)) => reader.get_on(context.options, key, missing, &mut visit).map(|()| None),
+    };
+    match stopped {
+        Err(e) => saver.fail(e),
+        Ok(Some(missing)) => return parked_at(Some(missing)),
+        Ok(None) if !saver.is_done() => return Step::GoOn,
+        Ok(None) => count(context, hit_at(level)),
+    }
+    Step::End
 }

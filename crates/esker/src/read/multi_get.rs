@@ -3,45 +3,55 @@
 //! In: a view of the family and keys at one sequence number. Out: for each key what `get` gives, but plain values are lent
 //! where they lie, so that nothing is counted for them.
 //!
+//! Under a guard the batch waits for nothing: keys that would have to wait are put aside, the others go on to their end.
+//! `multi_get/waiting.rs` ends those that were put aside.
+//!
 //! Invariants
 //!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
 //!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles it.
 //!  3. An error settles the keys that needed what failed.
 
+mod waiting;
+
+pub(crate) use waiting::multi_get_on;
+
 use crate::cf::SuperVersion;
 use crate::read::answer::{Answer, LentValue};
-use crate::read::get::{ReadContext, count, hit_at};
+use crate::read::get::{Parked, ParkedAt, ReadContext, count, hit_at};
 use crate::read::saver::Saver;
-use crate::read::tables::open_file;
+use crate::read::tables::opened_file;
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
 use esker_base::stats::Ticker;
+use esker_base::sync::epoch::Guard;
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_table::{BatchVisitor, TableValue};
+use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
-/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order. The keys ascend and differ,
-/// unless the search ends in the memtables.
+/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order, except for those that `park` gets:
+/// they would have to wait. The keys ascend and differ, unless the search ends in the memtables.
 pub(crate) fn multi_get(
     view: &SuperVersion,
-    context: &ReadContext<'_>,
+    (context, guard): (&ReadContext<'_>, &Guard),
     keys: &[LookupKey],
     settle: &mut dyn FnMut(usize, Answer<'_>),
+    park: &mut dyn FnMut(usize, Parked),
 ) {
-    let (operator, blobs) = (view.options.merge_operator.as_ref(), context.blobs());
     let mut batch = Batch {
         view,
         context,
+        guard,
         keys,
-        savers: keys.iter().map(|key| Saver::new(key.user_key(), operator, blobs)).collect(),
+        savers: keys.iter().map(|_| Saver::new()).collect(),
         open: (0..keys.len() as u32).collect(),
+        parked: Vec::new(),
         settle,
     };
     batch.search_memtables();
     if !context.memtables_only {
         batch.search_files();
     }
-    batch.finish();
+    batch.finish(park);
 }
 
 /// Keys for which nothing is allocated.
@@ -50,10 +60,13 @@ const FEW: usize = 8;
 struct Batch<'b> {
     view: &'b SuperVersion,
     context: &'b ReadContext<'b>,
+    guard: &'b Guard,
     keys: &'b [LookupKey],
-    savers: SmallVec<[Saver<'b>; FEW]>,
+    savers: SmallVec<[Saver; FEW]>,
     /// Numbers of the keys that are not settled.
     open: SmallVec<[u32; FEW]>,
+    /// Those put aside, and where.
+    parked: Vec<(u32, ParkedAt)>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
@@ -102,9 +115,10 @@ impl Batch<'_> {
             if number == 0 {
                 self.search_level0(level)
             } else {
-                self.search_sorted_level(level)
+                self.search_sorted_level(number, level)
             }
-            for _ in self.open.len()..before {
+            let parked = self.parked.iter().filter(|(_, at)| at.level == number).count();
+            for _ in self.open.len()..before - parked {
                 count(self.context, hit_at(number));
             }
         }
@@ -122,14 +136,14 @@ impl Batch<'_> {
             within.clear();
             within.extend(self.open.iter().copied().filter(may_hold));
             if !within.is_empty() {
-                self.ask(file, &within);
+                self.ask((0, file), &within);
                 self.close_settled();
             }
         }
     }
 
     /// Cuts the open keys into runs that lie in one file each.
-    fn search_sorted_level(&mut self, level: &Level) {
+    fn search_sorted_level(&mut self, number: usize, level: &Level) {
         let icmp = self.view.version.icmp();
         let open = std::mem::take(&mut self.open);
         let mut rest = open.as_slice();
@@ -145,8 +159,8 @@ impl Batch<'_> {
                 |&i: &u32| icmp.compare(&file.largest, self.keys[i as usize].internal_key()).is_ge();
             let len = 1 + rest[1..].iter().take_while(|i| ends_before(i)).count();
             let (within, behind) = rest.split_at(len);
-            self.ask(file, within);
-            self.follow(level, index, within[len - 1]);
+            self.ask((number, file), within);
+            self.follow(number, level, index, within[len - 1]);
             rest = behind;
         }
         self.open = open;
@@ -154,7 +168,7 @@ impl Batch<'_> {
     }
 
     /// Asks the files behind `index` for a key whose versions may go on there.
-    fn follow(&mut self, level: &Level, mut index: usize, i: u32) {
+    fn follow(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
         let icmp = self.view.version.icmp();
         let user_key = self.keys[i as usize].user_key();
         while !self.savers[i as usize].is_done()
@@ -163,15 +177,18 @@ impl Batch<'_> {
             && !level.begins_above(index + 1, user_key, icmp)
         {
             index += 1;
-            self.ask(&level.files()[index], &[i]);
+            self.ask((number, &level.files()[index]), &[i]);
         }
     }
 
-    /// Asks one file for these keys.
-    fn ask(&mut self, file: &FileMeta, which: &[u32]) {
-        let reader = match open_file(self.context.tables, file) {
-            Ok(reader) => reader,
-            Err(e) => return which.iter().for_each(|&i| self.savers[i as usize].fail(e.clone())),
+    /// Asks one file of a level for these keys.
+    fn ask(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
+        let Some(reader) = opened_file(self.context.tables, file) else {
+            for &i in which {
+                self.savers[i as usize].put_aside();
+                self.parked.push((i, ParkedAt { level, file: file.number, missing: None }));
+            }
+            return;
         };
         if !self.context.ignore_range_deletions
             && let Some(tombstones) = reader.range_dels()
@@ -183,26 +200,37 @@ impl Batch<'_> {
                 self.savers[i as usize].cover(covering);
             }
         }
-        let mut visitor = Visitor { savers: &mut self.savers, settle: self.settle };
-        reader.multi_get(self.context.options, self.keys, which, &mut visitor);
+        let mut park = |i: usize, missing| {
+            self.parked.push((i as u32, ParkedAt { level, file: file.number, missing: Some(missing) }));
+        };
+        let mut visitor = Visitor { savers: &mut self.savers, settle: self.settle, park: &mut park };
+        reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
     }
 
-    fn finish(self) {
+    fn finish(mut self, park: &mut dyn FnMut(usize, Parked)) {
+        for (i, at) in self.parked {
+            let saver = self.savers[i as usize].take_aside().expect("put aside with its place");
+            park(i as usize, Parked { saver, at: Some(at) });
+        }
         for (i, saver) in self.savers.into_iter().enumerate() {
-            if !saver.is_taken() {
-                (self.settle)(i, Answer::Made(saver.finish()));
+            if saver.needs_blobs() {
+                park(i, Parked { saver, at: None });
+            } else if !saver.is_taken() {
+                let finish = self.context.finish(self.view, &self.keys[i]);
+                (self.settle)(i, Answer::Made(saver.finish(&finish)));
             }
         }
     }
 }
 
 /// Hands a table's entries to the savers.
-struct Visitor<'v, 's> {
-    savers: &'v mut [Saver<'s>],
+struct Visitor<'v> {
+    savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),
+    park: &'v mut dyn FnMut(usize, Missing),
 }
 
-impl BatchVisitor for Visitor<'_, '_> {
+impl BatchVisitor for Visitor<'_> {
     #[inline]
     fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool {
         let saver = &mut self.savers[i];
@@ -215,5 +243,10 @@ impl BatchVisitor for Visitor<'_, '_> {
 
     fn failed(&mut self, i: usize, error: Error) {
         self.savers[i].fail(error);
+    }
+
+    fn missing(&mut self, i: usize, missing: Missing) {
+        self.savers[i].put_aside();
+        (self.park)(i, missing);
     }
 }

@@ -5,10 +5,12 @@
 //! Invariants
 //!  1. Entries arrive in descending sequence; nothing after a value or deletion changes the answer.
 //!  2. An entry older than the newest visible range tombstone over the key counts as a deletion.
+//!  3. Nothing is merged and no blob file is read before `finish`: entries may be shown under a guard.
 
 use crate::read::merge::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::wide_column::stored::may_have_blobs;
 use esker_table::blob::BlobReads;
 use smallvec::SmallVec;
 
@@ -17,18 +19,21 @@ enum State {
     /// Nothing decisive yet.
     Searching,
     Found(PinnedBytes),
+    /// An entity, of which the default column counts.
+    Entity(PinnedBytes),
+    /// Where a blob file has the value.
+    Blob(PinnedBytes),
     /// A value, which the caller has taken already: see `Saver::settles`.
     Taken,
     Deleted,
+    /// The search goes on elsewhere.
+    PutAside,
     Failed(Error),
 }
 
 /// Collects the entries of one user key.
 #[derive(Debug)]
-pub(crate) struct Saver<'a> {
-    user_key: &'a [u8],
-    merge_operator: Option<&'a MergeOperatorRef>,
-    blobs: BlobReads<'a>,
+pub(crate) struct Saver {
     /// The newest tombstone that covers the key and that the read may see.
     covering: SequenceNumber,
     /// Newest first.
@@ -36,24 +41,22 @@ pub(crate) struct Saver<'a> {
     state: State,
 }
 
-impl<'a> Saver<'a> {
-    /// Knows nothing of `user_key` yet.
-    pub(crate) fn new(
-        user_key: &'a [u8],
-        merge_operator: Option<&'a MergeOperatorRef>,
-        blobs: BlobReads<'a>,
-    ) -> Saver<'a> {
-        Saver {
-            user_key,
-            merge_operator,
-            blobs,
-            covering: SequenceNumber::ZERO,
-            operands: Vec::new(),
-            state: State::Searching,
-        }
+/// What it takes to make an answer of what was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finish<'a> {
+    pub(crate) user_key: &'a [u8],
+    pub(crate) merge_operator: Option<&'a MergeOperatorRef>,
+    pub(crate) blobs: BlobReads<'a>,
+}
+
+impl Saver {
+    /// Knows nothing yet.
+    #[inline]
+    pub(crate) fn new() -> Saver {
+        Saver { covering: SequenceNumber::ZERO, operands: Vec::new(), state: State::Searching }
     }
 
-    /// Whether the answer is known.
+    /// Whether nothing more is to be asked for it, here at least.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         !matches!(self.state, State::Searching)
@@ -74,39 +77,31 @@ impl<'a> Saver<'a> {
         pin: impl FnOnce() -> PinnedBytes,
     ) -> bool {
         if sequence < self.covering {
-            self.base(None);
+            self.state = State::Deleted;
             return false;
         }
-        match value_type {
-            ValueType::Value if self.operands.is_empty() => self.state = State::Found(pin()),
-            ValueType::Value => self.base(Some(pin())),
+        self.state = match value_type {
+            ValueType::Value => State::Found(pin()),
             ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
-                self.base(None)
+                State::Deleted
             }
             ValueType::Merge => {
                 self.operands.push(pin());
                 return true;
             }
-            ValueType::WideColumnEntity => match self.blobs.default_column(self.user_key, &pin()) {
-                // An entity without a default column counts as an empty value, for plain reads and for merges.
-                Ok(column) => self.base(Some(column.unwrap_or_default())),
-                Err(e) => self.fail(e),
-            },
+            ValueType::WideColumnEntity => State::Entity(pin()),
             ValueType::ValuePreferredSeqno => {
                 let value = pin();
                 match value.len().checked_sub(8) {
-                    Some(end) => self.base(Some(value.slice(0..end))),
-                    None => self.fail(Error::corruption("a timed value is shorter than its 8-byte time")),
+                    Some(end) => State::Found(value.slice(0..end)),
+                    None => State::Failed(Error::corruption("a timed value is shorter than its 8-byte time")),
                 }
             }
-            ValueType::BlobIndex => match self.blobs.value(self.user_key, &pin()) {
-                Ok(value) => self.base(Some(value)),
-                Err(e) => self.fail(e),
-            },
+            ValueType::BlobIndex => State::Blob(pin()),
             ValueType::RangeDeletion => {
-                self.fail(Error::corruption("a range deletion stands among point entries"))
+                State::Failed(Error::corruption("a range deletion stands among point entries"))
             }
-        }
+        };
         false
     }
 
@@ -127,38 +122,67 @@ impl<'a> Saver<'a> {
         matches!(self.state, State::Taken)
     }
 
-    /// Applies what operands there are to `base`.
-    fn base(&mut self, base: Option<PinnedBytes>) {
-        if self.operands.is_empty() {
-            self.state = base.map_or(State::Deleted, State::Found);
-            return;
-        }
-        let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
-        let merged = full_merge(self.merge_operator, self.user_key, base.as_deref(), &operands);
-        drop(operands);
-        match merged {
-            Ok(value) => self.state = State::Found(PinnedBytes::from_vec(value)),
-            Err(e) => self.fail(e),
-        }
-    }
-
     /// The answer is this error.
     pub(crate) fn fail(&mut self, error: Error) {
         self.state = State::Failed(error);
+    }
+
+    /// The search for this key ends here, and goes on elsewhere with what `take_aside` gives.
+    pub(crate) fn put_aside(&mut self) {
+        self.state = State::PutAside;
+    }
+
+    /// If it was put aside: what was found until then, to be searched on. Nothing is left here.
+    pub(crate) fn take_aside(&mut self) -> Option<Saver> {
+        let State::PutAside = self.state else { return None };
+        let operands = std::mem::take(&mut self.operands);
+        self.state = State::Taken;
+        Some(Saver { covering: self.covering, operands, state: State::Searching })
+    }
+
+    /// Whether `finish` may read a file.
+    pub(crate) fn needs_blobs(&self) -> bool {
+        match &self.state {
+            State::Blob(_) => true,
+            State::Entity(entity) => may_have_blobs(entity),
+            _ => false,
+        }
     }
 
     /// The answer, once every source has been asked or one has settled it.
     /// # Errors
     /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands without an operator) ·
     /// those of reading a blob file.
-    pub(crate) fn finish(mut self) -> Result<Option<PinnedBytes>> {
-        if !self.is_done() {
-            self.base(None);
-        }
+    #[inline]
+    pub(crate) fn finish(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
         match self.state {
-            State::Found(value) => Ok(Some(value)),
+            State::Found(value) if self.operands.is_empty() => Ok(Some(value)),
             State::Failed(e) => Err(e),
-            State::Deleted | State::Searching | State::Taken => Ok(None),
+            State::Deleted | State::Searching | State::Taken | State::PutAside
+                if self.operands.is_empty() =>
+            {
+                Ok(None)
+            }
+            _ => self.finish_slowly(with),
         }
+    }
+
+    #[cold]
+    fn finish_slowly(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
+        let base = match &self.state {
+            State::Found(value) => Some(value.clone()),
+            State::Blob(index) => Some(with.blobs.value(with.user_key, index)?),
+            // An entity without a default column counts as an empty value, for plain reads and for merges.
+            State::Entity(entity) => {
+                Some(with.blobs.default_column(with.user_key, entity)?.unwrap_or_default())
+            }
+            _ => None,
+        };
+        if self.operands.is_empty() {
+            return Ok(base);
+        }
+        let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
+        let merged = full_merge(with.merge_operator, with.user_key, base.as_deref(), &operands)?;
+        Ok(Some(PinnedBytes::from_vec(merged)))
     }
 }

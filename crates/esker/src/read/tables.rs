@@ -18,6 +18,15 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
     open_at(tables, file, None)
 }
 
+/// As `open_file`, for reads under a guard, which wait for nothing: none if the table is not open.
+#[inline]
+pub(crate) fn opened_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Option<TableRef<'f>> {
+    match file.open_table() {
+        Some(reader) => Some(TableRef::Kept(reader)),
+        None => tables.cached(file.number).map(TableRef::Counted),
+    }
+}
+
 /// As `open_file`, for a file of this level: those of level 0 may pin index and filter.
 #[cold]
 pub(crate) fn open_at<'f>(

@@ -2,15 +2,20 @@
 
 use esker::builtin::string_append;
 use esker::comparator::ReverseBytewiseComparator;
+use esker::internals::base::sync::epoch;
+use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::fault::OpKind;
-use esker::internals::env::{FaultFs, FaultRule, mem::MemFs};
-use esker::internals::table::FilterPolicy;
+use esker::internals::env::{FaultFs, FaultRule, PosixFileSystem, mem::MemFs};
+use esker::internals::format::properties::IndexType;
+use esker::internals::table::{BlockBasedTableOptions, FilterPolicy};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, ErrorKind, MultiGetOutput, Options, ReadOptions,
     Snapshot,
 };
+use esker_testkit::TempDir;
 use esker_testkit::seed::for_each_seed;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 const KEYS: u64 = 400;
@@ -28,7 +33,7 @@ fn options(fs: FaultFs) -> Options {
     options
 }
 
-fn open(options: &Options, rng: &mut fastrand::Rng) -> Db {
+fn open(options: &Options, path: &Path, rng: &mut fastrand::Rng) -> Db {
     let mut families = Vec::new();
     for name in ["default", "plain", "reverse"] {
         let mut cf = options.cf.clone();
@@ -38,9 +43,23 @@ fn open(options: &Options, rng: &mut fastrand::Rng) -> Db {
         if rng.bool() {
             cf.table.filter_policy = None;
         }
+        keep_little_in_memory(&mut cf.table, rng);
         families.push(ColumnFamilyDescriptor::new(name, cf));
     }
-    Db::open_cf(&options.db, "/db", families).unwrap()
+    Db::open_cf(&options.db, path, families).unwrap()
+}
+
+/// Takes from nothing to everything out of memory, so that keys of a batch wait at every step of a read.
+fn keep_little_in_memory(table: &mut BlockBasedTableOptions, rng: &mut fastrand::Rng) {
+    let capacity = [0, 2 << 10, 20 << 10, 8 << 20][rng.usize(..4)];
+    table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(capacity)).unwrap()));
+    table.no_block_cache = rng.u8(..8) == 0;
+    table.cache_index_and_filter_blocks = !table.no_block_cache && rng.bool();
+    table.metadata_block_size = 100;
+    if rng.bool() {
+        table.index_type = IndexType::TwoLevel;
+        table.partition_filters = rng.bool();
+    }
 }
 
 /// Short and long, with and without eight common bytes.
@@ -121,7 +140,9 @@ fn check(
             (rng.usize(..families.len()), key(n))
         })
         .collect();
-    let options = snapshot.map_or_else(ReadOptions::default, |s| ReadOptions::new().snapshot(s));
+    let mut options = snapshot.map_or_else(ReadOptions::default, |s| ReadOptions::new().snapshot(s));
+    options.async_io = rng.bool();
+    options.fill_cache = rng.u8(..4) > 0;
     let pairs: Vec<_> = wanted.iter().map(|(f, k)| (&families[*f], k.as_slice())).collect();
     db.multi_get_lent_cf(&options, &pairs, output);
     let pinned = db.multi_get_cf(&options, &pairs);
@@ -141,30 +162,45 @@ fn check(
     }
 }
 
+fn batches_agree(rng: &mut fastrand::Rng, options: &Options, path: &Path, rounds: usize) {
+    let db = open(options, path, rng);
+    let families: Vec<_> =
+        ["default", "plain", "reverse"].iter().map(|name| db.column_family(name).unwrap()).collect();
+    let mut models = vec![Model::new(); 3];
+    let mut kept: Vec<(Snapshot, Vec<Model>)> = Vec::new();
+    let mut output = MultiGetOutput::new();
+    for _ in 0..rounds {
+        for _ in 0..rng.usize(..80) {
+            let f = rng.usize(..3);
+            change(&db, &families[f], &mut models[f], rng);
+        }
+        if rng.u8(..4) == 0 {
+            kept.push((db.snapshot(), models.clone()));
+        }
+        settle(&db, &families, rng);
+        check(&db, &families, (&models, None), &mut output, rng);
+        if let Some((snapshot, models)) = kept.get(rng.usize(..kept.len().max(1))) {
+            check(&db, &families, (models, Some(snapshot)), &mut output, rng);
+        }
+    }
+}
+
 #[test]
 fn batches_give_what_the_model_and_single_reads_give() {
-    for_each_seed("multi_get", 12, |_, mut rng| {
-        let fs = FaultFs::new(Arc::new(MemFs::new()));
-        let db = open(&options(fs), &mut rng);
-        let families: Vec<_> =
-            ["default", "plain", "reverse"].iter().map(|name| db.column_family(name).unwrap()).collect();
-        let mut models = vec![Model::new(); 3];
-        let mut kept: Vec<(Snapshot, Vec<Model>)> = Vec::new();
-        let mut output = MultiGetOutput::new();
-        for _ in 0..60 {
-            for _ in 0..rng.usize(..80) {
-                let f = rng.usize(..3);
-                change(&db, &families[f], &mut models[f], &mut rng);
-            }
-            if rng.u8(..4) == 0 {
-                kept.push((db.snapshot(), models.clone()));
-            }
-            settle(&db, &families, &mut rng);
-            check(&db, &families, (&models, None), &mut output, &mut rng);
-            if let Some((snapshot, models)) = kept.get(rng.usize(..kept.len().max(1))) {
-                check(&db, &families, (models, Some(snapshot)), &mut output, &mut rng);
-            }
-        }
+    for_each_seed("multi_get", 10, |_, mut rng| {
+        let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+        options.db.max_open_files = if rng.bool() { 12 } else { -1 };
+        batches_agree(&mut rng, &options, Path::new("/db"), 40);
+    });
+}
+
+#[test]
+fn batches_read_from_real_files_give_the_same() {
+    for_each_seed("multi_get_files", 2, |_, mut rng| {
+        let dir = TempDir::new("multi-get");
+        let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+        options.db.env = Env::with_fs(Arc::new(PosixFileSystem::new()));
+        batches_agree(&mut rng, &options, &dir.path().join("db"), 8);
     });
 }
 
@@ -210,4 +246,32 @@ fn a_limit_of_bytes_ends_the_batch_in_the_order_of_its_keys() {
     let lengths: Vec<_> =
         output.iter().map(|v| v.map(|v| v.map(<[u8]>::len)).map_err(|e| e.kind())).collect();
     assert_eq!(lengths, [Ok(Some(100)), Ok(Some(100)), Err(ErrorKind::Aborted), Err(ErrorKind::Aborted)]);
+}
+
+#[test]
+fn no_guard_is_held_while_files_are_read() {
+    for_each_seed("multi_get_guards", 6, |_, mut rng| {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let mut options = options(fs.clone());
+        options.db.max_open_files = if rng.bool() { 12 } else { -1 };
+        options.cf.enable_blob_files = true;
+        options.cf.min_blob_size = 1000;
+        let db = open(&options, Path::new("/db"), &mut rng);
+        let family = db.default_column_family();
+        let mut model = Model::new();
+        for _ in 0..6 {
+            (0..60).for_each(|_| change(&db, &family, &mut model, &mut rng));
+            db.flush().unwrap();
+        }
+        fs.on_op(|op| assert!(op.kind != OpKind::Read || !epoch::is_pinned(), "{op:?}"));
+        let read = ReadOptions { async_io: rng.bool(), ..ReadOptions::default() };
+        for batch in [1, 9, 200] {
+            let keys: Vec<_> = (0..batch).map(|_| key(rng.u64(..KEYS))).collect();
+            for (key, value) in keys.iter().zip(db.multi_get_opt(&read, &family, &keys)) {
+                assert_eq!(value.unwrap().as_deref(), model.get(key).map(Vec::as_slice));
+                assert_eq!(db.get(key).unwrap().as_ref(), model.get(key));
+            }
+        }
+        fs.clear_hook();
+    });
 }

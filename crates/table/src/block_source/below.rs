@@ -8,7 +8,6 @@
 use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
 use crate::options::TableReadOptions;
-use esker_base::Result;
 use esker_cache::tier::{Found, FoundIn, Lookup, Saved};
 use esker_format::handle::BlockHandle;
 
@@ -19,12 +18,6 @@ pub(crate) enum Started {
 }
 
 impl BlockSource {
-    /// Whether there is anything below the cache.
-    #[inline]
-    pub(crate) fn looks_below(&self) -> bool {
-        self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
-    }
-
     /// Looks a block of a batch up, and starts looking below if it is not in the cache. `finish` gives it.
     pub(crate) fn start(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Started {
         let Some(cache) = &self.cache else { return Started::Missed(Lookup::Missing { was_seen: false }) };
@@ -38,22 +31,17 @@ impl BlockSource {
         }
     }
 
-    /// The block that was started, from wherever it is.
-    /// # Errors
-    /// As `block`.
+    /// The block that was started, if it was found.
     pub(crate) fn finish(
         &self,
         started: Started,
         handle: BlockHandle,
         kind: BlockKind,
         options: &TableReadOptions,
-    ) -> Result<BlockRef> {
+    ) -> Option<BlockRef> {
         match started {
-            Started::Found(block) => Ok(block),
-            Started::Missed(lookup) => match self.end(lookup, handle, kind, options) {
-                Some(block) => Ok(block),
-                None => self.load_from_file(handle, kind, options, None),
-            },
+            Started::Found(block) => Some(block),
+            Started::Missed(lookup) => self.end(lookup, handle, kind, options),
         }
     }
 

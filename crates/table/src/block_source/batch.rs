@@ -1,0 +1,142 @@
+//! Many data blocks at once, of any tables.
+//!
+//! In: handles. Out: for each the block, from the cache, the tier below it or the file, or why there is none. What has to be
+//! read goes to the kernel together, neighbours in a file as one read: `esker_env::read_many`. Files that lend no descriptor
+//! are read block by block.
+//!
+//! Invariants
+//!  1. No guard is held: what is gathered is held by itself.
+//!  2. An error belongs to the blocks that needed what failed: if neighbours cannot be read as one, each is read alone.
+
+use super::{BlockKind, BlockRef, BlockSource, Started};
+use crate::options::TableReadOptions;
+use esker_base::Result;
+use esker_env::{ReadRequest, read_many};
+use esker_format::handle::BlockHandle;
+use esker_format::trailer::TRAILER_BYTES;
+
+/// Bytes between two blocks that are read with them rather than left out: less than another read costs.
+const GAP_BYTES: u64 = 4 << 10;
+
+/// Bytes of one read, at most: more are no cheaper together.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// A block that somebody wants.
+pub(crate) struct Wanted<'s> {
+    pub(crate) source: &'s BlockSource,
+    pub(crate) handle: BlockHandle,
+}
+
+/// A block, held, or why there is none.
+pub(crate) type Gathered = Result<BlockRef>;
+
+/// A block on its way from the file.
+struct Reading {
+    /// Its number among what is wanted.
+    at: usize,
+    stored: Vec<u8>,
+    /// Bytes between the block before it and this one, of the same read.
+    gap: Vec<u8>,
+    is_first: bool,
+    read: Result<()>,
+}
+
+/// All the blocks that are `wanted`, in their order. Those of one table are wanted in the order of their offsets.
+pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Gathered> {
+    // All lookups below the cache begin before the first one is waited for.
+    let started: Vec<Started> =
+        wanted.iter().map(|w| w.source.start(w.handle, BlockKind::Data, options)).collect();
+    let mut found: Vec<Option<Gathered>> = wanted
+        .iter()
+        .zip(started)
+        .map(|(w, started)| w.source.finish(started, w.handle, BlockKind::Data, options).map(Ok))
+        .collect();
+    let mut reading: Vec<Reading> = Vec::new();
+    for (at, (w, found)) in wanted.iter().zip(&mut found).enumerate().filter(|(_, (_, f))| f.is_none()) {
+        let begun = w
+            .source
+            .begin_read(w.handle, BlockKind::Data, options)
+            .and_then(|()| w.handle.check_within(w.source.file_size).map_err(|e| w.source.at(e, w.handle)));
+        match begun {
+            Ok(()) => reading.push(Reading {
+                at,
+                stored: vec![0; w.handle.size as usize + TRAILER_BYTES],
+                gap: Vec::new(),
+                is_first: true,
+                read: Ok(()),
+            }),
+            Err(e) => *found = Some(Err(e)),
+        }
+    }
+    join_neighbours(wanted, &mut reading);
+    read_all(wanted, &mut reading);
+    for block in reading {
+        let Wanted { source, handle } = wanted[block.at];
+        let parsed = block
+            .read
+            .and_then(|()| source.parse(block.stored, handle, BlockKind::Data, options.verify_checksums))
+            .and_then(|parsed| source.keep(parsed, handle, BlockKind::Data, options, true));
+        found[block.at] = Some(parsed);
+    }
+    found.into_iter().map(|block| block.expect("found, failed or read")).collect()
+}
+
+/// Marks blocks that lie close behind the one before them.
+fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
+    let mut run_bytes = 0;
+    for i in 1..reading.len() {
+        let (before, here) = (&wanted[reading[i - 1].at], &wanted[reading[i].at]);
+        let is_same_file =
+            std::ptr::eq(before.source, here.source) && here.source.file.descriptor().is_some();
+        let gap = match before.handle.end().and_then(|end| here.handle.offset.checked_sub(end)) {
+            Some(gap) if is_same_file => gap,
+            _ => u64::MAX,
+        };
+        run_bytes += here.handle.size;
+        reading[i].is_first = gap > GAP_BYTES || run_bytes > RUN_BYTES;
+        if reading[i].is_first {
+            run_bytes = here.handle.size;
+        } else {
+            reading[i].gap = vec![0; gap as usize];
+        }
+    }
+}
+
+/// Reads each run of neighbours as one.
+fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
+    let mut requests: Vec<ReadRequest<'_>> = Vec::with_capacity(reading.len());
+    for block in reading.iter_mut() {
+        let Wanted { source, handle } = wanted[block.at];
+        if block.is_first {
+            requests.push(ReadRequest::new(&*source.file, handle.offset, Vec::new()));
+        }
+        let request = requests.last_mut().expect("the first block begins a run");
+        if !block.gap.is_empty() {
+            request.bufs.push(&mut block.gap);
+        }
+        request.bufs.push(&mut block.stored);
+    }
+    read_many(&mut requests);
+    let results: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
+    let mut results = results.into_iter();
+    for run in reading.chunk_by_mut(|_, next| !next.is_first) {
+        let read = results.next().expect("one for each run");
+        if let [block] = run {
+            let Wanted { source, handle } = wanted[block.at];
+            block.read = match read {
+                Ok(n) if n < block.stored.len() => Err(source.truncated(n, handle)),
+                Ok(_) => Ok(()),
+                Err(e) => Err(source.at(e, handle)),
+            };
+            continue;
+        }
+        let bytes: usize = run.iter().map(|block| block.gap.len() + block.stored.len()).sum();
+        if read.is_ok_and(|n| n == bytes) {
+            continue;
+        }
+        for block in run {
+            let Wanted { source, handle } = wanted[block.at];
+            block.read = source.read_stored(handle).map(|stored| block.stored = stored);
+        }
+    }
+}
