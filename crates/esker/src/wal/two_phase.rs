@@ -13,6 +13,8 @@
 //!  1. No op of a section is applied before its commit, under any policy: what is not committed cannot be seen.
 //!  2. Ops of the second kind keep the numbers that they had, and belong to the section's WAL: tables may have them.
 //!  3. The policy of a WAL is known by its markers; batches of the second kind end in a marker or a no-op.
+//!  4. A rolled back transaction leaves nothing, but for operands under policies of the second kind: RocksDB takes a key back by
+//!     writing its older value before the marker, and leaves keys alone that were only merged (`rollback_merge_operands`).
 
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -93,6 +95,7 @@ impl TwoPhaseReplay {
             wal,
             numbers: Numbers::new(self.by_batch == Some(true), batch.sequence()),
             open: None,
+            batch,
             prepared: &mut self.prepared,
         };
         for op in batch.iter() {
@@ -150,7 +153,12 @@ impl TwoPhaseReplay {
                 })
             };
             let kind = begun.or_else(resolved);
-            self.by_batch = kind.map(|kind| kind != PrepareKind::Committed).or(self.by_batch);
+            // What was applied before is taken back by ops before the marker; the section may be gone.
+            let takes_back = batch.count() > 0
+                && begun.is_none()
+                && matches!(batch.iter().last(), Some(BatchOp::Rollback { .. }));
+            let by_batch = kind.map(|kind| kind != PrepareKind::Committed).or(takes_back.then_some(true));
+            self.by_batch = by_batch.or(self.by_batch);
         } else if batch.count() > 0 && batch.iter().last() == Some(BatchOp::Noop) {
             self.by_batch = Some(true);
         }
@@ -163,6 +171,7 @@ struct Record<'a> {
     numbers: Numbers,
     /// The section that has begun and not ended.
     open: Option<Section>,
+    batch: &'a WriteBatchView<'a>,
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
 }
 
@@ -173,9 +182,9 @@ impl Record<'_> {
             BatchOp::EndPrepare { xid } => self.end(xid),
             BatchOp::Commit { xid } => self.commit(xid, insert),
             BatchOp::Rollback { xid } => {
-                self.prepared.remove(xid);
+                let sections = self.prepared.remove(xid).unwrap_or_default();
                 self.numbers.end_batch();
-                Ok(())
+                self.keep_operands(&sections, insert)
             }
             BatchOp::CommitWithTimestamp { .. } => {
                 Err(Error::not_supported("a transaction with a commit timestamp"))
@@ -218,6 +227,29 @@ impl Record<'_> {
         }
         sections.push(section);
         self.numbers.end_batch();
+        Ok(())
+    }
+
+    /// Applies the operands that RocksDB leaves of a transaction when it rolls it back. Where a section follows, Esker has
+    /// written it anew.
+    fn keep_operands(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
+        if sections.iter().all(|s| s.kind == PrepareKind::Committed)
+            || !matches!(self.batch.iter().last(), Some(BatchOp::Rollback { .. }))
+        {
+            return Ok(());
+        }
+        let taken_back: HashSet<_> = self.batch.iter().filter_map(|op| key_of(&op)).collect();
+        for section in sections {
+            let mut numbers = Numbers::new(true, section.first);
+            for op in section.batch.iter() {
+                let number = numbers.take(&op);
+                let is_left = matches!(op, BatchOp::Merge { .. })
+                    && key_of(&op).is_some_and(|key| !taken_back.contains(&key));
+                if is_left {
+                    insert(section.wal, number, &op)?;
+                }
+            }
+        }
         Ok(())
     }
 

@@ -55,7 +55,10 @@ pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<
     let descriptor = |name: String| {
         let mut options = loaded.as_ref().and_then(|l| l.family(&name)).cloned().unwrap_or_default();
         if has_timestamps {
-            options.comparator = Arc::new(BytewiseComparatorWithU64Ts);
+            // An OPTIONS file says which way round.
+            if options.comparator.timestamp_size() == 0 {
+                options.comparator = Arc::new(BytewiseComparatorWithU64Ts);
+            }
         }
         options.merge_operator.get_or_insert_with(|| builtin::string_append(","));
         ColumnFamilyDescriptor::new(name, options)
@@ -222,7 +225,7 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     // RocksDB asks for it where timestamps are kept in memory only.
     let in_memory_only = fixture.name.contains("memtable_only");
     let db_options = match () {
-        () if has_pending_transaction(fixture) => "allow_2pc=true",
+        () if has_transactions(dir) => "allow_2pc=true",
         () if in_memory_only => "allow_concurrent_memtable_write=false;",
         () => "",
     };

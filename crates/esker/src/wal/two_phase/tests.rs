@@ -3,7 +3,7 @@ use esker_base::ErrorKind;
 
 const DEFAULT: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
-/// `put a`, `del a`, `range a b`, `noop`, `begin`, `begin-persisted`, `begin-unprepared`, `end x`, `commit x`, `rollback x`.
+/// `put a`, `merge a`, `del a`, `range a b`, `noop`, `begin`, `begin-persisted`, `begin-unprepared`, `end x`, `commit x`, `rollback x`.
 fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for op in ops {
@@ -11,6 +11,7 @@ fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
         let (what, first) = (words.next().unwrap(), words.next().unwrap_or_default());
         match what {
             b"put" => batch.put(DEFAULT, first, b"v").unwrap(),
+            b"merge" => batch.merge(DEFAULT, first, b"m").unwrap(),
             b"del" => batch.delete(DEFAULT, first).unwrap(),
             b"range" => batch.delete_range(DEFAULT, first, words.next().unwrap()).unwrap(),
             b"noop" => batch.put_marker(BatchOp::Noop).unwrap(),
@@ -110,6 +111,26 @@ fn batches_of_the_prepared_policy_take_a_number_each_and_one_more_for_each_key_t
     ];
     assert_eq!(r.applied, expected);
     assert_eq!(r.left(), []);
+}
+
+#[test]
+fn a_rollback_of_the_prepared_policy_leaves_the_operands_of_keys_that_it_does_not_take_back() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["begin-persisted", "merge a", "merge b", "put c", "end x"]).unwrap();
+    r.record(4, 2, &["begin-persisted", "merge d", "end y"]).unwrap();
+    r.record(4, 3, &["put a", "del c", "rollback x"]).unwrap();
+    // Written anew, for its commit under the usual policy.
+    r.record(5, 4, &["rollback y", "begin", "merge d", "end y"]).unwrap();
+    assert_eq!(r.applied, ["+1", "+1", "4:3 a", "4:3 c", "4:1 b", "+1", "+0"]);
+    assert_eq!(r.left(), [("y".to_owned(), 1, true)]);
+}
+
+#[test]
+fn a_rollback_that_takes_keys_back_tells_the_policy_even_if_its_section_is_gone() {
+    let mut r = Replayed::new();
+    r.record(4, 7, &["put a", "del b", "rollback gone"]).unwrap();
+    r.record(4, 8, &["commit gone-too"]).unwrap();
+    assert_eq!(r.applied, ["4:7 a", "4:7 b", "+1", "+1"]);
 }
 
 #[test]
