@@ -114,13 +114,16 @@ pub struct InternalKeyComparator {
     user: ComparatorRef,
     order: KeyOrder,
     timestamp_size: usize,
+    /// The order of keys without their timestamps, if they have any.
+    plain: Option<ComparatorRef>,
 }
 
 impl InternalKeyComparator {
     /// Over this user-key order.
     pub fn new(user: ComparatorRef) -> InternalKeyComparator {
         let (order, timestamp_size) = (user.order(), user.timestamp_size());
-        InternalKeyComparator { user, order, timestamp_size }
+        let plain = if timestamp_size > 0 { user.without_timestamp() } else { None };
+        InternalKeyComparator { user, order, timestamp_size, plain }
     }
 
     /// How many bytes at the end of each user key are a timestamp; 0 for none.
@@ -132,7 +135,7 @@ impl InternalKeyComparator {
     /// The order of keys without their timestamps; this one if they have none.
     #[must_use]
     pub fn without_timestamp(&self) -> InternalKeyComparator {
-        self.user.without_timestamp().map_or_else(|| self.clone(), InternalKeyComparator::new)
+        self.plain.clone().map_or_else(|| self.clone(), InternalKeyComparator::new)
     }
 
     /// A user key without its timestamp, and that.
@@ -160,6 +163,15 @@ impl InternalKeyComparator {
             KeyOrder::Bytewise => a.cmp(b),
             KeyOrder::ReverseBytewise => b.cmp(a),
             KeyOrder::Custom => self.user.compare(a, b),
+        }
+    }
+
+    /// Compares user keys that may have timestamps by what stands before these: all versions of a key are one.
+    #[inline]
+    pub fn compare_plain_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match &self.plain {
+            None => self.compare_user_keys(a, b),
+            Some(plain) => plain.compare(self.split_timestamp(a).0, self.split_timestamp(b).0),
         }
     }
 

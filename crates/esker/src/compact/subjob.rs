@@ -263,12 +263,12 @@ fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
             let files = version.files(level);
             let icmp = version.icmp();
             while *index < files.len()
-                && icmp.compare_user_keys(key::user_key(&files[*index].largest), user_key).is_lt()
+                && icmp.compare_plain_keys(key::user_key(&files[*index].largest), user_key).is_lt()
             {
                 *index += 1;
             }
             if let Some(file) = files.get(*index)
-                && icmp.compare_user_keys(key::user_key(&file.smallest), user_key).is_le()
+                && icmp.compare_plain_keys(key::user_key(&file.smallest), user_key).is_le()
             {
                 return false;
             }

@@ -57,7 +57,7 @@ impl Db {
         self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
     }
 
-    /// Compacts the keys from `begin` to `end` of `family`. Flushes first what is in memory.
+    /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes first what is in memory.
     /// # Errors
     /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done so far stays · with
     /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there is no such level.
@@ -73,11 +73,17 @@ impl Db {
         engine.check_open()?;
         family.check_live()?;
         if let (Some(begin), Some(end)) = (begin, end)
-            && family.cf.icmp.compare_user_keys(begin, end).is_gt()
+            && family.cf.icmp.without_timestamp().compare_user_keys(begin, end).is_gt()
         {
             return Err(Error::invalid_argument("compact_range: end comes before begin"));
         }
+        // All versions of the keys: timestamps descend.
+        let size = family.cf.icmp.timestamp_size();
+        let versions = |key: &[u8], byte| [key, &vec![byte; size]].concat();
+        let begin = begin.map(|key| versions(key, 0xFF));
+        let end = end.map(|key| versions(key, 0));
         self.inner.write_path.flush(&[family.id()], FlushReason::ManualCompaction, true)?;
+        let (begin, end) = (begin.as_deref(), end.as_deref());
         crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
     }
 

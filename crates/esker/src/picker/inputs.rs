@@ -15,7 +15,7 @@ use std::ops::Range;
 /// its user key.
 pub(super) fn compare_bounds(icmp: &InternalKeyComparator, a: &[u8], b: &[u8]) -> Ordering {
     let is_end = |k: &[u8]| key::trailer(k) == key::RANGE_END_SENTINEL;
-    icmp.compare_user_keys(key::user_key(a), key::user_key(b)).then_with(|| is_end(b).cmp(&is_end(a)))
+    icmp.compare_plain_keys(key::user_key(a), key::user_key(b)).then_with(|| is_end(b).cmp(&is_end(a)))
 }
 
 /// The internal keys between which the files lie; `None` without files.
@@ -64,16 +64,16 @@ fn overlapping_in_level0<'a>(
     loop {
         let mut grew = false;
         for (f, taken) in version.files(0).iter().zip(&mut taken) {
-            let apart = icmp.compare_user_keys(f.largest_user_key(), smallest).is_lt()
-                || icmp.compare_user_keys(f.smallest_user_key(), largest).is_gt();
+            let apart = icmp.compare_plain_keys(f.largest_user_key(), smallest).is_lt()
+                || icmp.compare_plain_keys(f.smallest_user_key(), largest).is_gt();
             if *taken || apart {
                 continue;
             }
             (*taken, grew) = (true, true);
-            if icmp.compare_user_keys(f.smallest_user_key(), smallest).is_lt() {
+            if icmp.compare_plain_keys(f.smallest_user_key(), smallest).is_lt() {
                 smallest = f.smallest_user_key();
             }
-            if icmp.compare_user_keys(f.largest_user_key(), largest).is_gt() {
+            if icmp.compare_plain_keys(f.largest_user_key(), largest).is_gt() {
                 largest = f.largest_user_key();
             }
         }

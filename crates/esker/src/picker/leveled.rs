@@ -243,7 +243,10 @@ impl Picker<'_> {
         }
         let files = version.files(inputs.level);
         let joined = |i: usize| {
-            version.icmp().same_user_key(files[i - 1].largest_user_key(), files[i].smallest_user_key())
+            version
+                .icmp()
+                .compare_plain_keys(files[i - 1].largest_user_key(), files[i].smallest_user_key())
+                .is_eq()
         };
         let fits = |from: usize, to: usize, added: usize| {
             let range =

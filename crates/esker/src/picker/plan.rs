@@ -133,7 +133,7 @@ impl CompactionPlan {
             return false;
         }
         let icmp = self.version.icmp();
-        let starts_in = |f: &Arc<FileMeta>| icmp.compare_user_keys(f.smallest_user_key(), end).is_lt();
+        let starts_in = |f: &Arc<FileMeta>| icmp.compare_plain_keys(f.smallest_user_key(), end).is_lt();
         self.output_level == 0
             || (self.output_level + 1..self.version.num_levels()).any(|level| {
                 let from = self.version.overlapping_range(level, Some(begin), None).start;
@@ -197,11 +197,11 @@ impl KeysBelow {
             let files = version.files(*level);
             while files
                 .get(*next)
-                .is_some_and(|f| icmp.compare_user_keys(f.largest_user_key(), user_key).is_lt())
+                .is_some_and(|f| icmp.compare_plain_keys(f.largest_user_key(), user_key).is_lt())
             {
                 *next += 1;
             }
-            files.get(*next).is_some_and(|f| icmp.compare_user_keys(f.smallest_user_key(), user_key).is_le())
+            files.get(*next).is_some_and(|f| icmp.compare_plain_keys(f.smallest_user_key(), user_key).is_le())
         })
     }
 }

@@ -94,8 +94,8 @@ impl RunningCompactions {
     ) -> bool {
         self.plans.iter().any(|p| {
             p.output_level == level
-                && icmp.compare_user_keys(&p.smallest, largest).is_le()
-                && icmp.compare_user_keys(smallest, &p.largest).is_le()
+                && icmp.compare_plain_keys(&p.smallest, largest).is_le()
+                && icmp.compare_plain_keys(smallest, &p.largest).is_le()
         })
     }
 }

@@ -448,3 +448,37 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
         }
     }
 }
+
+/// RocksDB ends files between the versions of a key if they have timestamps.
+#[test]
+fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
+    use esker_base::comparator::BytewiseComparatorWithU64Ts;
+    let key = |key: &str, timestamp: u64| {
+        let user_key = [key.as_bytes(), &timestamp.to_le_bytes()].concat();
+        internal_key(&user_key, SequenceNumber(timestamp), ValueType::Value)
+    };
+    let file = |number: u64, smallest, largest| FileMetaData {
+        smallest,
+        largest,
+        ..parse_file(&format!("{number}:-")).0
+    };
+    let edit = VersionEdit {
+        new_files: vec![
+            (6, file(1, key("a", 9), key("c", 7))),
+            (6, file(2, key("c", 6), key("d", 5))),
+            (6, file(3, key("d", 4), key("e", 3))),
+            (6, file(4, key("f", 4), key("g", 3))),
+        ],
+        ..VersionEdit::default()
+    };
+    let icmp = InternalKeyComparator::new(Arc::new(BytewiseComparatorWithU64Ts));
+    let base = Version::empty(ColumnFamilyId::DEFAULT, icmp, 7);
+    let version = apply(&Arc::new(base), &edit).unwrap();
+    let one = inputs::overlapping(&version, 6, &key("a", 1), &key("b", 1));
+    let numbers: Vec<_> = one.files.iter().map(|f| f.number.0).collect();
+    assert_eq!(numbers, [1]);
+    let all = inputs::clean_cut(&version, one);
+    assert_eq!(all.files.iter().map(|f| f.number.0).collect::<Vec<_>>(), [1, 2, 3]);
+    let within = inputs::clean_cut_within(&version, 6, &key("c", 6), &key("z", 0));
+    assert_eq!(within.files.iter().map(|f| f.number.0).collect::<Vec<_>>(), [4]);
+}

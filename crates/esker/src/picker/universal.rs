@@ -324,8 +324,8 @@ impl Picker<'_> {
 fn is_disjoint(plan: &CompactionPlan) -> bool {
     let icmp = plan.version.icmp();
     let mut files: Vec<&Arc<FileMeta>> = plan.input_files().map(|(_, f)| f).collect();
-    files.sort_by(|a, b| icmp.compare_user_keys(a.smallest_user_key(), b.smallest_user_key()));
+    files.sort_by(|a, b| icmp.compare_plain_keys(a.smallest_user_key(), b.smallest_user_key()));
     files
         .windows(2)
-        .all(|pair| icmp.compare_user_keys(pair[0].largest_user_key(), pair[1].smallest_user_key()).is_lt())
+        .all(|pair| icmp.compare_plain_keys(pair[0].largest_user_key(), pair[1].smallest_user_key()).is_lt())
 }

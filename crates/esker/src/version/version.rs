@@ -138,8 +138,9 @@ impl Version {
         if level > 0 {
             return files[self.overlapping_range(level, begin, end)].to_vec();
         }
-        let above =
-            |f: &FileMeta| end.is_some_and(|e| self.icmp.compare_user_keys(f.smallest_user_key(), e).is_gt());
+        let above = |f: &FileMeta| {
+            end.is_some_and(|e| self.icmp.compare_plain_keys(f.smallest_user_key(), e).is_gt())
+        };
         files.iter().filter(|f| !above(f) && !self.ends_before(f, begin)).cloned().collect()
     }
 
@@ -157,7 +158,7 @@ impl Version {
         let count = match end {
             None => rest.len(),
             Some(e) => {
-                rest.partition_point(|f| self.icmp.compare_user_keys(f.smallest_user_key(), e).is_le())
+                rest.partition_point(|f| self.icmp.compare_plain_keys(f.smallest_user_key(), e).is_le())
             }
         };
         from..from + count
@@ -165,7 +166,7 @@ impl Version {
 
     /// Whether the file lies wholly before the user key.
     fn ends_before(&self, f: &FileMeta, begin: Option<&[u8]>) -> bool {
-        begin.is_some_and(|b| match self.icmp.compare_user_keys(f.largest_user_key(), b) {
+        begin.is_some_and(|b| match self.icmp.compare_plain_keys(f.largest_user_key(), b) {
             std::cmp::Ordering::Less => true,
             std::cmp::Ordering::Equal => f.largest_is_exclusive(),
             std::cmp::Ordering::Greater => false,
@@ -179,7 +180,7 @@ impl Version {
         }
         self.files(0).iter().any(|f| {
             !self.ends_before(f, begin)
-                && !end.is_some_and(|e| self.icmp.compare_user_keys(f.smallest_user_key(), e).is_gt())
+                && !end.is_some_and(|e| self.icmp.compare_plain_keys(f.smallest_user_key(), e).is_gt())
         })
     }
 

