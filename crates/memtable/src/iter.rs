@@ -14,7 +14,7 @@ use crate::record::{Record, Target};
 use crate::tree::Run;
 use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::sync::Arc;
-use esker_base::{PinnedBytes, Result};
+use esker_base::{PinnedBytes, Result, SequenceNumber};
 use std::fmt;
 
 /// A cursor over all entries of a memtable.
@@ -130,6 +130,14 @@ impl InternalIterator for MemTableIter {
 
     fn status(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        // A deletion with a timestamp deletes older timestamps only.
+        if self.table.comparator().timestamp_size() > 0 {
+            return None;
+        }
+        self.table.tree.dead_edge(&Target::new(self.key()), snapshot.0, forward)
     }
 
     fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {

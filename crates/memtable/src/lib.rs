@@ -4,11 +4,13 @@
 //! never wait. What is `pub` here is shared between Esker's crates and promises nothing to others.
 //!
 //! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything lies),
-//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), [`iter`], `range_dels`.
+//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
+//! (stretches of deleted keys), [`iter`], `range_dels`.
 //! Why a B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 
 mod arena;
+mod dead;
 pub mod iter;
 pub mod memtable;
 mod node;

@@ -31,6 +31,7 @@
 //!     or before the target (by 1, also across splits): going right from there finds everything.
 
 use crate::arena::Arena;
+use crate::dead::{self, After, Dead, Deaths};
 use crate::record::{Record, Target};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
@@ -61,6 +62,8 @@ macro_rules! own {
     }};
 }
 
+pub(crate) use own;
+
 type Children<const N: usize> = [AtomicPtr<Node<N>>; N];
 
 /// A node with up to `N` slots.
@@ -75,6 +78,7 @@ pub(crate) struct Node<const N: usize> {
     prefix: [u8; MAX_PREFIX],
     heads: [AtomicU64; N],
     records: [AtomicPtr<u8>; N],
+    dead: Dead,
 }
 
 /// The node to the right, and how many slots are in use.
@@ -102,9 +106,16 @@ pub(crate) struct Trend {
     last: u8,
     ascending: u8,
     descending: u8,
+    deaths: Deaths,
 }
 
 impl Trend {
+    fn new<const N: usize>() -> Trend {
+        let mut trend = Trend::default();
+        trend.deaths.await_more(N / 4);
+        trend
+    }
+
     fn note(&mut self, at: usize) {
         let last = usize::from(self.last);
         self.ascending = if at == last + 1 { self.ascending.saturating_add(1) } else { 0 };
@@ -252,7 +263,7 @@ impl<'t, const N: usize> Node<N> {
     /// # Errors
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn leaf(arena: &'t Arena) -> Result<&'t Node<N>> {
-        Node::build(arena, 0, &[], &[], ptr::null_mut())
+        Node::build(arena, 0, &[], &[], ptr::null_mut(), Dead::empty())
     }
 
     /// An inner node with one child, which takes everything; a separator like `separator` will come next.
@@ -270,7 +281,7 @@ impl<'t, const N: usize> Node<N> {
             false => &[],
         };
         let slot = Slot { child: ptr::from_ref(below).cast_mut(), ..Slot::EMPTY };
-        Node::build(arena, below.level + 1, spare_one(prefix), &[slot], ptr::null_mut())
+        Node::build(arena, below.level + 1, spare_one(prefix), &[slot], ptr::null_mut(), Dead::unknown())
     }
 
     /// A new node that nobody can reach yet.
@@ -280,6 +291,7 @@ impl<'t, const N: usize> Node<N> {
         prefix: &[u8],
         slots: &[Slot<N>],
         next: *mut Node<N>,
+        dead: Dead,
     ) -> Result<&'t Node<N>> {
         assert!(size_of::<Node<N>>() <= 1 << 16 && N >= 2 && N < COUNT_MASK, "the count fits its bits");
         let slot = |i: usize| slots.get(i).copied().unwrap_or(Slot::EMPTY);
@@ -297,12 +309,13 @@ impl<'t, const N: usize> Node<N> {
         let node = Node {
             link: AtomicPtr::new(Link::new(next, slots.len()).0),
             children,
-            latch: Mutex::new(Trend::default()),
+            latch: Mutex::new(Trend::new::<N>()),
             level,
             prefix_len: prefix.len() as u8,
             prefix: prefix_bytes,
             heads: std::array::from_fn(|i| AtomicU64::new(slot(i).head)),
             records: std::array::from_fn(|i| AtomicPtr::new(slot(i).record)),
+            dead,
         };
         // SAFETY: fresh memory of this layout, ours alone.
         unsafe { place.write(node) };
@@ -337,6 +350,26 @@ impl<'t, const N: usize> Node<N> {
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.load_link().0.is_null()
+    }
+
+    /// For which snapshots it holds nothing.
+    #[inline]
+    pub(crate) fn dead(&self) -> &Dead {
+        &self.dead
+    }
+
+    /// The first record of its leftmost leaf, which is not empty.
+    pub(crate) fn first_record(&'t self) -> Record<'t> {
+        let mut node = self;
+        while node.level > 0 {
+            node = node.child(0);
+        }
+        node.record::<false>(0)
+    }
+
+    /// Leaves: all records. REQUIRES: the latch.
+    pub(crate) fn own_records(&'t self) -> impl Iterator<Item = Record<'t>> {
+        (0..self.own_link().count()).map(|at| self.record::<true>(at))
     }
 
     /// The node to the right.
@@ -686,7 +719,7 @@ impl<'t, const N: usize> Latched<'t, N> {
         arena: &'t Arena,
         record: Record<'t>,
         child: Option<&'t Node<N>>,
-    ) -> Result<Inserted<'t, N>> {
+    ) -> Result<(Inserted<'t, N>, After<'t, N>)> {
         let (node, at) = (self.node, self.at);
         let link = node.own_link();
         let count = link.count();
@@ -697,7 +730,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             && node.head::<true>(at) == head
             && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
         if is_twin {
-            return Ok(Inserted::Duplicate);
+            return Ok((Inserted::Duplicate, After::Nothing));
         }
         let new = Slot {
             head,
@@ -707,19 +740,38 @@ impl<'t, const N: usize> Latched<'t, N> {
         if count < N {
             node.put(at, new, link);
             self.trend.note(at);
-            return Ok(Inserted::Done);
+            return Ok((Inserted::Done, self.after(icmp, (record, target.trailer), at == count)));
         }
         let (keep, new_goes_right) = self.split_point(link);
         let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new)))?;
+        let mut after = After::Nothing;
+        if new_goes_right && node.level == 0 {
+            after = dead::after_insert(right, icmp, (record, target.trailer), at == N, None);
+        }
         // From here on readers find what went in `right`.
         let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
         node.link.store(link.0, Ordering::Release);
-        *self.trend = Trend::default();
+        *self.trend = Trend::new::<N>();
         if !new_goes_right {
             node.put(at, new, link);
             self.trend.note(at);
+            after = self.after(icmp, (record, target.trailer), at == keep);
         }
-        Ok(Inserted::Split(right, right.record::<false>(0)))
+        Ok((Inserted::Split(right, right.record::<false>(0)), after))
+    }
+
+    /// What the record that was just put into this node, `last`: as its last one, means for others.
+    #[inline]
+    fn after(&mut self, icmp: &InternalKeyComparator, record: (Record<'t>, u64), last: bool) -> After<'t, N> {
+        if self.node.level > 0 {
+            return After::Nothing;
+        }
+        dead::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
+    }
+
+    /// How many below have died.
+    pub(crate) fn deaths(&mut self) -> &mut Deaths {
+        &mut self.trend.deaths
     }
 
     /// How many slots a full node keeps, and whether the new one goes to the other node.
@@ -806,7 +858,11 @@ impl<'t, const N: usize> Node<N> {
                 slot.head = head_after(prefix, icmp.order(), key_at(slot.record));
             }
         }
-        Node::build(arena, self.level, prefix, slots, link.next())
+        // Versions of one user key that come apart: those that stay hide those that go.
+        let last = keep.checked_sub(1).filter(|_| self.level == 0).map(|last| self.record::<true>(last));
+        let first = slots[0].record;
+        let hides = last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first)));
+        Node::build(arena, self.level, prefix, slots, link.next(), self.dead.split(hides))
     }
 
     /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.

@@ -22,8 +22,8 @@ use esker_format::key::InternalKeyComparator;
 use std::fmt;
 use std::ptr;
 
-/// Slots of a node: with 68 a leaf fills 18 cache lines.
-pub(crate) const WIDTH: usize = 68;
+/// Slots of a node: with 66 a leaf fills 18 cache lines.
+pub(crate) const WIDTH: usize = 66;
 
 /// Targets whose descents go together: sixteen leaves fit into the first-level cache.
 pub(crate) const GROUP: usize = 16;
@@ -54,13 +54,18 @@ impl<const N: usize> Tree<N> {
         Ok(Tree { root: AtomicPtr::new(leaf.cast_mut()), root_latch: Mutex::new(()), arena, icmp })
     }
 
+    /// The order of its records.
+    pub(crate) fn icmp(&self) -> &InternalKeyComparator {
+        &self.icmp
+    }
+
     /// Where its records lie.
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }
 
     #[inline]
-    fn root(&self) -> &Node<N> {
+    pub(crate) fn root(&self) -> &Node<N> {
         // SAFETY: a root of this tree (invariant 3).
         unsafe { Node::from_ptr(self.root.load(Ordering::Acquire)) }.expect("a tree has a root")
     }
@@ -75,7 +80,7 @@ impl<const N: usize> Tree<N> {
     /// The node of this level that `target` is in or right of; if not `inclusive`, what is just before `target`.
     /// REQUIRES: the root is at least so high.
     #[inline]
-    fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
+    pub(crate) fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
         let mut node = self.root();
         while node.level() > level {
             (node, _, _) = node.descend(&self.icmp, target, inclusive);
@@ -93,11 +98,17 @@ impl<const N: usize> Tree<N> {
     pub(crate) unsafe fn insert(&self, record: Record<'_>) -> Result<()> {
         let target = Target::of(record);
         let leaf = self.find(0, &target, true);
-        match leaf.latch_for(&self.icmp, &target).insert(&self.icmp, &self.arena, record, None)? {
+        let (inserted, after) =
+            leaf.latch_for(&self.icmp, &target).insert(&self.icmp, &self.arena, record, None)?;
+        match inserted {
             Inserted::Done => {}
             Inserted::Duplicate => return Err(duplicate()),
-            Inserted::Split(right, separator) => self.add_to_parent(right, separator),
+            Inserted::Split(right, separator) => {
+                self.add_to_parent(right, separator);
+                self.settle_split(right);
+            }
         }
+        self.settle(after, &target);
         Ok(())
     }
 
@@ -112,9 +123,11 @@ impl<const N: usize> Tree<N> {
             let target = Target::of(separator);
             let latched = self.find(level, &target, true).latch_for(&self.icmp, &target);
             match latched.insert(&self.icmp, &self.arena, separator, Some(right)) {
-                Ok(Inserted::Split(node, record)) => (right, separator) = (node, record),
-                Ok(Inserted::Done) => return,
-                Ok(Inserted::Duplicate) => unreachable!("a node is split off once, and records are distinct"),
+                Ok((Inserted::Split(node, record), _)) => (right, separator) = (node, record),
+                Ok((Inserted::Done, _)) => return,
+                Ok((Inserted::Duplicate, _)) => {
+                    unreachable!("a node is split off once, and records are distinct")
+                }
                 Err(_) => return,
             }
         }

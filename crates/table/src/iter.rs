@@ -182,6 +182,20 @@ impl TableIter {
         }
     }
 
+    /// Ends a move as `finish` does; the key that is shown then, if there is one.
+    #[inline]
+    fn key_after(&mut self, moved: Result<()>) -> Option<&[u8]> {
+        if moved.is_err()
+            || self.global_seqno.is_some()
+            || !self.cursor.valid()
+            || self.cursor.key().len() < key::TRAILER_BYTES
+        {
+            self.finish(moved);
+            return self.valid().then(|| self.key());
+        }
+        Some(self.cursor.key())
+    }
+
     #[cold]
     fn fail(&mut self, e: Error) {
         self.cursor.reset();
@@ -296,6 +310,18 @@ impl InternalIterator for TableIter {
         debug_assert!(self.valid());
         let moved = self.try_prev();
         self.finish(moved);
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Option<&[u8]> {
+        let moved = self.try_next();
+        self.key_after(moved)
+    }
+
+    #[inline]
+    fn prev_key(&mut self) -> Option<&[u8]> {
+        let moved = self.try_prev();
+        self.key_after(moved)
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 mod runs;
 mod timestamped;
 
-use super::reads::{check_read_options, pinned_view, table_read_options};
+use super::reads::{pinned_view, table_read_options};
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::db_iter::KeepAlive;
@@ -74,9 +74,10 @@ impl Db {
 
     /// An iterator over `family` within the bounds of `options`, as of its snapshot or of now.
     /// # Errors
-    /// `NotSupported` names the option; `Corruption` and `IoError` from opening level-0 files.
+    /// `InvalidArgument` if the snapshot is one of another database, or the iterator is to follow new writes and has a
+    /// snapshot or timestamps, too · `Corruption` and `IoError` from opening level-0 files.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
-        check_read_options(&options)?;
+        check_tailing(&options, family.cf.icmp.timestamp_size() > 0)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
         let cf = family.cf.clone();
         let held = self.inner.hold_for_iterator(&options);
@@ -111,21 +112,25 @@ impl DbIterator {
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
+        self.catch_up();
         self.leave_old_view();
         each!(&mut self.iter, iter => iter.seek_to_first());
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
+        self.catch_up();
         self.leave_old_view();
         each!(&mut self.iter, iter => iter.seek_to_last());
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        self.catch_up();
         self.leave_old_view();
         each!(&mut self.iter, iter => iter.seek(target.as_ref()));
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        self.catch_up();
         self.leave_old_view();
         each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
     }
@@ -135,6 +140,9 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn next(&mut self) {
+        if self.options.tailing && self.follow(true) {
+            return;
+        }
         if self.keep_place() {
             each!(&mut self.iter, iter => iter.next());
         }
@@ -145,6 +153,9 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn prev(&mut self) {
+        if self.options.tailing && self.follow(false) {
+            return;
+        }
         if self.keep_place() {
             each!(&mut self.iter, iter => iter.prev());
         }
@@ -232,6 +243,43 @@ impl DbIterator {
         }
     }
 
+    /// Of those that follow new writes: to the present, if something has been written. True if it has moved there; then it
+    /// is not valid. It stays where it is if a file cannot be opened.
+    fn catch_up(&mut self) -> bool {
+        if !self.options.tailing {
+            return false;
+        }
+        let is_new = match &self.iter {
+            Cursor::Plain(iter) => self.db.engine.visible_sequence() != iter.sequence(),
+            Cursor::Timestamped(_) => false,
+        };
+        is_new && self.refresh().is_ok()
+    }
+
+    /// Steps past its key at the present. False, and nothing is done, if nothing has been written.
+    #[cold]
+    fn follow(&mut self, forward: bool) -> bool {
+        let key = self.key().to_vec();
+        if !self.catch_up() {
+            return false;
+        }
+        let Cursor::Plain(iter) = &mut self.iter else { return false };
+        if forward {
+            iter.seek(&key);
+        } else {
+            iter.seek_for_prev(&key);
+        }
+        // It may have been deleted.
+        if iter.valid() && iter.key() == key {
+            if forward {
+                iter.next();
+            } else {
+                iter.prev();
+            }
+        }
+        true
+    }
+
     /// The cursor that a newer view can be put under. Those with timestamps are not watched.
     fn plain(&mut self) -> &mut DbIter<Runs> {
         match &mut self.iter {
@@ -279,6 +327,19 @@ impl DbIterator {
         let icmp = self.cf.icmp.clone();
         self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(&icmp, prepared, place));
     }
+}
+
+/// # Errors
+/// See [`Db::iter_opt`].
+fn check_tailing(options: &ReadOptions, has_timestamps: bool) -> Result<()> {
+    let why = match options.tailing {
+        true if options.snapshot.is_some() => "a snapshot",
+        true if has_timestamps || options.timestamp.is_some() => "timestamps",
+        _ => return Ok(()),
+    };
+    Err(Error::invalid_argument(format!(
+        "ReadOptions::tailing: an iterator with {why} cannot follow new writes"
+    )))
 }
 
 fn new_db_iter(

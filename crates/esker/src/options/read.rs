@@ -71,7 +71,9 @@ pub struct ReadOptions {
     /// with those at its place: what it shows stays the same. Accepted; all iterators do so, with a snapshot or without, but
     /// those with `pin_data`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
-    /// Follow new writes. Refused with `NotSupported`. Default false.
+    /// Iterators show what is there when they move, not when they were made: each seek and each step goes over to the present
+    /// first, if something has been written since the last one; both directions. Gets refuse it with `NotSupported`.
+    /// Default false.
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,

@@ -210,3 +210,130 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
         assert_eq!(iter.item(), Some((format!("key{i:04}").as_bytes(), value.as_bytes())));
     }
 }
+
+#[test]
+fn a_tailing_iterator_shows_what_is_written_ahead_of_it() {
+    let db = open();
+    let put = |key: &str| db.put(key, key).unwrap();
+    ["b", "d", "h"].into_iter().for_each(put);
+    let options = || ReadOptions { tailing: true, ..ReadOptions::default() };
+    let mut iter = iterator(&db, options());
+    let at = |iter: &DbIterator| iter.item().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap());
+    let some = |key: &str| Some(key.to_owned());
+    iter.seek_to_first();
+    assert_eq!(at(&iter), some("b"));
+    put("c");
+    iter.next();
+    assert_eq!(at(&iter), some("c"), "written since");
+    db.delete("c").unwrap();
+    db.delete_range("d", "e").unwrap();
+    db.flush().unwrap();
+    iter.next();
+    assert_eq!(at(&iter), some("h"), "its own key is gone, and the next one");
+    put("g");
+    iter.prev();
+    assert_eq!(at(&iter), some("g"));
+    iter.next();
+    iter.next();
+    assert_eq!(at(&iter), None);
+    put("i");
+    iter.seek("h0");
+    assert_eq!(at(&iter), some("i"));
+    iter.status().unwrap();
+    let refused = ReadOptions { snapshot: Some(db.snapshot()), ..options() };
+    let error = db.iter_opt(refused, &db.default_column_family()).unwrap_err();
+    assert_eq!(error.kind(), esker_base::ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn empty_inverted_and_unbounded_ranges_are_what_they_say() {
+    let db = open();
+    replace_all(&db, 0);
+    let count = |lower: Option<&str>, upper: Option<&str>| {
+        let mut options = ReadOptions::new();
+        options.iterate_lower_bound = lower.map(|key| key.as_bytes().to_vec());
+        options.iterate_upper_bound = upper.map(|key| key.as_bytes().to_vec());
+        let mut iter = iterator(&db, options);
+        let (mut forward, mut backward) = (0, 0);
+        iter.seek_to_first();
+        while iter.valid() {
+            forward += 1;
+            iter.next();
+        }
+        iter.seek_to_last();
+        while iter.valid() {
+            backward += 1;
+            iter.prev();
+        }
+        for target in ["", "key0007", "zzz"] {
+            iter.seek(target);
+            let found = iter.valid();
+            iter.seek_for_prev(target);
+            assert!(forward > 0 || !(found || iter.valid()), "{lower:?} to {upper:?} at {target:?}");
+        }
+        iter.status().unwrap();
+        assert_eq!(forward, backward, "{lower:?} to {upper:?}");
+        forward
+    };
+    assert_eq!(count(None, None), KEYS);
+    assert_eq!(count(Some(""), None), KEYS);
+    assert_eq!(count(Some("key0100"), None), KEYS - 100);
+    assert_eq!(count(None, Some("key0100")), 100);
+    assert_eq!(count(Some("key0100"), Some("key0100")), 0, "empty");
+    assert_eq!(count(Some("key0100"), Some("key0050")), 0, "inverted");
+    assert_eq!(count(None, Some("")), 0, "nothing is below the empty key");
+}
+
+#[test]
+fn an_iterator_goes_on_when_its_database_is_closed() {
+    let db = open();
+    replace_all(&db, 0);
+    db.put("key0001", "in memory").unwrap();
+    let mut iter = iterator(&db, ReadOptions::new());
+    iter.seek_to_first();
+    db.close().unwrap();
+    for i in 0..KEYS {
+        let value: &[u8] = if i == 1 { b"in memory" } else { b"value0" };
+        assert_eq!(iter.item(), Some((format!("key{i:04}").as_bytes(), value)));
+        iter.next();
+    }
+    assert!(!iter.valid());
+    iter.status().unwrap();
+    iter.seek_for_prev("key0007");
+    assert_eq!(iter.value(), b"value0");
+    drop(db);
+    iter.prev();
+    assert_eq!(iter.key(), b"key0006");
+    iter.refresh().unwrap();
+    iter.seek_to_last();
+    assert!(iter.valid());
+}
+
+#[test]
+fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
+    let db = open();
+    replace_all(&db, 0);
+    let mut iter = iterator(&db, ReadOptions::new());
+    iter.seek_to_first();
+    let views: Vec<_> = (0..120)
+        .map(|minute| {
+            // All files and the memtable are new once more; the scan takes a step.
+            replace_all(&db, minute);
+            let view = Arc::downgrade(iter.watched.as_ref().unwrap());
+            iter.next();
+            view
+        })
+        .collect();
+    assert!(iter.valid());
+    // What is left is what the epoch has not yet let go: it moves on as anybody reads.
+    let mut held = usize::MAX;
+    for _ in 0..1_000_000 {
+        esker_base::sync::epoch::collect();
+        held = views.iter().filter(|view| view.strong_count() > 0).count();
+        if held <= 1 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    assert!(held <= 1, "{held} of 120 views are held");
+}

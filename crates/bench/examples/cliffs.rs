@@ -1,0 +1,455 @@
+//! What deletes, snapshots and changing views cost those who read: the figures of docs/performance.md, "No cliffs".
+//!
+//! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
+//!
+//! Everything lies in memory files. What is compared takes turns in one process; a figure is the median of the rounds. One
+//! thread's figures are processor time, those of several threads are time.
+#![expect(clippy::print_stdout, reason = "that is what it is for")]
+
+use esker::internals::base::rng::split_mix;
+use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker::internals::cache::{Cache, CacheOptions};
+use esker::internals::env::mem::MemFs;
+use esker::internals::format::compression::CompressionType;
+use esker::internals::format::filter::FilterPolicy;
+use esker::options::BottommostLevelCompaction;
+use esker::{CompactRangeOptions, Db, DbIterator, Env, Options, ReadOptions, Result};
+use std::hint::black_box;
+use std::sync::Arc;
+
+type Key = [u8; 16];
+
+fn key(number: u64) -> Key {
+    let mut key = [b'0'; 16];
+    let mut rest = number;
+    for digit in key.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.stats_dump_period_sec = 0;
+    options.cf.write_buffer_size = 1 << 30;
+    options.cf.compression = CompressionType::None;
+    options.cf.disable_auto_compactions = true;
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+    options.cf.table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(1 << 30))?));
+    Ok(options)
+}
+
+fn open(options: &Options) -> Result<Db> {
+    Db::open(options, "/db")
+}
+
+/// What this thread has had of a processor, in nanoseconds.
+fn processor_nanos() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+fn nanos() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// Nanoseconds of the processor for each of `count` calls.
+fn timed(count: u64, mut work: impl FnMut(u64) -> Result<()>) -> Result<f64> {
+    let start = processor_nanos();
+    (0..count).try_for_each(&mut work)?;
+    Ok((processor_nanos() - start) / count as f64)
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+fn spread(of: &[f64]) -> String {
+    let (least, most) = of.iter().fold((f64::MAX, f64::MIN), |(a, b), &x| (a.min(x), b.max(x)));
+    format!("{:.3} ({least:.3}-{most:.3})", median(of.to_vec()))
+}
+
+fn line(case: &str, figure: &str) {
+    println!("{case:<74} {figure}");
+}
+
+fn snapshots(rounds: u64) -> Result<()> {
+    let db = open(&options()?)?;
+    for live in [0, 10_000] {
+        let mut held = Vec::new();
+        for i in 0..live {
+            db.put(key(i), b"value")?;
+            held.push(db.snapshot());
+        }
+        let pair = |_| {
+            black_box(db.snapshot());
+            Ok(())
+        };
+        timed(10_000, pair)?;
+        let figures = (0..rounds).map(|_| timed(200_000, pair)).collect::<Result<Vec<_>>>()?;
+        line(&format!("snapshot taken and released, {live} live, ns"), &spread(&figures));
+    }
+    Ok(())
+}
+
+/// How long one thread takes for `count` writes while others do `beside` until it is done.
+fn beside(
+    threads: usize,
+    count: u64,
+    write: impl Fn(u64) -> Result<()>,
+    beside: impl Fn() + Sync,
+) -> Result<f64> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    beside();
+                }
+            });
+        }
+        let written = timed(count, &write);
+        stop.store(true, Ordering::Relaxed);
+        written
+    })
+}
+
+fn snapshots_beside_a_writer(rounds: u64) -> Result<()> {
+    let db = open(&options()?)?;
+    let next = AtomicU64::new(0);
+    let put = |_| db.put(key(split_mix(next.fetch_add(1, Ordering::Relaxed)) % 1_000_000), [b'v'; 100]);
+    let mut ratios = Vec::new();
+    beside(0, 50_000, put, || {})?;
+    for _ in 0..rounds {
+        // As many threads that do the same work on something of their own.
+        let alone = beside(16, 20_000, put, || {
+            drop(black_box(Arc::new(esker::internals::base::sync::Mutex::new(0))))
+        })?;
+        let with = beside(16, 20_000, put, || drop(black_box(db.snapshot())))?;
+        ratios.push(with / alone);
+    }
+    line("a writer's put beside 16 threads with snapshots / with other work", &spread(&ratios));
+    Ok(())
+}
+
+fn memtable_of(tombstones: u64, keys: u64) -> Result<Db> {
+    let db = open(&options()?)?;
+    for i in 0..keys {
+        db.put(key(i * 10), [b'v'; 100])?;
+    }
+    // They cover nothing that is there.
+    for i in 0..tombstones {
+        let at = split_mix(i) % keys * 10;
+        db.delete_range(key(at + 1), key(at + 9))?;
+    }
+    Ok(db)
+}
+
+fn tombstones(rounds: u64) -> Result<()> {
+    const KEYS: u64 = 100_000;
+    let read = |db: &Db, i: u64| {
+        let found = db.get_pinned(key(split_mix(i) % KEYS * 10))?;
+        assert!(black_box(found).is_some());
+        Ok(())
+    };
+    let none = memtable_of(0, KEYS)?;
+    for count in [1, 10, 100, 1000, 100_000] {
+        let some = memtable_of(count, KEYS)?;
+        let mut ratios = Vec::new();
+        for round in 0..=rounds {
+            let before = timed(50_000, |i| read(&none, i))?;
+            let with = timed(50_000, |i| read(&some, i))?;
+            let after = timed(50_000, |i| read(&none, i))?;
+            if round > 0 {
+                ratios.push(2.0 * with / (before + after));
+            }
+        }
+        line(
+            &format!("get in the memtable, {count} range tombstones that do not cover / none"),
+            &spread(&ratios),
+        );
+    }
+    let covered = memtable_of(0, KEYS)?;
+    for i in 0..1000 {
+        covered.delete_range(key(i * 1000), key(i * 1000 + 1000))?;
+    }
+    let mut figures = Vec::new();
+    for _ in 0..rounds {
+        let before = timed(50_000, |i| read(&none, i))?;
+        let with = timed(50_000, |i| {
+            assert!(covered.get_pinned(key(split_mix(i) % KEYS * 10))?.is_none());
+            Ok(())
+        })?;
+        figures.push(with - before);
+    }
+    line("get of a covered key, 1000 tombstones, more than of one that is there, ns", &spread(&figures));
+    Ok(())
+}
+
+fn alternating(rounds: u64) -> Result<()> {
+    const KEYS: u64 = 100_000;
+    let db = memtable_of(100_000, KEYS)?;
+    let mut next = 0;
+    let mut pair = |_| {
+        next += 1;
+        let at = split_mix(next) % KEYS * 10;
+        db.delete_range(key(at + 1), key(at + 9))?;
+        black_box(db.get_pinned(key(split_mix(next + 7) % KEYS * 10))?);
+        Ok(())
+    };
+    timed(1000, &mut pair)?;
+    let figures = (0..rounds).map(|_| timed(5000, &mut pair)).collect::<Result<Vec<_>>>()?;
+    line("delete_range and get in turn at 100,000 tombstones, ns the pair", &spread(&figures));
+    Ok(())
+}
+
+fn fill_with_threads(rounds: u64) -> Result<()> {
+    let fill = |tombstones: u64| -> Result<f64> {
+        let db = open(&options()?)?;
+        for i in 0..tombstones {
+            db.delete_range(key(i * 10 + 1), key(i * 10 + 9))?;
+        }
+        let start = nanos();
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let work = || -> Result<()> {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= 300_000 {
+                        return Ok(());
+                    }
+                    db.put(key(split_mix(i) % 10_000_000), [b'v'; 100])?;
+                }
+            };
+            let threads: Vec<_> = (0..25).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
+        Ok(nanos() - start)
+    };
+    let mut ratios = Vec::new();
+    for _ in 0..rounds {
+        let (a, with, b) = (fill(0)?, fill(1000)?, fill(0)?);
+        ratios.push(2.0 * with / (a + b));
+    }
+    line("fill by 25 threads over 1000 range tombstones / over none, time", &spread(&ratios));
+    Ok(())
+}
+
+/// A million deleted keys between two, an old snapshot held.
+fn crossings() -> Result<()> {
+    const KEYS: u64 = 1_000_000;
+    for layout in ["memtable", "one file", "memtable over a file", "file over a file"] {
+        let mut with = options()?;
+        with.cf.dead_span_min_entries = 64;
+        with.cf.dead_range_min_keys = 256;
+        let db = open(&with)?;
+        (0..KEYS + 2).try_for_each(|i| db.put(key(i), b"value"))?;
+        if layout != "memtable" {
+            db.flush()?;
+            compact(&db)?;
+        }
+        let before = db.snapshot();
+        (1..=KEYS).try_for_each(|i| db.delete(key(i)))?;
+        match layout {
+            "one file" => compact(&db)?,
+            "file over a file" => db.flush()?,
+            _ => {}
+        }
+        for way in ["next", "prev", "seek", "seek_for_prev"] {
+            let mut figures = Vec::new();
+            for _ in 0..20 {
+                let mut iter = db.iter()?;
+                match way {
+                    "next" => iter.seek_to_first(),
+                    "prev" => iter.seek_to_last(),
+                    _ => {}
+                }
+                let start = processor_nanos();
+                match way {
+                    "next" => iter.next(),
+                    "prev" => iter.prev(),
+                    "seek" => iter.seek(key(KEYS / 2)),
+                    _ => iter.seek_for_prev(key(KEYS / 2)),
+                }
+                figures.push((processor_nanos() - start) / 1000.0);
+                let expected = key(if matches!(way, "next" | "seek") { KEYS + 1 } else { 0 });
+                assert_eq!(iter.key(), expected);
+            }
+            let first = figures[0];
+            let case = format!("{way} across a million deleted keys, {layout}, us");
+            line(&case, &format!("first {first:.1}, then {:.1}", median(figures[1..].to_vec())));
+        }
+        drop(before);
+    }
+    Ok(())
+}
+
+fn compact(db: &Db) -> Result<()> {
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&force, &db.default_column_family(), None, None)
+}
+
+fn scan(iter: &mut DbIterator, from: u64, rows: u64) -> Result<()> {
+    iter.seek(key(from));
+    for _ in 0..rows {
+        assert!(iter.valid());
+        black_box(iter.value().len());
+        iter.next();
+    }
+    iter.status()
+}
+
+/// Scans that follow the views, which are replaced every so often, beside scans that stay where they began.
+fn scans(rounds: u64) -> Result<()> {
+    const KEYS: u64 = 1_000_000;
+    let db = open(&options()?)?;
+    (0..KEYS).try_for_each(|i| db.put(key(i), [b'v'; 100]))?;
+    compact(&db)?;
+    let snapshot = db.snapshot();
+    let family = db.default_column_family();
+    for millis in [10, 1000] {
+        let stop = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| {
+            let changing = scope.spawn(|| change_views(&db, millis, KEYS, &stop));
+            let measured = scan_sizes(&db, &snapshot, &family, millis, rounds);
+            stop.store(true, Ordering::Relaxed);
+            changing.join().expect("no panic").and(measured)
+        });
+        outcome?;
+    }
+    Ok(())
+}
+
+/// A flush every so often, and now and then a compaction.
+fn change_views(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
+    let tick = rustix::time::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
+    let mut change = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let _interrupted = rustix::thread::nanosleep(&tick);
+        change += 1;
+        db.put(key(from + change % 100), b"value")?;
+        db.flush()?;
+        if change % 50 == 0 {
+            compact(db)?;
+        }
+    }
+    Ok(())
+}
+
+fn scan_sizes(
+    db: &Db,
+    snapshot: &esker::Snapshot,
+    family: &esker::ColumnFamilyHandle,
+    millis: i64,
+    rounds: u64,
+) -> Result<()> {
+    for rows in [100, 20_000, 400_000] {
+        let total = 800_000 / rows;
+        let run = |follows: bool| {
+            let mut options = ReadOptions::new().snapshot(snapshot);
+            options.pin_data = !follows;
+            let mut iter = db.iter_opt(options, family)?;
+            timed(total, |i| scan(&mut iter, split_mix(i) % 500_000, rows))
+        };
+        let mut ratios = Vec::new();
+        for round in 0..=rounds {
+            let (a, with, b) = (run(false)?, run(true)?, run(false)?);
+            if round > 0 {
+                ratios.push(2.0 * with / (a + b));
+            }
+        }
+        let case = format!("scan of {rows} rows, a view every {millis} ms: refresh on / off");
+        line(&case, &spread(&ratios));
+    }
+    Ok(())
+}
+
+/// Going over to a newer view, of which a memtable is new, beside making an iterator.
+fn refreshing(rounds: u64) -> Result<()> {
+    let db = open(&options()?)?;
+    let put = |file: u64| (0..200).try_for_each(|i| db.put(key(i * 1000 + file), [b'v'; 100]));
+    for file in 0..100 {
+        put(file)?;
+        db.flush()?;
+    }
+    let snapshot = db.snapshot();
+    let at = || ReadOptions::new().snapshot(&snapshot);
+    let family = db.default_column_family();
+    let (mut make, mut refresh, mut seek) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds * 5 {
+        let mut iter = db.iter_opt(at(), &family)?;
+        iter.seek(key(100_000));
+        db.put(key(1), round.to_le_bytes())?;
+        db.set_options(&family, &[("max_sequential_skip_in_iterations", "8")])?;
+        let start = processor_nanos();
+        iter.next();
+        let went = processor_nanos();
+        let mut fresh = db.iter_opt(at(), &family)?;
+        let made = processor_nanos();
+        fresh.seek(key(100_000));
+        let sought = processor_nanos();
+        assert!(iter.valid() && fresh.valid());
+        refresh.push((went - start) / 1000.0);
+        make.push((made - went) / 1000.0);
+        seek.push((sought - made) / 1000.0);
+    }
+    line("a step that goes over to another view, 100 files, us", &spread(&refresh));
+    line("making an iterator over 100 files, us", &spread(&make));
+    line("seeking it, us", &spread(&seek));
+    Ok(())
+}
+
+fn directions(rounds: u64) -> Result<()> {
+    const KEYS: u64 = 1_000_000;
+    let db = open(&options()?)?;
+    (0..KEYS).try_for_each(|i| db.put(key(i), [b'v'; 100]))?;
+    compact(&db)?;
+    let mut ratios = Vec::new();
+    for round in 0..=rounds {
+        let mut iter = db.iter()?;
+        iter.seek_to_first();
+        let forward = timed(KEYS - 1, |_| {
+            black_box(iter.value().len());
+            iter.next();
+            Ok(())
+        })?;
+        let mut iter = db.iter()?;
+        iter.seek_to_last();
+        let backward = timed(KEYS - 1, |_| {
+            black_box(iter.value().len());
+            iter.prev();
+            Ok(())
+        })?;
+        if round > 0 {
+            ratios.push(forward / backward);
+        }
+    }
+    line("readreverse, how many times as fast as readseq", &spread(&ratios));
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let rounds: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let wanted = args.next().unwrap_or_default();
+    let cases: [(&str, &dyn Fn() -> Result<()>); 9] = [
+        ("snapshots", &|| snapshots(rounds)),
+        ("beside", &|| snapshots_beside_a_writer(rounds)),
+        ("tombstones", &|| tombstones(rounds)),
+        ("alternating", &|| alternating(rounds)),
+        ("fill", &|| fill_with_threads(rounds)),
+        ("crossings", &crossings),
+        ("scans", &|| scans(rounds)),
+        ("refresh", &|| refreshing(rounds)),
+        ("directions", &|| directions(rounds)),
+    ];
+    cases.into_iter().filter(|(name, _)| name.contains(wanted.as_str())).try_for_each(|(_, case)| case())
+}

@@ -1,0 +1,166 @@
+//! What nodes say of dead stretches, against all records looked at one by one.
+
+use super::*;
+use crate::arena::{Arena, ShardStats};
+use crate::record::encoded_len;
+use esker_base::SequenceNumber;
+
+type Version = (u16, u64, bool);
+
+fn tree<const N: usize>() -> Tree<N> {
+    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("memory")
+}
+
+fn add<const N: usize>(tree: &Tree<N>, (key, seq, is_deletion): Version) {
+    let kind = if is_deletion { ValueType::Deletion } else { ValueType::Value };
+    let key = key.to_be_bytes();
+    let len = encoded_len(key.len(), 0);
+    let place = tree.arena().allocate_record(len, &ShardStats::NONE).unwrap();
+    // SAFETY: `len` fresh bytes of the arena.
+    let record = unsafe { Record::write(place, len, SequenceNumber(seq), kind, &key, b"") };
+    // SAFETY: the record lies in the tree's arena.
+    unsafe { tree.insert(record) }.unwrap();
+}
+
+/// Whether a reader at `snapshot` finds `key`.
+fn is_there(versions: &[Version], key: u16, snapshot: u64) -> bool {
+    let seen = versions.iter().filter(|(of, seq, _)| *of == key && *seq <= snapshot);
+    seen.max_by_key(|(_, seq, _)| *seq).is_some_and(|(_, _, is_deletion)| !is_deletion)
+}
+
+/// What is passed over from each record of `from` on, both ways, must not be there. How many keys were passed.
+fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versions: &[Version]) -> usize {
+    let mut passed = 0;
+    for &(key, seq, is_deletion) in from {
+        let kind = if is_deletion { ValueType::Deletion } else { ValueType::Value };
+        let bytes = key.to_be_bytes();
+        let target = Target { user_key: &bytes, trailer: seq << 8 | kind as u64 };
+        for forward in [true, false] {
+            let Some(edge) = tree.dead_edge(&target, snapshot, forward) else { continue };
+            let edge = u16::from_be_bytes(*edge.first_chunk().expect("2 bytes"));
+            // Forward, `key` is what the reader has left; backward it stops before it looks at the edge.
+            let between = if forward { key + 1..edge + 1 } else { edge + 1..key };
+            for key in between {
+                passed += 1;
+                assert!(!is_there(versions, key, snapshot), "{key} at {snapshot}, forward {forward}");
+            }
+        }
+    }
+    passed
+}
+
+#[test]
+fn nothing_that_is_there_is_passed_over() {
+    let mut passed = 0;
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tree = tree::<4>();
+        let mut versions = Vec::new();
+        let keys = 10 + rng.u16(..60);
+        let mut last = 0;
+        while last < 400 {
+            let deletes = rng.u8(..3) > 0;
+            // A group: its sequence numbers come in any order, then all are published.
+            let (key, count) = (rng.u16(..keys), rng.u16(1..20));
+            let mut group: Vec<Version> =
+                (0..count).map(|i| ((key + i) % keys, last + 1 + u64::from(i), deletes)).collect();
+            last += u64::from(count);
+            rng.shuffle(&mut group);
+            for version in group {
+                add(&tree, version);
+                versions.push(version);
+            }
+            passed += check(&tree, &versions, last, &versions);
+            passed += check(&tree, &versions, rng.u64(..=last), &versions);
+        }
+    }
+    assert!(passed > 10_000, "{passed}");
+}
+
+#[test]
+fn one_look_leads_across_all_that_is_deleted() {
+    for order in ["ascending", "descending", "random"] {
+        let tree = tree::<66>();
+        let keys = 20_000;
+        (0..keys).for_each(|key| add(&tree, (key, 1 + u64::from(key), false)));
+        let mut all: Vec<u16> = (1..keys - 1).collect();
+        match order {
+            "descending" => all.reverse(),
+            "random" => fastrand::Rng::with_seed(1).shuffle(&mut all),
+            _ => {}
+        }
+        for (i, key) in all.into_iter().enumerate() {
+            add(&tree, (key, 30_000 + i as u64, true));
+        }
+        let edge = |key: u16, forward| {
+            let bytes = key.to_be_bytes();
+            let target = Target { user_key: &bytes, trailer: u64::MAX };
+            let edge = tree.dead_edge(&target, 60_000, forward)?;
+            Some(u16::from_be_bytes(*edge.first_chunk().expect("2 bytes")))
+        };
+        let (right, left) = (edge(200, true), edge(keys - 200, false));
+        assert!(right.is_some_and(|edge| edge > keys - 200), "{order}: {right:?}");
+        assert!(left.is_some_and(|edge| edge < 200), "{order}: {left:?}");
+        // At 25,000 they were all there.
+        let target = Target { user_key: &200u16.to_be_bytes(), trailer: u64::MAX };
+        assert_eq!(tree.dead_edge(&target, 25_000, true), None, "{order}");
+    }
+}
+
+#[cfg(loom)]
+mod models {
+    use super::*;
+    use esker_base::sync::Arc;
+    use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
+    use loom::thread;
+
+    /// Lets two writers and a reader who sees what is in `old` work on one tree, in all interleavings that loom tells apart
+    /// with so many preemptions; then a reader sees everything.
+    fn model(preemptions: usize, old: &'static [Version], writers: [&'static [Version]; 2]) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 100_000;
+        let counter = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&counter);
+        builder.check(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            let tree = Arc::new(tree::<2>());
+            old.iter().for_each(|&version| add(&tree, version));
+            let spawn = |versions: &'static [Version]| {
+                let tree = Arc::clone(&tree);
+                thread::spawn(move || versions.iter().for_each(|&version| add(&tree, version)))
+            };
+            let threads = writers.map(spawn);
+            let published = old.iter().map(|(_, seq, _)| *seq).max().unwrap_or(0);
+            check(&tree, &old[..1], published, old);
+            for thread in threads {
+                thread.join().expect("no assertion failed");
+            }
+            let all: Vec<Version> = old.iter().chain(writers.into_iter().flatten()).copied().collect();
+            check(&tree, &all, 100, &all);
+        });
+        let runs = counter.load(Ordering::Relaxed);
+        println!("{runs} runs: {writers:?} into {old:?}");
+        assert!(runs >= 50, "{runs} runs cannot have been all interleavings");
+    }
+
+    #[test]
+    fn loom_a_deletion_that_leaves_nothing_beside_a_write() {
+        let old = &[(1, 1, false), (3, 2, false), (1, 3, true)];
+        model(2, old, [&[(3, 4, true)], &[(2, 5, false)]]);
+        model(1, old, [&[(3, 4, true)], &[(3, 5, false)]]);
+    }
+
+    #[test]
+    fn loom_a_root_grows_over_dead_leaves_beside_a_write() {
+        let old = &[(1, 1, true), (3, 2, true)];
+        model(1, old, [&[(4, 3, true)], &[(2, 4, false)]]);
+        model(1, old, [&[(4, 3, true), (5, 4, true)], &[(2, 5, false)]]);
+    }
+
+    #[test]
+    fn loom_versions_in_two_leaves_beside_a_write() {
+        let old = &[(1, 1, true), (2, 2, false), (3, 3, true)];
+        model(1, old, [&[(2, 4, true)], &[(2, 5, false)]]);
+    }
+}
