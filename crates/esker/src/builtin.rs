@@ -11,6 +11,7 @@
 //! | `put` (`put_v1`) | `PutOperator` | the newest operand |
 //! | `max` | `MaxOperator` | the bytewise largest of value and operands |
 //! | `bytesxor` | `BytesXOR` | byte by byte, the rest of the longer one as it is |
+//! | `TtlMergeOperator` | the same | another one's, on what stands before the 4 bytes of time of a TTL database |
 //! | `sortlist` | `MergeSortOperator` | comma-separated numbers, merged in order; ignores the value below |
 
 use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperator, MergeOperatorRef};
@@ -30,6 +31,7 @@ pub fn merge_operator(text: &str) -> Option<MergeOperatorRef> {
         "MaxOperator" | "max" => Arc::new(Max),
         "BytesXOR" | "bytesxor" => Arc::new(BytesXor),
         "MergeSortOperator" | "sortlist" => Arc::new(SortList),
+        "TtlMergeOperator" => Arc::new(Ttl { inner: merge_operator(field_of(text, "user_operator")?)? }),
         _ => return None,
     })
 }
@@ -69,6 +71,11 @@ pub(crate) fn object_name(text: &str) -> &str {
     let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) else { return text };
     let first = inner.split(';').next().unwrap_or(inner).trim();
     first.strip_prefix("id=").unwrap_or(first).trim()
+}
+
+/// The value of `name=` in an option text in braces.
+fn field_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    split_map(text).ok()?.into_iter().find(|(field, _)| *field == name).map(|(_, value)| value)
 }
 
 /// The `delimiter=` of an option text in braces, else a comma.
@@ -183,6 +190,40 @@ impl AssociativeMergeOperator for BytesXor {
             *byte ^= other;
         }
         Some(result)
+    }
+}
+
+/// The operator of a TTL database (RocksDB `utilities/ttl/db_ttl_impl.h`), whose values and operands end in the time they
+/// were written, fixed32 unix seconds. The result has the newest operand's time; RocksDB takes that of the merge.
+struct Ttl {
+    inner: MergeOperatorRef,
+}
+
+/// Bytes of time behind each value.
+const TTL_TIME_BYTES: usize = 4;
+
+impl MergeOperator for Ttl {
+    fn name(&self) -> &str {
+        "TtlMergeOperator"
+    }
+    fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let plain = |value: &'_ [u8]| value.len().checked_sub(TTL_TIME_BYTES);
+        let existing = match existing {
+            Some(value) => Some(&value[..plain(value)?]),
+            None => None,
+        };
+        let parts: Option<Vec<&[u8]>> = operands.iter().map(|o| Some(&o[..plain(o)?])).collect();
+        let newest = operands.last()?;
+        let mut merged = self.inner.full_merge(key, existing, &parts?)?;
+        merged.extend_from_slice(&newest[plain(newest)?..]);
+        Some(merged)
+    }
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        let end = |value: &[u8]| value.len().checked_sub(TTL_TIME_BYTES);
+        let (left, (right, time)) = (&left[..end(left)?], right.split_at(end(right)?));
+        let mut merged = self.inner.partial_merge(key, left, right)?;
+        merged.extend_from_slice(time);
+        Some(merged)
     }
 }
 

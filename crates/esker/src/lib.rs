@@ -56,8 +56,8 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg, MultiGetOutput,
-    OpenMode, destroy_db,
+    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg,
+    MultiGetOutput, OpenMode, WideColumns, destroy_db,
 };
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,

@@ -8,6 +8,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::random;
 use esker_format::key::{self, InternalKeyComparator};
+use esker_format::wide_column;
 use esker_table::{TableBuilder, TableBuilderOptions, TableFileInfo};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,15 @@ impl SstFileWriter {
     /// `InvalidArgument` if no file is open, or the key is not larger than the one before · `IoError`: the table is lost.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), value.as_ref(), ValueType::Value)
+    }
+
+    /// Adds an entity of these columns (name, value), which may stand in any order.
+    /// # Errors
+    /// `InvalidArgument` if a name occurs twice · as [`SstFileWriter::put`].
+    pub fn put_entity(&mut self, key: impl AsRef<[u8]>, columns: &[(&[u8], &[u8])]) -> Result<()> {
+        let mut entity = Vec::new();
+        wide_column::serialize(columns, &mut entity)?;
+        self.add(key.as_ref(), &entity, ValueType::WideColumnEntity)
     }
 
     /// Adds a merge operand.

@@ -18,6 +18,7 @@ mod tests;
 
 pub use op::{BatchOp, Ops, PrepareKind};
 
+use crate::wide_column;
 use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber, SubCode};
 use op::{Decoded, decode_op, tag};
@@ -148,10 +149,24 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Sets `key` to a set of columns that [`crate::wide_column::serialize`] made.
+    /// Sets `key` to an entity of these columns (name, value), which may stand in any order.
+    /// # Errors
+    /// `InvalidArgument` if a name occurs twice, else see [`WriteBatch::put`].
+    pub fn put_entity(
+        &mut self,
+        family: ColumnFamilyId,
+        key: &[u8],
+        columns: &[(&[u8], &[u8])],
+    ) -> Result<()> {
+        let mut entity = Vec::new();
+        wide_column::serialize(columns, &mut entity)?;
+        self.put_serialized_entity(family, key, &entity)
+    }
+
+    /// Sets `key` to a set of columns that [`wide_column::serialize`] made.
     /// # Errors
     /// See [`WriteBatch::put`].
-    pub fn put_entity(&mut self, family: ColumnFamilyId, key: &[u8], entity: &[u8]) -> Result<()> {
+    pub fn put_serialized_entity(&mut self, family: ColumnFamilyId, key: &[u8], entity: &[u8]) -> Result<()> {
         self.op2(tag::PUT_ENTITY, family, key, entity)?;
         self.content.extended = true;
         Ok(())
@@ -188,7 +203,7 @@ impl WriteBatch {
             BatchOp::SingleDelete { family, key } => self.single_delete(family, key),
             BatchOp::Merge { family, key, operand } => self.merge(family, key, operand),
             BatchOp::DeleteRange { family, begin, end } => self.delete_range(family, begin, end),
-            BatchOp::PutEntity { family, key, entity } => self.put_entity(family, key, entity),
+            BatchOp::PutEntity { family, key, entity } => self.put_serialized_entity(family, key, entity),
             BatchOp::BlobIndex { family, key, index } => {
                 self.op2(tag::BLOB_INDEX, family, key, index)?;
                 self.content.extended = true;

@@ -92,3 +92,15 @@ fn partial_merges_never_change_the_value() {
         }
     }
 }
+
+#[test]
+fn operands_of_ttl_databases_are_merged_without_their_times() {
+    let text = "{id=TtlMergeOperator;user_operator={id=StringAppendOperator;delimiter=|}}";
+    let operator = merge_operator(text).unwrap();
+    assert_eq!(operator.name(), "TtlMergeOperator");
+    let merged = operator.full_merge(b"k", Some(b"vTIM1"), &[b"aTIM2", b"bTIM3"]);
+    assert_eq!(merged.as_deref(), Some(&b"v|a|bTIM3"[..]));
+    assert_eq!(operator.partial_merge(b"k", b"aTIM2", b"bTIM3").as_deref(), Some(&b"a|bTIM3"[..]));
+    assert_eq!(operator.full_merge(b"k", None, &[b"abc"]), None, "too short for a time");
+    assert!(merge_operator("{id=TtlMergeOperator;user_operator=mine}").is_none());
+}

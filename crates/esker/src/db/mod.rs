@@ -6,6 +6,7 @@
 mod close;
 mod column_family;
 mod destroy;
+mod entities;
 mod identity;
 mod ingest;
 mod iterator;
@@ -27,6 +28,7 @@ mod writes;
 
 pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};
 pub use destroy::destroy_db;
+pub use entities::{AttributeGroup, WideColumns};
 pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;
 pub use iterator::DbIterator;

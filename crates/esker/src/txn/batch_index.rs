@@ -100,6 +100,18 @@ impl WriteBatchWithIndex {
         self.batch.put(family, key, value)
     }
 
+    /// Sets `key` to an entity of these columns (name, value), which may stand in any order.
+    /// # Errors
+    /// `InvalidArgument` if a name occurs twice, else see [`put`](Self::put).
+    pub fn put_entity(
+        &mut self,
+        family: ColumnFamilyId,
+        key: &[u8],
+        columns: &[(&[u8], &[u8])],
+    ) -> Result<()> {
+        self.batch.put_entity(family, key, columns)
+    }
+
     /// Removes `key`.
     /// # Errors
     /// See [`put`](Self::put).

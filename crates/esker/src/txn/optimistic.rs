@@ -220,6 +220,20 @@ impl OptimisticTransaction {
         self.batch.put(family.id(), key.as_ref(), value.as_ref())
     }
 
+    /// Sets `key` in `family` to an entity of these columns (name, value), in any order.
+    /// # Errors
+    /// `InvalidArgument` if a name occurs twice · as [`OptimisticTransaction::put_cf`].
+    pub fn put_entity(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        columns: &[(&[u8], &[u8])],
+    ) -> Result<()> {
+        self.check_usable(family)?;
+        self.touch(family, key.as_ref());
+        self.batch.put_entity(family.id(), key.as_ref(), columns)
+    }
+
     /// [`OptimisticTransaction::put_cf`], whether or not others write the key.
     /// # Errors
     /// As [`OptimisticTransaction::put_cf`].

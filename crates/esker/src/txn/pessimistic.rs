@@ -348,6 +348,19 @@ impl Transaction {
         self.core_mut().batch.put(family.id(), key.as_ref(), value.as_ref())
     }
 
+    /// Sets `key` in `family` to an entity of these columns (name, value), in any order; the key is locked.
+    /// # Errors
+    /// `InvalidArgument` if a name occurs twice · as [`Transaction::put_cf`].
+    pub fn put_entity(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        columns: &[(&[u8], &[u8])],
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
+    }
+
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// As [`Transaction::put_cf`].

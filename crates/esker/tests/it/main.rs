@@ -10,6 +10,7 @@ mod checkpoint;
 mod compact_range;
 mod dead_runs;
 mod door;
+mod entities;
 mod errors;
 mod ingest;
 mod moment;

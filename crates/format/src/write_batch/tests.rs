@@ -24,7 +24,7 @@ impl Op {
             Op::SingleDelete(f, k) => batch.single_delete(ColumnFamilyId(*f), k),
             Op::Merge(f, k, v) => batch.merge(ColumnFamilyId(*f), k, v),
             Op::DeleteRange(f, k, v) => batch.delete_range(ColumnFamilyId(*f), k, v),
-            Op::PutEntity(f, k, v) => batch.put_entity(ColumnFamilyId(*f), k, v),
+            Op::PutEntity(f, k, v) => batch.put_serialized_entity(ColumnFamilyId(*f), k, v),
             Op::LogData(v) => batch.put_log_data(v),
             Op::Commit(xid) => batch.put_marker(BatchOp::Commit { xid }),
             Op::Noop => batch.put_marker(BatchOp::Noop),

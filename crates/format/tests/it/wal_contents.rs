@@ -98,7 +98,9 @@ fn batches_come_out_in_the_same_bytes() {
                     BatchOp::SingleDelete { family, key } => again.single_delete(family, key),
                     BatchOp::Merge { family, key, operand } => again.merge(family, key, operand),
                     BatchOp::DeleteRange { family, begin, end } => again.delete_range(family, begin, end),
-                    BatchOp::PutEntity { family, key, entity } => again.put_entity(family, key, entity),
+                    BatchOp::PutEntity { family, key, entity } => {
+                        again.put_serialized_entity(family, key, entity)
+                    }
                     BatchOp::LogData(blob) => again.put_log_data(blob),
                     marker => again.put_marker(marker),
                 }

@@ -9,6 +9,7 @@ mod blobs;
 mod damage;
 mod dead_spans;
 mod door;
+mod entities;
 mod families;
 mod fixtures;
 mod handed_over;

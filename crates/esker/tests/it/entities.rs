@@ -1,0 +1,168 @@
+//! Wide columns: written by every way there is, read by every way there is, through flushes and compactions.
+
+use esker::internals::env::mem::MemFs;
+use esker::{
+    AttributeGroup, ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileOptions, OpenMode,
+    OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, SstFileWriter,
+    TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteBatchWithIndex, WriteOptions,
+    builtin,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+const COLUMNS: [(&[u8], &[u8]); 3] = [(b"y", b"2"), (b"", b"d"), (b"x", b"1")];
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.merge_operator = Some(builtin::string_append(","));
+    options
+}
+
+fn open(options: &Options) -> Db {
+    let family = |name: &str| ColumnFamilyDescriptor::new(name, options.cf.clone());
+    let families = vec![family("default"), family("other")];
+    Db::open_with(&options.db, Path::new("/db"), families, OpenMode::ReadWrite).unwrap()
+}
+
+/// The columns of `key` as `name=value` in order.
+fn shown(db: &Db, key: &str) -> Option<String> {
+    let family = db.default_column_family();
+    let columns = db.get_entity(&ReadOptions::default(), &family, key).unwrap()?;
+    let text = columns.iter().map(|(n, v)| format!("{}={}", n.escape_ascii(), v.escape_ascii()));
+    Some(text.collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn an_entity_is_read_as_it_was_written_whatever_happens_to_its_file() {
+    let options = options();
+    let db = open(&options);
+    let (family, write) = (db.default_column_family(), WriteOptions::default());
+    let check = |db: &Db| {
+        assert_eq!(shown(db, "entity").as_deref(), Some("=d x=1 y=2"));
+        assert_eq!(shown(db, "no default").as_deref(), Some("x=1"));
+        assert_eq!(shown(db, "none").as_deref(), Some(""));
+        assert_eq!(shown(db, "plain").as_deref(), Some("=p"));
+        assert_eq!(shown(db, "merged").as_deref(), Some("=d,m x=1 y=2"));
+        assert_eq!(shown(db, "merged without").as_deref(), Some("=,m x=1"));
+        assert_eq!(shown(db, "deleted"), None);
+        assert_eq!(shown(db, "absent"), None);
+        assert_eq!(db.get("entity").unwrap().as_deref(), Some(&b"d"[..]));
+        assert_eq!(db.get("no default").unwrap().as_deref(), Some(&b""[..]));
+        let mut iter = db.iter().unwrap();
+        iter.seek("entity");
+        assert_eq!(iter.columns(), [(&b""[..], &b"d"[..]), (b"x", b"1"), (b"y", b"2")]);
+    };
+    db.put_entity(&write, &family, "entity", &COLUMNS).unwrap();
+    db.put_entity(&write, &family, "no default", &COLUMNS[2..]).unwrap();
+    db.put_entity(&write, &family, "none", &[]).unwrap();
+    db.put("plain", "p").unwrap();
+    db.put_entity(&write, &family, "merged", &COLUMNS).unwrap();
+    db.put_entity(&write, &family, "merged without", &COLUMNS[2..]).unwrap();
+    db.put_entity(&write, &family, "deleted", &COLUMNS).unwrap();
+    db.merge("merged", "m").unwrap();
+    db.merge("merged without", "m").unwrap();
+    db.delete("deleted").unwrap();
+    check(&db);
+    db.flush().unwrap();
+    check(&db);
+    db.compact_range(None, None).unwrap();
+    check(&db);
+    db.close().unwrap();
+    drop(db);
+    check(&open(&options));
+}
+
+#[test]
+fn columns_that_have_one_name_are_refused_and_nothing_is_written() {
+    let db = open(&options());
+    let family = db.default_column_family();
+    let error = db.put_entity(&WriteOptions::default(), &family, "k", &[(b"x", b"1"), (b"x", b"2")]);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(shown(&db, "k"), None);
+}
+
+#[test]
+fn many_entities_are_read_at_one_sequence_number() {
+    let db = open(&options());
+    let (family, write) = (db.default_column_family(), WriteOptions::default());
+    db.put_entity(&write, &family, "a", &COLUMNS).unwrap();
+    let then = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+    db.put_entity(&write, &family, "a", &COLUMNS[..1]).unwrap();
+    db.put("b", "plain").unwrap();
+    let read = |options: &ReadOptions| {
+        let answers = db.multi_get_entity(options, &family, &["b", "a", "c", "a"]);
+        answers.into_iter().map(|a| a.unwrap().map(|columns| columns.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&ReadOptions::default()), [Some(1), Some(1), None, Some(1)]);
+    assert_eq!(read(&then), [None, Some(3), None, Some(3)]);
+}
+
+#[test]
+fn an_entity_may_be_spread_over_families() {
+    let db = open(&options());
+    let (default, other) = (db.default_column_family(), db.column_family("other").unwrap());
+    let groups = [
+        AttributeGroup { column_family: &default, columns: &COLUMNS[..1] },
+        AttributeGroup { column_family: &other, columns: &COLUMNS[1..] },
+    ];
+    db.put_entity_attribute_groups(&WriteOptions::default(), "k", &groups).unwrap();
+    let found = db.get_entity_attribute_groups(&ReadOptions::default(), &[&other, &default], "k");
+    let found: Vec<_> = found.into_iter().map(|group| group.unwrap().unwrap()).collect();
+    assert_eq!(found[0].iter().collect::<Vec<_>>(), [(&b""[..], &b"d"[..]), (b"x", b"1")]);
+    assert_eq!((found[1].get("y"), found[1].default_column()), (Some(&b"2"[..]), &b""[..]));
+    assert!(db.put_entity_attribute_groups(&WriteOptions::default(), "k", &[]).is_err());
+}
+
+#[test]
+fn batches_and_external_files_have_entities() {
+    let options = options();
+    let db = open(&options);
+    let (family, write) = (db.default_column_family(), WriteOptions::default());
+    let mut batch = WriteBatch::new();
+    batch.put_entity(family.id(), b"by batch", &COLUMNS).unwrap();
+    db.write(&write, &mut batch).unwrap();
+    let mut indexed = WriteBatchWithIndex::default();
+    indexed.put_entity(family.id(), b"by index", &COLUMNS).unwrap();
+    assert_eq!(
+        indexed.get_from_batch(family.id(), None, b"by index").unwrap().as_deref(),
+        Some(&b"d"[..]),
+        "its default column"
+    );
+    indexed.write(&db, &write).unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/table.sst").unwrap();
+    writer.put_entity("by file", &COLUMNS).unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file(&["/table.sst"], &IngestExternalFileOptions::default()).unwrap();
+    for key in ["by batch", "by index", "by file"] {
+        assert_eq!(shown(&db, key).as_deref(), Some("=d x=1 y=2"), "{key}");
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn transactions_have_entities() {
+    let (options, write) = (options(), WriteOptions::default());
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), "/pessimistic").unwrap();
+    let family = db.db().default_column_family();
+    let mut txn = db.begin_transaction(&write, &TransactionOptions::default());
+    txn.put_entity(&family, "k", &COLUMNS).unwrap();
+    assert_eq!(txn.get("k").unwrap().as_deref(), Some(&b"d"[..]));
+    assert_eq!(shown(db.db(), "k"), None);
+    txn.commit().unwrap();
+    assert_eq!(shown(db.db(), "k").as_deref(), Some("=d x=1 y=2"));
+
+    let db = OptimisticTransactionDb::open(&options, "/optimistic").unwrap();
+    let family = db.db().default_column_family();
+    let mut txn = db.begin_transaction(&write, &OptimisticTransactionOptions::default());
+    txn.put_entity(&family, "k", &COLUMNS).unwrap();
+    db.db().put("k", "first").unwrap();
+    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Busy);
+    let mut txn = db.begin_transaction(&write, &OptimisticTransactionOptions::default());
+    txn.put_entity(&family, "k", &COLUMNS).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(shown(db.db(), "k").as_deref(), Some("=d x=1 y=2"));
+}
