@@ -18,6 +18,15 @@ pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["metamorphic", "--lists", "1000000", "--seconds", &seconds(minutes)])
 }
 
+/// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long.
+pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
+    let env = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
+    let seconds = seconds(minutes);
+    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--"];
+    let campaign = ["sim", "--cycles", "100000000", "--seconds", &seconds];
+    run(root, &env, "cargo", &[&cargo[..], &campaign].concat())
+}
+
 /// Many threads, without a sanitizer.
 pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])

@@ -141,6 +141,7 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     caches(root)?;
     campaigns::model(root)?;
     campaigns::metamorphic(root, minutes)?;
+    campaigns::sim(root, minutes)?;
     campaigns::threads(root, minutes)?;
     campaigns::locks(root, minutes)?;
     campaigns::durability(root)?;

@@ -26,6 +26,7 @@ cargo xtask long loom          the memtable, the write queue and the super versi
 cargo xtask long caches        the engine's tests on each kind of block cache, one of 64 KiB, and above a tier
 cargo xtask long model         ten million random operations against a model
 cargo xtask long metamorphic   the same operations under many sets of options, ten minutes
+cargo xtask long sim           crashes in a simulated machine: threads, clock and disk under one seed, ten minutes
 cargo xtask long durability    ten thousand crash points, every file operation failing, kill -9
 cargo xtask long threads       writers and readers at once, five minutes
 cargo xtask long scans         scans in both directions beside writers against a model, fifteen minutes
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ["long", "caches"] => commands::caches(&root),
         ["long", "model"] => campaigns::model(&root),
         ["long", "metamorphic"] => campaigns::metamorphic(&root, 10),
+        ["long", "sim"] => campaigns::sim(&root, 10),
         ["long", "durability"] => campaigns::durability(&root),
         ["long", "threads"] => campaigns::threads(&root, 5),
         ["long", "scans"] => campaigns::scans(&root, 15),

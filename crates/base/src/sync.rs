@@ -33,6 +33,12 @@ pub use once::OnceLock;
 pub use std::sync::OnceLock;
 pub use std::sync::{Arc, Weak};
 
+/// Threads: the system's, or those of a model.
+#[cfg(shuttle)]
+pub use shuttle::thread;
+#[cfg(not(shuttle))]
+pub use std::thread;
+
 /// What statics are made of: things of the whole process, which are no part of any model. loom's own locks and atomics
 /// exist only while a model runs.
 pub mod process {

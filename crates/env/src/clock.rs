@@ -3,6 +3,7 @@
 //! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody sleeps on it.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::thread;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::Duration;
@@ -41,7 +42,7 @@ impl Clock for SystemClock {
         nanos(ClockId::Monotonic)
     }
     fn sleep(&self, duration: Duration) {
-        std::thread::sleep(duration);
+        thread::sleep(duration);
     }
     /// From the clock that the kernel moves on at each tick, every few milliseconds: a third of the price.
     #[cfg(target_os = "linux")]
@@ -97,6 +98,6 @@ impl Clock for MockClock {
     fn sleep(&self, duration: Duration) {
         self.advance(duration);
         self.slept_nanos.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }

@@ -2,10 +2,30 @@
 
 use std::fmt::Write;
 
+/// In a simulation: what [`fill`] gives from now on, on this thread of the system.
+#[cfg(shuttle)]
+pub fn seed(seed: u64) {
+    SIMULATED.set(seed);
+}
+
+#[cfg(shuttle)]
+thread_local! {
+    static SIMULATED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Fills `bytes`.
+#[cfg(shuttle)]
+pub fn fill(bytes: &mut [u8]) {
+    let mut rng = fastrand::Rng::with_seed(SIMULATED.get());
+    rng.fill(bytes);
+    SIMULATED.set(rng.get_seed());
+}
+
 /// Fills `bytes`.
 ///
 /// # Panics
 /// If the kernel has no randomness to give, which Linux has not known since 3.17.
+#[cfg(not(shuttle))]
 pub fn fill(bytes: &mut [u8]) {
     let mut done = 0;
     while done < bytes.len() {

@@ -10,13 +10,13 @@
 //!  3. A job that panics does not take its thread with it. The first panic is kept and raised again by
 //!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] hands it over.
 
+use esker_base::sync::thread::{self, JoinHandle};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use esker_base::{Error, Result};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::thread::JoinHandle;
 
 /// Work to be done once.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -161,14 +161,14 @@ impl Drop for ThreadPool {
         drop(unrun);
         for queue in &self.queues {
             let threads = std::mem::take(&mut queue.state.lock().threads);
-            for thread in threads.into_iter().flatten() {
+            for worker in threads.into_iter().flatten() {
                 // A job that held the last reference drops the pool on its own thread.
-                if thread.thread().id() != std::thread::current().id() {
-                    thread.join().expect("workers catch the panics of their jobs");
+                if worker.thread().id() != thread::current().id() {
+                    worker.join().expect("workers catch the panics of their jobs");
                 }
             }
         }
-        if !std::thread::panicking()
+        if !thread::panicking()
             && let Some(panic) = self.take_panic()
         {
             resume_unwind(panic);
@@ -290,7 +290,7 @@ impl Queue {
 /// # Errors
 /// `IoError` if the operating system has none to give.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    std::thread::Builder::new()
+    thread::Builder::new()
         .name(name.to_owned())
         .spawn(f)
         .map_err(|e| Error::io_with(format_args!("While start thread: {name}"), e))

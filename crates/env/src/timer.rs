@@ -14,11 +14,11 @@
 use crate::clock::Clock;
 use crate::thread_pool::spawn;
 use esker_base::Result;
+use esker_base::sync::thread::{JoinHandle, ThreadId, current};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 type Work = Box<dyn FnMut() + Send>;
@@ -149,7 +149,7 @@ impl Drop for Repeating {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         let task = state.tasks.remove(&self.id);
-        let own = state.thread.as_ref().is_some_and(|t| t.thread().id() == std::thread::current().id());
+        let own = state.thread.as_ref().is_some_and(|t| t.thread().id() == current().id());
         while !own && state.running == Some(self.id) {
             self.shared.changed.wait(&mut state);
         }
@@ -160,7 +160,7 @@ impl Drop for Repeating {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let own = self.thread_id() == Some(std::thread::current().id());
+        let own = self.thread_id() == Some(current().id());
         let mut state = self.shared.state.lock();
         state.closing = true;
         let thread = state.thread.take();

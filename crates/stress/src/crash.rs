@@ -15,11 +15,12 @@
 mod history;
 mod load;
 
-use esker::internals::env::crash::CrashKind;
-use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, Op, OpKind};
+use esker::internals::env::crash::{CrashKind, Tail};
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FileSystem, Op, OpKind};
 use esker::{Db, Error, Result};
 use history::{Contents, History};
 use load::{Floors, Load};
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -40,6 +41,10 @@ pub struct Parameters {
     pub points: u64,
     /// Print a line now and then.
     pub verbose: bool,
+    /// Small loads, with more crash points for what they write: for simulations, in which everything is slow.
+    pub brief: bool,
+    /// Batches of each writer, at most: for shrinking.
+    pub max_batches: u32,
 }
 
 /// What was done.
@@ -55,8 +60,13 @@ pub struct Report {
     pub kills: u64,
     /// Of those, crashes while an earlier crash was recovered from.
     pub second_crashes: u64,
+    /// Of those, power losses in the middle of a write to the MANIFEST that left garbage behind its end, after which the
+    /// database does not open: what a MANIFEST says is not guessed, as in RocksDB.
+    pub refused: u64,
     /// Batches lost in power losses, none of which was promised.
     pub lost: u64,
+    /// A hash of all file operations, in order: two simulations from one seed have the same.
+    pub fingerprint: u64,
     /// Crash points by the operation that they preceded.
     pub by_op: std::collections::BTreeMap<String, u64>,
 }
@@ -66,8 +76,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "crash: {} points in {} runs ({} kills, the rest power losses; {} during recovery), {} batches, \
-             {} unsynced ones lost; every disk held a prefix with all that was promised",
-            self.points, self.runs, self.kills, self.second_crashes, self.batches, self.lost
+             {} unsynced ones lost; {} garbled MANIFESTs refused; every other disk held a prefix with all that was promised",
+            self.points, self.runs, self.kills, self.second_crashes, self.batches, self.lost, self.refused
         )?;
         let by_op: Vec<String> = self.by_op.iter().map(|(op, n)| format!("{op} {n}")).collect();
         write!(f, "crash points before: {}", by_op.join(", "))
@@ -81,6 +91,38 @@ struct CrashPoint {
     /// The newest sequence number that must have survived.
     floor: u64,
     op: String,
+    /// What came before it, of brief loads.
+    before: Vec<String>,
+}
+
+/// What the hook of a run collects.
+#[derive(Default)]
+struct Caught {
+    points: Mutex<Vec<CrashPoint>>,
+    trace: Mutex<Trace>,
+}
+
+/// What happened, of brief loads.
+#[derive(Default)]
+struct Trace {
+    /// A hash of all operations that changed something.
+    hash: u64,
+    /// The last of them.
+    last: VecDeque<String>,
+}
+
+/// Operations that a failure shows.
+const SHOWN: usize = 40;
+
+impl Trace {
+    fn add(&mut self, op: &Op) {
+        let text = op.to_string();
+        self.hash = text.bytes().fold(self.hash, |h, b| (h ^ u64::from(b)).wrapping_mul(PRIME));
+        if self.last.len() == SHOWN {
+            self.last.pop_front();
+        }
+        self.last.push_back(text);
+    }
 }
 
 /// What a run starts from.
@@ -128,19 +170,22 @@ fn run_one(
     report: &mut Report,
 ) -> Result<Option<Base>, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let load = Load::random(seed, &mut rng, base.as_ref().map(|b| b.contents.len()));
+    let mut load = Load::random(seed, &mut rng, base.as_ref().map(|b| b.contents.len()), parameters.brief);
+    load.limit_batches(parameters.max_batches);
     let base = base.unwrap_or_else(|| Base { disk: CrashFs::new(), contents: load.empty_contents() });
-    let (points, history) = crash_points(&load, base, &mut rng)?;
+    let (points, history, trace) = crash_points(&load, base, parameters.brief, &mut rng)?;
     report.runs += 1;
+    report.fingerprint = (report.fingerprint ^ trace).wrapping_mul(PRIME);
     report.batches += history.len() as u64;
     let next = rng.usize(..points.len().max(1));
     let mut next_base = None;
     for (i, point) in points.into_iter().enumerate() {
-        let told = format!("{load}\ncrash before {}, {:?}", point.op, point.choices);
+        let before: String = point.before.iter().map(|op| format!("\n  {op}")).collect();
+        let told = format!("{load}{before}\ncrash before {}, {:?}", point.op, point.choices);
         *report.by_op.entry(point.op.split(' ').next().unwrap_or_default().to_owned()).or_default() += 1;
         let contents =
             check(&load, &point, &history, &mut rng, report).map_err(|why| format!("{why}\n{told}"))?;
-        if i == next {
+        if let Some(contents) = contents.filter(|_| i == next) {
             // What was recovered is safe: the next crash must leave it.
             let disk = point.disk.crash_clone(&CrashChoices::random(rng.u64(..)));
             next_base = Some(Base { disk, contents });
@@ -152,27 +197,32 @@ fn run_one(
     Ok(next_base)
 }
 
-/// Runs the load and gives what crashes would have left meanwhile.
+const PRIME: u64 = 0x0100_0000_01b3;
+
+/// Runs the load and gives what crashes would have left meanwhile, what was written, and a hash of what happened.
 fn crash_points(
     load: &Load,
     base: Base,
+    brief: bool,
     rng: &mut fastrand::Rng,
-) -> Result<(Vec<CrashPoint>, History), String> {
+) -> Result<(Vec<CrashPoint>, History, u64), String> {
     let floors = Arc::new(Floors::default());
-    let points = Arc::new(Mutex::new(Vec::new()));
+    let caught = Arc::new(Caught::default());
     let fs = FaultFs::new(Arc::new(base.disk.clone()));
-    fs.on_op(catcher(base.disk.clone(), floors.clone(), points.clone(), rng.fork()));
-    let history = load.run(Env::with_fs(Arc::new(fs.clone())), base.contents, &floors, rng)?;
+    fs.on_op(catcher(base.disk.clone(), floors.clone(), caught.clone(), brief, rng.fork()));
+    let history = load.run(env_over(fs.clone()), base.contents, &floors, rng)?;
     fs.clear_hook();
-    let points = std::mem::take(&mut *points.lock().expect("no writer panicked"));
-    Ok((points, history))
+    let points = std::mem::take(&mut *caught.points.lock().expect("no writer panicked"));
+    let trace = caught.trace.lock().expect("no writer panicked").hash;
+    Ok((points, history, trace))
 }
 
 /// A hook that crashes the disk at random operations, less often at those of which there are many.
 fn catcher(
     disk: CrashFs,
     floors: Arc<Floors>,
-    points: Arc<Mutex<Vec<CrashPoint>>>,
+    caught: Arc<Caught>,
+    brief: bool,
     rng: fastrand::Rng,
 ) -> impl Fn(&Op) + Send + Sync + 'static {
     let rng = Mutex::new(rng);
@@ -187,9 +237,12 @@ fn catcher(
             OpKind::Append | OpKind::Sync if name.starts_with("MANIFEST") => 4,
             _ => 12,
         };
+        if brief {
+            caught.trace.lock().expect("no hook panics").add(op);
+        }
         let seed = {
             let mut rng = rng.lock().expect("no hook panics");
-            if rng.u32(..one_in) > 0 {
+            if rng.u32(..if brief { (one_in / 5_u32).max(2) } else { one_in }) > 0 {
                 return;
             }
             rng.u64(..)
@@ -198,9 +251,10 @@ fn catcher(
         // Before the disk: what is promised later need not be on it.
         let floor = floors.of(choices.kind);
         let disk = disk.crash_clone(&choices);
-        let mut points = points.lock().expect("no hook panics");
+        let before = caught.trace.lock().expect("no hook panics").last.iter().cloned().collect();
+        let mut points = caught.points.lock().expect("no hook panics");
         if points.len() < POINTS_PER_RUN {
-            points.push(CrashPoint { disk, choices, floor, op: op.to_string() });
+            points.push(CrashPoint { disk, choices, floor, op: op.to_string(), before });
         }
     }
 }
@@ -214,14 +268,15 @@ fn choices_of(seed: u64) -> CrashChoices {
     }
 }
 
-/// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives the contents found.
+/// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives the contents found;
+/// `None` if it is rightly refused.
 fn check(
     load: &Load,
     point: &CrashPoint,
     history: &History,
     rng: &mut fastrand::Rng,
     report: &mut Report,
-) -> Result<Contents, String> {
+) -> Result<Option<Contents>, String> {
     if rng.u32(..8) == 0
         && let Some(second) = crash_while_opening(load, point, rng)
     {
@@ -246,9 +301,9 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
         }
     });
     // If it fails, the check of the point itself tells why.
-    drop(load.open(Env::with_fs(Arc::new(fs)), rng));
+    drop(load.open(env_over(fs), rng));
     let (disk, op) = found.lock().expect("no hook panics").take()?;
-    Some(CrashPoint { disk, choices, floor: point.floor, op })
+    Some(CrashPoint { disk, choices, floor: point.floor, op, before: point.before.clone() })
 }
 
 fn check_once(
@@ -257,7 +312,7 @@ fn check_once(
     history: &History,
     rng: &mut fastrand::Rng,
     report: &mut Report,
-) -> Result<Contents, String> {
+) -> Result<Option<Contents>, String> {
     report.points += 1;
     report.kills += u64::from(point.choices.kind == CrashKind::ProcessKill);
     let untouched = point.disk.crash_clone(&CrashChoices::process_kill());
@@ -265,10 +320,19 @@ fn check_once(
     match checked {
         Ok((contents, lost)) => {
             report.lost += lost;
-            Ok(contents)
+            Ok(Some(contents))
+        }
+        Err(why) if is_refusal(&why, &point.choices) => {
+            report.refused += 1;
+            Ok(None)
         }
         Err(why) => Err(format!("{why}{}", dump(&untouched))),
     }
+}
+
+/// Whether the database does not open for garbage in its MANIFEST.
+fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
+    choices.tail == Tail::Garbage && why.contains("does not open: Corruption") && why.contains("MANIFEST-")
 }
 
 fn open_and_compare(
@@ -278,7 +342,7 @@ fn open_and_compare(
     rng: &mut fastrand::Rng,
 ) -> Result<(Contents, u64), String> {
     let db = load
-        .open(Env::with_fs(Arc::new(point.disk.clone())), rng)
+        .open(env_over(point.disk.clone()), rng)
         .map_err(|e| format!("the database does not open: {e}"))?;
     let found = read_all(&db, load).map_err(|e| format!("the database cannot be read: {e}"))?;
     let prefix = history.prefix_of(&found)?;
@@ -289,6 +353,15 @@ fn open_and_compare(
     history.compare(prefix, &found)?;
     db.close().map_err(|e| format!("close: {e}"))?;
     Ok((found, (history.len() - prefix) as u64))
+}
+
+/// These files, and in a simulation a clock that stands still.
+fn env_over(fs: impl FileSystem + 'static) -> Env {
+    if cfg!(shuttle) {
+        let clock = esker::internals::env::MockClock::new(1_800_000_000_000_000);
+        return Env::new(Arc::new(fs), Arc::new(clock));
+    }
+    Env::with_fs(Arc::new(fs))
 }
 
 fn read_all(db: &Db, load: &Load) -> Result<Contents> {

@@ -49,7 +49,13 @@ pub(crate) struct FaultsArguments {
 }
 
 pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {
-    let parameters = crash::Parameters { seed: arguments.seed, points: arguments.points, verbose: true };
+    let parameters = crash::Parameters {
+        seed: arguments.seed,
+        points: arguments.points,
+        verbose: true,
+        brief: false,
+        max_batches: u32::MAX,
+    };
     crash::run(&parameters).map(|report| report.to_string())
 }
 
@@ -74,4 +80,42 @@ pub(crate) fn run_child(arguments: &ChildArguments) -> Result<String, String> {
 pub(crate) fn run_faults(arguments: &FaultsArguments) -> Result<String, String> {
     let parameters = faults::Parameters { seed: arguments.seed, step: arguments.step, verbose: true };
     faults::run(&parameters).map(|report| report.to_string())
+}
+
+/// Parameters of `sim`.
+#[cfg(shuttle)]
+#[derive(Args)]
+pub(crate) struct SimArguments {
+    /// Of the first machine; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Crashes, at least.
+    #[arg(long, default_value_t = 1_000_000)]
+    cycles: u64,
+    /// Crashes of one machine.
+    #[arg(long, default_value_t = 20)]
+    per_machine: u64,
+    /// Batches of each writer, at most: for shrinking.
+    #[arg(long, default_value_t = u32::MAX)]
+    max_batches: u32,
+    /// Run each machine twice, and compare what happened.
+    #[arg(long)]
+    twice: bool,
+    /// Seconds after which no machine is begun.
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+#[cfg(shuttle)]
+pub(crate) fn run_sim(arguments: &SimArguments) -> Result<String, String> {
+    let parameters = esker_stress::sim::Parameters {
+        seed: arguments.seed,
+        cycles: arguments.cycles,
+        per_machine: arguments.per_machine,
+        max_batches: arguments.max_batches,
+        twice: arguments.twice,
+        limit: arguments.seconds.map(std::time::Duration::from_secs),
+        verbose: true,
+    };
+    esker_stress::sim::run(&parameters).map(|report| report.to_string())
 }

@@ -17,4 +17,6 @@ pub mod kill9;
 pub mod metamorphic;
 pub mod model;
 pub mod scans;
+#[cfg(shuttle)]
+pub mod sim;
 pub mod threads;

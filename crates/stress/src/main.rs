@@ -23,6 +23,9 @@ enum Campaign {
     Model(ModelArguments),
     /// The same operations under many sets of options.
     Metamorphic(MetamorphicArguments),
+    /// Crashes in a simulated machine.
+    #[cfg(shuttle)]
+    Sim(durability::SimArguments),
     /// Many writers and readers at once.
     Threads(ThreadsArguments),
     /// Scans beside writers, each answer compared.
@@ -173,6 +176,8 @@ fn main() -> ExitCode {
     let outcome: Result<String, String> = match Arguments::parse().campaign {
         Campaign::Model(arguments) => run_model(arguments),
         Campaign::Metamorphic(arguments) => run_metamorphic(arguments),
+        #[cfg(shuttle)]
+        Campaign::Sim(arguments) => durability::run_sim(&arguments),
         Campaign::Threads(arguments) => run_threads(arguments),
         Campaign::ScanThreads(arguments) => run_scans(arguments),
         Campaign::Crash(arguments) => durability::run_crash(&arguments),

@@ -178,7 +178,7 @@ fn open(env: &Env, path: &std::path::Path, writers: usize) -> Result<Shared, Str
     })
 }
 
-type Started = (String, std::thread::JoinHandle<Outcome>);
+type Started = (String, esker::internals::base::sync::thread::JoinHandle<Outcome>);
 
 fn start_threads(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Vec<Started>, String> {
     let mut threads = Vec::new();

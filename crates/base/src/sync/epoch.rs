@@ -72,14 +72,14 @@ impl Guard {
     }
 }
 
-#[cfg(not(all(loom, not(crossbeam_loom))))]
+#[cfg(not(any(all(loom, not(crossbeam_loom)), shuttle)))]
 use crossbeam_epoch as reclaim;
 
-/// Reclamation that costs loom little, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
-/// crossbeam's). loom's threads share one thread of the system: their guards are counted together, and what is deferred
+/// Reclamation that costs loom and shuttle little, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
+/// crossbeam's). Their threads share one thread of the system: their guards are counted together, and what is deferred
 /// runs when the last one goes. The fences stand for those of crossbeam's `pin` and of its advancing: who opens a guard
 /// after something was released sees that it was taken away.
-#[cfg(all(loom, not(crossbeam_loom)))]
+#[cfg(any(all(loom, not(crossbeam_loom)), shuttle))]
 mod reclaim {
     use crate::sync::atomic::{Ordering, fence};
     use std::cell::{Cell, RefCell};

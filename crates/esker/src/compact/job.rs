@@ -19,7 +19,7 @@ use crate::picker::{CompactionPlan, PickContext, RunningId, pick};
 use crate::read::tables::open_file;
 use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::{Arc, epoch};
+use esker_base::sync::{Arc, epoch, thread};
 use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::file_name;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
@@ -159,7 +159,7 @@ fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult>
     if ranges.is_empty() {
         return vec![run_one(first_start, first_end)];
     }
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let others: Vec<_> =
             ranges.into_iter().map(|(start, end)| scope.spawn(|| run_one(start, end))).collect();
         let mut results = vec![run_one(first_start, first_end)];

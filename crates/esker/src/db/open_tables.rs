@@ -10,7 +10,7 @@ use crate::read::tables::open_at;
 use crate::version::{FileMeta, Version};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
-use esker_base::sync::{Arc, Mutex};
+use esker_base::sync::{Arc, Mutex, thread};
 use esker_base::{Error, Result};
 use esker_table::TableCache;
 
@@ -73,7 +73,7 @@ impl<'a> OpenAllTables<'a> {
         };
         let allowed = usize::try_from(self.options.max_file_opening_threads).unwrap_or(1);
         let helpers = (self.tables.len() / TABLES_PER_THREAD).min(allowed.saturating_sub(1));
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..helpers {
                 scope.spawn(work);
             }

@@ -107,7 +107,7 @@ impl Waiter {
 fn looks() -> u32 {
     static LOOKS: OnceLock<u32> = OnceLock::new();
     *LOOKS.get_or_init(|| match std::thread::available_parallelism() {
-        _ if cfg!(loom) => 0,
+        _ if cfg!(any(loom, shuttle)) => 0,
         Ok(threads) if threads.get() == 1 => 0,
         _ => 80,
     })

@@ -3,14 +3,18 @@
 use super::DIR;
 use super::history::{Batch, Change, Contents, History, LAST};
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
+use esker::internals::base::sync::thread;
+use esker::internals::cache::CacheOptions;
 use esker::internals::env::Env;
 use esker::internals::env::crash::CrashKind;
+use esker::internals::table::BlockCache;
 use esker::options::CompressionType;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, FlushOptions, Options, Result, WriteBatch,
     WriteOptions,
 };
 use std::fmt;
+use std::sync::Arc;
 
 const KEYS: u32 = 300;
 
@@ -71,12 +75,18 @@ impl fmt::Display for Load {
 }
 
 impl Load {
-    /// `families`: how many the database has, if it is there already.
-    pub(super) fn random(seed: u64, rng: &mut fastrand::Rng, families: Option<usize>) -> Load {
+    /// `families`: how many the database has, if it is there already. A brief one writes a tenth, and flushes more often.
+    pub(super) fn random(seed: u64, rng: &mut fastrand::Rng, families: Option<usize>, brief: bool) -> Load {
         let families = families.unwrap_or_else(|| rng.usize(1..=4));
         let threads = if rng.bool() { 1 } else { rng.u32(2..=4) };
         let unlogged = rng.u32(..5) == 0;
         let mut options = random_options(rng);
+        if brief {
+            // The default cache is the process's, and no part of a simulation.
+            let capacity = *rng.choice(&[16 << 10, 1 << 20]).expect("not empty");
+            let cache = BlockCache::new(&CacheOptions::with_capacity(capacity));
+            options.cf.table.block_cache = Some(Arc::new(cache.expect("the options are in range")));
+        }
         options.db.atomic_flush |= unlogged;
         if unlogged {
             options.db.recycle_log_file_num = 0; // is refused together
@@ -85,17 +95,22 @@ impl Load {
             seed,
             families,
             threads,
-            batches_per_thread: rng.u32(200..800) / threads,
+            batches_per_thread: rng.u32(200..800) / threads / if brief { 10 } else { 1 },
             value_bytes: *rng.choice(&[20, 200, 1500]).expect("not empty"),
             sync_one_in: if unlogged {
                 u32::MAX
             } else {
                 *rng.choice(&[1, 5, 50, u32::MAX]).expect("not empty")
             },
-            flush_one_in: *rng.choice(&[20, 60, 200]).expect("not empty"),
+            flush_one_in: *rng.choice(if brief { &[5, 10, 40] } else { &[20, 60, 200] }).expect("not empty"),
             unlogged,
             options,
         }
+    }
+
+    /// Each writer writes so many batches at most.
+    pub(super) fn limit_batches(&mut self, batches: u32) {
+        self.batches_per_thread = self.batches_per_thread.min(batches);
     }
 
     pub(super) fn empty_contents(&self) -> Contents {
@@ -126,7 +141,7 @@ impl Load {
         let db = self.open(env, rng).map_err(|e| format!("the run's database does not open: {e}\n{self}"))?;
         let families: Vec<_> =
             self.family_names().iter().map(|name| db.column_family(name).expect("just opened")).collect();
-        let written = std::thread::scope(|scope| {
+        let written = thread::scope(|scope| {
             let writers: Vec<_> = (0..self.threads)
                 .map(|thread| {
                     let writer =

@@ -7,4 +7,6 @@ mod kill9;
 mod metamorphic;
 mod model;
 mod scans;
+#[cfg(shuttle)]
+mod sim;
 mod threads;

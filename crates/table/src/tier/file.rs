@@ -23,6 +23,7 @@ mod segment;
 use super::compressed::restore;
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Condvar, Mutex, MutexGuard};
 use esker_base::{Error, ErrorKind, Result, info_log};
 use esker_cache::tier::{Admission, Found, FoundIn, Lookup, Pending, Recent, Saved, SecondaryCache};
@@ -32,7 +33,6 @@ use segment::{Record, SegmentWriter};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// Segments that the capacity is cut into.
 const SEGMENTS: usize = 16;

@@ -1,0 +1,163 @@
+//! The whole engine in one simulated machine: crashes of a database whose threads, clock and disk all follow one seed.
+//!
+//! In: a seed and how many cycles. Out: a [`Report`], or the first thing that was wrong with the seed that shows it again,
+//! exactly as it was. Built with `--cfg shuttle` only: then every lock, condition variable, atomic, spawn and join of the engine
+//! and of the simulated disk is a place where shuttle's scheduler decides who goes on. All threads share one thread of the
+//! system, so nothing else decides anything.
+//!
+//! A cycle is a crash of the campaign in [`crate::crash`], with small loads: what the crash left is opened, by as many threads
+//! as an opening has, read and compared; some openings crash again.
+//!
+//! Under the seed: which thread runs at every such place, options, writes, file operations, what a crash leaves of them, the
+//! clock, which stands still. Not under it: the order in which weaker memory than sequential consistency could show writes
+//! (shuttle has none), names of sessions and of the database, which decide nothing.
+
+use crate::crash;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Bytes of the stack of each simulated thread.
+const STACK: usize = 1 << 20;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the first machine; the next have the next numbers.
+    pub seed: u64,
+    /// Crashes, at least.
+    pub cycles: u64,
+    /// Crashes of one machine.
+    pub per_machine: u64,
+    /// Batches of each writer, at most: for shrinking.
+    pub max_batches: u32,
+    /// Run each machine twice, and compare what happened.
+    pub twice: bool,
+    /// Begin no machine after so long.
+    pub limit: Option<Duration>,
+    /// Print a line now and then.
+    pub verbose: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Simulated machines.
+    pub machines: u64,
+    /// What they did together.
+    pub crashes: crash::Report,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, cycles) = (self.time.as_secs_f64(), self.crashes.points);
+        let (machines, history) = (self.machines, self.crashes.fingerprint);
+        writeln!(
+            f,
+            "sim: {machines} machines, {:.0} cycles a second, history {history:016x}",
+            cycles as f64 / seconds
+        )?;
+        self.crashes.fmt(f)
+    }
+}
+
+/// Simulates.
+/// # Errors
+/// What was wrong, and the seed that shows it again.
+#[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
+#[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let start = Instant::now();
+    let mut report = Report::default();
+    while report.crashes.points < parameters.cycles {
+        if parameters.limit.is_some_and(|limit| start.elapsed() >= limit) {
+            break;
+        }
+        let seed = parameters.seed + report.machines;
+        let of_machine = machine(seed, parameters).map_err(|why| shrink(seed, parameters, why))?;
+        if parameters.twice
+            && machine(seed, parameters).map(|again| again.fingerprint) != Ok(of_machine.fingerprint)
+        {
+            return Err(format!("sim: SEED={seed}: the same seed gave another history"));
+        }
+        let before = report.crashes.points;
+        add(&mut report.crashes, of_machine);
+        report.machines += 1;
+        if parameters.verbose && before / 1000 != report.crashes.points / 1000 {
+            let seconds = start.elapsed().as_secs_f64();
+            eprintln!("sim: {} cycles, seed {seed} ({seconds:.0} s so far)", report.crashes.points);
+        }
+    }
+    report.time = start.elapsed();
+    Ok(report)
+}
+
+/// One machine: its scheduler is one of three kinds, each of which finds what the others seldom do.
+fn machine(seed: u64, parameters: &Parameters) -> Result<crash::Report, String> {
+    match seed % 4 {
+        0 => simulate(PctScheduler::new_from_seed(seed, 3, 1), seed, parameters),
+        1 => simulate(UrwRandomScheduler::new_from_seed(seed, 1), seed, parameters),
+        _ => simulate(RandomScheduler::new_from_seed(seed, 1), seed, parameters),
+    }
+}
+
+/// The failure with as few batches as still fail, and how to see it again.
+fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
+    let fails = |max_batches| {
+        let fewer = Parameters { max_batches, ..parameters.clone() };
+        machine(seed, &fewer).err().map(|why| (max_batches, why))
+    };
+    let most = parameters.max_batches.min(100);
+    let (batches, why) = (1..most).find_map(fails).unwrap_or((parameters.max_batches, why));
+    let per_machine = parameters.per_machine;
+    let again =
+        format!("again: sim --cycles 1 --seed {seed} --per-machine {per_machine} --max-batches {batches}");
+    format!("sim: SEED={seed}: {why}\n{again}")
+}
+
+fn simulate(
+    scheduler: impl Scheduler + 'static,
+    seed: u64,
+    parameters: &Parameters,
+) -> Result<crash::Report, String> {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    config.max_steps = MaxSteps::None;
+    config.failure_persistence = FailurePersistence::None;
+    config.silence_warnings = true;
+    let outcome = Arc::new(Mutex::new(None));
+    let told = outcome.clone();
+    let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
+    let parameters = crash::Parameters { seed, points, verbose: false, brief: true, max_batches };
+    let run = move || {
+        esker::internals::env::random::seed(seed);
+        let result = crash::run(&parameters);
+        *told.lock().expect("nobody panics with it") = Some(result);
+    };
+    catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(run))).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
+    })?;
+    let result = outcome.lock().expect("nobody panics with it").take();
+    result.unwrap_or_else(|| Err("the machine stopped".to_owned()))
+}
+
+fn add(all: &mut crash::Report, one: crash::Report) {
+    all.runs += one.runs;
+    all.batches += one.batches;
+    all.points += one.points;
+    all.kills += one.kills;
+    all.second_crashes += one.second_crashes;
+    all.refused += one.refused;
+    all.lost += one.lost;
+    all.fingerprint ^= one.fingerprint;
+    for (op, n) in one.by_op {
+        *all.by_op.entry(op).or_default() += n;
+    }
+}
