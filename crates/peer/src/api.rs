@@ -35,7 +35,9 @@ opaque!(
     TxnDatabase,
     TxnDbOptions,
     TxnOptions,
-    Txn
+    Txn,
+    EnvOptions,
+    SstWriter
 );
 
 /// `rocksdb_slice_t`: bytes that somebody else holds.
@@ -251,6 +253,26 @@ c_functions! {
     fn compact_range(
         db: *mut Database, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
     );
+    fn envoptions_create() -> *mut EnvOptions;
+    fn envoptions_destroy(options: *mut EnvOptions);
+    fn sstfilewriter_create(env: *const EnvOptions, options: *const Options) -> *mut SstWriter;
+    fn sstfilewriter_open(writer: *mut SstWriter, path: *const c_char, error: ErrorPtr);
+    fn sstfilewriter_put(
+        writer: *mut SstWriter, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
+        error: ErrorPtr,
+    );
+    fn sstfilewriter_merge(
+        writer: *mut SstWriter, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
+        error: ErrorPtr,
+    );
+    fn sstfilewriter_delete(writer: *mut SstWriter, key: *const c_char, key_len: usize, error: ErrorPtr);
+    fn sstfilewriter_delete_range(
+        writer: *mut SstWriter, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
+        error: ErrorPtr,
+    );
+    fn sstfilewriter_finish(writer: *mut SstWriter, error: ErrorPtr);
+    fn sstfilewriter_destroy(writer: *mut SstWriter);
+
     fn wait_for_compact_options_create() -> *mut WaitOptions;
     fn wait_for_compact_options_destroy(options: *mut WaitOptions);
     fn wait_for_compact(db: *mut Database, options: *mut WaitOptions, error: ErrorPtr);

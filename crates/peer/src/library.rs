@@ -388,6 +388,59 @@ impl RocksDb {
     }
 }
 
+/// Writes a table for ingestion at `path` with RocksDB's `SstFileWriter`; `options` as for a family, `ops` in its order.
+/// # Errors
+/// RocksDB's, as text.
+///
+/// # Panics
+/// At a single deletion, which the C functions do not have.
+pub fn write_sst_file(path: &Path, options: &str, ops: &[Op]) -> Result<(), String> {
+    let api = api()?;
+    let options = OptionSet::parse(api, options)?;
+    // SAFETY: no requirements.
+    let env = unsafe { (api.envoptions_create)() };
+    // SAFETY: both are live, and outlive the writer.
+    let writer = unsafe { (api.sstfilewriter_create)(env, options.as_ptr()) };
+    let path = c_path(path);
+    let write = || {
+        // SAFETY: the writer is live; the string ends in NUL.
+        call(api, |error| unsafe { (api.sstfilewriter_open)(writer, path.as_ptr(), error) })?;
+        for op in ops {
+            call(api, |error| match op {
+                Op::Put { key, value, .. } => {
+                    let ((k, kn), (v, vn)) = (slice(key), slice(value));
+                    // SAFETY: the writer is live; the slices are copied during the call.
+                    unsafe { (api.sstfilewriter_put)(writer, k, kn, v, vn, error) }
+                }
+                Op::Merge { key, operand, .. } => {
+                    let ((k, kn), (v, vn)) = (slice(key), slice(operand));
+                    // SAFETY: as above.
+                    unsafe { (api.sstfilewriter_merge)(writer, k, kn, v, vn, error) }
+                }
+                Op::Delete { key, .. } => {
+                    let (k, kn) = slice(key);
+                    // SAFETY: as above.
+                    unsafe { (api.sstfilewriter_delete)(writer, k, kn, error) }
+                }
+                Op::DeleteRange { begin, end, .. } => {
+                    let ((b, bn), (e, en)) = (slice(begin), slice(end));
+                    // SAFETY: as above.
+                    unsafe { (api.sstfilewriter_delete_range)(writer, b, bn, e, en, error) }
+                }
+                Op::SingleDelete { .. } => panic!("there is no C function for {op:?}"),
+            })?;
+        }
+        // SAFETY: the writer is live.
+        call(api, |error| unsafe { (api.sstfilewriter_finish)(writer, error) })
+    };
+    let result = write();
+    // SAFETY: made above, not used again.
+    unsafe { (api.sstfilewriter_destroy)(writer) };
+    // SAFETY: as above.
+    unsafe { (api.envoptions_destroy)(env) };
+    result
+}
+
 impl Drop for RocksDb {
     fn drop(&mut self) {
         for (_, family) in &self.families {

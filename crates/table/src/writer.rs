@@ -363,8 +363,10 @@ impl TableBuilder {
 
     fn make_dictionary(&mut self, waiting: &WaitingBlocks) -> Result<()> {
         let opts = &self.options.compression_opts;
-        let most =
-            if opts.zstd_max_train_bytes > 0 { opts.zstd_max_train_bytes } else { opts.max_dict_bytes };
+        let is_trained = opts.zstd_max_train_bytes > 0
+            && matches!(self.options.compression, CompressionType::Zstd | CompressionType::ZstdNotFinal);
+        // Otherwise the samples are the dictionary (RocksDB 7.8 took more of them than that).
+        let most = if is_trained { opts.zstd_max_train_bytes } else { opts.max_dict_bytes };
         let (samples, sizes) = waiting.samples(most as usize);
         self.dictionary = make_dictionary(self.options.compression, opts, samples, &sizes);
         if !self.dictionary.is_empty() {

@@ -8,6 +8,9 @@ use std::process::ExitCode;
 /// Hand-overs of one chain.
 const TURNS: usize = 20;
 
+/// So many seeds between two lines about how far it is.
+const TOLD_EVERY: u64 = 10;
+
 fn main() -> ExitCode {
     match run() {
         Ok(0) => ExitCode::SUCCESS,
@@ -45,10 +48,13 @@ fn run() -> Result<usize, String> {
                 note(&format!("FAILED: {why}\n"));
             }
         }
+        let so_far = seed - first + 1;
+        if so_far.is_multiple_of(TOLD_EVERY) || so_far == count {
+            note(&format!(
+                "{so_far} {what} from seed {first}: {} databases, {} turns, {} of them killed, {failures} failed",
+                all.databases, all.turns, all.kills
+            ));
+        }
     }
-    note(&format!(
-        "{count} {what} from seed {first}: {} databases, {} turns, {} of them killed, {failures} failed",
-        all.databases, all.turns, all.kills
-    ));
     Ok(failures)
 }

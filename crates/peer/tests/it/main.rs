@@ -5,6 +5,7 @@
 )]
 
 mod backup;
+mod bit_exact;
 mod blobs;
 mod damage;
 mod dead_spans;
