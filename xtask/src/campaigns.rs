@@ -61,7 +61,19 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     let path = directory.to_string_lossy();
     stress(root, &["kill9", &path, "--rounds", "200"])?;
     // Kept after a failure: it shows what was wrong.
-    std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
+    std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))?;
+    let prepared = [
+        "test",
+        "--profile",
+        "stress",
+        "-p",
+        "esker-peer",
+        "--test",
+        "it",
+        "--",
+        "prepared_transactions_survive",
+    ];
+    run(root, &[("ROUNDS", "600")], "cargo", &prepared)
 }
 
 /// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then every golden database with

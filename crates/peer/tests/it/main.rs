@@ -15,6 +15,7 @@ mod families;
 mod fixtures;
 mod handed_over;
 mod killed;
+mod killed_transactions;
 mod locked;
 mod matrix;
 mod party;
