@@ -12,9 +12,11 @@
 
 mod cell;
 mod commits;
+mod oltp;
 mod workload;
 
 pub use commits::{CommitRow, run_commits};
+pub use oltp::{Oltp, OltpRow, run_oltp};
 pub use workload::Workload;
 
 use cell::Cell;
@@ -165,6 +167,21 @@ fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
         cpu_ratio: median(&ratios(&point_cpu[index], &range_cpu[index])),
     };
     options.workloads.iter().enumerate().map(row).collect()
+}
+
+/// What the two kinds of family gave, one right after the other, so many times.
+fn take_turns<R, E>(
+    rounds: usize,
+    mut run: impl FnMut(Locking, usize) -> Result<R, E>,
+) -> Result<[Vec<R>; 2], E> {
+    let mut results = [Vec::new(), Vec::new()];
+    for round in 0..rounds {
+        let first = round % 2;
+        for kind in [first, 1 - first] {
+            results[kind].push(run([Locking::Points, Locking::Ranges][kind], round)?);
+        }
+    }
+    Ok(results)
 }
 
 fn ratios(a: &[f64], b: &[f64]) -> Vec<f64> {

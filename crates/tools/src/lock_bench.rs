@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use clap::Args;
-use esker_bench::lock_bench::{LockBenchOptions, Workload, run as measure, run_commits};
+use esker_bench::lock_bench::{LockBenchOptions, Oltp, Workload, run as measure, run_commits, run_oltp};
 use std::time::Duration;
 
 #[derive(Args)]
@@ -28,6 +28,9 @@ pub(crate) struct LockBenchArguments {
     /// Transactions that put and commit, over a database in memory, in place of locks alone
     #[arg(long)]
     commits: bool,
+    /// oltp_write_only, oltp_read_write: transactions of sysbench's, in place of locks alone; --keys are rows
+    #[arg(long, value_delimiter = ',', value_parser = oltp)]
+    oltp: Vec<Oltp>,
     /// How often each cell is measured
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -51,6 +54,16 @@ fn workload(name: &str) -> Result<Named, String> {
     Workload::by_name(name).map(Named).ok_or_else(|| format!("one of {}", names()))
 }
 
+fn oltp(name: &str) -> Result<Oltp, String> {
+    let names = || Oltp::ALL.map(Oltp::name).join(", ");
+    Oltp::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("one of {}", names()))
+}
+
+/// A reader that has gone is nobody's failure.
+fn failure(why: std::io::Error) -> Failure {
+    if why.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(why) }
+}
+
 pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
     let LockBenchArguments { threads, workloads, locks, keys, key_size, boundaries, .. } = arguments;
     let LockBenchArguments { rounds, milliseconds, .. } = arguments;
@@ -70,11 +83,16 @@ pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
         rounds: *rounds,
         time: Duration::from_millis(*milliseconds),
     };
+    let out = &mut std::io::stdout();
+    for kind in &arguments.oltp {
+        run_oltp(&options, *kind, out).map_err(failure)?;
+    }
     if arguments.commits {
-        return run_commits(&options, &mut std::io::stdout()).map(|_| ()).map_err(|e| {
-            if e.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(e) }
-        });
+        run_commits(&options, out).map_err(failure)?;
+    }
+    if arguments.commits || !arguments.oltp.is_empty() {
+        return Ok(());
     }
     // Nobody to tell it to: the reader has gone.
-    measure(&options, &mut std::io::stdout()).map(|_| ()).map_err(|_| Failure::OutputClosed)
+    measure(&options, out).map(|_| ()).map_err(|_| Failure::OutputClosed)
 }

@@ -1,13 +1,15 @@
-//! Transactions that put and commit, over a database in memory: what locks cost where they are used.
+//! Transactions that put and commit, over a database in memory that has all keys: what locks cost where they are used.
 //!
 //! In: numbers of threads and locks for each transaction. Out: thousands of transactions a second, in a database whose
 //! families lock points only and in one whose families lock ranges. Cells take turns as those of locks alone do.
 
 use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
-use super::{LockBenchOptions, median, ratios};
+use super::{LockBenchOptions, median, ratios, take_turns};
 use esker::internals::env::mem::MemFs;
 use esker::txn::Locking;
-use esker::{Env, Options, Result, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+use esker::{
+    Env, Options, Result, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+};
 use std::io;
 use std::sync::{Arc, Barrier};
 
@@ -39,7 +41,7 @@ pub struct CommitRow {
 pub fn run_commits(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<CommitRow>> {
     writeln!(
         out,
-        "put and commit: keys {} of {} bytes, {} puts of {VALUE_BYTES} bytes for each transaction, WAL in memory, medians of {} x {:?}",
+        "put and commit: {} keys of {} bytes, {} puts of {VALUE_BYTES} bytes for each transaction, everything in memory, medians of {} x {:?}",
         options.keys, options.key_bytes, options.locks, options.rounds, options.time
     )?;
     writeln!(
@@ -72,25 +74,19 @@ pub fn run_commits(options: &LockBenchOptions, out: &mut impl io::Write) -> io::
 }
 
 fn measure(options: &LockBenchOptions, threads: usize) -> Result<CommitRow> {
-    let mut rates = [Vec::new(), Vec::new()];
-    let mut cpu = [Vec::new(), Vec::new()];
-    for round in 0..options.rounds {
-        let first = round % 2;
-        for kind in [first, 1 - first] {
-            let (rate, micros) = run_one(options, threads, [Locking::Points, Locking::Ranges][kind], round)?;
-            rates[kind].push(rate);
-            cpu[kind].push(micros);
-        }
-    }
+    let [point, range] =
+        take_turns(options.rounds, |locking, round| run_one(options, threads, locking, round))?;
+    let split = |all: Vec<(f64, f64)>| all.into_iter().unzip::<f64, f64, Vec<_>, Vec<_>>();
+    let ((point_rates, point_cpu), (range_rates, range_cpu)) = (split(point), split(range));
     let of = |values: &[f64]| median(values).unwrap_or(0.0);
     Ok(CommitRow {
         threads,
-        point: of(&rates[0]),
-        range: of(&rates[1]),
-        ratio: of(&ratios(&rates[1], &rates[0])),
-        point_cpu: of(&cpu[0]),
-        range_cpu: of(&cpu[1]),
-        cpu_ratio: of(&ratios(&cpu[0], &cpu[1])),
+        point: of(&point_rates),
+        range: of(&range_rates),
+        ratio: of(&ratios(&range_rates, &point_rates)),
+        point_cpu: of(&point_cpu),
+        range_cpu: of(&range_cpu),
+        cpu_ratio: of(&ratios(&point_cpu, &range_cpu)),
     })
 }
 
@@ -103,6 +99,7 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     db_options.cf.write_buffer_size = 1 << 30;
     let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
+    fill(options, &db)?;
     let barrier = Barrier::new(threads);
     let done: Vec<Result<Done>> = std::thread::scope(|scope| {
         let start = |thread: u64| {
@@ -117,6 +114,22 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     let cpu = done.iter().map(|d| d.cpu_nanos).sum::<u64>() as f64;
     let rate = done.iter().map(|d| d.transactions as f64 * 1e9 / d.nanos as f64).sum();
     Ok((rate, cpu / transactions / 1e3))
+}
+
+/// Puts all keys there are.
+fn fill(options: &LockBenchOptions, db: &TransactionDb) -> Result<()> {
+    let (family, write_options) =
+        (db.db().default_column_family(), WriteOptions::default().disable_wal(true));
+    let (mut key, mut batch) = (vec![0; options.key_bytes.max(8)], WriteBatch::new());
+    for n in 0..options.keys {
+        write_key(&mut key, n);
+        batch.put(family.id(), &key, &[b'v'; VALUE_BYTES])?;
+        if n % 1000 == 999 || n + 1 == options.keys {
+            db.db().write(&write_options, &mut batch)?;
+            batch.clear();
+        }
+    }
+    Ok(())
 }
 
 /// What one thread did.

@@ -41,3 +41,21 @@ fn transactions_commit_with_both_kinds_of_families() {
     assert!(rows.iter().all(|row| row.point > 0.0 && row.range > 0.0), "{rows:?}");
     assert_eq!(String::from_utf8_lossy(&out).lines().count(), 4);
 }
+
+#[test]
+fn sysbenchs_transactions_run_with_both_kinds_of_families() {
+    let options = LockBenchOptions {
+        threads: vec![1, 3],
+        keys: 300,
+        rounds: 2,
+        time: Duration::from_millis(2),
+        ..LockBenchOptions::default()
+    };
+    for kind in Oltp::ALL {
+        let mut out = Vec::new();
+        let rows = run_oltp(&options, kind, &mut out).expect("memory takes everything");
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row.point > 0.0 && row.range > 0.0), "{rows:?}");
+        assert_eq!(String::from_utf8_lossy(&out).lines().count(), 4);
+    }
+}

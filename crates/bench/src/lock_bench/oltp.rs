@@ -1,0 +1,317 @@
+//! Transactions as sysbench's `oltp_write_only` and `oltp_read_write` make them, over a table with secondary indexes.
+//!
+//! In: numbers of threads. Out: queries a second, in a database whose families lock points only and in one whose families
+//! lock ranges, in the form in which such results are passed around: a line for each number of threads.
+//!
+//! A row lies in the default family under its number: the indexed columns `k`, a text `c` of 120 bytes and a `pad` of 60.
+//! Each index is a family of its own, with keys of column and number and no values. What a statement reads in order to change
+//! it is read for update; what it writes is locked, entries of indexes too.
+//!
+//! | | statements of a transaction, between BEGIN and COMMIT |
+//! |---|---|
+//! | `oltp_write_only` | change the indexed columns of a row; change a row's text; delete a row, and insert it anew |
+//! | `oltp_read_write` | the same, behind 10 reads of a row and 4 of a hundred neighbouring rows |
+//!
+//! Source of the statements: sysbench `src/lua/oltp_common.lua`.
+
+use super::cell::{generator, monotonic_nanos};
+use super::{LockBenchOptions, median, ratios, take_turns};
+use esker::internals::env::mem::MemFs;
+use esker::txn::Locking;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Env, ErrorKind, Options, ReadOptions, Result, Transaction,
+    TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+};
+use std::io;
+use std::sync::{Arc, Barrier};
+
+const INDEXES: [&str; 2] = ["k1", "k2"];
+const TEXT_BYTES: usize = 120;
+const PAD_BYTES: usize = 60;
+/// Single rows that `oltp_read_write` reads.
+const POINT_READS: u64 = 10;
+/// Stretches of rows that it reads, and how many rows each has.
+const RANGE_READS: u64 = 4;
+const RANGE_ROWS: u64 = 100;
+
+/// A kind of transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Oltp {
+    /// Four statements that write.
+    WriteOnly,
+    /// Fourteen that read, and the same four.
+    ReadWrite,
+}
+
+impl Oltp {
+    /// All there are.
+    pub const ALL: [Oltp; 2] = [Oltp::WriteOnly, Oltp::ReadWrite];
+
+    /// As sysbench calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Oltp::WriteOnly => "oltp_write_only",
+            Oltp::ReadWrite => "oltp_read_write",
+        }
+    }
+
+    /// Queries of one transaction, BEGIN and COMMIT included.
+    const fn queries(self) -> u64 {
+        match self {
+            Oltp::WriteOnly => 6,
+            Oltp::ReadWrite => 6 + POINT_READS + RANGE_READS,
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct OltpRow {
+    /// Threads at once.
+    pub threads: usize,
+    /// Queries a second where families lock points.
+    pub point: f64,
+    /// The same where they lock ranges.
+    pub range: f64,
+    /// The second by the first: the median of the rounds' ratios.
+    pub ratio: f64,
+    /// Transactions that were rolled back and tried again, of a thousand, where families lock ranges.
+    pub retries: f64,
+}
+
+/// Measures everything and writes the table.
+/// # Errors
+/// What writing gives; an error of the database as `io::Error`.
+pub fn run_oltp(
+    options: &LockBenchOptions,
+    kind: Oltp,
+    out: &mut impl io::Write,
+) -> io::Result<Vec<OltpRow>> {
+    let (name, indexes) = (kind.name(), INDEXES.len());
+    let LockBenchOptions { keys, rounds, time, .. } = options;
+    writeln!(out, "{name}: {keys} rows, {indexes} indexes, in memory, medians of {rounds} x {time:?}")?;
+    writeln!(
+        out,
+        "{:>7} {:>12} {:>12} {:>11} {:>14}",
+        "Threads", "point QPS", "range QPS", "range:point", "retries 1/000"
+    )?;
+    let databases = [Locking::Points, Locking::Ranges].map(|locking| Database::filled(*keys, locking));
+    let [points, ranges] = databases;
+    let (points, ranges) = (points.map_err(io::Error::other)?, ranges.map_err(io::Error::other)?);
+    let mut rows = Vec::new();
+    for &threads in &options.threads {
+        let [point, range] = take_turns(*rounds, |locking, round| {
+            let database = if locking == Locking::Points { &points } else { &ranges };
+            database.run(options, kind, threads, round as u64)
+        })
+        .map_err(io::Error::other)?;
+        let rates = |all: &[(f64, f64)]| all.iter().map(|(rate, _)| *rate).collect::<Vec<_>>();
+        let (point_rates, range_rates) = (rates(&point), rates(&range));
+        let row = OltpRow {
+            threads,
+            point: median(&point_rates).unwrap_or(0.0),
+            range: median(&range_rates).unwrap_or(0.0),
+            ratio: median(&ratios(&range_rates, &point_rates)).unwrap_or(0.0),
+            retries: median(&range.iter().map(|(_, retries)| *retries).collect::<Vec<_>>()).unwrap_or(0.0),
+        };
+        let OltpRow { point, range, ratio, retries, .. } = row;
+        writeln!(out, "{threads:>7} {point:>12.0} {range:>12.0} {ratio:>11.2} {retries:>14.1}")?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// A row's number.
+fn row_key(id: u64) -> [u8; 8] {
+    id.to_be_bytes()
+}
+
+/// An index's key for a row.
+fn index_key(k: u64, id: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&k.to_be_bytes());
+    key[8..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// The columns of a row.
+#[derive(Clone, Debug)]
+struct Columns {
+    k: [u64; INDEXES.len()],
+    text: u8,
+}
+
+impl Columns {
+    fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(8 * INDEXES.len() + TEXT_BYTES + PAD_BYTES);
+        self.k.iter().for_each(|k| value.extend_from_slice(&k.to_be_bytes()));
+        value.resize(value.len() + TEXT_BYTES, self.text);
+        value.resize(value.len() + PAD_BYTES, b'p');
+        value
+    }
+
+    fn decode(value: &[u8]) -> Columns {
+        let mut k = [0; INDEXES.len()];
+        for (k, bytes) in k.iter_mut().zip(value.chunks_exact(8)) {
+            *k = u64::from_be_bytes(bytes.try_into().expect("chunks of eight"));
+        }
+        Columns { k, text: value[8 * INDEXES.len()] }
+    }
+}
+
+struct Database {
+    db: TransactionDb,
+    table: ColumnFamilyHandle,
+    indexes: Vec<ColumnFamilyHandle>,
+    rows: u64,
+}
+
+impl Database {
+    fn filled(rows: u64, locking: Locking) -> Result<Database> {
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.create_missing_column_families = true;
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        // What is measured is no flush.
+        options.cf.write_buffer_size = 2 << 30;
+        options.db.max_total_wal_size = 8 << 30;
+        let names = ["default"].into_iter().chain(INDEXES);
+        let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone())).collect();
+        let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
+        let db = TransactionDb::open_cf(&options.db, &txn_options, "/oltp", families)?;
+        let family = |name: &str| db.db().column_family(name).expect("opened");
+        let (table, indexes) = (family("default"), INDEXES.map(family).to_vec());
+        let database = Database { db, table, indexes, rows };
+        let mut random = generator(7);
+        let write_options = WriteOptions::default().disable_wal(true);
+        let mut batch = WriteBatch::new();
+        for id in 0..rows {
+            let columns = Columns { k: std::array::from_fn(|_| random(rows)), text: b'c' };
+            batch.put(database.table.id(), &row_key(id), &columns.encode())?;
+            for (index, k) in database.indexes.iter().zip(columns.k) {
+                batch.put(index.id(), &index_key(k, id), &[])?;
+            }
+            if id % 1000 == 999 || id + 1 == rows {
+                database.db.db().write(&write_options, &mut batch)?;
+                batch.clear();
+            }
+        }
+        Ok(database)
+    }
+
+    /// Queries a second, and transactions that were tried again, of a thousand.
+    fn run(&self, options: &LockBenchOptions, kind: Oltp, threads: usize, round: u64) -> Result<(f64, f64)> {
+        let barrier = Barrier::new(threads);
+        let work = |thread: u64| {
+            let mut random = generator((round << 32) | thread);
+            let (mut done, mut retries) = (0, 0);
+            barrier.wait();
+            let start = monotonic_nanos();
+            loop {
+                match self.transaction(kind, &mut random) {
+                    Ok(()) => done += 1,
+                    Err(why) if matches!(why.kind(), ErrorKind::Busy | ErrorKind::TimedOut) => retries += 1,
+                    Err(why) => return Err(why),
+                }
+                let nanos = monotonic_nanos() - start;
+                if u128::from(nanos) >= options.time.as_nanos() {
+                    return Ok((done * kind.queries()) as f64 * 1e9 / nanos as f64)
+                        .map(|rate| (rate, done, retries));
+                }
+            }
+        };
+        let results: Vec<Result<(f64, u64, u64)>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads as u64)
+                .map(|thread| {
+                    let work = &work;
+                    scope.spawn(move || work(thread))
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
+        });
+        let (mut rate, mut done, mut retries) = (0.0, 0, 0);
+        for result in results {
+            let (own_rate, own_done, own_retries) = result?;
+            rate += own_rate;
+            done += own_done;
+            retries += own_retries;
+        }
+        Ok((rate, retries as f64 * 1000.0 / done.max(1) as f64))
+    }
+
+    fn transaction(&self, kind: Oltp, random: &mut impl FnMut(u64) -> u64) -> Result<()> {
+        let txn_options = TransactionOptions { deadlock_detect: true, ..TransactionOptions::default() };
+        let mut txn = self.db.begin_transaction(&WriteOptions::default(), &txn_options);
+        if kind == Oltp::ReadWrite {
+            for _ in 0..POINT_READS {
+                txn.get_pinned_opt(&ReadOptions::default(), &self.table, row_key(random(self.rows)))?;
+            }
+            for _ in 0..RANGE_READS {
+                self.read_range(&mut txn, random(self.rows))?;
+            }
+        }
+        self.change(&mut txn, random(self.rows), |columns| {
+            columns.k.iter_mut().for_each(|k| *k = k.wrapping_add(1));
+        })?;
+        let text = random(26) as u8;
+        self.change(&mut txn, random(self.rows), |columns| columns.text = b'a' + text)?;
+        self.replace(&mut txn, random(self.rows), random(self.rows))?;
+        txn.commit()
+    }
+
+    fn read_range(&self, txn: &mut Transaction, first: u64) -> Result<()> {
+        let options = ReadOptions {
+            iterate_upper_bound: Some(row_key(first + RANGE_ROWS).to_vec()),
+            ..ReadOptions::default()
+        };
+        let mut iter = txn.iter_opt(&options, &self.table)?;
+        iter.seek(row_key(first));
+        let mut bytes = 0;
+        while let Some((_, value)) = iter.item() {
+            bytes += value.len();
+            iter.next();
+        }
+        std::hint::black_box(bytes);
+        iter.status()
+    }
+
+    /// UPDATE: reads a row for update, and writes what has changed.
+    fn change(&self, txn: &mut Transaction, id: u64, change: impl FnOnce(&mut Columns)) -> Result<()> {
+        let Some(old) = self.row(txn, id)? else { return Ok(()) };
+        let mut new = old.clone();
+        change(&mut new);
+        txn.put_cf(&self.table, row_key(id), new.encode())?;
+        for (index, (old, new)) in self.indexes.iter().zip(old.k.into_iter().zip(new.k)) {
+            if old != new {
+                txn.delete_cf(index, index_key(old, id))?;
+                txn.put_cf(index, index_key(new, id), [])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// DELETE and INSERT of the same row, with another `k`.
+    fn replace(&self, txn: &mut Transaction, id: u64, k: u64) -> Result<()> {
+        if let Some(old) = self.row(txn, id)? {
+            txn.delete_cf(&self.table, row_key(id))?;
+            for (index, k) in self.indexes.iter().zip(old.k) {
+                txn.delete_cf(index, index_key(k, id))?;
+            }
+        }
+        let new = Columns { k: [k; INDEXES.len()], text: b'c' };
+        txn.put_cf(&self.table, row_key(id), new.encode())?;
+        for (index, k) in self.indexes.iter().zip(new.k) {
+            txn.put_cf(index, index_key(k, id), [])?;
+        }
+        Ok(())
+    }
+
+    fn row(&self, txn: &mut Transaction, id: u64) -> Result<Option<Columns>> {
+        let mode = esker::txn::LockMode::Exclusive;
+        let row = txn.get_for_update_opt(&ReadOptions::default(), &self.table, row_key(id), mode, true)?;
+        Ok(row.map(|row| Columns::decode(&row)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
