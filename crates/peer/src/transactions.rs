@@ -29,6 +29,11 @@ pub struct RocksTransactionDb {
     write: *mut WriteOptions,
 }
 
+// SAFETY: RocksDB's TransactionDB is used by many threads at once; the write options are only read.
+unsafe impl Send for RocksTransactionDb {}
+// SAFETY: as above.
+unsafe impl Sync for RocksTransactionDb {}
+
 impl RocksTransactionDb {
     /// Opens or creates the database in `path`.
     /// # Errors
@@ -99,17 +104,22 @@ impl RocksTransactionDb {
     /// # Errors
     /// RocksDB's, as text.
     pub fn begin(&self, name: &str) -> Result<RocksTransaction<'_>, String> {
+        let txn = self.begin_unnamed();
+        let (n, nn) = slice(name.as_bytes());
+        // SAFETY: the transaction is live; the name is copied.
+        call(self.api, |error| unsafe { (self.api.transaction_set_name)(txn.txn, n, nn, error) })?;
+        Ok(txn)
+    }
+
+    /// Begins a transaction that cannot be prepared.
+    pub fn begin_unnamed(&self) -> RocksTransaction<'_> {
         // SAFETY: no requirements.
         let options = unsafe { (self.api.transaction_options_create)() };
         // SAFETY: database and options are live; there is no older transaction.
         let txn = unsafe { (self.api.transaction_begin)(self.db, self.write, options, ptr::null_mut()) };
         // SAFETY: made above, not used again.
         unsafe { (self.api.transaction_options_destroy)(options) };
-        let txn = RocksTransaction { db: self, txn };
-        let (n, nn) = slice(name.as_bytes());
-        // SAFETY: the transaction is live; the name is copied.
-        call(self.api, |error| unsafe { (self.api.transaction_set_name)(txn.txn, n, nn, error) })?;
-        Ok(txn)
+        RocksTransaction { db: self, txn }
     }
 
     /// The transactions that were prepared when it was opened, by name.

@@ -250,6 +250,9 @@ impl WriteBatchWithIndex {
         family: &ColumnFamilyHandle,
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
+        if family.cf.icmp.timestamp_size() > 0 {
+            return Err(no_timestamps(family));
+        }
         match self.own(family.id(), &family.cf.icmp)? {
             Some(own) => db.get_over(options, family, &own, key),
             None => db.get_pinned_opt(options, family, key),
@@ -258,13 +261,16 @@ impl WriteBatchWithIndex {
 
     /// An iterator over `family` as if the batch were written. What is added to the batch later is not seen.
     /// # Errors
-    /// As [`Db::iter_opt`].
+    /// As [`Db::iter_opt`] · `NotSupported`: the family has user-defined timestamps.
     pub fn iter_with_base(
         &self,
         db: &Db,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
+        if family.cf.icmp.timestamp_size() > 0 {
+            return Err(no_timestamps(family));
+        }
         let own = self.own(family.id(), &family.cf.icmp)?;
         Ok(TransactionIterator::new(db.iter_over(options, family, own.as_ref())?, db.clone()))
     }
@@ -351,6 +357,15 @@ fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u
             key.escape_ascii()
         ))),
     }
+}
+
+/// What transactions say to families with user-defined timestamps: their keys would be written without one.
+#[cold]
+pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
+    Error::not_supported(format!(
+        "column family '{}' has user-defined timestamps: transactions have no commit timestamps",
+        family.name()
+    ))
 }
 
 /// One op of a batch, as an iterator over it shows it.

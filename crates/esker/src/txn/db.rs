@@ -6,7 +6,7 @@
 //!  1. A prepared transaction is in `names`, whoever has it: with its core if nobody has. It keeps its locks.
 //!  2. Every family that can be written to has its lock table before anybody gets a handle to it.
 
-use super::batch_index::WriteBatchWithIndex;
+use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
 use super::pessimistic::{Core, Transaction, TransactionState};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
@@ -349,8 +349,12 @@ impl TransactionDb {
 impl Shared {
     /// The lock table of a family.
     /// # Errors
-    /// `InvalidArgument` for a family of another database, or one that was not made through the `TransactionDb`.
+    /// `InvalidArgument` for a family of another database, or one that was not made through the `TransactionDb` ·
+    /// `NotSupported` for one with user-defined timestamps.
     pub(super) fn locks_of<'a>(&self, family: &'a ColumnFamilyHandle) -> Result<&'a Arc<esker_lock::Family>> {
+        if family.cf.icmp.timestamp_size() > 0 {
+            return Err(no_timestamps(family));
+        }
         family.cf.locks.get().ok_or_else(|| {
             Error::invalid_argument(format!(
                 "column family '{}' was not opened or created by this TransactionDb",

@@ -9,7 +9,7 @@
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
 
-use super::batch_index::WriteBatchWithIndex;
+use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::iterator::TransactionIterator;
 use super::options::{IsolationLevel, OptimisticTransactionOptions};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
@@ -421,6 +421,9 @@ impl OptimisticTransaction {
     fn check_usable(&self, family: &ColumnFamilyHandle) -> Result<()> {
         if self.is_over {
             return Err(over());
+        }
+        if family.cf.icmp.timestamp_size() > 0 {
+            return Err(no_timestamps(family));
         }
         family.check_live()
     }

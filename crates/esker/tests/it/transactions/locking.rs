@@ -373,6 +373,35 @@ fn what_cannot_be_is_refused() {
     assert_eq!(kind(db.db().write(&WriteOptions::default(), &mut batch)), INVALID);
 }
 
+/// Keys would be taken for keys that end in a timestamp.
+#[test]
+fn families_with_timestamps_are_refused_by_name_and_nothing_is_locked() {
+    let db = open();
+    let mut stamped = options().cf;
+    stamped.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
+    let family = db.create_column_family("stamped", &stamped).unwrap();
+    let refused = |result: esker::Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        assert!(error.to_string().contains("'stamped'"), "{error}");
+    };
+    let mut txn = begin(&db);
+    let key = "longer than a timestamp";
+    refused(txn.put_cf(&family, key, "1"));
+    refused(txn.delete_range_cf(&family, "a", "b"));
+    refused(txn.get_opt(&ReadOptions::default(), &family, key).map(drop));
+    refused(txn.iter_opt(&ReadOptions::default(), &family).map(drop));
+    refused(db.put_cf(&WriteOptions::default(), &family, key, "1"));
+    txn.put("a", "1").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.get_lock_status_data(), []);
+    let optimistic = esker::OptimisticTransactionDb::open(&options(), "/db").unwrap();
+    let family = optimistic.db().create_column_family("stamped", &stamped).unwrap();
+    let mut txn = optimistic.begin_transaction(&WriteOptions::default(), &Default::default());
+    refused(txn.put_cf(&family, key, "1"));
+    refused(txn.get_opt(&ReadOptions::default(), &family, key).map(drop));
+}
+
 #[test]
 fn locks_of_a_dropped_family_are_gone_and_new_families_have_their_own() {
     let db = open();
