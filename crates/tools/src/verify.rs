@@ -228,13 +228,12 @@ impl<'a> Verifier<'a> {
 
     /// WALs that some family still needs must be readable to their end; a torn end is how a killed process leaves one.
     fn verify_wals(&mut self, state: &ManifestState) -> Outcome {
-        let needed = state
-            .families
-            .values()
-            .map(|f| f.log_number)
-            .min()
-            .unwrap_or(0)
-            .max(state.min_log_number_to_keep);
+        let needed_by_families = state.families.values().map(|f| f.log_number).min().unwrap_or(0);
+        // Older ones hold prepared transactions, where the MANIFEST says so.
+        let needed = match state.min_log_number_to_keep {
+            0 => needed_by_families,
+            min_log => min_log.min(needed_by_families),
+        };
         let mut last_sequence = 0;
         for number in self.numbers(self.wal_dir, FileType::Wal)? {
             if number.0 < needed {

@@ -261,7 +261,10 @@ impl ReplayRun<'_> {
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         match Predecessor::of_batch(batch) {
             // One that nobody needs any more may have gone.
-            Some(p) if p.number >= self.recovery.smallest_wanted(self.manifest) => {
+            Some(p)
+                if p.number >= self.recovery.smallest_wanted(self.manifest)
+                    && self.two_phase.knows_next_number() =>
+            {
                 self.decide.after(p.number, p.due)
             }
             _ => Ok(true),

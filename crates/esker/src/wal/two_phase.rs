@@ -62,6 +62,8 @@ pub(crate) struct TwoPhaseReplay {
     /// Whether batches of the WAL at hand take one number each, as far as it is known.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
+    /// The last record commits a section that is not there: how many numbers it took cannot be known.
+    took_unknown: bool,
 }
 
 impl TwoPhaseReplay {
@@ -92,7 +94,9 @@ impl TwoPhaseReplay {
             )));
         }
         self.learn_policy(batch);
+        self.took_unknown = false;
         let mut record = Record {
+            took_unknown: &mut self.took_unknown,
             wal,
             numbers: Numbers::new(self.by_batch == Some(true), batch.sequence()),
             open: None,
@@ -106,6 +110,12 @@ impl TwoPhaseReplay {
             return Err(Error::corruption(format!("{:06}.log: a prepared section has no end", wal.0)));
         }
         Ok(record.numbers.next.0 - batch.sequence().0)
+    }
+
+    /// Whether the sequence number behind the last record is known. It is not behind the commit of a section whose WAL is
+    /// gone, because what was committed is in tables.
+    pub(crate) fn knows_next_number(&self) -> bool {
+        !self.took_unknown
     }
 
     /// What is prepared and not resolved, by name, with what was written before its transaction was prepared, and it
@@ -168,6 +178,7 @@ impl TwoPhaseReplay {
 
 /// One record under way.
 struct Record<'a> {
+    took_unknown: &'a mut bool,
     wal: FileNumber,
     numbers: Numbers,
     /// The section that has begun and not ended.
@@ -253,7 +264,9 @@ impl Record<'_> {
 
     /// A commit whose section is not there was applied, and is in tables.
     fn commit(&mut self, xid: &[u8], insert: &mut Insert<'_>) -> Result<()> {
-        for section in self.prepared.remove(xid).unwrap_or_default() {
+        let sections = self.prepared.remove(xid).unwrap_or_default();
+        *self.took_unknown |= sections.is_empty();
+        for section in sections {
             if section.kind == PrepareKind::Committed {
                 for op in section.batch.iter() {
                     insert(self.wal, self.numbers.take(&op), &op)?;

@@ -83,3 +83,28 @@ fn logs_are_read_to_their_ends() {
     std::fs::remove_file(db.join("CURRENT")).unwrap();
     assert!(verify(&db).failed().contains("CURRENT"));
 }
+
+#[test]
+fn a_log_with_a_prepared_transaction_is_needed() {
+    use esker::{Options, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+    let temp = TempDir::new("verify-prepared");
+    let path = temp.join("db");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), &path).unwrap();
+    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    txn.put("prepared", "1").unwrap();
+    txn.set_name(b"one").unwrap();
+    txn.prepare().unwrap();
+    for value in ["1", "2"] {
+        db.put("other", value).unwrap();
+        db.db().flush().unwrap();
+    }
+    drop((txn, db));
+    let logs = files(&path, ".log");
+    let out = verify(&path).ok();
+    assert!(logs.len() > 1 && !out.contains("not needed"), "{logs:?} {out}");
+    // Its damage is found.
+    flip(&logs[0], 20);
+    assert!(verify(&path).out.contains("PROBLEM"), "{:?}", verify(&path));
+}

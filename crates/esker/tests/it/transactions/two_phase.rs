@@ -149,6 +149,40 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     }
 }
 
+/// How many numbers that commit took, only the section says, whose WAL is gone: the next WAL begins where it may.
+#[test]
+fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
+    let disk = CrashFs::new();
+    let options = on(Arc::new(disk.clone()));
+    let db = open(&options);
+    let mut one = prepared(&db, "one", "a");
+    db.put("x", "1").unwrap();
+    db.db().flush().unwrap();
+    let two = prepared(&db, "two", "b");
+    db.put("x", "2").unwrap();
+    one.commit().unwrap();
+    // The next WAL begins before this one is synced, and says so.
+    db.db().pause_background_work();
+    db.db()
+        .flush_opt(
+            &FlushOptions { wait: false, ..FlushOptions::default() },
+            &[&db.db().default_column_family()],
+        )
+        .unwrap();
+    db.put("x", "3").unwrap();
+    db.db().continue_background_work().unwrap();
+    db.db().wait_for_background_work().unwrap();
+    // The section of the one is gone, its commit lies behind that of the other, and a WAL follows.
+    assert_eq!(wals(&options), 2);
+    let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
+    drop((one, two, db));
+    let db = open(&crashed);
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
+    assert_eq!(db.db().get("x").unwrap().unwrap(), b"3");
+    db.get_transaction_by_name(b"two").unwrap().commit().unwrap();
+    assert_eq!(db.db().get("b").unwrap().unwrap(), b"two");
+}
+
 #[test]
 fn sections_survive_a_failed_wal_and_resume() {
     let disk = CrashFs::new();
