@@ -115,6 +115,7 @@ impl Recovery<'_> {
             decide: WalReplay::new(mode_of(self.options.wal_recovery_mode)),
             last_sequence: manifest.numbers().last_sequence(),
             two_phase: TwoPhaseReplay::new(self.options.allow_2pc),
+            at: (FileNumber(0), None),
             stopped_in_recycled: false,
             ended_in_doubt: false,
         };
@@ -205,6 +206,8 @@ struct ReplayRun<'a> {
     decide: WalReplay,
     last_sequence: SequenceNumber,
     two_phase: TwoPhaseReplay,
+    /// The WAL at hand, and the one that was replayed before it.
+    at: (FileNumber, Option<FileNumber>),
     /// The WAL that replay stopped in was written over an older one: what it stopped at may be just that.
     stopped_in_recycled: bool,
     /// Some WAL ended in damage, or in what may be old records of a recycled file.
@@ -222,6 +225,7 @@ impl ReplayRun<'_> {
         );
         let mut reader = open_wal(recovery.fs.as_ref(), recovery.wal_dir, wal)?;
         self.decide.begin_file(wal);
+        self.at = (wal, Some(self.at.0).filter(|wal| wal.0 > 0));
         self.two_phase.begin_file();
         let mut record = Vec::new();
         loop {
@@ -259,16 +263,16 @@ impl ReplayRun<'_> {
 
     /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
-        match Predecessor::of_batch(batch) {
-            // One that nobody needs any more may have gone.
-            Some(p)
-                if p.number >= self.recovery.smallest_wanted(self.manifest)
-                    && self.two_phase.knows_next_number() =>
-            {
-                self.decide.after(p.number, p.due)
-            }
-            _ => Ok(true),
+        let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
+        // One that nobody needs any more may have gone. For sections the MANIFEST names the oldest that may be needed, which
+        // lags behind: what no family needs counts only if it is there.
+        let for_families = self.manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
+        let is_wanted = p.number >= self.recovery.smallest_wanted(self.manifest)
+            && (p.number >= for_families || self.at.1 == Some(p.number));
+        if is_wanted && self.two_phase.knows_next_number() {
+            return self.decide.after(p.number, p.due);
         }
+        Ok(true)
     }
 
     fn log_warning(&mut self) {

@@ -183,6 +183,35 @@ fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     assert_eq!(db.db().get("b").unwrap().unwrap(), b"two");
 }
 
+/// The MANIFEST names the oldest WAL that sections may need; it may have gone since, when they were resolved.
+#[test]
+fn a_wal_may_follow_one_that_only_a_resolved_section_needed() {
+    let disk = CrashFs::new();
+    let options = on(Arc::new(disk.clone()));
+    let db = open(&options);
+    let mut one = prepared(&db, "one", "a");
+    db.put("x", "1").unwrap();
+    // The next WAL begins before this one is synced, and says so.
+    db.db().pause_background_work();
+    let family = db.db().default_column_family();
+    db.db().flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&family]).unwrap();
+    db.put("x", "2").unwrap();
+    db.db().continue_background_work().unwrap();
+    db.db().wait_for_background_work().unwrap();
+    assert_eq!(wals(&options), 2);
+    one.rollback().unwrap();
+    let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
+    drop((one, db));
+    let dir = std::path::Path::new("/db");
+    let mut logs = crashed.db.env.fs.children(dir).unwrap();
+    logs.retain(|name| name.ends_with(".log"));
+    logs.sort();
+    crashed.db.env.fs.delete_file(&dir.join(&logs[0])).unwrap();
+    let db = open(&crashed);
+    assert_eq!(db.db().get("x").unwrap().unwrap(), b"2");
+    assert!(db.get_all_prepared_transactions().is_empty());
+}
+
 #[test]
 fn sections_survive_a_failed_wal_and_resume() {
     let disk = CrashFs::new();
