@@ -97,11 +97,13 @@ fn rewrite(
 
 /// What no rewriting helps against.
 fn check(report: &DoorReport, target: TargetVersion) -> Result<()> {
-    let hopeless = |feature| matches!(feature, Feature::TimestampsInMemory | Feature::UserDefinedIndex);
+    let hopeless = |feature| {
+        matches!(feature, Feature::TimestampsInMemory | Feature::UserDefinedIndex | Feature::EntityBlobs)
+    };
     match report.needs.iter().find(|need| !target.reads(need.feature) && hopeless(need.feature)) {
         None => Ok(()),
         Some(need) => Err(Error::not_supported(format!(
-            "{}: {} needs RocksDB {}: there is no way to say it to {}",
+            "{}: {} needs RocksDB {}: it cannot be rewritten for {}",
             need.file,
             need.feature.name(),
             need.feature.since(),

@@ -142,9 +142,9 @@ impl Damage {
         if matches!(self, Damage::Swapped { .. }) && files.iter().any(|name| is_wal(name)) {
             names.push(".log".to_owned());
         }
-        // Another comparator than the MANIFEST's.
+        // Another comparator than the MANIFEST's; an option with a value that is none, by its name.
         if files.iter().any(|name| name.starts_with("OPTIONS-")) {
-            names.extend(["OPTIONS file", "MANIFEST-"].map(str::to_owned));
+            names.extend(["OPTIONS file", "MANIFEST-", ": option "].map(str::to_owned));
         }
         names
     }
