@@ -324,6 +324,11 @@ impl DbIterator {
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
         self.watched = Some(view.clone());
+        if self.plain().inner().has_all_of(&prepared) {
+            // Options have changed, or a memtable that it sees nothing of.
+            self.plain().keep(view);
+            return;
+        }
         let icmp = self.cf.icmp.clone();
         self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(&icmp, prepared, place));
     }

@@ -173,6 +173,12 @@ impl<I: InternalIterator> DbIter<I> {
         self.keep_alive = keep_alive;
     }
 
+    /// Goes on over the same memtables and files, which belong to another view now.
+    pub(crate) fn keep(&mut self, keep_alive: KeepAlive) {
+        self.begin_call();
+        self.keep_alive = Some(keep_alive);
+    }
+
     /// Stands nowhere until it is positioned.
     pub(crate) fn forget_place(&mut self) {
         self.valid = false;

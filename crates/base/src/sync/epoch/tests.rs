@@ -189,3 +189,46 @@ fn loom_a_counted_value_outlives_guards_and_replacement() {
         Run::end(run, [1, 0, 1]);
     });
 }
+
+/// The memtables of a view, newest first: each says which sequence number was put into it last.
+struct View(Vec<std::sync::Arc<AtomicUsize>>);
+
+impl View {
+    fn newest(&self) -> usize {
+        self.0.iter().map(|memtable| memtable.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+}
+
+/// How reads that stay longer than a call find their moment: the view, then the sequence number, then whether the view is still
+/// in force; and how they go over to a newer one, whenever they like.
+#[test]
+fn loom_a_moment_sees_all_that_was_published_before_it() {
+    explore("a moment beside a write, a switch, a write", 2, || {
+        let first = std::sync::Arc::new(AtomicUsize::new(0));
+        let swap = Arc::new(Swap::new(Arc::new(View(vec![first.clone()]))));
+        let visible = Arc::new(super::super::atomic::AtomicUsize::new(0));
+        let writer = {
+            let (swap, visible) = (Arc::clone(&swap), Arc::clone(&visible));
+            thread::spawn(move || {
+                first.store(1, Ordering::Relaxed);
+                visible.store(1, Ordering::Release);
+                let second = std::sync::Arc::new(AtomicUsize::new(0));
+                swap.store(Arc::new(View(vec![second.clone(), first])));
+                second.store(2, Ordering::Relaxed);
+                visible.store(2, Ordering::Release);
+            })
+        };
+        let found = (0..3).find_map(|_| {
+            let view = swap.load_full();
+            let sequence = visible.load(Ordering::Acquire);
+            swap.holds(&view).then_some((view, sequence))
+        });
+        let (view, sequence) = found.expect("there is one other view");
+        assert!(view.newest() >= sequence, "something was published that the view has not");
+        let later = swap.load_full();
+        assert!(later.newest() >= sequence, "a newer view has less");
+        drop((view, later));
+        writer.join().expect("no assertion failed");
+        assert!(swap.load_full().newest() == 2);
+    });
+}

@@ -117,6 +117,12 @@ impl Runs {
         sources_of(cf, view, options, sequence).into_iter().map(exchange).collect()
     }
 
+    /// Whether what was prepared is what it reads already: then it need not be moved.
+    pub(super) fn has_all_of(&self, prepared: &[Exchange]) -> bool {
+        prepared.len() == self.sources.len()
+            && prepared.iter().enumerate().all(|(i, exchange)| exchange.kept == Some(i))
+    }
+
     /// Goes over to what was prepared. With a place and a direction it stands there afterwards.
     pub(super) fn exchange(
         &mut self,

@@ -337,3 +337,31 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
     }
     assert!(held <= 1, "{held} of 120 views are held");
 }
+
+#[test]
+fn a_view_with_the_same_files_costs_nothing_and_is_let_go() {
+    let db = open();
+    replace_all(&db, 0);
+    db.put("key0010", "in memory").unwrap();
+    for forward in [true, false] {
+        let mut iter = iterator(&db, ReadOptions::new());
+        iter.seek("key0009");
+        for step in 0..10 {
+            let family = db.default_column_family();
+            let change = (step % 5).to_string();
+            db.set_options(&family, &[("max_sequential_skip_in_iterations", &change)]).unwrap();
+            let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
+            let view = pinned_view(&iter.cf);
+            let prepared = plain.inner().prepare(&iter.cf, &view, &iter.options, plain.sequence()).unwrap();
+            assert!(iter.is_outdated() && plain.inner().has_all_of(&prepared));
+            if forward == (step % 4 < 2) {
+                iter.next();
+            } else {
+                iter.prev();
+            }
+            assert!(!iter.is_outdated());
+            let value: &[u8] = if iter.key() == b"key0010" { b"in memory" } else { b"value0" };
+            assert_eq!(iter.value(), value);
+        }
+    }
+}
