@@ -110,7 +110,7 @@ fn load_section<T: OptionStruct>(
     ignored: &mut Ignored,
 ) -> Result<()> {
     for (name, raw) in &section.entries {
-        if T::find(name).is_none_or(|option| option.text.is_none()) {
+        if T::find(name).is_none_or(|option| option.text.is_none()) || !is_kept(name, raw) {
             ignored.push((title.to_owned(), name.clone(), raw.clone()));
             continue;
         }
@@ -172,6 +172,11 @@ fn is_kept(name: &str, raw: &str) -> bool {
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
         "separate_key_value_in_data_block" => false,
+        // What is refused if a program asks for it, but says nothing of the files: they are read without it.
+        "use_direct_reads"
+        | "use_direct_io_for_flush_and_compaction"
+        | "inplace_update_support"
+        | "best_efforts_recovery" => false,
         // The MANIFEST says which families are without.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
         _ => true,

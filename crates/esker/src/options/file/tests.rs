@@ -268,3 +268,51 @@ fn table_layouts_that_need_a_newer_rocksdb_are_not_taken_over() {
     let nonsense = text.replace("=7", "=seven");
     assert!(parse_options(nonsense.as_bytes()).unwrap_err().to_string().contains("format_version"));
 }
+
+#[test]
+fn what_only_costs_speed_or_memory_does_not_keep_a_database_shut() {
+    let text = "[Version]\n  rocksdb_version=8.1.1\n  options_file_version=1.1\n[DBOptions]\n  use_direct_reads=true\n  \
+        use_direct_io_for_flush_and_compaction=true\n  best_efforts_recovery=true\n[CFOptions \"default\"]\n  \
+        inplace_update_support=true\n  compression_opts={use_zstd_dict_trainer=false;max_dict_bytes=9;zstd_max_train_bytes=9;}\n";
+    let mut loaded = parse_options(text.as_bytes()).unwrap();
+    let ignored: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
+    let all = [
+        "use_direct_reads",
+        "use_direct_io_for_flush_and_compaction",
+        "best_efforts_recovery",
+        "inplace_update_support",
+    ];
+    assert_eq!(ignored, all);
+    loaded.db.sanitize();
+    loaded.db.validate().unwrap();
+    let (_, mut cf) = loaded.families.remove(0);
+    cf.sanitize(&loaded.db);
+    cf.validate().unwrap();
+}
+
+/// As RocksDB 5 to 7 wrote them.
+#[test]
+fn old_forms_of_values_are_read() {
+    let text = "[Version]\n  rocksdb_version=5.1.4\n  options_file_version=1.1\n[DBOptions]\n  fail_if_options_file_error=false\n  \
+        access_hint_on_compaction_start=NORMAL\n  new_table_reader_for_compaction_inputs=false\n  \
+        random_access_max_buffer_size=1048576\n  wal_recovery_mode=kPointInTimeRecovery\n[CFOptions \"default\"]\n  \
+        compression_opts=-14:32767:0:0\n  bottommost_compression_opts=-14:32767:0:0:0:false\n  \
+        compaction_options_fifo={ttl=0;max_table_files_size=1073741824;allow_compaction=false;}\n  \
+        compaction_options_universal={stop_style=kCompactionStopStyleTotalSize;min_merge_width=2;\
+        compression_size_percent=-1;max_size_amplification_percent=200;max_merge_width=4294967295;size_ratio=1;}\n  \
+        rate_limit_delay_max_milliseconds=100\n  soft_rate_limit=0.000000\n  verify_checksums_in_compaction=true\n  \
+        compression_per_level=kNoCompression:kNoCompression:kSnappyCompression\n  memtable_factory=SkipListFactory\n  \
+        comparator=leveldb.BytewiseComparator\n  prefix_extractor=rocksdb.FixedPrefix.8\n  \
+        merge_operator=StringAppendOperator\n  compaction_filter_factory=nullptr\n\
+        [TableOptions/BlockBasedTable \"default\"]\n  filter_policy=rocksdb.BuiltinBloomFilter\n  \
+        skip_table_builder_flush=false\n  format_version=2\n  hash_index_allow_collision=true\n  \
+        index_type=kBinarySearch\n  flush_block_policy_factory=FlushBlockBySizePolicyFactory\n  checksum=kCRC32c\n";
+    let mut loaded = parse_options(text.as_bytes()).unwrap();
+    loaded.db.sanitize();
+    loaded.db.validate().unwrap();
+    let (_, mut cf) = loaded.families.remove(0);
+    cf.sanitize(&loaded.db);
+    cf.validate().unwrap();
+    assert_eq!(cf.table.format_version, 2);
+    assert_eq!(cf.merge_operator.unwrap().name(), "StringAppendOperator");
+}
