@@ -181,8 +181,8 @@ fn rewrite_all() -> CompactRangeOptions {
 
 /// What RocksDB 7.8.3 finds in a database that Esker has rewritten.
 pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
-    if fixture.name.contains("memtable_only") {
-        return Ok(()); // it does not know tables without timestamps, and the OPTIONS file keeps it out
+    if fixture.name.contains("memtable_only") || fixture.name.contains("udt_reverse") {
+        return Ok(()); // it does not know tables without timestamps, nor that order
     }
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return Ok(()) };
     if has_pending_transaction(fixture) {
@@ -269,7 +269,7 @@ fn supported(fixture: &Fixture) -> Row {
 
 #[test]
 fn golden_databases_open_and_go_back() {
-    let fixtures = fixture::all(&["v7_8_", "v11_9_"]);
+    let fixtures = fixture::all(&["v7_8_", "v11_8_", "v11_9_"]);
     assert!(fixtures.len() >= 105, "only {} golden databases", fixtures.len());
     let mut table = format!(
         "{:<26} {:<11} {:<11} {:<11} {:<11}\n",
