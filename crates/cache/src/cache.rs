@@ -151,8 +151,8 @@ pub enum InsertOutcome {
     Replaced,
     /// There was one with its key, which stays (clocks): the handle is of that one.
     Found,
-    /// It is not in the cache, but charged while the handle is held: it is larger than the cache may be, or there was
-    /// no place.
+    /// It is not in the cache, but charged while the handle is held: it is larger than the cache may be, there was no
+    /// place, or too much that was evicted waits for readers under guards.
     Detached,
 }
 

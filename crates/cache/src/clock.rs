@@ -85,10 +85,14 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
 
     pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
-        if let Err(error) = self.charge(about.charge) {
+        let is_refused = self.table.is_limbo_full();
+        if is_refused && !self.home.ledger.is_strict() {
+            // What is evicted now would wait too.
+            self.home.ledger.charge(about.charge);
+        } else if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
         }
-        if about.charge > self.home.ledger.capacity() {
+        if is_refused || about.charge > self.home.ledger.capacity() {
             let handle = Entry::standalone(about, &self.home, value);
             return Ok(Inserted { handle, outcome: InsertOutcome::Detached });
         }

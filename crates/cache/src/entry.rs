@@ -313,9 +313,9 @@ impl<V> Entry<V> {
         }
     }
 
-    /// Bytes that wait for guards when it has died.
-    fn in_limbo(&self, state: u64) -> usize {
-        if state & EMPTY == 0 { self.about.charge } else { Entry::<V>::OVERHEAD_BYTES }
+    /// Bytes that wait for guards when it has died, and whether its value is among them.
+    fn in_limbo(&self, state: u64) -> (usize, bool) {
+        if state & EMPTY == 0 { (self.about.charge, true) } else { (Entry::<V>::OVERHEAD_BYTES, false) }
     }
 
     /// What a visitor sees. `overhead` of the charge is the entry's own.

@@ -43,7 +43,8 @@ const MAX_SHARES: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     usage: Padded<AtomicUsize>,
-    limbo: Padded<AtomicUsize>,
+    /// Of whole values, and of entries without theirs.
+    limbo: Padded<[AtomicUsize; 2]>,
     capacity: Padded<AtomicUsize>,
     strict: AtomicBool,
     /// Bytes in use by entries that are in no table.
@@ -58,7 +59,7 @@ impl Ledger {
         let shares = processors.next_power_of_two().min(MAX_SHARES);
         Ledger {
             usage: Padded(AtomicUsize::new(0)),
-            limbo: Padded(AtomicUsize::new(0)),
+            limbo: Padded([AtomicUsize::new(0), AtomicUsize::new(0)]),
             capacity: Padded(AtomicUsize::new(capacity)),
             strict: AtomicBool::new(strict),
             detached: Padded(AtomicIsize::new(0)),
@@ -72,7 +73,12 @@ impl Ledger {
 
     /// Bytes that are charged to nobody any more and not yet free.
     pub(crate) fn limbo(&self) -> usize {
-        self.limbo.0.load(Ordering::Relaxed)
+        self.limbo.0.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Those of whole values, and those of entries without theirs.
+    pub(crate) fn limbo_parts(&self) -> [usize; 2] {
+        [0, 1].map(|part: usize| self.limbo.0[part].load(Ordering::Relaxed))
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -129,15 +135,15 @@ impl Ledger {
         debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
     }
 
-    /// Takes a charge back; `waiting` bytes of memory must wait.
-    pub(crate) fn uncharge_into_limbo(&self, charge: usize, waiting: usize) {
-        self.limbo.0.fetch_add(waiting, Ordering::Relaxed);
+    /// Takes a charge back; `waiting` bytes of memory must wait, with the value or without.
+    pub(crate) fn uncharge_into_limbo(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
+        self.limbo.0[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 
     /// The memory is free.
-    pub(crate) fn leave_limbo(&self, charge: usize) {
-        self.limbo.0.fetch_sub(charge, Ordering::Relaxed);
+    pub(crate) fn leave_limbo(&self, (waiting, is_whole): (usize, bool)) {
+        self.limbo.0[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }
 
     /// Counts entries (or reservations) and their bytes; negative when they go.

@@ -287,12 +287,16 @@ impl BlockSource {
                     let outcome = inserted.as_ref().ok().map(|inserted| inserted.outcome);
                     counts::cache_add(self.statistics.as_ref(), kind, charge, outcome);
                 }
-                match inserted {
-                    Ok(inserted) => Ok(inserted.handle),
+                let block = match inserted {
+                    Ok(inserted) => inserted.handle,
                     // A full cache with a strict limit does not make the block unreadable.
-                    Err(refused) if kind == BlockKind::Data => Ok(BlockRef::uncached(refused.value)),
-                    Err(refused) => Err(self.at(refused.error, handle)),
+                    Err(refused) if kind == BlockKind::Data => BlockRef::uncached(refused.value),
+                    Err(refused) => return Err(self.at(refused.error, handle)),
+                };
+                if is_read {
+                    self.pass_by(&block, handle, kind, false);
                 }
+                Ok(block)
             }
             _ => Ok(BlockRef::uncached(block)),
         }

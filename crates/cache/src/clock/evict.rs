@@ -15,6 +15,8 @@
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
 //!  3. Each call ends: after `MAX_TURNS` of the second hand, or when it has seen so many pinned entries for each it took that
 //!     going on would be waste (`effort_cap`), unless the limit is strict.
+//!  4. While values of more than `MAX_LIMBO_SHARE` of the capacity wait for guards, nothing new comes in: a reader that sleeps
+//!     under its guard, or reads a file, does not make the cache's memory grow. What is here stays and is found.
 
 use super::slot::Found;
 use super::table::ClockTable;
@@ -33,6 +35,13 @@ const PROBATION_BUCKETS: usize = 8;
 const LIMBO_SHARE: usize = 64;
 /// … or this many bytes, whichever is more.
 const MIN_LIMBO_BYTES: usize = 16 << 10;
+/// While values of more than this share of the capacity wait, or entries without theirs, nothing comes in …
+const MAX_LIMBO_SHARE: usize = 40;
+/// … unless that is less than this. So values of a cache of more than 1.25 MiB take 2.5 % more than its capacity at most;
+/// what is left of an entry without its value is one or two percent of what it was.
+const MIN_FULL_LIMBO_BYTES: [usize; 2] = [32 << 10, 256 << 10];
+/// Of the inserts that are refused so, one in this many tries to have the epoch move on.
+const REFUSALS_FOR_A_PUSH: usize = 16;
 
 /// What is told about an entry that the clock gives up.
 #[derive(Debug)]
@@ -80,6 +89,10 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 self.sweep_bucket(&self.hand, &mut sweep, false, &guard);
                 steps_left -= 1;
             }
+        }
+        if self.ledger.limbo() > self.usual_limbo() / 2 {
+            // This thread may not come back for long: who pushes shall find what it leaves.
+            guard.flush();
         }
         drop(guard);
         self.tell(sweep.departed);
@@ -159,10 +172,30 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         epoch::collect();
     }
 
+    fn usual_limbo(&self) -> usize {
+        (self.ledger.capacity() / LIMBO_SHARE).max(MIN_LIMBO_BYTES)
+    }
+
+    /// Whether so much waits for guards that nothing may come in (invariant 4).
+    pub(crate) fn is_limbo_full(&self) -> bool {
+        let share = self.ledger.capacity() / MAX_LIMBO_SHARE;
+        let is_full = || {
+            let parts = self.ledger.limbo_parts();
+            parts.iter().zip(MIN_FULL_LIMBO_BYTES).any(|(bytes, least)| *bytes > share.max(least))
+        };
+        if !is_full() {
+            return false;
+        }
+        if self.limbo_refusals.fetch_add(1, Ordering::Relaxed).is_multiple_of(REFUSALS_FOR_A_PUSH) {
+            epoch::collect();
+        }
+        is_full()
+    }
+
     /// Bounds the memory that waits for guards. A guard that stays open, that of a thread which has no processor, say,
     /// keeps all of it, and pushing for each insert meanwhile would be in vain: so the next push waits for as much again.
     fn push_limbo(&self) {
-        let share = (self.ledger.capacity() / LIMBO_SHARE).max(MIN_LIMBO_BYTES);
+        let share = self.usual_limbo();
         let (limbo, left) = (self.ledger.limbo(), self.limbo_left.0.load(Ordering::Relaxed));
         if limbo > left.saturating_add(share) {
             epoch::collect();

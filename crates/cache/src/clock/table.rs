@@ -90,6 +90,8 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) probation_hand: Padded<AtomicUsize>,
     /// Bytes in limbo that the last push has left there.
     pub(super) limbo_left: Padded<AtomicUsize>,
+    /// Inserts that were refused because of what is there.
+    pub(super) limbo_refusals: AtomicUsize,
     /// Inserts that found all their buckets full.
     crowded: AtomicUsize,
     growing: Mutex<()>,
@@ -159,6 +161,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             hand: Padded(AtomicUsize::new(0)),
             probation_hand: Padded(AtomicUsize::new(0)),
             limbo_left: Padded(AtomicUsize::new(0)),
+            limbo_refusals: AtomicUsize::new(0),
             crowded: AtomicUsize::new(0),
             growing: Mutex::new(()),
             splitting: AtomicUsize::new(NONE),

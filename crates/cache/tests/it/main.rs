@@ -6,3 +6,9 @@
 mod memory;
 mod policies;
 mod stress;
+
+/// Who measures what stays or what is taken does so while no other test's thread sleeps under a guard.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

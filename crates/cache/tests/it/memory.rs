@@ -1,7 +1,10 @@
-//! How much memory a cache is charged, beside its capacity. (What waits for readers under guards depends on other threads.)
+//! How much memory a cache is charged, and takes, beside its capacity.
 
 use esker_base::rng::Rng;
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, Priority, Role};
+use esker_base::sync::epoch;
+use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 /// Reads of blocks of many sizes, some as large as filters, through a cache with room for a part of them.
 fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
@@ -25,6 +28,7 @@ fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
 
 #[test]
 fn memory_is_at_most_three_percent_above_the_capacity() {
+    let _turn = crate::alone();
     for capacity in [1600 << 10, 4250 << 10, 11 << 20] {
         for cache_type in [
             CacheType::Lru,
@@ -34,5 +38,84 @@ fn memory_is_at_most_three_percent_above_the_capacity() {
             let most = most_over(cache_type, capacity);
             assert!(most <= 1.03, "{} of {capacity} bytes: {most:.4}", cache_type.name());
         }
+    }
+}
+
+/// Bytes that count while they live.
+struct Counted<'a> {
+    alive: &'a AtomicUsize,
+    _bytes: Box<[u8]>,
+}
+
+const VALUE_BYTES: usize = 4096;
+
+impl<'a> Counted<'a> {
+    fn new(alive: &'a AtomicUsize) -> (Counted<'a>, usize) {
+        let now = alive.fetch_add(VALUE_BYTES, Ordering::SeqCst) + VALUE_BYTES;
+        (Counted { alive, _bytes: vec![0; VALUE_BYTES].into() }, now)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(VALUE_BYTES, Ordering::SeqCst);
+    }
+}
+
+const READERS: usize = 8;
+
+/// Reads under guards, and inserts what is missing. Returns the most bytes that lived when it had made a value.
+fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64, slow: &AtomicBool) -> usize {
+    let (mut rng, mut most) = (Rng::new(seed), 0);
+    for _ in 0..10_000 {
+        let i = rng.below(2000).min(rng.below(2000));
+        let key = CacheKey::new((9, i / 64), (i % 64) * 4096);
+        let guard = epoch::pin();
+        let is_there = cache.lookup_under(&key, &guard).is_some();
+        if !is_there {
+            if slow.swap(false, Ordering::Relaxed) {
+                // Its file takes as long as many reads of the others.
+                let start = alive.load(Ordering::SeqCst);
+                (0..300).for_each(|_| thread::yield_now());
+                most = most.max(start);
+            }
+            let (value, now) = Counted::new(alive);
+            most = most.max(now);
+            drop(cache.insert(key, value, VALUE_BYTES, Priority::Low, Role::DataBlock));
+        }
+        drop(guard);
+        if rng.one_in(500) {
+            slow.store(true, Ordering::Relaxed);
+        }
+    }
+    most
+}
+
+/// Everything that lives counts, evicted or not: 3 % above the capacity, and what each reader has in hand.
+#[test]
+fn what_slow_readers_hold_up_is_bounded() {
+    let _turn = crate::alone();
+    for cache_type in
+        [CacheType::AutoHyperClock, CacheType::FixedHyperClock { estimated_entry_charge: VALUE_BYTES }]
+    {
+        const CAPACITY: usize = 1600 << 10;
+        let alive: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+        let options = CacheOptions {
+            cache_type,
+            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+            ..CacheOptions::with_capacity(CAPACITY)
+        };
+        let cache: Cache<Counted<'static>> = Cache::new(&options).expect("the options are allowed");
+        let slow = AtomicBool::new(false);
+        let most = thread::scope(|scope| {
+            let (cache, slow) = (&cache, &slow);
+            let readers: Vec<_> =
+                (0..READERS).map(|seed| scope.spawn(move || read(cache, alive, seed as u64, slow))).collect();
+            readers.into_iter().map(|reader| reader.join().expect("no reader panics")).max()
+        });
+        let most = most.expect("there are readers");
+        let in_hand = 2 * READERS * VALUE_BYTES;
+        assert!(most > CAPACITY / 10 * 9, "{most}");
+        assert!(most <= CAPACITY / 100 * 103 + in_hand, "{cache_type:?}: {most} of {CAPACITY}");
     }
 }

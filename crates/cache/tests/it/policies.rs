@@ -277,6 +277,7 @@ fn play(policy: &mut dyn Policy, keys: usize, exponent: f64, scanned: u64) -> Mi
 /// Ten times the size of the cache is read once; what is asked for again and again must stay.
 #[test]
 fn a_long_scan_leaves_the_hot_set_alone() {
+    let _turn = crate::alone();
     // The figures of docs/design/0002-block-cache.md: KEYS=20000.
     let keys = std::env::var("KEYS").map_or(6000, |keys| keys.parse().unwrap());
     let (keys, rounds) = if cfg!(miri) { (200, 1) } else { (keys, 3) };

@@ -90,6 +90,7 @@ fn work(cache: &Cache<Value>, alive: &Arc<AtomicUsize>, seed: u64, steps: usize)
 
 #[test]
 fn many_threads_keep_the_books_right() {
+    let _turn = crate::alone();
     let types = [
         (CacheType::Lru, 0),
         (CacheType::Lru, 3),

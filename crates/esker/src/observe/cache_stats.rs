@@ -47,7 +47,7 @@ impl CacheEntryStats {
     /// Two lines, as RocksDB's, and one for the tier below.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "Block cache {} capacity: {} usage: {} table_size: {} occupancy: {} collections: 1 last_copies: 0 \
+            "Block cache {} capacity: {} seed: 0 usage: {} table_size: {} occupancy: {} collections: 1 last_copies: 0 \
              last_secs: 0 secs_since: 0\nBlock cache entry stats(count,size,portion):",
             self.id,
             bytes(self.capacity as u64),
@@ -58,8 +58,8 @@ impl CacheEntryStats {
         for role in Role::ALL {
             let (entries, size) = (self.roles.entries(role), self.roles.bytes(role));
             if entries > 0 {
-                let portion = self.portion(role);
-                write!(text, " {}({entries},{},{portion:.6}%)", role.camel_name(), bytes(size))
+                let portion = six_digits(self.portion(role));
+                write!(text, " {}({entries},{},{portion}%)", role.camel_name(), bytes(size))
                     .expect("a String takes all that is written");
             }
         }
@@ -90,9 +90,45 @@ impl CacheEntryStats {
     }
 }
 
+/// As a C++ stream prints it: six significant digits, no zeros at the end, tiny numbers with an exponent.
+fn six_digits(x: f64) -> String {
+    let [mantissa, exponent] = &format!("{x:.5e}").split('e').map(str::to_owned).collect::<Vec<_>>()[..]
+    else {
+        return x.to_string();
+    };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..6).contains(&exponent) {
+        let decimals = usize::try_from(5 - exponent).unwrap_or(0);
+        return trimmed(&format!("{x:.decimals$}"));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_printed_as_by_a_stream() {
+        for (x, text) in [
+            (0.0, "0"),
+            (12.5, "12.5"),
+            (100.0, "100"),
+            (1.0 / 3.0, "0.333333"),
+            (99.999_999_9, "100"),
+            (0.000_123_456_78, "0.000123457"),
+            (0.000_012_5, "1.25e-05"),
+            (12_345_678.0, "1.23457e+07"),
+            (123_456.4, "123456"),
+        ] {
+            assert_eq!(six_digits(x), text);
+        }
+    }
 
     #[test]
     fn text_and_map_have_rocksdbs_form() {
@@ -110,9 +146,9 @@ mod tests {
         };
         assert_eq!(
             stats.to_text(),
-            "Block cache lru_cache@0x1#2 capacity: 4.00 KB usage: 2.00 KB table_size: 64 occupancy: 4 collections: 1 \
+            "Block cache lru_cache@0x1#2 capacity: 4.00 KB seed: 0 usage: 2.00 KB table_size: 64 occupancy: 4 collections: 1 \
              last_copies: 0 last_secs: 0 secs_since: 0\nBlock cache entry stats(count,size,portion): \
-             DataBlock(3,1.50 KB,37.500000%) FilterBlock(1,0.50 KB,12.500000%)\n"
+             DataBlock(3,1.50 KB,37.5%) FilterBlock(1,0.50 KB,12.5%)\n"
         );
         let map = stats.to_map();
         assert_eq!((&*map["capacity"], &*map["count.data-block"], &*map["bytes.misc"]), ("4096", "3", "0"));

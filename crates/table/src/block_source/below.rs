@@ -8,6 +8,7 @@
 use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
 use crate::options::TableReadOptions;
+use esker_cache::Handle;
 use esker_cache::tier::{Found, FoundIn, Lookup, Saved};
 use esker_format::handle::BlockHandle;
 
@@ -67,7 +68,7 @@ impl BlockSource {
             counts::secondary_remembers(self.statistics.as_ref());
         }
         let found = lookup.wait()?;
-        let found_in = found.found_in;
+        let (found_in, is_kept) = (found.found_in, found.is_kept);
         let block = self.restore(found, kind)?;
         counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
         counts::secondary_hit(self.statistics.as_ref(), kind, found_in);
@@ -79,7 +80,22 @@ impl BlockSource {
             counts::secondary_promotion(self.statistics.as_ref(), admission);
         }
         // A strict limit may refuse an index: it is read from the file then, where the error is told.
-        self.keep(block, handle, kind, options, false).ok()
+        let block = self.keep(block, handle, kind, options, false).ok()?;
+        if !is_kept {
+            self.pass_by(&block, handle, kind, true);
+        }
+        Some(block)
+    }
+
+    /// A block for which the cache had no room after all is offered below, as if it had been evicted; `was_taken` from
+    /// there: it goes back.
+    pub(super) fn pass_by(&self, block: &BlockRef, handle: BlockHandle, kind: BlockKind, was_taken: bool) {
+        if !Handle::is_in_cache(block)
+            && let Some(tier) = self.cache.as_ref().and_then(|cache| cache.secondary())
+        {
+            let saved = Saved { role: kind.role(), codec: 0, bytes: block.bytes() };
+            tier.insert(&self.key(handle), saved, was_taken);
+        }
     }
 
     fn restore(&self, found: Found, kind: BlockKind) -> Option<CachedBlock> {

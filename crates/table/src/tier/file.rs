@@ -204,6 +204,11 @@ impl State {
         gone
     }
 
+    /// Whether the segment that is being written, if it has this number, is still one of these.
+    fn has_segment(&self, number: u64) -> bool {
+        self.segments.back().is_some_and(|last| last.number == number)
+    }
+
     fn forget_all(&mut self) {
         self.index.clear();
         self.queue.clear();
@@ -294,6 +299,8 @@ impl Inner {
         open: &mut Option<SegmentWriter>,
         next_number: &mut u64,
     ) -> Result<()> {
+        // Its file goes when the capacity becomes less than what is in it.
+        open.take_if(|open| !self.state.lock().has_segment(open.number()));
         let writer = match open {
             Some(writer) => writer,
             None => {
@@ -312,23 +319,28 @@ impl Inner {
             offset,
             length: record.payload_bytes(),
         };
-        let gone = {
+        let (gone, is_there) = {
             let mut state = self.state.lock();
+            let is_there = state.has_segment(writer.number());
             let added = if before == segment::HEAD_BYTES { writer.bytes() } else { writer.bytes() - before };
-            state.bytes += added;
-            if let Some(last) = state.segments.back_mut().filter(|last| last.number == writer.number()) {
+            if let Some(last) = state.segments.back_mut().filter(|_| is_there) {
                 last.bytes += added;
                 last.keys.push(record.key);
+                state.bytes += added;
             }
             // It may have been erased, or put in anew, meanwhile.
             if let Some(Place::Queued(queued)) = state.index.get(&record.key)
                 && Arc::ptr_eq(queued, record)
             {
-                state.index.insert(record.key, place);
+                if is_there {
+                    state.index.insert(record.key, place);
+                } else {
+                    state.index.remove(&record.key);
+                }
             }
-            state.take_excess()
+            (state.take_excess(), is_there)
         };
-        if gone.contains(&writer.number()) {
+        if !is_there || gone.contains(&writer.number()) {
             *open = None;
         }
         self.delete(&gone);
@@ -403,6 +415,10 @@ impl SecondaryCache for FileSecondaryCache {
             return Admission::Refused;
         }
         let mut state: MutexGuard<'_, State> = inner.state.lock();
+        // Again: what comes in after all was forgotten would be found for ever.
+        if self.is_off() {
+            return Admission::Refused;
+        }
         if state.index.contains_key(key) {
             return Admission::Present;
         }

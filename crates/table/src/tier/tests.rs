@@ -239,6 +239,85 @@ fn a_read_error_turns_it_off() {
     assert!(tier.is_off());
 }
 
+/// Also while its writer is in the middle of a segment.
+#[test]
+fn what_is_used_stays_right_when_the_capacity_goes_to_and_fro() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 256 << 10)).unwrap();
+    let on_disk = || -> usize {
+        let names = fs.children(Path::new("/tier")).unwrap();
+        names.iter().map(|name| fs.file_size(&Path::new("/tier").join(name)).unwrap() as usize).sum()
+    };
+    for round in 0..20 {
+        fill(&tier, round * 10..round * 10 + 5);
+        tier.set_capacity(0);
+        assert_eq!((tier.usage(), on_disk(), tier.len()), (0, 0, 0), "round {round}");
+        tier.set_capacity(256 << 10);
+        fill(&tier, round * 10..round * 10 + 5);
+        assert_eq!((count(&tier, round * 10..round * 10 + 5), tier.usage()), (5, on_disk()), "round {round}");
+    }
+    // Beside writers.
+    std::thread::scope(|scope| {
+        for part in 0..3 {
+            let tier = &tier;
+            scope.spawn(move || {
+                for i in 0..500 {
+                    tier.insert(&key(part * 1000 + i), saved(&contents(part * 1000 + i)), true);
+                    count(tier, part * 1000 + i / 2..part * 1000 + i / 2 + 1);
+                }
+            });
+        }
+        for kib in [0, 256, 16, 1, 100, 0, 64].repeat(5) {
+            tier.set_capacity(kib << 10);
+            std::thread::yield_now();
+        }
+    });
+    tier.settle();
+    assert_eq!(tier.usage(), on_disk());
+    assert!(tier.usage() <= 64 << 10 && !tier.is_off(), "{tier:?}");
+}
+
+#[test]
+fn files_with_other_names_are_left_alone() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    fs.create_dir_if_missing(Path::new("/tier")).unwrap();
+    let names = ["7.tier", "+00007.tier", "18446744073709551615.tier", "notes.tier", "000009.tier"];
+    for name in names {
+        fs.new_writable_file(&Path::new("/tier").join(name)).unwrap().append(b"text").unwrap();
+    }
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).unwrap();
+    fill(&tier, 0..10);
+    assert_eq!((count(&tier, 0..10), tier.is_off()), (10, false));
+    let mut there = fs.children(Path::new("/tier")).unwrap();
+    there.sort();
+    assert!(names.iter().all(|name| there.contains(&(*name).to_owned())), "{there:?}");
+    assert!(there.contains(&"000010.tier".to_owned()), "{there:?}");
+}
+
+/// Inserts that race with the failure leave nothing to be found.
+#[test]
+fn nothing_is_found_after_the_tier_is_off() {
+    for seed in 0..20 {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let tier = FileSecondaryCache::open(file_options(Arc::new(fs.clone()), 1 << 20)).unwrap();
+        std::thread::scope(|scope| {
+            for part in 0..2 {
+                let tier = &tier;
+                scope.spawn(move || {
+                    (0..100).for_each(|i| _ = tier.insert(&key(part * 100 + i), saved(&contents(i)), true));
+                });
+            }
+            for _ in 0..seed {
+                std::thread::yield_now();
+            }
+            fs.add_rule(FaultRule::fail(&[OpKind::Append]).forever());
+        });
+        fill(&tier, 500..501);
+        assert!(tier.is_off());
+        assert_eq!((tier.len(), count(&tier, 0..600)), (0, 0), "seed {seed}");
+    }
+}
+
 /// What the compressed tier gives up goes to the file, compressed as it is, and comes back from there.
 #[test]
 fn compressed_blocks_go_on_to_the_file() {

@@ -41,14 +41,22 @@ pub(super) fn stored_bytes(payload: usize) -> usize {
 }
 
 pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:06}{SUFFIX}"))
+    dir.join(file_name(number))
+}
+
+fn file_name(number: u64) -> String {
+    format!("{number:06}{SUFFIX}")
 }
 
 /// The segments of a directory, oldest first.
 pub(super) fn numbers(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<u64>> {
     let names = fs.children(dir)?;
-    let mut numbers: Vec<u64> =
-        names.iter().filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect();
+    // Another name for a number is no segment's, and behind the last number there must be one more.
+    let number = |name: &String| {
+        let number: u64 = name.strip_suffix(SUFFIX)?.parse().ok()?;
+        (number < u64::MAX && file_name(number) == *name).then_some(number)
+    };
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
