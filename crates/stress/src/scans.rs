@@ -240,7 +240,9 @@ fn run_round(parameters: &Parameters, seed: u64, time: Duration) -> Result<Repor
     for index in 0..parameters.scanners {
         begin(format!("scanner-{index}"), scanner::scan, index)?;
     }
-    while start.elapsed() < time && !round.stopped() {
+    // On a machine that was stopped meanwhile, too, everybody has had a turn.
+    let is_idle = || [&round.writes, &round.comparisons].iter().any(|n| n.load(Ordering::Relaxed) == 0);
+    while (start.elapsed() < time || is_idle()) && !round.stopped() {
         std::thread::sleep(Duration::from_millis(10));
     }
     round.stop.store(true, Ordering::Relaxed);
