@@ -56,15 +56,15 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
-    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileArg,
-    MultiGetOutput, OpenMode, WideColumns, destroy_db,
+    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, ExplainScan,
+    IngestExternalFileArg, MultiGetOutput, OpenMode, WideColumns, destroy_db,
 };
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
     ValueType, compaction_filter, comparator, merge_operator, prefix,
 };
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
-pub use observe::LiveFileMetaData;
+pub use observe::{Explanation, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, IngestExternalFileOptions,
     Options, ReadOptions, ReadTier, WalRecoveryMode, WriteOptions,

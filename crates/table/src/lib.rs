@@ -15,6 +15,7 @@ mod building_charge;
 pub mod cache_options;
 mod counts;
 mod embedded;
+mod explain;
 mod filter;
 mod index_walker;
 mod inspect;
@@ -33,6 +34,7 @@ mod writer;
 
 pub use block_source::{BlockCache, CachedBlock, DEFAULT_BLOCK_CACHE_BYTES, default_block_cache};
 pub use esker_format::filter::FilterPolicy;
+pub use explain::{FoundAt, Touched, TouchedKind};
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
 pub use multi_get::{BatchVisitor, Plan, read_plans};

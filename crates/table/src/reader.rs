@@ -335,7 +335,7 @@ impl TableReader {
     /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns whether the walk goes on
     /// behind the block: everything to its end was visited, or nothing was found before it.
     #[inline]
-    fn visit_block(
+    pub(crate) fn visit_block(
         &self,
         shared: &BlockLoan<'_>,
         seek: Option<&[u8]>,

@@ -11,6 +11,7 @@ mod compare;
 mod db_bench;
 mod demo;
 mod door;
+mod explain;
 mod failure;
 mod ldb;
 mod lock_bench;
@@ -41,6 +42,8 @@ enum Command {
     Compare(compare::CompareOptions),
     /// Which RocksDB versions can open a database, and what in it needs the newest
     Door(door::DoorOptions),
+    /// What a read looks at, and why it takes as long as it does
+    Explain(explain::ExplainOptions),
     /// Benchmarks, as RocksDB's db_bench
     #[command(name = "db_bench")]
     DbBench(db_bench::BenchOptions),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Door(options) => door::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::DbBench(options) => db_bench::run(&options),
         Command::CacheBench(options) => db_bench::run_cache_bench(&options),
         Command::Ldb(options) => ldb::run(&options),

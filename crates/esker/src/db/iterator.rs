@@ -6,6 +6,7 @@
 mod runs;
 mod timestamped;
 
+use super::explain::Watch;
 use super::reads::{pinned_view, table_read_options};
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -356,6 +357,22 @@ fn new_db_iter(
 ) -> Result<DbIter<Runs>> {
     let iter = Runs::new(cf, view, options, sequence)?;
     let mut iter_options = db_iter_options(cf, view, options, sequence, statistics);
+    iter_options.dead_ranges = dead_ranges(view, options);
+    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
+}
+
+/// A cursor over the keys of a family whose runs are watched. It stays at its view.
+/// # Errors
+/// As [`Db::iter_opt`].
+pub(super) fn watched_iter(
+    cf: &ColumnFamily,
+    view: &Arc<SuperVersion>,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+    watch: &Arc<Watch>,
+) -> Result<DbIter> {
+    let iter: Box<dyn InternalIterator> = Box::new(Runs::watched(cf, view, options, sequence, watch)?);
+    let mut iter_options = db_iter_options(cf, view, options, sequence, None);
     iter_options.dead_ranges = dead_ranges(view, options);
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
 }

@@ -106,6 +106,26 @@ impl JsonWriter {
         self
     }
 
+    /// `"key": [{…}, …]` with what `fill` writes for each of `items`.
+    pub fn objects<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut fill: impl FnMut(T, &mut Self),
+    ) -> &mut Self {
+        self.key(key);
+        self.text.push('[');
+        for (i, item) in items.into_iter().enumerate() {
+            self.text.push_str(if i == 0 { "{" } else { ", {" });
+            self.is_first = true;
+            fill(item, self);
+            self.text.push('}');
+        }
+        self.text.push(']');
+        self.is_first = false;
+        self
+    }
+
     /// Closes the object.
     pub fn finish(mut self) -> String {
         self.text.push('}');

@@ -6,6 +6,7 @@
 mod cache_stats;
 mod compaction_stats;
 mod events;
+mod explain;
 mod human;
 mod json;
 mod listener;
@@ -17,6 +18,7 @@ mod stats_dump;
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
 pub use events::{Event, TableFileCreation};
+pub use explain::{Explanation, KeyRead, ReadSource, RunRead, ScanRead, SeenEntry, Step};
 pub use json::JsonWriter;
 pub use listener::{
     BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo, EventListener,

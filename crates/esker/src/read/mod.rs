@@ -5,5 +5,5 @@ pub(crate) mod get;
 pub(crate) mod latest;
 pub mod merge;
 pub(crate) mod multi_get;
-mod saver;
+pub(crate) mod saver;
 pub(crate) mod tables;

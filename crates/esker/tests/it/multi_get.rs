@@ -10,7 +10,7 @@ use esker::internals::format::properties::IndexType;
 use esker::internals::table::{BlockBasedTableOptions, FilterPolicy};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, ErrorKind, MultiGetOutput, Options, ReadOptions,
-    Snapshot,
+    ReadTier, Snapshot,
 };
 use esker_testkit::TempDir;
 use esker_testkit::seed::for_each_seed;
@@ -274,4 +274,71 @@ fn no_guard_is_held_while_files_are_read() {
         }
         fs.clear_hook();
     });
+}
+
+#[test]
+fn the_cache_only_tier_fails_the_keys_that_would_be_read_from_files() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs.clone());
+    options.cf.table.block_size = 1;
+    let db = Db::open(&options, "/db").unwrap();
+    let keys: Vec<[u8; 8]> = (0u64..100).map(u64::to_be_bytes).collect();
+    keys.iter().for_each(|key| db.put(key, b"value").unwrap());
+    db.flush().unwrap();
+    keys.iter().step_by(3).for_each(|key| drop(db.get(key).unwrap()));
+    fs.on_op(|op| assert_ne!(op.kind, OpKind::Read));
+    let options = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
+    for batch in [1, 10, 100] {
+        let keys = &keys[..batch];
+        for (i, value) in db.multi_get_opt(&options, &db.default_column_family(), keys).iter().enumerate() {
+            match value {
+                Ok(value) => assert_eq!((i % 3, value.as_deref()), (0, Some(&b"value"[..]))),
+                Err(e) => assert_eq!((i % 3 > 0, e.kind()), (true, ErrorKind::Incomplete)),
+            }
+        }
+    }
+    fs.clear_hook();
+}
+
+/// One key's error is its own, with the blocks of all levels read at once too: what an older file fails with does not touch
+/// keys that newer ones have.
+#[test]
+fn errors_of_older_files_do_not_touch_keys_of_newer_ones() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs.clone());
+    options.cf.table.no_block_cache = true;
+    options.cf.table.block_size = 1;
+    options.cf.table.filter_policy = None;
+    let db = Db::open(&options, "/db").unwrap();
+    let keys: Vec<[u8; 8]> = (0u64..60).map(u64::to_be_bytes).collect();
+    keys.iter().for_each(|key| db.put(key, b"old").unwrap());
+    db.flush().unwrap();
+    db.get(keys[0]).unwrap();
+    let old = db.live_files()[0].file.relative_filename.clone();
+    keys.iter().step_by(2).for_each(|key| db.put(key, b"new").unwrap());
+    db.flush().unwrap();
+    fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(&old).forever());
+    for async_io in [false, true] {
+        let options = ReadOptions { async_io, ..ReadOptions::default() };
+        for (i, value) in db.multi_get_opt(&options, &db.default_column_family(), &keys).iter().enumerate() {
+            match value {
+                Ok(value) => assert_eq!((i % 2, value.as_deref()), (0, Some(&b"new"[..]))),
+                Err(e) => assert_eq!((i % 2, e.kind()), (1, ErrorKind::IoError)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_million_keys_in_one_batch() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    (0..1000u64).step_by(2).for_each(|n| db.put(n.to_be_bytes(), n.to_le_bytes()).unwrap());
+    db.flush().unwrap();
+    let keys: Vec<[u8; 8]> = (0..1_000_000u64).map(|n| (n * 7919 % 1000).to_be_bytes()).collect();
+    let mut output = MultiGetOutput::new();
+    db.multi_get_lent(&ReadOptions::default(), &db.default_column_family(), &keys, &mut output);
+    for (key, value) in keys.iter().zip(output.iter()) {
+        let n = u64::from_be_bytes(*key);
+        assert_eq!(value.unwrap(), (n % 2 == 0).then(|| n.to_le_bytes()).as_ref().map(|v| &v[..]));
+    }
 }

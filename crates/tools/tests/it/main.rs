@@ -10,6 +10,7 @@
 mod db_bench;
 mod demo;
 mod door;
+mod explain;
 mod ldb;
 mod peers;
 mod run;

@@ -9,6 +9,7 @@
 //!  2. Cursors of which one has hopped are kept, but not where they stand.
 //!  3. A memtable of which the sequence number sees nothing is not among them.
 
+use super::super::explain::{Watch, Watched};
 use super::super::reads::table_read_options;
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::range_del::FileBounds;
@@ -91,8 +92,29 @@ impl Runs {
         options: &ReadOptions,
         sequence: SequenceNumber,
     ) -> Result<Runs> {
-        let sources = sources_of(cf, view, options, sequence);
-        let children = Opening::new(cf, options, sequence);
+        Runs::open(cf, view, options, Opening::new(cf, options, sequence))
+    }
+
+    /// The same, with everything it opens watched.
+    /// # Errors
+    /// As [`Runs::new`].
+    pub(in crate::db) fn watched(
+        cf: &ColumnFamily,
+        view: &SuperVersion,
+        options: &ReadOptions,
+        sequence: SequenceNumber,
+        watch: &Arc<Watch>,
+    ) -> Result<Runs> {
+        Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone())))
+    }
+
+    fn open(
+        cf: &ColumnFamily,
+        view: &SuperVersion,
+        options: &ReadOptions,
+        children: Opening<'_>,
+    ) -> Result<Runs> {
+        let sources = sources_of(cf, view, options, children.sequence);
         let children = sources.iter().map(|source| children.open(source)).collect::<Result<_>>()?;
         let cursor = Cursor::new(&cf.icmp, children);
         Ok(Runs { sources, cursor, upper_bound: None, wanted_prefix_of: None })
@@ -201,11 +223,21 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn new<'a>(cf: &'a ColumnFamily, options: &ReadOptions, sequence: SequenceNumber) -> Opening<'a> {
+        Opening::watched(cf, options, sequence, None)
+    }
+
+    fn watched<'a>(
+        cf: &'a ColumnFamily,
+        options: &ReadOptions,
+        sequence: SequenceNumber,
+        watch: Option<Arc<Watch>>,
+    ) -> Opening<'a> {
         let opener = Arc::new(ReadOpener {
             tables: cf.tables.clone(),
             icmp: cf.icmp.clone(),
             options: iterator_table_options(options),
             ignore_range_deletions: options.ignore_range_deletions,
+            watch,
         });
         Opening { cf, opener, sequence }
     }
@@ -218,7 +250,7 @@ impl Opening<'_> {
         };
         Ok(match source {
             Source::Memtable(mem) => MergeChild {
-                iter: Box::new(mem.iter()),
+                iter: watched(&self.opener.watch, Watched::Memtable(mem.id()), Box::new(mem.iter())),
                 tombstones: (hides && mem.num_range_deletes() > 0).then(|| run(mem.range_tombstones(), None)),
             },
             Source::File(file) => {
@@ -341,13 +373,28 @@ struct ReadOpener {
     icmp: InternalKeyComparator,
     options: TableReadOptions,
     ignore_range_deletions: bool,
+    /// Who counts what its cursors do, if anybody does.
+    watch: Option<Arc<Watch>>,
+}
+
+/// `iter`, counted if it is watched.
+fn watched(
+    watch: &Option<Arc<Watch>>,
+    what: Watched,
+    iter: Box<dyn InternalIterator>,
+) -> Box<dyn InternalIterator> {
+    match watch {
+        None => iter,
+        Some(watch) => watch.over(what, iter),
+    }
 }
 
 impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_file(&self.tables, file)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        Ok(OpenedFile { iter: table_iter(&reader, self.options, &self.icmp), range_dels })
+        let iter = table_iter(&reader, self.options, &self.icmp);
+        Ok(OpenedFile { iter: watched(&self.watch, Watched::File(file.number), iter), range_dels })
     }
 
     fn range_dels(&self, file: &Arc<FileMeta>) -> Result<Option<Arc<FragmentedRangeTombstones>>> {

@@ -1,0 +1,174 @@
+//! Cursors that count what they do, for scans that are explained.
+//!
+//! Invariant: a watched cursor does what the one in it does.
+
+use crate::cf::SuperVersion;
+use crate::observe::{ReadSource, RunRead};
+use esker_base::iter::{Hopped, InternalIterator, KnownDead};
+use esker_base::perf_context::PerfContext;
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
+use esker_env::Clock;
+
+/// What a cursor is over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::db) enum Watched {
+    /// The memtable with this number.
+    Memtable(u64),
+    /// The file with this number.
+    File(FileNumber),
+}
+
+/// What one of them did.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts {
+    seeks: u64,
+    steps: u64,
+    cached_blocks: u64,
+    blocks_read: u64,
+    bytes_read: u64,
+    nanos: u64,
+}
+
+/// What all of them did, in the order in which they came.
+#[derive(Debug)]
+pub(in crate::db) struct Watch {
+    clock: Arc<dyn Clock>,
+    counts: Mutex<Vec<(Watched, Counts)>>,
+}
+
+impl Watch {
+    pub(in crate::db) fn new(clock: Arc<dyn Clock>) -> Arc<Watch> {
+        Arc::new(Watch { clock, counts: Mutex::new(Vec::new()) })
+    }
+
+    /// `iter`, counted as this.
+    pub(in crate::db) fn over(
+        self: &Arc<Self>,
+        what: Watched,
+        iter: Box<dyn InternalIterator>,
+    ) -> Box<dyn InternalIterator> {
+        self.add(what, Counts::default());
+        Box::new(WatchedIter { iter, what, watch: Arc::clone(self) })
+    }
+
+    fn add(&self, what: Watched, more: Counts) {
+        let mut all = self.counts.lock();
+        let at = all.iter().position(|(other, _)| *other == what).unwrap_or_else(|| {
+            all.push((what, Counts::default()));
+            all.len() - 1
+        });
+        let counts = &mut all[at].1;
+        counts.seeks += more.seeks;
+        counts.steps += more.steps;
+        counts.cached_blocks += more.cached_blocks;
+        counts.blocks_read += more.blocks_read;
+        counts.bytes_read += more.bytes_read;
+        counts.nanos += more.nanos;
+    }
+
+    /// The memtables and files of the view that were opened, newest first, and those that were not, with the reason.
+    pub(in crate::db) fn told(&self, view: &SuperVersion) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
+        let all = self.counts.lock();
+        let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+        let mut tell = |what: Watched, source: ReadSource, why| {
+            let Some((_, counts)) = all.iter().find(|(other, _)| *other == what) else {
+                return left_out.push((source, why));
+            };
+            let Counts { seeks, steps, cached_blocks, blocks_read, bytes_read, nanos } = *counts;
+            runs.push(RunRead { source, seeks, steps, cached_blocks, blocks_read, bytes_read, nanos });
+        };
+        for mem in view.memtables() {
+            let (id, is_immutable, entries) = (mem.id(), mem.is_immutable(), mem.num_entries());
+            let source = ReadSource::Memtable { id, is_immutable, entries };
+            tell(Watched::Memtable(id), source, "it holds nothing that the scan may see");
+        }
+        for (level, file) in view.version.all_files() {
+            let source = ReadSource::File { level, number: file.number, bytes: file.data().file_size };
+            let why = match level {
+                0 => "outside of the scan's bounds",
+                _ => "the scan did not get there",
+            };
+            tell(Watched::File(file.number), source, why);
+        }
+        (runs, left_out)
+    }
+}
+
+struct WatchedIter {
+    iter: Box<dyn InternalIterator>,
+    what: Watched,
+    watch: Arc<Watch>,
+}
+
+impl WatchedIter {
+    fn count<R>(&mut self, counts: Counts, step: impl FnOnce(&mut dyn InternalIterator) -> R) -> R {
+        let (before, start) = (PerfContext::current(), self.watch.clock.monotonic_nanos());
+        let result = step(&mut *self.iter);
+        let nanos = self.watch.clock.monotonic_nanos().saturating_sub(start);
+        let after = PerfContext::current();
+        let counts = Counts {
+            cached_blocks: after.block_cache_hit_count - before.block_cache_hit_count,
+            blocks_read: after.block_read_count - before.block_read_count,
+            bytes_read: after.block_read_byte - before.block_read_byte,
+            nanos,
+            ..counts
+        };
+        self.watch.add(self.what, counts);
+        result
+    }
+}
+
+const SEEK: Counts = Counts { seeks: 1, steps: 0, cached_blocks: 0, blocks_read: 0, bytes_read: 0, nanos: 0 };
+const STEP: Counts = Counts { seeks: 0, steps: 1, ..SEEK };
+
+impl InternalIterator for WatchedIter {
+    fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.count(SEEK, |iter| iter.seek_to_first());
+    }
+    fn seek_to_last(&mut self) {
+        self.count(SEEK, |iter| iter.seek_to_last());
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.count(SEEK, |iter| iter.seek(target));
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.count(SEEK, |iter| iter.seek_for_prev(target));
+    }
+    fn next(&mut self) {
+        self.count(STEP, |iter| iter.next());
+    }
+    fn prev(&mut self) {
+        self.count(STEP, |iter| iter.prev());
+    }
+    fn key(&self) -> &[u8] {
+        self.iter.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+    fn pinned_value(&self) -> PinnedBytes {
+        self.iter.pinned_value()
+    }
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        self.iter.set_upper_bound(user_key);
+    }
+    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
+        self.iter.set_wanted_prefix_of(user_key);
+    }
+    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        self.iter.dead_run_edge(snapshot, forward)
+    }
+    fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+        self.iter.was_seen(known, forward)
+    }
+    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
+        self.count(Counts::default(), |iter| iter.hop(snapshot, forward, known))
+    }
+}

@@ -1,0 +1,337 @@
+//! What a read looked at, as a value: for people ([`Display`](std::fmt::Display)) and for programs ([`Explanation::to_json`]).
+//!
+//! In: what `db/explain.rs` found. Out: text.
+
+use super::JsonWriter;
+use esker_base::{FileNumber, SequenceNumber, ValueType};
+use esker_table::{FoundAt, Touched, TouchedKind};
+use std::fmt;
+
+/// What a read did, and why.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// `get`, `multiget`, `seek` or `scan`.
+    pub operation: &'static str,
+    /// The column family's name.
+    pub family: String,
+    /// What was written later was not seen.
+    pub sequence: SequenceNumber,
+    /// The keys that were looked up, in the order in which that was done.
+    pub keys: Vec<KeyRead>,
+    /// What a seek or a scan went through.
+    pub scan: Option<ScanRead>,
+    /// What all of it took, in nanoseconds; telling it included.
+    pub nanos: u64,
+}
+
+/// One key that was looked up.
+#[derive(Clone, Debug)]
+pub struct KeyRead {
+    /// The user key.
+    pub key: Vec<u8>,
+    /// The sources, in the order in which they were asked.
+    pub steps: Vec<Step>,
+    /// What came of it: the value's bytes, nothing, or an error.
+    pub outcome: Result<Option<u64>, String>,
+    /// What it took, in nanoseconds.
+    pub nanos: u64,
+}
+
+/// A place where entries are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadSource {
+    /// A memtable with this number.
+    Memtable {
+        /// Its number.
+        id: u64,
+        /// Whether it takes no more writes.
+        is_immutable: bool,
+        /// Its entries.
+        entries: u64,
+    },
+    /// A table.
+    File {
+        /// Its level.
+        level: usize,
+        /// Its number.
+        number: FileNumber,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// The files of a level.
+    Level {
+        /// Which one.
+        level: usize,
+        /// How many there are.
+        files: usize,
+    },
+}
+
+impl fmt::Display for ReadSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadSource::Memtable { id, is_immutable: false, entries } => {
+                write!(f, "memtable {id} (active, {entries} entries)")
+            }
+            ReadSource::Memtable { id, is_immutable: true, entries } => {
+                write!(f, "memtable {id} (immutable, {entries} entries)")
+            }
+            ReadSource::File { level, number, bytes } => write!(f, "L{level} {number:06}.sst ({bytes} B)"),
+            ReadSource::Level { level, files: 1 } => write!(f, "L{level} (1 file)"),
+            ReadSource::Level { level, files } => write!(f, "L{level} ({files} files)"),
+        }
+    }
+}
+
+/// An entry that a lookup met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenEntry {
+    /// What it is.
+    pub value_type: ValueType,
+    /// Its sequence number.
+    pub sequence: SequenceNumber,
+    /// Bytes of its value or operand as stored.
+    pub bytes: u64,
+}
+
+/// One source that a lookup asked, or passed over.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The source.
+    pub source: ReadSource,
+    /// Filters, indexes and blocks.
+    pub touched: Vec<Touched>,
+    /// Entries of the key, newest first.
+    pub entries: Vec<SeenEntry>,
+    /// The newest range tombstone over the key that the read may see, if this source has one.
+    pub tombstone: Option<SequenceNumber>,
+    /// Why it was asked or passed over, and what came of it.
+    pub why: String,
+    /// What it took, in nanoseconds.
+    pub nanos: u64,
+}
+
+/// What a seek or scan went through.
+#[derive(Clone, Debug, Default)]
+pub struct ScanRead {
+    /// The sorted runs that were merged, newest first.
+    pub runs: Vec<RunRead>,
+    /// Files that the bounds or the snapshot left out, and why.
+    pub left_out: Vec<(ReadSource, &'static str)>,
+    /// Rows that it gave.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub row_bytes: u64,
+    /// Entries that were stepped over: older versions, and what is deleted.
+    pub skipped_entries: u64,
+    /// Point deletions among them.
+    pub skipped_deletions: u64,
+    /// Seeks past what range tombstones hide.
+    pub tombstone_seeks: u64,
+    /// Merge operands.
+    pub operands: u64,
+    /// First and last user key that it gave.
+    pub ends: Option<(Vec<u8>, Vec<u8>)>,
+    /// What ended it with an error.
+    pub error: Option<String>,
+}
+
+/// What a scan did in one memtable or file.
+#[derive(Clone, Debug)]
+pub struct RunRead {
+    /// Which one.
+    pub source: ReadSource,
+    /// How often it was positioned.
+    pub seeks: u64,
+    /// Steps of one entry.
+    pub steps: u64,
+    /// Blocks that were in the cache, those of its index and filter included.
+    pub cached_blocks: u64,
+    /// Blocks that were read from the file.
+    pub blocks_read: u64,
+    /// Bytes of those.
+    pub bytes_read: u64,
+    /// What it took, in nanoseconds.
+    pub nanos: u64,
+}
+
+fn micros(nanos: u64) -> String {
+    format!("{}.{:02} µs", nanos / 1000, nanos % 1000 / 10)
+}
+
+fn place(found_at: FoundAt) -> &'static str {
+    match found_at {
+        FoundAt::Reader => "open table",
+        FoundAt::BlockCache => "block cache",
+        FoundAt::SecondaryCache => "secondary cache",
+        FoundAt::File => "file",
+    }
+}
+
+fn kind(touched: &Touched) -> &'static str {
+    match touched.kind {
+        TouchedKind::Filter { .. } => "filter",
+        TouchedKind::Index => "index",
+        TouchedKind::Data => "data block",
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explanation { operation, family, sequence, .. } = self;
+        writeln!(f, "{operation} in '{family}' at sequence {}: {}", sequence.0, micros(self.nanos))?;
+        self.keys.iter().try_for_each(|key| key.print(f))?;
+        self.scan.iter().try_for_each(|scan| scan.print(f))
+    }
+}
+
+impl KeyRead {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key \"{}\": ", self.key.escape_ascii())?;
+        match &self.outcome {
+            Ok(Some(bytes)) => write!(f, "found, {bytes} B")?,
+            Ok(None) => write!(f, "not found")?,
+            Err(e) => write!(f, "{e}")?,
+        }
+        writeln!(f, ", {}", micros(self.nanos))?;
+        for step in &self.steps {
+            writeln!(f, "  {:<44} {:>12}  {}", step.source.to_string(), micros(step.nanos), step.why)?;
+            for touched in &step.touched {
+                let offset = touched.offset.map_or_else(String::new, |offset| format!(" at {offset}"));
+                let what = format!("{}{offset}", kind(touched));
+                write!(f, "    {what:<42} {:>12}  {} B", micros(touched.nanos), touched.bytes)?;
+                write!(f, " in the {}", place(touched.found_at))?;
+                match touched.kind {
+                    TouchedKind::Filter { passes: true } => writeln!(f, ": it may be there")?,
+                    TouchedKind::Filter { passes: false } => writeln!(f, ": it is not there")?,
+                    _ if touched.bytes_read > 0 => writeln!(f, ": {} B read", touched.bytes_read)?,
+                    _ => writeln!(f)?,
+                }
+            }
+            if let Some(tombstone) = step.tombstone {
+                writeln!(f, "    range tombstone at sequence {}", tombstone.0)?;
+            }
+            for entry in &step.entries {
+                writeln!(
+                    f,
+                    "    {:?} at sequence {}, {} B",
+                    entry.value_type, entry.sequence.0, entry.bytes
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&self, json: &mut JsonWriter) {
+        json.text("key", &self.key.escape_ascii().to_string());
+        match &self.outcome {
+            Ok(Some(bytes)) => json.text("outcome", "found").number("value_bytes", *bytes),
+            Ok(None) => json.text("outcome", "not found"),
+            Err(e) => json.text("outcome", "error").text("error", e),
+        };
+        json.number("nanos", self.nanos);
+        json.objects("steps", &self.steps, Step::json);
+    }
+}
+
+impl Step {
+    fn json(&self, json: &mut JsonWriter) {
+        json.text("source", &self.source.to_string()).text("why", &self.why).number("nanos", self.nanos);
+        if let Some(tombstone) = self.tombstone {
+            json.number("range_tombstone", tombstone.0);
+        }
+        json.objects("touched", &self.touched, |touched, json| {
+            json.text("kind", kind(touched)).text("found_at", place(touched.found_at));
+            if let Some(offset) = touched.offset {
+                json.number("offset", offset);
+            }
+            if let TouchedKind::Filter { passes } = touched.kind {
+                json.text("filter", if passes { "may be there" } else { "not there" });
+            }
+            json.number("bytes", touched.bytes).number("bytes_read", touched.bytes_read);
+            json.number("nanos", touched.nanos);
+        });
+        json.objects("entries", &self.entries, |entry, json| {
+            json.text("type", &format!("{:?}", entry.value_type)).number("sequence", entry.sequence.0);
+            json.number("bytes", entry.bytes);
+        });
+    }
+}
+
+impl ScanRead {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows, {} B", self.rows, self.row_bytes)?;
+        if let Some((first, last)) = &self.ends {
+            write!(f, ", \"{}\" to \"{}\"", first.escape_ascii(), last.escape_ascii())?;
+        }
+        if let Some(error) = &self.error {
+            write!(f, "; {error}")?;
+        }
+        writeln!(f)?;
+        for (count, what) in [
+            (self.skipped_entries, "entries stepped over: older versions, or deleted"),
+            (self.skipped_deletions, "point deletions among them"),
+            (self.tombstone_seeks, "seeks past range tombstones"),
+            (self.operands, "merge operands"),
+        ] {
+            if count > 0 {
+                writeln!(f, "  {count} {what}")?;
+            }
+        }
+        for run in &self.runs {
+            write!(f, "  {:<44} {:>12}  ", run.source.to_string(), micros(run.nanos))?;
+            write!(f, "{} seeks, {} steps", run.seeks, run.steps)?;
+            if run.cached_blocks + run.blocks_read > 0 {
+                write!(
+                    f,
+                    ", {} blocks cached, {} read ({} B)",
+                    run.cached_blocks, run.blocks_read, run.bytes_read
+                )?;
+            }
+            writeln!(f)?;
+        }
+        for (source, why) in &self.left_out {
+            writeln!(f, "  {:<44} {:>12}  {why}", source.to_string(), "not asked")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self, json: &mut JsonWriter) {
+        json.number("rows", self.rows).number("row_bytes", self.row_bytes);
+        if let Some((first, last)) = &self.ends {
+            json.text("first", &first.escape_ascii().to_string());
+            json.text("last", &last.escape_ascii().to_string());
+        }
+        if let Some(error) = &self.error {
+            json.text("error", error);
+        }
+        json.number("skipped_entries", self.skipped_entries)
+            .number("skipped_deletions", self.skipped_deletions)
+            .number("tombstone_seeks", self.tombstone_seeks)
+            .number("operands", self.operands);
+        json.objects("runs", &self.runs, |run, json| {
+            json.text("source", &run.source.to_string())
+                .number("seeks", run.seeks)
+                .number("steps", run.steps);
+            json.number("cached_blocks", run.cached_blocks).number("blocks_read", run.blocks_read);
+            json.number("bytes_read", run.bytes_read).number("nanos", run.nanos);
+        });
+        json.objects("left_out", &self.left_out, |(source, why), json| {
+            json.text("source", &source.to_string()).text("why", why);
+        });
+    }
+}
+
+impl Explanation {
+    /// One JSON object, on one line. Bytes of keys that are no printable ASCII are escaped as in Rust.
+    pub fn to_json(&self) -> String {
+        let mut json = JsonWriter::new();
+        json.text("operation", self.operation).text("family", &self.family);
+        json.number("sequence", self.sequence.0).number("nanos", self.nanos);
+        json.objects("keys", &self.keys, KeyRead::json);
+        if let Some(scan) = &self.scan {
+            json.object("scan", |json| scan.json(json));
+        }
+        json.finish()
+    }
+}

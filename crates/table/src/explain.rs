@@ -1,0 +1,203 @@
+//! A point read of one table, told step by step.
+//!
+//! In: a key. Out: what [`TableReader::get`] shows, and each filter, index and block on the way with where it was, its bytes and
+//! the time it took. A twin of `get`, so that `get` itself carries nothing of this: the same pieces in the same order, tested to
+//! show the same entries and read the same blocks.
+
+use crate::block_source::{BlockKind, BlockRef, CachedBlock};
+use crate::filter::{Resident, TableFilter};
+use crate::index_walker::IndexWalker;
+use crate::options::TableReadOptions;
+use crate::reader::{Access, TableReader, Visit};
+use esker_base::Result;
+use esker_base::perf_context::PerfContext;
+use esker_cache::Guarded;
+use esker_env::Clock;
+use esker_format::handle::BlockHandle;
+use esker_format::key::{self, LookupKey};
+
+/// Where something that a read looked at was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FoundAt {
+    /// In memory, outside of any cache: kept by the open table.
+    Reader,
+    /// In the block cache.
+    BlockCache,
+    /// In the tier below the block cache.
+    SecondaryCache,
+    /// In the file.
+    File,
+}
+
+/// What kind of thing a read looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TouchedKind {
+    /// The filter or a partition of it; whether it let the key pass.
+    Filter {
+        /// Whether it did.
+        passes: bool,
+    },
+    /// The index, with what it reads of its partitions.
+    Index,
+    /// A data block.
+    Data,
+}
+
+/// One thing that a read of a table looked at.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// What it is.
+    pub kind: TouchedKind,
+    /// Where it was.
+    pub found_at: FoundAt,
+    /// Offset in the file, where it has one.
+    pub offset: Option<u64>,
+    /// Bytes of it in memory.
+    pub bytes: u64,
+    /// Bytes that were read from the file for it.
+    pub bytes_read: u64,
+    /// What it took, in nanoseconds.
+    pub nanos: u64,
+}
+
+/// Notes what is touched.
+struct Notes<'n> {
+    clock: &'n dyn Clock,
+    touched: &'n mut Vec<Touched>,
+}
+
+impl Notes<'_> {
+    /// Calls `read`, which touches one thing, and notes it.
+    fn note<R>(
+        &mut self,
+        kind: TouchedKind,
+        resident: Option<&Resident>,
+        offset: Option<u64>,
+        read: impl FnOnce() -> Result<(R, u64)>,
+    ) -> Result<R> {
+        let (before, start) = (PerfContext::current(), self.clock.monotonic_nanos());
+        let result = read();
+        let nanos = self.clock.monotonic_nanos().saturating_sub(start);
+        let after = PerfContext::current();
+        let bytes_read = after.block_read_byte - before.block_read_byte;
+        let found_at = if bytes_read > 0 {
+            FoundAt::File
+        } else if after.secondary_cache_hit_count > before.secondary_cache_hit_count {
+            FoundAt::SecondaryCache
+        } else if let Some(Resident::Pinned(_)) = resident {
+            FoundAt::Reader
+        } else {
+            FoundAt::BlockCache
+        };
+        let (result, bytes) = result?;
+        self.touched.push(Touched { kind, found_at, offset, bytes, bytes_read, nanos });
+        Ok(result)
+    }
+}
+
+impl TableReader {
+    /// As [`TableReader::get`], and tells `touched` what it looks at.
+    /// # Errors
+    /// As [`TableReader::get`]; what was touched before stands.
+    pub fn explain(
+        &self,
+        options: &TableReadOptions,
+        key: &LookupKey,
+        clock: &dyn Clock,
+        touched: &mut Vec<Touched>,
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let mut notes = Notes { clock, touched };
+        let target = key.internal_key();
+        if self.whole_keys && !self.explain_filter(options, key, &mut notes)? {
+            return Ok(());
+        }
+        let top = self.explain_index(options, &mut notes)?;
+        let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, Vec::new());
+        let icmp = &self.options.icmp;
+        let in_file = |e| self.source.in_file(e);
+        let index = TouchedKind::Index;
+        if self.two_level {
+            notes.note(index, None, None, || {
+                walker.seek(&self.source, options, target, icmp).map_err(in_file).map(|()| ((), 0))
+            })?;
+        } else {
+            walker.seek(&self.source, options, target, icmp).map_err(in_file)?;
+        }
+        let mut is_first = true;
+        while walker.valid() {
+            if let Some(first) = walker.first_key()?
+                && icmp.compare_user_keys(key::user_key(first), key::user_key(target)).is_gt()
+            {
+                return Ok(());
+            }
+            let handle = walker.handle();
+            let block = self.explain_block(options, handle, TouchedKind::Data, &mut notes)?;
+            let block = Guarded::Held(block);
+            let more = self
+                .visit_block(&block, is_first.then_some(target), key::user_key(target), visit)
+                .map_err(|e| self.source.at(e, handle))?;
+            let order = icmp.compare_user_keys(walker.separator_user_key(), key::user_key(target));
+            if !more || order.is_gt() || (order.is_eq() && self.index_shape.key_is_user_key) {
+                return Ok(());
+            }
+            is_first = false;
+            walker.next(&self.source, options).map_err(in_file)?;
+        }
+        Ok(())
+    }
+
+    fn explain_filter(
+        &self,
+        options: &TableReadOptions,
+        key: &LookupKey,
+        notes: &mut Notes<'_>,
+    ) -> Result<bool> {
+        let resident = match &self.filter {
+            TableFilter::None => return Ok(true),
+            TableFilter::Full(resident) | TableFilter::Partitioned { index: resident, .. } => resident,
+        };
+        let access = Access { options, guard: None };
+        let user_key = self.without_timestamp(key.user_key());
+        let offset = match resident {
+            Resident::Cached(handle) => Some(handle.offset),
+            Resident::Pinned(_) => None,
+        };
+        let filter = TouchedKind::Filter { passes: true };
+        let pinned = (!self.filter.is_partitioned()).then_some(resident);
+        let passes = notes.note(filter, pinned, offset, || {
+            let bytes = self.filter.memory_usage() as u64;
+            Ok((self.filter_passes(access, user_key, key.internal_key())?, bytes))
+        })?;
+        if let Some(last) = notes.touched.last_mut() {
+            last.kind = TouchedKind::Filter { passes };
+        }
+        Ok(passes)
+    }
+
+    fn explain_index(&self, options: &TableReadOptions, notes: &mut Notes<'_>) -> Result<BlockRef> {
+        let offset = match &self.index {
+            Resident::Cached(handle) => Some(handle.offset),
+            Resident::Pinned(_) => None,
+        };
+        notes.note(TouchedKind::Index, Some(&self.index), offset, || {
+            let top = self.index.share(&self.source, BlockKind::Index, options)?;
+            let bytes = CachedBlock::memory_usage(&top) as u64;
+            Ok((top, bytes))
+        })
+    }
+
+    fn explain_block(
+        &self,
+        options: &TableReadOptions,
+        handle: BlockHandle,
+        kind: TouchedKind,
+        notes: &mut Notes<'_>,
+    ) -> Result<BlockRef> {
+        notes.note(kind, None, Some(handle.offset), || {
+            let block = self.source.block(handle, BlockKind::Data, options, None)?;
+            let bytes = CachedBlock::memory_usage(&block) as u64;
+            Ok((block, bytes))
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! `esker explain DIR get KEY`: what a read looks at, and why it takes as long as it does.
+//!
+//! In: a database directory, and a read. Out: every memtable, file, filter, index and block that it touches, with bytes and
+//! time; every entry, operand and range tombstone that it meets; with `--json` one object. Opens the database for reading only.
+
+use crate::failure::{Failure, Outcome};
+use crate::ldb::open_as_it_is;
+use crate::text::parse_hex;
+use clap::{Args, Subcommand};
+use esker::{ColumnFamilyHandle, Db, ExplainScan, Explanation, ReadOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct ExplainOptions {
+    /// The database's directory
+    dir: PathBuf,
+    /// The column family
+    #[arg(long, default_value = "default")]
+    column_family: String,
+    /// Keys are given in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Explain the read a second time, when the caches have what the first one read
+    #[arg(long)]
+    warm: bool,
+    #[command(subcommand)]
+    read: Read,
+}
+
+#[derive(Subcommand)]
+enum Read {
+    /// One key
+    Get { key: String },
+    /// Several keys at one moment
+    #[command(name = "multiget")]
+    MultiGet {
+        #[arg(required = true)]
+        keys: Vec<String>,
+    },
+    /// To the first key at or after one
+    Seek { key: String },
+    /// Rows in order
+    Scan {
+        /// The first key; without it the scan begins at an end
+        #[arg(long)]
+        from: Option<String>,
+        /// The first key that is not part of it any more
+        #[arg(long)]
+        to: Option<String>,
+        /// Rows at most
+        #[arg(long, default_value_t = 1000)]
+        rows: u64,
+        /// From the end to the front
+        #[arg(long)]
+        reverse: bool,
+    },
+}
+
+pub(crate) fn run(options: &ExplainOptions) -> Outcome {
+    let db = open_as_it_is(&options.dir)?;
+    let name = &options.column_family;
+    let family = db
+        .column_family(name)
+        .ok_or_else(|| Failure::new(format_args!("there is no column family '{name}'")))?;
+    let mut told = explain(options, &db, &family)?;
+    if options.warm {
+        told = explain(options, &db, &family)?;
+    }
+    let text = if options.json { told.to_json() + "\n" } else { told.to_string() };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> Outcome<Explanation> {
+    let key = |text: &String| match options.hex {
+        true => parse_hex(text, "key"),
+        false => Ok(text.clone().into_bytes()),
+    };
+    let mut read = ReadOptions::default();
+    Ok(match &options.read {
+        Read::Get { key: text } => db.explain_get(&read, family, key(text)?)?,
+        Read::MultiGet { keys } => {
+            let keys = keys.iter().map(key).collect::<Outcome<Vec<_>>>()?;
+            db.explain_multi_get(&read, family, &keys)?
+        }
+        Read::Seek { key: text } => db.explain_seek(&read, family, key(text)?)?,
+        Read::Scan { from, to, rows, reverse } => {
+            read.iterate_upper_bound = to.as_ref().map(key).transpose()?;
+            let from = from.as_ref().map(key).transpose()?;
+            db.explain_scan(&read, family, &ExplainScan { from, rows: *rows, reverse: *reverse })?
+        }
+    })
+}
