@@ -9,7 +9,7 @@
 //!  2. An error here is no error of the read: who called reads again, by itself, and gets the system's word for it.
 
 use crate::read_many::ReadRequest;
-use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::process::atomic::{AtomicBool, Ordering};
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use std::cell::RefCell;
