@@ -67,10 +67,11 @@ fn primary(ops: u64, words: &[String]) {
     for i in 0..BLOCKS {
         cache.insert(key(i), block(i, 4096), 4096, Priority::Low, Role::DataBlock).unwrap();
     }
+    let is_guarded = has("guarded");
     let mut sum = 0;
     for i in 0..ops {
         let key = key(i * 769 % BLOCKS);
-        if has("guarded") {
+        if is_guarded {
             sum += cache.lookup_under(&key, &epoch::pin()).map_or(0, |value| value.len());
         } else {
             sum += cache.lookup(&key).map_or(0, |value| value.len());
