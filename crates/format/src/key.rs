@@ -180,7 +180,7 @@ impl InternalKeyComparator {
     pub fn same_user_key(&self, a: &[u8], b: &[u8]) -> bool {
         match self.order {
             KeyOrder::Custom => self.user.equal(a, b),
-            _ => a == b,
+            _ => is_same(a, b),
         }
     }
 
@@ -189,6 +189,16 @@ impl InternalKeyComparator {
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.compare_user_keys(user_key(a), user_key(b)).then_with(|| trailer(b).cmp(&trailer(a)))
     }
+}
+
+/// Whether the bytes are the same. For short ones that were written a moment ago, as keys of iterators are: the system's
+/// `memcmp` loads them whole, and such a load waits until all the stores it spans have left the processor's buffers.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let ((words_a, rest_a), (words_b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    a.len() == b.len()
+        && words_a.iter().zip(words_b).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
 }
 
 impl Default for InternalKeyComparator {

@@ -94,12 +94,13 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
 /// Everything that lives counts, evicted or not: 3 % above the capacity, and what each reader has in hand.
 #[test]
 fn what_slow_readers_hold_up_is_bounded() {
+    const CAPACITY: usize = 1600 << 10;
+    // What is evicted last may go after the test.
+    static ALIVE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     let _turn = crate::alone();
-    for cache_type in
-        [CacheType::AutoHyperClock, CacheType::FixedHyperClock { estimated_entry_charge: VALUE_BYTES }]
-    {
-        const CAPACITY: usize = 1600 << 10;
-        let alive: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let types =
+        [CacheType::AutoHyperClock, CacheType::FixedHyperClock { estimated_entry_charge: VALUE_BYTES }];
+    for (cache_type, alive) in types.into_iter().zip(&ALIVE) {
         let options = CacheOptions {
             cache_type,
             metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
