@@ -197,7 +197,7 @@ impl InternalKeyComparator {
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     let ((words_a, rest_a), (words_b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     a.len() == b.len()
-        && words_a.iter().zip(words_b).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && words_a.iter().zip(words_b).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
         && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
 }
 

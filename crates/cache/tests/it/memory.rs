@@ -67,7 +67,7 @@ const READERS: usize = 8;
 /// Reads under guards, and inserts what is missing. Returns the most bytes that lived when it had made a value.
 fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64, slow: &AtomicBool) -> usize {
     let (mut rng, mut most) = (Rng::new(seed), 0);
-    for _ in 0..10_000 {
+    for _ in 0..4_000 {
         let i = rng.below(2000).min(rng.below(2000));
         let key = CacheKey::new((9, i / 64), (i % 64) * 4096);
         let guard = epoch::pin();
@@ -76,7 +76,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
             if slow.swap(false, Ordering::Relaxed) {
                 // Its file takes as long as many reads of the others.
                 let start = alive.load(Ordering::SeqCst);
-                (0..300).for_each(|_| thread::yield_now());
+                (0..100).for_each(|_| thread::yield_now());
                 most = most.max(start);
             }
             let (value, now) = Counted::new(alive);
