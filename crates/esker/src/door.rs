@@ -37,16 +37,23 @@ use std::path::Path;
 pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<DoorReport> {
     let mut report = DoorReport::default();
     let listed = VersionSet::list_families(fs, dir)?;
-    let families = replay(fs, dir, &mut report)?;
-    for (id, family) in &families {
+    let state = replay(fs, dir, &mut report)?;
+    for (id, family) in &state.families {
         let Some(listed) = listed.iter().find(|listed| listed.id == *id) else { continue };
         for meta in family.tables.values() {
             tables::inspect(fs, dir, listed, meta, &mut report)?;
         }
     }
-    inspect_wals(fs, wal_dir, &families, &mut report)?;
+    inspect_wals(fs, wal_dir, state.smallest_wanted_wal(), &mut report)?;
     inspect_options(fs, dir, &mut report)?;
     Ok(report)
+}
+
+/// What the MANIFEST leaves.
+#[derive(Debug)]
+struct ManifestState {
+    families: BTreeMap<ColumnFamilyId, Family>,
+    min_log_number_to_keep: FileNumber,
 }
 
 /// What the MANIFEST leaves of a family.
@@ -57,18 +64,15 @@ struct Family {
     persists_timestamps: Option<bool>,
 }
 
-fn replay(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    report: &mut DoorReport,
-) -> Result<BTreeMap<ColumnFamilyId, Family>> {
+fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut DoorReport) -> Result<ManifestState> {
     let number = read_current(fs, dir)?;
     let manifest = format!("MANIFEST-{number:06}");
     let mut reader = ManifestReader::open(fs, dir, number)?;
     let mut families: BTreeMap<ColumnFamilyId, Family> =
         BTreeMap::from([(ColumnFamilyId::DEFAULT, Family::default())]);
-    let mut tracked = 0;
+    let (mut tracked, mut min_log_number_to_keep) = (0, FileNumber(0));
     while let Some(edit) = reader.next_edit()? {
+        min_log_number_to_keep = edit.min_log_number_to_keep.unwrap_or_default().max(min_log_number_to_keep);
         tracked += edit.wal_additions.len();
         if edit.column_family_drop {
             families.remove(&edit.column_family);
@@ -89,7 +93,19 @@ fn replay(
             "{manifest} tracks WALs (track_and_verify_wals_in_manifest): RocksDB without that option fails to open it read-only"
         ));
     }
-    Ok(families)
+    Ok(ManifestState { families, min_log_number_to_keep })
+}
+
+impl ManifestState {
+    /// WALs numbered less hold nothing that is not in tables. Some that no family needs hold prepared transactions: where
+    /// there may be any, the MANIFEST says from which one on.
+    fn smallest_wanted_wal(&self) -> FileNumber {
+        let by_families = self.families.values().map(|f| f.log_number).min().unwrap_or_default();
+        match self.min_log_number_to_keep {
+            FileNumber(0) => by_families,
+            for_sections => for_sections.min(by_families),
+        }
+    }
 }
 
 impl Family {
@@ -103,14 +119,13 @@ impl Family {
     }
 }
 
-/// Looks into the WALs that some family needs, as far as each can be read: their ends may be torn.
+/// Looks into the WALs from `needed` on, as far as each can be read: their ends may be torn.
 fn inspect_wals(
     fs: &dyn FileSystem,
     wal_dir: &Path,
-    families: &BTreeMap<ColumnFamilyId, Family>,
+    needed: FileNumber,
     report: &mut DoorReport,
 ) -> Result<()> {
-    let needed = families.values().map(|f| f.log_number).min().unwrap_or_default();
     let names = fs.children(wal_dir)?;
     let wals =
         names.iter().filter_map(|name| parse_file_name(name)).filter(|(kind, _)| *kind == FileType::Wal);

@@ -1,9 +1,12 @@
 //! A downgrade that is interrupted leaves the database whole, and the next one goes on.
 
 use esker::door::{downgrade, inspect};
-use esker::internals::env::{CrashChoices, CrashFs, FaultFs, OpKind};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FileSystem, OpKind};
 use esker::options::TargetVersion;
-use esker::{ColumnFamilyDescriptor, Db, Env, Options, ReadOptions};
+use esker::{
+    ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, TransactionDb, TransactionDbOptions,
+    TransactionOptions, WriteOptions,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -120,4 +123,31 @@ fn a_database_that_needs_nothing_new_is_not_rewritten() {
     let before = tables(&disk);
     let done = downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8).unwrap();
     assert_eq!((done.rewritten, tables(&disk)), (Vec::<String>::new(), before));
+}
+
+#[test]
+fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
+    let disk = CrashFs::new();
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), DIR).unwrap();
+    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    txn.put("prepared", "1").unwrap();
+    txn.set_name(b"one").unwrap();
+    txn.prepare().unwrap();
+    for value in ["1", "2"] {
+        db.put("other", value).unwrap();
+        db.db().flush().unwrap();
+    }
+    drop((txn, db));
+    let wals = disk.children(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".log")).count();
+    let report = inspect(&disk, Path::new(DIR), Path::new(DIR)).unwrap();
+    assert!(wals > 1, "the section's and the newest");
+    assert_eq!(report.wals, wals as u64);
+    assert!(
+        report.notes.iter().any(|note| note.contains("transactions of two phases")),
+        "{:?}",
+        report.notes
+    );
 }

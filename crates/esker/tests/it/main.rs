@@ -24,6 +24,7 @@ mod preserve;
 mod repair;
 mod scan_histories;
 mod set_options;
+mod shared_keys;
 mod styles;
 mod timestamps;
 mod transactions;
