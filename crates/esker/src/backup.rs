@@ -21,6 +21,7 @@ mod meta;
 
 use crate::checkpoint::KeepFiles;
 use crate::db::Db;
+use crate::files::under_either_name;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::{FileType, parse_file_name};
@@ -214,8 +215,9 @@ impl BackupEngine {
 
     /// Brings a table or blob file in, unless it is there.
     fn share(&self, path: &Path, known: &HashMap<&str, &BackupFile>) -> Result<BackupFile> {
-        let bytes = self.fs().file_size(path)?;
         let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (path, bytes) = under_either_name(path, |p| Ok((p.to_owned(), self.fs().file_size(p)?)))?;
+        let path = path.as_path();
         let (stem, extension) = file_name.rsplit_once('.').unwrap_or((&file_name, ""));
         let session = if extension == "sst" {
             let file = self.fs().new_random_access_file(path)?;

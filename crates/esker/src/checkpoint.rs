@@ -12,7 +12,7 @@
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc`.
 
 use crate::db::{Db, LiveCut};
-use crate::files::{copy_file, link_or_copy};
+use crate::files::{copy_file, link_or_copy, under_either_name};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_env::FileSystem;
 use esker_format::file_name;
@@ -60,7 +60,8 @@ impl Db {
         fs.create_dir_if_missing(staging)?;
         for file in cut.tables.iter().chain(&cut.blobs) {
             let name = file.file_name().unwrap_or_default();
-            link_or_copy(fs, file, &staging.join(name))?;
+            let target = staging.join(name);
+            under_either_name(file, |file| link_or_copy(fs, file, &target))?;
         }
         for (wal, bytes) in &cut.wals {
             copy_file(fs, wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;

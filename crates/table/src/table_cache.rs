@@ -16,10 +16,10 @@ use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{FileNumber, Result};
+use esker_base::{FileNumber, Result, SubCode};
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
-use esker_env::FileSystem;
-use esker_format::file_name::table_file_name;
+use esker_env::{FileSystem, RandomAccessFile};
+use esker_format::file_name::{leveldb_table_file_name, table_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::FileMetaData;
 use std::path::{Path, PathBuf};
@@ -148,13 +148,23 @@ impl TableCache {
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
         options.tail_size = meta.tail_size;
         options.statistics = self.options.statistics.clone();
-        let path = table_file_name(self.dir(meta.path_id), meta.number);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
-        let opened = self.fs.new_random_access_file(&path).and_then(|file| TableReader::open(file, options));
+        let opened = self.open_file(meta).and_then(|file| TableReader::open(file, options));
         if opened.is_err() {
             record_tick(&self.options.statistics, Ticker::NoFileErrors, 1);
         }
         opened
+    }
+
+    /// The file under its name or, where that is not there, under LevelDB's.
+    fn open_file(&self, meta: &FileMetaData) -> Result<Arc<dyn RandomAccessFile>> {
+        let dir = self.dir(meta.path_id);
+        match self.fs.new_random_access_file(&table_file_name(dir, meta.number)) {
+            Err(e) if e.subcode() == SubCode::PathNotFound => {
+                self.fs.new_random_access_file(&leveldb_table_file_name(dir, meta.number)).map_err(|_| e)
+            }
+            opened => opened,
+        }
     }
 
     /// The values that tables of this family have in blob files.

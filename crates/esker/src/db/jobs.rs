@@ -1,7 +1,7 @@
 //! What the background jobs are: the engine knows when they run, this file what they do.
 
 use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
-use crate::files::{KeepSet, is_obsolete};
+use crate::files::{KeepSet, is_obsolete, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
 use crate::{compact, flush};
 use esker_base::sync::{Arc, epoch};
@@ -72,7 +72,8 @@ pub(crate) fn purge(engine: &Engine) {
     }
 }
 
-/// Deletes everything in the directory that a crash or an earlier process left and nothing needs.
+/// Deletes everything in the directory that a crash or an earlier process left and nothing needs. No job has begun yet:
+/// what the MANIFEST does not name, nobody is writing.
 pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
     let names = engine.fs().children(&engine.path)?;
     let mut keep = {
@@ -80,7 +81,6 @@ pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
         let wals = engine.wals.lock();
         KeepSet {
             live: manifest.live_files(),
-            pending_from: engine.numbers.next_file_number(),
             min_wal: wals.oldest_alive().unwrap_or(FileNumber(0)),
             recyclable_wals: wals.recyclable().collect(),
             manifest: manifest.manifest_number(),
@@ -102,7 +102,7 @@ pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
 
 fn delete_table(engine: &Engine, number: FileNumber) {
     let path = file_name::table_file_name(&engine.path, number);
-    let result = engine.fs().delete_file(&path);
+    let result = under_either_name(&path, |path| engine.fs().delete_file(path));
     let status = result.as_ref().map(|_| ());
     let event = Event::TableFileDeletion { job: 0, file_number: number, status };
     let line = event.to_line(engine.env.clock.now_micros());

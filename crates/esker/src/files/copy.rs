@@ -1,11 +1,26 @@
 //! Files that come from elsewhere or go elsewhere, by hard link where that can be.
 
-use esker_base::{Error, ErrorKind, Result};
+use esker_base::{Error, ErrorKind, Result, SubCode};
 use esker_env::FileSystem;
 use std::path::Path;
 
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
+
+/// Does something with the table at `path` or, if it is not there, with the one under the name that LevelDB gives it.
+/// # Errors
+/// Those of `act`; of the first name, if the table is under neither.
+pub(crate) fn under_either_name<T>(path: &Path, act: impl Fn(&Path) -> Result<T>) -> Result<T> {
+    match act(path) {
+        Err(first) if first.subcode() == SubCode::PathNotFound => {
+            act(&path.with_extension("ldb")).map_err(|e| match e.subcode() {
+                SubCode::PathNotFound => first,
+                _ => e,
+            })
+        }
+        done => done,
+    }
+}
 
 /// Links `to` to the file `from`, or copies it where the file system has no links between the two.
 /// # Errors

@@ -6,6 +6,6 @@ mod obsolete;
 mod table_output;
 
 pub(crate) use blob_output::BlobOutput;
-pub(crate) use copy::{copy_file, link_or_copy};
+pub(crate) use copy::{copy_file, link_or_copy, under_either_name};
 pub(crate) use obsolete::{KeepSet, is_obsolete};
 pub(crate) use table_output::{NewTable, OutputContext, TableOutput, type_of};

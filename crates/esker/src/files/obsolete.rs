@@ -19,8 +19,6 @@ const OPTIONS_FILES_KEPT: usize = 2;
 pub(crate) struct KeepSet {
     /// Tables and blob files that some version names, or that a failed MANIFEST write may have named.
     pub(crate) live: HashSet<FileNumber>,
-    /// Files numbered at least this may still be being written.
-    pub(crate) pending_from: FileNumber,
     /// WALs numbered at least this are needed.
     pub(crate) min_wal: FileNumber,
     /// Old WALs kept to be written over.
@@ -44,15 +42,21 @@ impl KeepSet {
     }
 }
 
-/// Whether the file called `name` may be deleted.
+/// What RocksDB appends to the name of a file that it will delete slowly.
+const TRASH_SUFFIX: &str = ".trash";
+
+/// Whether the file called `name` may be deleted. Numbers say nothing: a file that the MANIFEST does not name may have any.
 pub(crate) fn is_obsolete(name: &str, keep: &KeepSet) -> bool {
+    if let Some(deleted) = name.strip_suffix(TRASH_SUFFIX) {
+        return parse_file_name(deleted).is_some();
+    }
     let Some((file_type, number)) = parse_file_name(name) else { return false };
     match file_type {
-        FileType::Table | FileType::Blob => !keep.live.contains(&number) && number < keep.pending_from,
+        FileType::Table | FileType::Blob => !keep.live.contains(&number),
         FileType::Wal => number < keep.min_wal && !keep.recyclable_wals.contains(&number),
-        FileType::Descriptor => number < keep.manifest,
-        FileType::Options => !keep.options_files.contains(&number) && number < keep.pending_from,
-        FileType::Temp => number < keep.pending_from,
+        FileType::Descriptor => number != keep.manifest,
+        FileType::Options => !keep.options_files.contains(&number),
+        FileType::Temp => true,
         _ => false,
     }
 }
@@ -64,7 +68,6 @@ mod tests {
     fn keep() -> KeepSet {
         KeepSet {
             live: [FileNumber(10)].into(),
-            pending_from: FileNumber(20),
             min_wal: FileNumber(15),
             recyclable_wals: [FileNumber(12)].into(),
             manifest: FileNumber(5),
@@ -77,16 +80,22 @@ mod tests {
         for (name, goes) in [
             ("000010.sst", false),
             ("000011.sst", true),
-            ("000020.sst", false),
+            ("000020.sst", true),
+            ("000020.ldb", true),
+            ("000010.ldb", false),
+            ("000020.blob", true),
+            ("000010.sst.trash", true),
+            ("notes.trash", false),
             ("000012.log", false),
             ("000014.log", true),
             ("000015.log", false),
             ("MANIFEST-000004", true),
             ("MANIFEST-000005", false),
-            ("MANIFEST-000006", false),
+            ("MANIFEST-000006", true),
             ("OPTIONS-000007", false),
             ("OPTIONS-000003", true),
             ("000009.dbtmp", true),
+            ("000099.dbtmp", true),
             ("CURRENT", false),
             ("LOCK", false),
             ("LOG", false),

@@ -18,6 +18,7 @@ mod killed;
 mod killed_transactions;
 mod locked;
 mod matrix;
+mod odd_directories;
 mod party;
 mod ping_pong;
 mod tables;
