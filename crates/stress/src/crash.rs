@@ -60,8 +60,8 @@ pub struct Report {
     pub kills: u64,
     /// Of those, crashes while an earlier crash was recovered from.
     pub second_crashes: u64,
-    /// Of those, power losses in the middle of a write to the MANIFEST that left garbage behind its end, after which the
-    /// database does not open: what a MANIFEST says is not guessed, as in RocksDB.
+    /// Of those, power losses in the middle of a write to the MANIFEST that left a record's length of other bytes at its
+    /// end, after which the database does not open: what a MANIFEST says is not guessed, as in RocksDB.
     pub refused: u64,
     /// Batches lost in power losses, none of which was promised.
     pub lost: u64,
@@ -330,9 +330,16 @@ fn check_once(
     }
 }
 
-/// Whether the database does not open for garbage in its MANIFEST.
+/// Whether the database does not open because the last record of its MANIFEST is there in its full length, with other
+/// bytes: RocksDB refuses that, too.
 fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
-    choices.tail == Tail::Garbage && why.contains("does not open: Corruption") && why.contains("MANIFEST-")
+    let is_garbled = match choices.tail {
+        Tail::Cut => false,
+        // Behind whole records they are the end.
+        Tail::Zeros => choices.tear,
+        Tail::Garbage | Tail::Pages => true,
+    };
+    is_garbled && why.contains("does not open: Corruption") && why.contains("MANIFEST-")
 }
 
 fn open_and_compare(

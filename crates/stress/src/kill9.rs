@@ -13,6 +13,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 const FAMILIES: [&str; 2] = ["default", "second"];
@@ -72,7 +73,10 @@ pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
     for round in 0..parameters.rounds {
         let millis = rng.u64(1..=parameters.max_millis);
         let before: u64 = acknowledged.iter().sum();
-        kill_one(parameters, millis, &mut acknowledged).map_err(|e| format!("round {round}: {e}"))?;
+        // However slow the machine is: one of them says something.
+        let must_speak = round + 1 == parameters.rounds && report.acknowledged == 0;
+        kill_one(parameters, millis, must_speak, &mut acknowledged)
+            .map_err(|e| format!("round {round}: {e}"))?;
         let said = acknowledged.iter().sum::<u64>() - before;
         report.kills += 1;
         report.silent += u32::from(said == 0);
@@ -94,8 +98,14 @@ fn eprintln_progress(report: &Report) {
     eprintln!("{report}");
 }
 
-/// Starts a child, kills it after `millis` from its first sign of life, and notes what it acknowledged.
-fn kill_one(parameters: &Parameters<'_>, millis: u64, acknowledged: &mut [u64]) -> Result<(), String> {
+/// Starts a child, kills it after `millis` (if it `must_speak`, from its first acknowledgement on), and notes what it
+/// acknowledged.
+fn kill_one(
+    parameters: &Parameters<'_>,
+    millis: u64,
+    must_speak: bool,
+    acknowledged: &mut [u64],
+) -> Result<(), String> {
     let mut child = Command::new(parameters.program)
         .arg("kill9-child")
         .arg(parameters.directory)
@@ -104,8 +114,13 @@ fn kill_one(parameters: &Parameters<'_>, millis: u64, acknowledged: &mut [u64]) 
         .spawn()
         .map_err(|e| format!("{}: {e}", parameters.program.display()))?;
     let pipe = child.stdout.take().expect("asked for");
+    let (first, has_spoken) = mpsc::channel();
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read_acknowledgements(pipe, acknowledged));
+        let reader = scope.spawn(|| read_acknowledgements(pipe, acknowledged, first));
+        if must_speak {
+            // An error: it ended without a word, and `kill` says so.
+            has_spoken.recv().ok();
+        }
         SystemClock.sleep(Duration::from_millis(millis));
         let killed = kill(&mut child);
         reader.join().expect("the reader does not panic")?;
@@ -123,14 +138,22 @@ fn kill(child: &mut Child) -> Result<(), String> {
     }
 }
 
-/// Lines "thread number" until the end of the pipe.
-fn read_acknowledgements(pipe: impl std::io::Read, acknowledged: &mut [u64]) -> Result<(), String> {
+/// Lines "thread number" until the end of the pipe. `first` hears of the first one.
+fn read_acknowledgements(
+    pipe: impl std::io::Read,
+    acknowledged: &mut [u64],
+    first: mpsc::Sender<()>,
+) -> Result<(), String> {
+    let mut first = Some(first);
     for line in BufReader::new(pipe).lines() {
         let line = line.map_err(|e| format!("the pipe: {e}"))?;
         let mut numbers = line.split(' ').map(|n| n.parse::<u64>().map_err(|e| format!("'{line}': {e}")));
         let mut next = || numbers.next().unwrap_or_else(|| Err(format!("'{line}' is half a line")));
         let (thread, number) = (next()?, next()?);
         acknowledged[usize::try_from(thread).expect("a few")] = number;
+        if let Some(first) = first.take() {
+            first.send(()).ok();
+        }
     }
     Ok(())
 }

@@ -27,6 +27,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// So many batches and checks there are in each run, however long it takes.
+const LEAST: u64 = 200;
+/// And so many flushes, compactions and families.
+const LEAST_MAINTENANCE: u64 = 10;
+
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Parameters {
@@ -36,7 +41,7 @@ pub struct Parameters {
     pub writers: usize,
     /// Threads that read.
     pub readers: usize,
-    /// How long.
+    /// How long, at least.
     pub time: Duration,
     /// Where the database is made; `None`: in memory.
     pub directory: Option<PathBuf>,
@@ -90,6 +95,13 @@ impl Shared {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+
+    /// Whether the machine was so busy with other things that all of this has hardly begun.
+    fn has_done_little(&self) -> bool {
+        let batches: u64 = self.done.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        let checks = self.checks.load(Ordering::Relaxed);
+        batches < LEAST || checks < LEAST || self.maintenance.load(Ordering::Relaxed) < LEAST_MAINTENANCE
+    }
 }
 
 type Outcome = Result<(), String>;
@@ -110,7 +122,7 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
     let path = parameters.directory.clone().unwrap_or_else(|| PathBuf::from("/db"));
     let shared = Arc::new(open(&env, &path, parameters.writers)?);
     let threads = start_threads(&shared, parameters)?;
-    while start.elapsed() < parameters.time && !shared.stopped() {
+    while (start.elapsed() < parameters.time || shared.has_done_little()) && !shared.stopped() {
         std::thread::sleep(Duration::from_millis(20));
     }
     shared.stop.store(true, Ordering::Relaxed);

@@ -97,7 +97,9 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     db_options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     // What is measured is no flush.
     db_options.cf.write_buffer_size = 1 << 30;
-    let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
+    // Nobody waits in a circle, so nobody gives up: not on a machine that stops for a while, either.
+    let txn_options =
+        TransactionDbOptions { locking, transaction_lock_timeout: -1, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
     fill(options, &db)?;
     let barrier = Barrier::new(threads);

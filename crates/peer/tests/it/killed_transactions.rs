@@ -263,6 +263,8 @@ fn child() {
     let lanes = steps.split(',').enumerate().map(|(i, steps)| Lane { number: i, steps: number(steps) });
     let mut lanes: Vec<Lane> = lanes.collect();
     let mut rng = fastrand::Rng::new();
+    // On one core the name of this test stands there already, without an end of its line.
+    println!();
     if std::env::var(ENGINE).as_deref() == Ok("rocksdb") {
         let db = Rocks::open(&dir);
         return walk(&mut Rocks::of(&db), &mut lanes, rng);
