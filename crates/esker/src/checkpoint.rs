@@ -11,6 +11,8 @@
 //!
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc`.
 
+mod export;
+
 use crate::db::{Db, LiveCut};
 use crate::files::{copy_file, link_or_copy, under_either_name};
 use esker_base::{Error, Result, SequenceNumber};

@@ -64,10 +64,10 @@ pub use esker_base::{
     ValueType, compaction_filter, comparator, merge_operator, prefix,
 };
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
-pub use observe::{Explanation, LiveFileMetaData};
+pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
-    ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, IngestExternalFileOptions,
-    Options, ReadOptions, ReadTier, WalRecoveryMode, WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, ImportColumnFamilyOptions,
+    IngestExternalFileOptions, Options, ReadOptions, ReadTier, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;

@@ -7,7 +7,7 @@ use crate::engine::{Engine, publish_super_version};
 use crate::observe::{LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
-use crate::version::{Family, FamilyDescriptor};
+use crate::version::{Family, FamilyDescriptor, VersionSet};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
 use esker_base::sync::atomic::Ordering;
@@ -103,31 +103,33 @@ impl Db {
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
         let engine = self.engine();
+        let descriptor = self.descriptor_of_new_family(name, options)?;
+        // As the write leader: no write may fall between reading the WAL's number and the family being there.
+        let lead = self.inner.write_path.lead_alone();
+        let mut manifest = engine.manifest.lock();
+        let log_number = engine.wals.lock().current_number();
+        let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
+        let cf = show_family(engine, &manifest, id, &descriptor, log_number);
+        drop(manifest);
+        drop(lead);
+        self.write_options_file()?;
+        Ok(ColumnFamilyHandle { cf })
+    }
+
+    /// The options as they go together.
+    pub(super) fn descriptor_of_new_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<ColumnFamilyDescriptor> {
+        let engine = self.engine();
         engine.check_writable()?;
         engine.check_open()?;
         let mut descriptor = ColumnFamilyDescriptor::new(name, options.clone());
         for change in make_consistent(&engine.db_options(), &mut descriptor)? {
             esker_base::info_log!(engine.info_log, Warn, "Options: {change}");
         }
-        // As the write leader: no write may fall between reading the WAL's number and the family being there.
-        let lead = self.inner.write_path.lead_alone();
-        let mut manifest = engine.manifest.lock();
-        let log_number = engine.wals.lock().current_number();
-        let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
-        let in_manifest = manifest.family(id).expect("created above");
-        engine.wals.lock().set_timestamp_size(id, descriptor.options.comparator.timestamp_size());
-        let family = new_family(engine, in_manifest, &descriptor, log_number);
-        let cf = family.cf.clone();
-        let mut state = engine.state.lock();
-        state.families.insert(id, family);
-        engine.families.insert(cf.clone());
-        engine.families_changed(&state);
-        publish_super_version(engine, &mut state, id);
-        drop(state);
-        drop(manifest);
-        drop(lead);
-        self.write_options_file()?;
-        Ok(ColumnFamilyHandle { cf })
+        Ok(descriptor)
     }
 
     /// Drops a family. Its data goes when the last handle and iterator are gone.
@@ -159,6 +161,26 @@ impl Db {
         engine.purger.request();
         Ok(())
     }
+}
+
+/// Shows everybody the family that the MANIFEST has just been told of. The caller is the write leader.
+pub(super) fn show_family(
+    engine: &Arc<Engine>,
+    manifest: &VersionSet,
+    id: ColumnFamilyId,
+    descriptor: &ColumnFamilyDescriptor,
+    log_number: FileNumber,
+) -> Arc<ColumnFamily> {
+    let in_manifest = manifest.family(id).expect("created by the caller");
+    engine.wals.lock().set_timestamp_size(id, descriptor.options.comparator.timestamp_size());
+    let family = new_family(engine, in_manifest, descriptor, log_number);
+    let cf = family.cf.clone();
+    let mut state = engine.state.lock();
+    state.families.insert(id, family);
+    engine.families.insert(cf.clone());
+    engine.families_changed(&state);
+    publish_super_version(engine, &mut state, id);
+    cf
 }
 
 /// A new family with an empty memtable.

@@ -119,6 +119,8 @@ fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaD
         size: file.file_size,
         smallest_key: file.smallest_user_key().to_vec(),
         largest_key: file.largest_user_key().to_vec(),
+        smallest: file.smallest.clone(),
+        largest: file.largest.clone(),
         smallest_seqno: file.smallest_seqno,
         largest_seqno: file.largest_seqno,
         being_compacted: state.families.get(&cf.id).is_some_and(|f| f.running.is_busy(file.number)),

@@ -9,6 +9,7 @@ mod destroy;
 mod entities;
 mod explain;
 mod identity;
+mod import;
 mod ingest;
 mod iterator;
 mod jobs;

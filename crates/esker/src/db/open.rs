@@ -24,7 +24,7 @@ use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::{FileLock, FileSystem, random};
-use esker_format::file_name;
+use esker_format::file_name::{self, FileType};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
 use esker_table::{TableCache, TableCacheOptions};
@@ -151,6 +151,9 @@ impl Opening {
         let (mut present, missing) = self.split_families(existing)?;
         let descriptors: Vec<_> = present.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
         let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
+        if !read_only {
+            self.pass_over_left_files(&manifest)?;
+        }
         let db_id = manifest.db_id().map_or(db_id, str::to_owned);
         manifest.set_db_id(db_id.clone());
         for family in &mut present {
@@ -191,6 +194,21 @@ impl Opening {
         let db = Db { inner: Arc::new(DbInner { write_path: WritePath::new(engine.clone()), engine }) };
         db.start(missing)?;
         Ok(db)
+    }
+
+    /// Gives no new file the number of a table or blob file that is there, whether the MANIFEST names it or not: a crash may
+    /// have left a hard link to a file of somebody else's, which writing under its name would destroy.
+    fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
+        for name in self.options.env.fs.children(&self.path)? {
+            match file_name::parse_file_name(&name) {
+                // Larger ones were never given out.
+                Some((FileType::Table | FileType::Blob, number)) if number.0 <= u64::MAX / 2 => {
+                    manifest.numbers().mark_used(number);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether there was a database, and its IDENTITY; makes one if there was none and options allow.

@@ -14,8 +14,11 @@
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
+mod import;
 mod place;
 mod prepare;
+
+pub(crate) use import::Import;
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, publish_super_version};

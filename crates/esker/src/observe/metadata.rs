@@ -21,6 +21,10 @@ pub struct SstFileMetaData {
     pub smallest_key: Vec<u8>,
     /// Largest user key; a range tombstone that ends there does not cover it.
     pub largest_key: Vec<u8>,
+    /// Smallest internal key, range tombstones included.
+    pub smallest: Vec<u8>,
+    /// Largest internal key; exclusive if it is the end of a range tombstone.
+    pub largest: Vec<u8>,
     /// Smallest sequence number in it.
     pub smallest_seqno: SequenceNumber,
     /// Largest sequence number in it.
@@ -83,4 +87,13 @@ pub struct ColumnFamilyMetaData {
     pub file_count: usize,
     /// All its levels, empty ones included.
     pub levels: Vec<LevelMetaData>,
+}
+
+/// A family as `Db::export_column_family` leaves it: its table files, in the directory of the export.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportImportFilesMetaData {
+    /// The name of the comparator that its keys are in the order of.
+    pub db_comparator_name: String,
+    /// Its files.
+    pub files: Vec<LiveFileMetaData>,
 }

@@ -26,7 +26,9 @@ pub use listener::{
     MemTableInfo, SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
     TableFileDeletionInfo, WriteStallInfo,
 };
-pub use metadata::{ColumnFamilyMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData};
+pub use metadata::{
+    ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData,
+};
 pub use properties::{Property, PropertyKind, parse_property};
 pub use reason::{
     BackgroundErrorReason, CompactionReason, FlushReason, TableFileCreationReason, WriteStallCause,

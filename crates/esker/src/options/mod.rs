@@ -46,7 +46,7 @@ pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
-    IngestExternalFileOptions, WriteOptions,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, WriteOptions,
 };
 pub use write_buffer_manager::WriteBufferManager;
 

@@ -111,6 +111,13 @@ impl Default for IngestExternalFileOptions {
     }
 }
 
+/// Options of `create_column_family_with_import`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ImportColumnFamilyOptions {
+    /// Take the files over by hard links and remove their old names. Default false: they are copied.
+    pub move_files: bool,
+}
+
 option_enum! {
     /// What a manual compaction does with the last level.
     #[derive(Default)]

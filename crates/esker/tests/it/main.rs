@@ -12,6 +12,7 @@ mod dead_runs;
 mod door;
 mod entities;
 mod errors;
+mod export;
 mod ingest;
 mod moment;
 mod multi_get;

@@ -11,6 +11,7 @@ mod damage;
 mod dead_spans;
 mod door;
 mod entities;
+mod export;
 mod families;
 mod fixtures;
 mod handed_over;

@@ -1,0 +1,88 @@
+//! A family that another database has exported becomes one of this.
+
+use super::column_family::show_family;
+use super::{ColumnFamilyHandle, Db};
+use crate::engine::Engine;
+use crate::ingest::Import;
+use crate::observe::{ExportImportFilesMetaData, FlushReason};
+use crate::options::{ColumnFamilyOptions, ImportColumnFamilyOptions};
+use crate::version::{LogOptions, VersionSet};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, Result, SequenceNumber};
+
+impl Db {
+    /// Creates the family `name` with the tables of an export, under the sequence numbers they have; if they are newer than
+    /// this database's newest, it goes on after theirs. The tables are copied, or linked and removed where they were.
+    /// # Errors
+    /// `InvalidArgument`: the name is taken, an option is out of range, the comparator is another, a table is empty, or
+    /// tables of one level overlap · `Corruption`: a table is not what the export says of it · `NotSupported` when
+    /// read-only, for values in blob files, or if timestamps are to be kept in memory only · `IoError`. The family is not
+    /// there then; only if the MANIFEST cannot be written any more, it may be, without any key.
+    pub fn create_column_family_with_import(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+        import_options: &ImportColumnFamilyOptions,
+        export: &ExportImportFilesMetaData,
+    ) -> Result<ColumnFamilyHandle> {
+        let engine = self.engine();
+        let descriptor = self.descriptor_of_new_family(name, options)?;
+        let mut import = Import::new(engine, &descriptor.options, export, import_options.move_files)?;
+        let lead = self.inner.write_path.lead_alone();
+        let newest = import.largest_seqno();
+        if engine.options.recycle_log_file_num > 0 && newest > allocated(engine) {
+            // As with ingestion: a recycled WAL must begin with the number after the last of the one before.
+            let families = engine.family_ids();
+            self.inner.write_path.flush_as_leader(&lead, &families, FlushReason::ExternalFileIngestion)?;
+        }
+        let mut manifest = engine.manifest.lock();
+        engine.state.lock().background_error.check_writes()?;
+        let log_number = engine.wals.lock().current_number();
+        let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
+        if let Err(e) = name_tables(engine, &mut manifest, &mut import, id) {
+            if manifest.drop_column_family(id).is_err() {
+                // The MANIFEST may have the family, so everybody has it.
+                show_family(engine, &manifest, id, &descriptor, log_number);
+            }
+            return Err(e);
+        }
+        let cf = show_family(engine, &manifest, id, &descriptor, log_number);
+        drop(manifest);
+        drop(lead);
+        engine.tell_stall_changes();
+        self.write_options_file()?;
+        if import_options.move_files {
+            import.remove_sources();
+        }
+        Ok(ColumnFamilyHandle { cf })
+    }
+}
+
+fn allocated(engine: &Engine) -> SequenceNumber {
+    SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed))
+}
+
+/// Tells the MANIFEST of the tables, and everybody of their sequence numbers. The caller is the write leader.
+fn name_tables(
+    engine: &Engine,
+    manifest: &mut VersionSet,
+    import: &mut Import<'_>,
+    id: ColumnFamilyId,
+) -> Result<()> {
+    let logged = manifest.log_and_apply(vec![import.edit(id)], LogOptions::default());
+    // After a failed write nobody knows what the MANIFEST on disk says.
+    if logged.is_ok() || !manifest.files_to_quarantine().is_empty() {
+        import.set_named();
+    }
+    logged?;
+    if let Some(family) = manifest.family(id) {
+        let next = import.edit(id).new_files.len() as u64 + 1;
+        family.epochs().store(next, Ordering::Relaxed);
+    }
+    let newest = import.largest_seqno().max(allocated(engine));
+    let state = engine.state.lock();
+    engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
+    engine.numbers.set_last_sequence(newest);
+    drop(state);
+    Ok(())
+}
