@@ -26,6 +26,7 @@ mod recover;
 mod resume;
 mod set_options;
 mod stats_dump;
+mod verify;
 mod writes;
 
 pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};

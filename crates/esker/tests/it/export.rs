@@ -202,6 +202,33 @@ fn what_an_export_says_of_its_tables_is_checked() {
 }
 
 #[test]
+fn a_table_with_a_changed_byte_is_named_by_verify_checksum() {
+    let options = options();
+    let (db, export) = exported(&options);
+    db.verify_checksum().unwrap();
+    let fs = options.db.env.fs.clone();
+    for file in &export.files {
+        let path = Path::new("/db").join(&file.relative_filename);
+        let mut bytes = vec![0; usize::try_from(file.size).unwrap()];
+        let read = fs.new_random_access_file(&path).unwrap().read_at(0, &mut bytes).unwrap();
+        assert_eq!(read, bytes.len());
+        let rewrite = |bytes: &[u8]| {
+            let mut file = fs.new_writable_file(&path).unwrap();
+            file.append(bytes).unwrap();
+            file.close().unwrap();
+        };
+        let mut damaged = bytes.clone();
+        damaged[20] ^= 1;
+        rewrite(&damaged);
+        let e = db.verify_checksum().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
+        assert!(e.to_string().contains(&file.relative_filename), "{e}");
+        rewrite(&bytes);
+        db.verify_checksum().unwrap();
+    }
+}
+
+#[test]
 fn values_in_blob_files_are_not_exported() {
     let mut options = options();
     options.cf.enable_blob_files = true;
