@@ -37,7 +37,9 @@ opaque!(
     TxnOptions,
     Txn,
     EnvOptions,
-    SstWriter
+    SstWriter,
+    IngestOptions,
+    Checkpoint
 );
 
 /// `rocksdb_slice_t`: bytes that somebody else holds.
@@ -272,6 +274,19 @@ c_functions! {
     );
     fn sstfilewriter_finish(writer: *mut SstWriter, error: ErrorPtr);
     fn sstfilewriter_destroy(writer: *mut SstWriter);
+
+    fn ingestexternalfileoptions_create() -> *mut IngestOptions;
+    fn ingestexternalfileoptions_set_move_files(options: *mut IngestOptions, value: c_uchar);
+    fn ingestexternalfileoptions_destroy(options: *mut IngestOptions);
+    fn ingest_external_file_cf(
+        db: *mut Database, family: *mut Family, files: *const *const c_char, count: usize,
+        options: *const IngestOptions, error: ErrorPtr,
+    );
+    fn checkpoint_object_create(db: *mut Database, error: ErrorPtr) -> *mut Checkpoint;
+    fn checkpoint_create(
+        checkpoint: *mut Checkpoint, dir: *const c_char, log_size_for_flush: u64, error: ErrorPtr,
+    );
+    fn checkpoint_object_destroy(checkpoint: *mut Checkpoint);
 
     fn wait_for_compact_options_create() -> *mut WaitOptions;
     fn wait_for_compact_options_destroy(options: *mut WaitOptions);

@@ -13,7 +13,7 @@ use crate::contents::{Contents, Pair};
 use crate::option_set::{LoadedOptions, OptionSet};
 use crate::world::Op;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// A family to open: its name, and its options as text, such as `comparator=rocksdb.ReverseBytewiseComparator;…`.
@@ -367,6 +367,49 @@ impl RocksDb {
         });
         // SAFETY: made above, not used again.
         unsafe { (self.api.wait_for_compact_options_destroy)(options) };
+        result
+    }
+
+    /// Takes files for ingestion into `family`; their names go over, if they are to be moved.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn ingest_external_files(
+        &self,
+        family: &str,
+        files: &[PathBuf],
+        move_files: bool,
+    ) -> Result<(), String> {
+        let family = self.family(family);
+        let paths: Vec<CString> = files.iter().map(|path| c_path(path)).collect();
+        let pointers: Vec<*const c_char> = paths.iter().map(|path| path.as_ptr()).collect();
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.ingestexternalfileoptions_create)() };
+        // SAFETY: `options` is live until destroyed below.
+        unsafe { (self.api.ingestexternalfileoptions_set_move_files)(options, u8::from(move_files)) };
+        let result = call(self.api, |error| {
+            let (files, count) = (pointers.as_ptr(), pointers.len());
+            // SAFETY: database, family and options are live; there are `count` strings, which end in NUL and outlive the call.
+            unsafe { (self.api.ingest_external_file_cf)(self.db, family, files, count, options, error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.ingestexternalfileoptions_destroy)(options) };
+        result
+    }
+
+    /// Makes `dir`, which must not exist, a database of its own with what this one holds.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<(), String> {
+        // SAFETY: the database is live.
+        let checkpoint =
+            call(self.api, |error| unsafe { (self.api.checkpoint_object_create)(self.db, error) })?;
+        let dir = c_path(dir);
+        let result = call(self.api, |error| {
+            // SAFETY: the checkpoint is live; the string ends in NUL.
+            unsafe { (self.api.checkpoint_create)(checkpoint, dir.as_ptr(), log_size_for_flush, error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.checkpoint_object_destroy)(checkpoint) };
         result
     }
 

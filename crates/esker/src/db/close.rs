@@ -9,6 +9,7 @@ use crate::observe::FlushReason;
 use crate::options::{DbOptions, Feature};
 use esker_base::Result;
 use esker_base::sync::atomic::Ordering;
+use esker_base::sync::epoch;
 
 impl Db {
     /// Ends background work and closes all files. Other handles and iterators give `ShutdownInProgress` or go on with
@@ -94,6 +95,16 @@ fn wait_for_jobs(engine: &Engine) {
     let mut state = engine.state.lock();
     while engine.jobs_scheduled(&state) > 0 {
         engine.state_changed.wait(&mut state);
+    }
+}
+
+/// Dropped behind all that a database consists of: families give their views to the epoch, and with them memtables, block
+/// caches and open tables, which would stay until something else in the process moves the epoch on.
+pub(crate) struct ReleaseAll;
+
+impl Drop for ReleaseAll {
+    fn drop(&mut self) {
+        epoch::collect();
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Db {
 pub(crate) struct DbInner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) write_path: WritePath,
+    /// Goes last.
+    pub(crate) _last: close::ReleaseAll,
 }
 
 impl fmt::Debug for DbInner {

@@ -5,6 +5,7 @@
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is docs/format/manifest.md's.
 
+use super::close::ReleaseAll;
 use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::recover::{Recovered, RecoveredFamily, Recovery};
@@ -191,7 +192,13 @@ impl Opening {
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
         let engine = self.build_engine(manifest, (wals, prepared), states, db_id, session_id);
-        let db = Db { inner: Arc::new(DbInner { write_path: WritePath::new(engine.clone()), engine }) };
+        let db = Db {
+            inner: Arc::new(DbInner {
+                write_path: WritePath::new(engine.clone()),
+                engine,
+                _last: ReleaseAll,
+            }),
+        };
         db.start(missing)?;
         Ok(db)
     }
