@@ -5,6 +5,8 @@
 mod behaviour;
 #[cfg(not(loom))]
 mod concurrent;
+#[cfg(not(loom))]
+mod fairness;
 pub(crate) mod history;
 #[cfg(any(loom, shuttle))]
 mod interleavings;

@@ -315,3 +315,28 @@ fn whoever_was_let_through_passes_those_who_waited_behind() {
     assert!(ask(first, &family, 7, 7).is_none());
     assert!(family.withdraw(&waits[1]));
 }
+
+#[test]
+fn whoever_begins_anew_passes_nobody_who_waits() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
+    let [first, second, wide] = &mut lockers[..] else { unreachable!() };
+    assert!(ask(first, &family, 3, 3).is_none());
+    assert!(ask(second, &family, 4, 4).is_none());
+    let waits = ask(wide, &family, 0, 9).unwrap();
+    // Both are waited for, and pass.
+    assert!(ask(first, &family, 5, 5).is_none());
+    assert!(ask(second, &family, 6, 6).is_none());
+    first.release_all();
+    let waits_too = ask(first, &family, 3, 3).unwrap();
+    assert!(ask(second, &family, 5, 5).is_none());
+    second.release_all();
+    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = wide.take_outcome() else {
+        panic!("those who were there are gone")
+    };
+    wide.finish(&family, waits.span.as_span(), pieces, bytes);
+    assert!(family.withdraw(&waits_too));
+    wide.release_all();
+    assert!(manager.locks().is_empty());
+}

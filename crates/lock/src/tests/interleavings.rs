@@ -220,4 +220,35 @@ mod loom_models {
             is_empty(&manager);
         });
     }
+
+    #[test]
+    fn loom_whoever_is_waited_for_passes_and_then_stands_behind() {
+        all_orders(3, || {
+            let manager = manager();
+            let family = family(&manager, 2);
+            let mut locker = manager.locker(FOREVER);
+            let keeper = manager.locker(FOREVER);
+            let lock = |locker: &mut Locker, key: &[u8]| locker.lock_key(&family, key, Exclusive);
+            lock(&mut locker, b"c").unwrap();
+            let (was_granted, id) = (Arc::new(AtomicU64::new(0)), keeper.id());
+            let other = {
+                let (family, was_granted, mut keeper) = (family.clone(), was_granted.clone(), keeper);
+                thread::spawn(move || {
+                    let ends = (Endpoint::Key(b"a"), Endpoint::Key(b"e"));
+                    keeper.lock_range(&family, ends.0, ends.1, Exclusive).unwrap();
+                    was_granted.store(1, Ordering::Release);
+                })
+            };
+            // Whether the other one waits already or not.
+            lock(&mut locker, b"d").unwrap();
+            locker.release_all();
+            let was_waiting = manager.waits().iter().any(|wait| wait.id == id);
+            lock(&mut locker, b"d").unwrap();
+            assert!(!was_waiting || was_granted.load(Ordering::Acquire) == 1);
+            locker.release_all();
+            other.join().unwrap();
+            assert_eq!(manager.counters().deadlocks, 0);
+            is_empty(&manager);
+        });
+    }
 }
