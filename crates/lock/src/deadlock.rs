@@ -175,11 +175,7 @@ fn is_closed(circle: &[Arc<Waiter>]) -> bool {
         let blockers = waiter.family.blockers(waiter).unwrap_or_default();
         blockers.iter().any(|blocker| blocker.owner.id == next.owner.id)
     };
-    circle.iter().zip(nexts).all(is_in_the_way) && circle.iter().all(|waiter| still_waits(waiter))
-}
-
-fn still_waits(waiter: &Waiter) -> bool {
-    waiter.owner.seat.lock().waiting.as_ref().is_some_and(|w| w.ticket == waiter.ticket)
+    circle.iter().zip(nexts).all(is_in_the_way) && circle.iter().all(|waiter| waiter.is_unsettled())
 }
 
 fn info(waiter: &Waiter) -> DeadlockInfo {

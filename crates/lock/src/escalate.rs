@@ -60,7 +60,7 @@ impl Inner {
             let is_barred = |lo: Cut<'_>, hi: Cut<'_>| {
                 barrier.is_some_and(|b| b(family.id, &lo.to_endpoint(), &hi.to_endpoint()))
             };
-            let (joined, saved) = fragments.escalate(&family.order, owner.id, |lo, hi| {
+            let (joined, saved) = fragments.escalate(owner.id, |lo, hi| {
                 let gap = Span { lo, hi };
                 is_adjacent(&family.order, gap) || !(is_wanted(gap) || is_barred(lo, hi))
             });

@@ -233,9 +233,8 @@ impl Family {
         let span = waiter.span.as_span();
         let mut wakes = Wakes::default();
         let was_there = self.latched(span, |latched| {
-            let was_there = latched.dequeue(waiter.ticket);
+            let was_there = latched.dequeue(waiter.ticket) && waiter.stop_waiting();
             if was_there {
-                waiter.owner.seat.lock().waiting = None;
                 #[cfg(test)]
                 self.shared.history.withdrawn(waiter);
                 self.grant(latched, span, &mut wakes);
@@ -243,7 +242,22 @@ impl Family {
             was_there
         });
         self.deliver(wakes);
-        was_there
+        let is_elsewhere = self.may_change_its_mind() && self.withdraw_from_anywhere(waiter);
+        was_there || is_elsewhere
+    }
+
+    /// Takes a request back that may be in queues where it does not belong any more: the comparator has changed its mind.
+    #[cold]
+    fn withdraw_from_anywhere(&self, waiter: &Waiter) -> bool {
+        let mut wakes = Wakes::default();
+        self.for_each_leaf(|leaf, state| {
+            if state.queue.remove_ticket(waiter.ticket) {
+                state.grant(&self.order, leaf, leaf.span(), &|| self.shared.now(), &mut wakes);
+            }
+        });
+        self.deliver(wakes);
+        // Whoever has let it through did that under the latch of a leaf.
+        waiter.stop_waiting()
     }
 
     /// Looks at a waiting request again: somebody's locks may have expired, or it touches several leaves.
@@ -260,6 +274,9 @@ impl Family {
             let now = || self.shared.now();
             if is_queued && latched.is_free_for(&self.order, &request, Some(waiter.ticket), &now) {
                 latched.dequeue(waiter.ticket);
+                if !waiter.is_unsettled() {
+                    return;
+                }
                 let (pieces, bytes) = latched.take(&self.order, &request, wakes);
                 #[cfg(test)]
                 self.shared.history.granted(waiter);
@@ -374,6 +391,27 @@ impl Family {
                 }
             });
         }
+    }
+
+    /// Whether its order is one that the engine does not know, so that it may change.
+    #[inline]
+    pub(crate) fn may_change_its_mind(&self) -> bool {
+        matches!(self.order, Order::Custom(_))
+    }
+
+    /// Gives up all that `id`, which does not wait, holds anywhere, without asking the comparator for the place. Bytes.
+    #[cold]
+    pub(crate) fn purge(&self, id: u64) -> i64 {
+        let (mut wakes, mut sum) = (Wakes::default(), 0);
+        self.for_each_leaf(|leaf, state| {
+            let bytes = state.fragments.purge(id);
+            if bytes.is_some() | state.queue.remove_owner(id) {
+                sum += bytes.unwrap_or(0);
+                state.grant(&self.order, leaf, leaf.span(), &|| self.shared.now(), &mut wakes);
+            }
+        });
+        self.deliver(wakes);
+        sum
     }
 
     /// Gives up all that `id` holds anywhere: for owners whose log escalation has made incomplete. Bytes.

@@ -71,8 +71,7 @@ pub(crate) enum Escalated {
 }
 
 impl Fragment {
-    fn new(order: &Order, span: Span<'_>, mode: LockMode, owner: Arc<Owner>) -> Fragment {
-        debug_assert!(!order.is_empty(span));
+    fn new(span: Span<'_>, mode: LockMode, owner: Arc<Owner>) -> Fragment {
         let more =
             (!span.is_point()).then(|| Box::new(More { hi: Some(span.hi.to_buf()), others: Vec::new() }));
         Fragment { key: KeyBuf::new(span.lo.key), owner, more, place: span.lo.place, mode, escalated: false }
@@ -136,11 +135,11 @@ impl Fragment {
     }
 
     /// The part up to `at`, which lies inside; `self` keeps the rest.
-    fn split_off_left(&mut self, order: &Order, at: Cut<'_>) -> Fragment {
+    fn split_off_left(&mut self, at: Cut<'_>) -> Fragment {
         let old = self.span();
         let left_span = Span { lo: old.lo, hi: at };
-        let mut left = Fragment::new(order, left_span, self.mode, self.owner.clone());
-        let mut right = Fragment::new(order, Span { lo: at, hi: old.hi }, self.mode, self.owner.clone());
+        let mut left = Fragment::new(left_span, self.mode, self.owner.clone());
+        let mut right = Fragment::new(Span { lo: at, hi: old.hi }, self.mode, self.owner.clone());
         left.set_others(self.others().to_vec());
         right.set_others(self.others().to_vec());
         (left.escalated, right.escalated) = (self.escalated, self.escalated);
@@ -270,7 +269,7 @@ impl Fragments {
         if self.all.get(first).is_some_and(|f| order.cmp(f.span().lo, span.hi).is_lt()) {
             return None;
         }
-        let fragment = Fragment::new(order, span, mode, owner.clone());
+        let fragment = Fragment::new(span, mode, owner.clone());
         let bytes = fragment.bytes();
         self.insert(first, fragment);
         Some(bytes)
@@ -312,7 +311,7 @@ impl Fragments {
         let mut at = span.lo.to_buf();
         let fill = |new: &mut Vec<Fragment>, pieces: &mut Vec<Piece>, gap: Span<'_>| {
             if !order.is_empty(gap) {
-                new.push(Fragment::new(order, gap, mode, owner.clone()));
+                new.push(Fragment::new(gap, mode, owner.clone()));
                 add_piece(order, pieces, Change::Taken, gap);
             }
         };
@@ -342,9 +341,9 @@ impl Fragments {
         let left = inside
             .first_mut()
             .filter(|f| order.cmp(f.span().lo, span.lo).is_lt())
-            .map(|f| f.split_off_left(order, span.lo));
+            .map(|f| f.split_off_left(span.lo));
         let right = inside.last_mut().filter(|f| order.cmp(f.span().hi, span.hi).is_gt()).map(|f| {
-            let inner = f.split_off_left(order, span.hi);
+            let inner = f.split_off_left(span.hi);
             std::mem::replace(f, inner)
         });
         CutOut { place, left, inside, right, bytes }
@@ -383,6 +382,26 @@ impl Fragments {
         Some(bytes - saved)
     }
 
+    /// Gives up all that `id` holds, wherever it lies in whatever order; the difference in bytes, `None` if that is nothing.
+    pub(crate) fn purge(&mut self, id: u64) -> Option<i64> {
+        let held = self.all.iter().filter(|f| f.is_owned_by(id));
+        let old: i64 = held.map(Fragment::bytes).sum();
+        if old == 0 {
+            return None;
+        }
+        let mut new = 0;
+        self.all.retain_mut(|f| {
+            if !f.is_owned_by(id) {
+                return true;
+            }
+            let stays = f.remove_owner(id);
+            new += if stays { f.bytes() } else { 0 };
+            stays
+        });
+        self.shrink();
+        Some(new - old)
+    }
+
     /// Makes what `id` holds exclusively of `span` shared. `None` if there is no such thing.
     pub(crate) fn downgrade(&mut self, order: &Order, span: Span<'_>, id: u64) -> Option<i64> {
         let is_hit = |f: &Fragment| f.mode == LockMode::Exclusive && f.is_owned_by(id);
@@ -412,7 +431,7 @@ impl Fragments {
             let (a, b) = (&self.all[index], &self.all[index + 1]);
             let alike = a.mode == b.mode && a.escalated == b.escalated && a.has_same_owners(b);
             if alike && order.cmp(a.span().hi, b.span().lo).is_eq() {
-                saved += self.join_range(order, index..index + 2);
+                saved += self.join_range(index..index + 2);
                 end -= 1;
             } else {
                 index += 1;
@@ -422,11 +441,11 @@ impl Fragments {
     }
 
     /// Makes one fragment, from the first one's start to the last one's end, of those in `range`. Bytes that saved.
-    fn join_range(&mut self, order: &Order, range: Range<usize>) -> i64 {
+    fn join_range(&mut self, range: Range<usize>) -> i64 {
         let old: i64 = self.all[range.clone()].iter().map(Fragment::bytes).sum();
         let (first, last) = (&self.all[range.start], &self.all[range.end - 1]);
         let span = Span { lo: first.span().lo, hi: last.span().hi };
-        let mut joined = Fragment::new(order, span, first.mode, first.owner.clone());
+        let mut joined = Fragment::new(span, first.mode, first.owner.clone());
         joined.set_others(first.others().to_vec());
         joined.escalated = first.escalated;
         let saved = old - joined.bytes();
@@ -438,7 +457,6 @@ impl Fragments {
     /// Number of locks that went, bytes saved.
     pub(crate) fn escalate(
         &mut self,
-        order: &Order,
         id: u64,
         may_bridge: impl Fn(Cut<'_>, Cut<'_>) -> bool,
     ) -> (usize, i64) {
@@ -457,7 +475,7 @@ impl Fragments {
             }
             if end > start + 1 {
                 merged += end - start - 1;
-                saved += self.join_range(order, start..end);
+                saved += self.join_range(start..end);
                 self.all[start].escalated = true;
             }
             start += 1;
@@ -475,7 +493,7 @@ impl Fragments {
             && order.cmp(first.span().lo, at).is_lt()
         {
             let old = first.bytes();
-            let left = first.split_off_left(order, at);
+            let left = first.split_off_left(at);
             bytes = left.bytes() + first.bytes() - old;
             self.all.push(left);
         }

@@ -170,6 +170,9 @@ impl LeafState {
                 index += 1;
             } else if self.is_free_for(order, index, &waiter, now) {
                 self.queue.remove(index);
+                if !waiter.is_unsettled() {
+                    continue;
+                }
                 #[cfg(test)]
                 waiter.family.shared.history.granted(&waiter);
                 let (pieces, bytes) = self.fragments.take(order, span, waiter.mode, &waiter.owner);

@@ -451,6 +451,11 @@ impl Locker {
             self.owner.escalated.store(false, Ordering::Release);
             bytes += self.families.iter().map(|family| family.sweep(id)).sum::<i64>();
         }
+        // Each lock that it holds has its owner.
+        if Arc::strong_count(&self.owner) > 1 {
+            let fickle = self.families.iter().filter(|family| family.may_change_its_mind());
+            bytes += fickle.map(|family| family.purge(id)).sum::<i64>();
+        }
         self.log.clear();
         self.families.clear();
         self.save_points.clear();

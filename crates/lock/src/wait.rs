@@ -81,6 +81,17 @@ impl Waiter {
     pub(crate) fn request(&self) -> Request<'_> {
         Request { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
+
+    /// False if it has been granted, withdrawn or refused. It may stand in a queue even then if the comparator has changed
+    /// its mind.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.owner.seat.lock().waiting.as_ref().is_some_and(|waiting| waiting.ticket == self.ticket)
+    }
+
+    /// Its owner waits for it no longer. False if it did not.
+    pub(crate) fn stop_waiting(&self) -> bool {
+        self.owner.seat.lock().waiting.take_if(|waiting| waiting.ticket == self.ticket).is_some()
+    }
 }
 
 impl Waiter {
@@ -168,6 +179,15 @@ impl Queue {
 
     pub(crate) fn remove_ticket(&mut self, ticket: u64) -> bool {
         self.position(ticket).and_then(|index| self.remove(index)).is_some()
+    }
+
+    /// Takes all requests of this owner out; true if there were any.
+    pub(crate) fn remove_owner(&mut self, id: u64) -> bool {
+        let before = self.line.len();
+        while let Some(index) = self.line.iter().position(|waiter| waiter.owner.id == id) {
+            self.remove(index);
+        }
+        self.line.len() < before
     }
 
     pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Waiter>> {

@@ -1,5 +1,6 @@
 //! Transactions, with locks and without, over memory and a disk that crashes.
 
+mod bad_input;
 mod batch;
 mod isolation;
 mod locking;

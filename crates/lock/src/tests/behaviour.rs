@@ -340,3 +340,84 @@ fn whoever_begins_anew_passes_nobody_who_waits() {
     wide.release_all();
     assert!(manager.locks().is_empty());
 }
+
+/// An order that somebody else changes.
+#[derive(Debug, Default)]
+struct Fickle {
+    asked: std::sync::atomic::AtomicU64,
+    /// 0: bytes; 1: the other way round; more: whatever comes.
+    mood: std::sync::atomic::AtomicU64,
+}
+
+impl esker_base::comparator::Comparator for Fickle {
+    fn name(&self) -> &str {
+        "test.Fickle"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        let asked = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        match self.mood.load(std::sync::atomic::Ordering::Relaxed) {
+            0 => a.cmp(b),
+            1 => b.cmp(a),
+            _ if a == b => std::cmp::Ordering::Equal,
+            mood => (asked.wrapping_mul(mood | 1) >> 5 & 1).cmp(&(asked >> 3 & 1)),
+        }
+    }
+}
+
+/// Takes a request back, or takes what it was granted.
+fn end_waiting(locker: &mut Locker, waiter: &crate::wait::Waiter) {
+    if waiter.family.withdraw(waiter) {
+        return;
+    }
+    let outcome = locker.take_outcome();
+    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = outcome else { panic!("{outcome:?}") };
+    locker.finish(&waiter.family, waiter.span.as_span(), pieces, bytes);
+}
+
+#[test]
+fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() {
+    esker_testkit::seed::for_each_seed("lock::fickle", 200, |_, mut rng| {
+        let manager = manager();
+        let comparator = Arc::new(Fickle::default());
+        let options = FamilyOptions {
+            comparator: comparator.clone(),
+            max_fragments: rng.usize(1..6),
+            ..FamilyOptions::default()
+        };
+        let family = manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap();
+        let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
+        let mut waits: Vec<Option<Arc<crate::wait::Waiter>>> = vec![None; 4];
+        for _ in 0..60 {
+            if rng.u8(..10) == 0 {
+                comparator.mood.store(rng.u64(..4), std::sync::atomic::Ordering::Relaxed);
+            }
+            let who = rng.usize(..4);
+            let locker = &mut lockers[who];
+            if let Some(waiter) = waits[who].take_if(|waiter| !waiter.is_unsettled() || rng.bool()) {
+                end_waiting(locker, &waiter);
+            }
+            if waits[who].is_some() {
+                continue;
+            }
+            let (left, right) = ([rng.u8(..20)], [rng.u8(..20)]);
+            let mode = if rng.bool() { Shared } else { Exclusive };
+            let span = match rng.bool() {
+                true => crate::cut::Span::point(&left),
+                false => crate::cut::Span::closed(Endpoint::Key(&left), Endpoint::Key(&right)),
+            };
+            match rng.u8(..10) {
+                0 => locker.release_all(),
+                1 => locker.set_save_point(),
+                2 => drop(locker.rollback_to_save_point()),
+                3 => drop(locker.unlock(&family, span)),
+                4 => drop(locker.downgrade_span(&family, span)),
+                _ => waits[who] = locker.start(&family, span, mode, true).unwrap(),
+            }
+        }
+        for (locker, waiter) in lockers.iter_mut().zip(waits) {
+            waiter.inspect(|waiter| end_waiting(locker, waiter));
+        }
+        drop(lockers);
+        assert_eq!((manager.locks(), manager.waits()), (vec![], vec![]));
+    });
+}
