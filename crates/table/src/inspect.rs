@@ -8,7 +8,7 @@ use esker_format::block::{Block, BlockCursor, is_marked_uniform};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexCursor, IndexShape};
-use esker_format::meta_index::{INDEX, MetaIndex};
+use esker_format::meta_index::{INDEX, MetaIndex, RANGE_DEL};
 use esker_format::properties::IndexType;
 
 /// A data block as its table's index describes it.
@@ -71,6 +71,19 @@ impl TableReader {
             walker.next(&self.source, &options).map_err(|e| self.source.in_file(e))?;
         }
         Ok(())
+    }
+
+    /// Visits all range tombstones as they are stored (value = end key), read from the file and checked.
+    /// # Errors
+    /// `Corruption`, `IoError`, or the first error of `visit`.
+    pub fn for_each_stored_tombstone(&self, visit: &mut EntryVisitor<'_>) -> Result<()> {
+        let Some(handle) = self.meta.find(RANGE_DEL) else { return Ok(()) };
+        match self.source.read(handle, BlockKind::Meta, true)? {
+            CachedBlock::KeyValue(block) => {
+                DataBlock { handle, separator: &[], block: &block }.for_each(visit)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The contents of the block at `handle` (one of the meta index, or the index), decompressed.

@@ -4,6 +4,7 @@ mod blob_output;
 mod copy;
 mod obsolete;
 mod table_output;
+mod written;
 
 pub(crate) use blob_output::BlobOutput;
 pub(crate) use copy::{copy_file, link_or_copy, under_either_name};

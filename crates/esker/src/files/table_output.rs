@@ -5,13 +5,14 @@
 //! Invariant: when `finish` returns, the file is on the medium; its name is after the next directory sync, which the
 //! job does once for all its outputs.
 
+use super::written::Written;
 use crate::observe::{
     Event, TableFileCreation, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileCreationReason,
 };
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, WritableFile};
@@ -87,6 +88,8 @@ pub(crate) struct TableOutput {
     /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file could be deleted.
     oldest_blob_file: Option<FileNumber>,
     timestamps: Timestamps,
+    /// What went in, with `paranoid_file_checks`.
+    written: Option<Written>,
 }
 
 /// What a table makes of the timestamps in its keys.
@@ -163,6 +166,7 @@ impl TableOutput {
             creation_seconds: now,
             oldest_blob_file: None,
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
+            written: context.family_options.paranoid_file_checks.then(Written::default),
         })
     }
 
@@ -180,10 +184,10 @@ impl TableOutput {
             internal_key.clone_into(&mut timestamps.last_point);
             if timestamps.dropped {
                 let plain = Timestamps::without(&mut timestamps.scratch, internal_key, timestamps.size);
-                return self.builder.add(plain, value);
+                return store(&mut self.builder, &mut self.written, plain, value);
             }
         }
-        self.builder.add(internal_key, value)
+        store(&mut self.builder, &mut self.written, internal_key, value)
     }
 
     #[cold]
@@ -210,10 +214,10 @@ impl TableOutput {
             if timestamps.dropped {
                 let plain = Timestamps::without(&mut timestamps.scratch, &begin, timestamps.size);
                 let end = &tombstone.end[..tombstone.end.len().saturating_sub(timestamps.size)];
-                return self.builder.add(plain, end);
+                return store(&mut self.builder, &mut self.written, plain, end);
             }
         }
-        self.builder.add(&begin, &tombstone.end)
+        store(&mut self.builder, &mut self.written, &begin, &tombstone.end)
     }
 
     /// About what the file would be if it ended here, in bytes.
@@ -228,17 +232,18 @@ impl TableOutput {
 
     /// Ends the file, syncs it and describes it, to listeners too.
     /// # Errors
-    /// `IoError`, or that of opening the table again; the file is lost then.
+    /// `IoError`, or that of opening the table again; with `paranoid_file_checks` `Corruption` if it does not hold what went
+    /// in. The file is lost then.
     pub(crate) fn finish(
         self,
         context: &OutputContext<'_>,
         epoch_number: u64,
         oldest_ancestor_time: u64,
     ) -> Result<FileMetaData> {
-        let number = self.number;
+        let (number, written) = (self.number, self.written);
         let result = self
             .finish_file(context.options, epoch_number, oldest_ancestor_time)
-            .and_then(|made| check_readable(context, &made.0).map(|()| made));
+            .and_then(|made| check_readable(context, &made.0, written).map(|()| made));
         tell_created(context, number, &result);
         result.map(|(meta, _)| meta)
     }
@@ -317,10 +322,27 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options
 }
 
-/// Opens a finished output; it stays open for its readers. What a flush wrote goes into level 0.
-fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData) -> Result<()> {
+/// Hands an entry to the table, and notes it if that is asked for.
+#[inline]
+fn store(builder: &mut TableBuilder, written: &mut Option<Written>, key: &[u8], value: &[u8]) -> Result<()> {
+    if let Some(written) = written {
+        written.add(key, value);
+    }
+    builder.add(key, value)
+}
+
+/// Opens a finished output; it stays open for its readers. What a flush wrote goes into level 0. If it was noted what was
+/// written, that is what the file must hold.
+fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData, written: Option<Written>) -> Result<()> {
     let level = (context.io_priority == IoPriority::High).then_some(0);
-    context.tables.reader(&TableFile { meta, level }).map(drop)
+    let reader = context.tables.reader(&TableFile { meta, level })?;
+    match written {
+        Some(written) if written != Written::in_table(&reader)? => {
+            let path = reader.file().path().display();
+            Err(Error::corruption(format!("{path}: the table does not hold what was written to it")))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn paced(context: &OutputContext<'_>, file: Box<dyn WritableFile>) -> Box<dyn WritableFile> {

@@ -273,7 +273,8 @@ option_struct! {
         /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere. Fixed.
         blob_cache: Option<Arc<esker_table::BlockCache>> = None, object;
 
-        /// Read every written table back before it is installed. Default false. Mutable.
+        /// Read every table that a flush or compaction has written back, whole, before it is installed, and compare its entries
+        /// with those that were written: `Corruption` if they differ. Default false. Mutable.
         paranoid_file_checks: bool = false, mutable;
         /// Check the order of files when a version is made. Default true. Fixed.
         force_consistency_checks: bool = true, fixed;

@@ -1,0 +1,44 @@
+//! What went into a table, to be compared with what can be read from it: `paranoid_file_checks`.
+//!
+//! In: entries as the writer is given them, then as the finished file gives them. Out: whether they are the same.
+//! Source: RocksDB `db/output_validator.h`.
+//!
+//! Invariant: point entries count in their order; range tombstones, which may come in any, without it.
+
+use super::type_of;
+use esker_base::xxph3::hash64_with_seed;
+use esker_base::{Result, ValueType};
+use esker_table::TableReader;
+
+/// Entries seen, as hashes of all their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Written {
+    points: u64,
+    tombstones: u64,
+}
+
+impl Written {
+    /// Counts an entry in.
+    pub(super) fn add(&mut self, internal_key: &[u8], value: &[u8]) {
+        if type_of(internal_key) == Some(ValueType::RangeDeletion) {
+            let hash = hash64_with_seed(value, hash64_with_seed(internal_key, 0));
+            self.tombstones = self.tombstones.wrapping_add(hash);
+        } else {
+            self.points = hash64_with_seed(value, hash64_with_seed(internal_key, self.points));
+        }
+    }
+
+    /// What a table holds, read from its file with all checksums checked.
+    /// # Errors
+    /// `Corruption` and `IoError` name the file.
+    pub(super) fn in_table(reader: &TableReader) -> Result<Written> {
+        let mut written = Written::default();
+        let mut add = |key: &[u8], value: &[u8]| {
+            written.add(key, value);
+            Ok(())
+        };
+        reader.for_each_data_block(&mut |block| block.for_each(&mut add))?;
+        reader.for_each_stored_tombstone(&mut add)?;
+        Ok(written)
+    }
+}
