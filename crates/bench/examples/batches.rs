@@ -1,6 +1,6 @@
 //! What a key of a batch costs beside a `get` of it: batches of 1 to 1000 keys, in the memtable and in tables.
 //!
-//! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case]`
+//! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case] [one size]`
 //!
 //! Both sides take turns in one process, and processor time counts; each figure is the median of the rounds' ratios. Keys are drawn at random from all,
 //! from 500 neighbours or from 5; the block cache holds everything, or nothing (`cold`).
@@ -95,11 +95,11 @@ fn median(mut of: Vec<f64>) -> f64 {
     of[of.len() / 2]
 }
 
-fn compare(db: &Db, case: &str, hot: u64, rounds: usize) -> Result<()> {
+fn compare(db: &Db, case: &str, hot: u64, (rounds, size): (usize, Option<usize>)) -> Result<()> {
     let (family, options) = (db.default_column_family(), ReadOptions::default());
     let mut reader = Reader { db, family, options, output: MultiGetOutput::new() };
     let mut drawn = 0;
-    for batch in BATCHES {
+    for batch in BATCHES.into_iter().filter(|batch| size.is_none_or(|size| size == *batch)) {
         let (mut single, mut lent, mut pinned) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..=rounds {
             let mut draw = || {
@@ -131,6 +131,7 @@ fn main() -> Result<()> {
     let keys: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(200_000);
     let rounds: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(7);
     let wanted = args.next().unwrap_or_default();
+    let size: Option<usize> = args.next().and_then(|n| n.parse().ok());
     for (place, is_cached) in [("memtable", true), ("tables", true), ("tables-cold", false)] {
         if !place.contains(wanted.as_str()) {
             continue;
@@ -141,7 +142,7 @@ fn main() -> Result<()> {
             db.wait_for_background_work()?;
         }
         for (locality, hot) in [("random", keys), ("500", 500.min(keys)), ("5", 5)] {
-            compare(&db, &format!("{place}/{locality}"), hot, rounds)?;
+            compare(&db, &format!("{place}/{locality}"), hot, (rounds, size))?;
         }
     }
     Ok(())

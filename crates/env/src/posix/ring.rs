@@ -1,7 +1,8 @@
 //! Reads that go to the kernel together: `io_uring`.
 //!
-//! Each thread that reads so has a ring of its own, made at its first use. Whether this kernel and its rules let us have one
-//! is found out then; if not, nobody asks again. Source: the kernel's `io_uring(7)`.
+//! Each thread that reads so has a ring of its own, made at its first use. If this kernel or its rules do not let us have one,
+//! nobody asks again; any other failure costs the thread its ring and this call the way through it. Source: the kernel's
+//! `io_uring(7)`.
 //!
 //! Invariants
 //!  1. No submission is left behind: [`read_many`] returns when the kernel has reported all that it took, so that it writes
@@ -13,7 +14,11 @@ use esker_base::sync::process::atomic::{AtomicBool, Ordering};
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use std::cell::RefCell;
+use std::io;
 use std::os::fd::AsRawFd;
+
+#[cfg(test)]
+mod tests;
 
 /// Reads that are on their way at the same time, at most.
 const ENTRIES: usize = 128;
@@ -21,35 +26,54 @@ const ENTRIES: usize = 128;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
 
-/// A thread's ring.
-enum Ring {
-    Untried,
-    Open(Box<IoUring>),
-    Refused,
-}
+/// A thread's ring, once it is made.
+struct Ring(Option<Box<IoUring>>);
 
-/// Whether a thread has been refused a ring.
+/// Whether the kernel forbids rings.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    static RING: RefCell<Ring> = const { RefCell::new(Ring::Untried) };
+    static RING: RefCell<Ring> = const { RefCell::new(Ring(None)) };
 }
 
 impl Ring {
-    fn open(&mut self) -> Option<&mut IoUring> {
-        if let Ring::Untried = self {
-            *self = match IoUring::new(ENTRIES as u32) {
-                Ok(ring) => Ring::Open(Box::new(ring)),
-                Err(_) => {
-                    IS_REFUSED.store(true, Ordering::Relaxed);
-                    Ring::Refused
+    fn open(&mut self) -> io::Result<&mut IoUring> {
+        let ring = match self.0.take() {
+            Some(ring) => ring,
+            None => match IoUring::new(ENTRIES as u32) {
+                Ok(ring) => Box::new(ring),
+                Err(e) => {
+                    // Locked memory is limited by a rule; that of a submission is short for a while.
+                    refuse_if(is_forbidden(&e) || Errno::from_io_error(&e) == Some(Errno::NOMEM));
+                    return Err(e);
                 }
-            };
+            },
+        };
+        Ok(self.0.insert(ring))
+    }
+
+    /// Reads all, wave by wave. After an error there is no ring: what was pushed and not taken goes with it.
+    fn read(&mut self, requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
+        for (wave, done) in requests.chunks_mut(ENTRIES).zip(done.chunks_mut(ENTRIES)) {
+            let ring = self.open()?;
+            if let Err(e) = read_wave(ring, wave, done) {
+                refuse_if(is_forbidden(&e));
+                self.0 = None;
+                return Err(e);
+            }
         }
-        match self {
-            Ring::Open(ring) => Some(ring),
-            Ring::Untried | Ring::Refused => None,
-        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel has no rings, or its rules keep them from us: it will say so however often we ask.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::PERM))
+}
+
+fn refuse_if(is_forbidden: bool) {
+    if is_forbidden {
+        IS_REFUSED.store(true, Ordering::Relaxed);
     }
 }
 
@@ -59,23 +83,13 @@ pub(crate) fn read_many(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
         return Vec::new();
     }
     let mut done = vec![0; requests.len()];
-    RING.with_borrow_mut(|ring| {
-        for (number, wave) in requests.chunks_mut(ENTRIES).enumerate() {
-            let Some(open) = ring.open() else { return };
-            let at = number * ENTRIES;
-            let end = at + wave.len();
-            if read_wave(open, wave, &mut done[at..end]).is_err() {
-                IS_REFUSED.store(true, Ordering::Relaxed);
-                *ring = Ring::Refused;
-                return;
-            }
-        }
-    });
+    // After an error what is not done is left to the caller (invariant 2).
+    RING.with_borrow_mut(|ring| ring.read(requests, &mut done)).unwrap_or_default();
     done
 }
 
 /// Reads at most `ENTRIES` requests. An error means that the ring is of no use; nothing is on its way then.
-fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize]) -> Result<(), Errno> {
+fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
     let parts: Vec<Vec<libc::iovec>> = wave.iter_mut().map(parts_of).collect();
     let mut taken = 0;
     for (i, (request, parts)) in wave.iter().zip(&parts).enumerate() {
@@ -99,14 +113,14 @@ fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize
 }
 
 /// Submits what was pushed, `count` reads, and hands their results over as they come.
-fn wait(ring: &mut IoUring, count: usize, mut report: impl FnMut(usize, i32)) -> Result<(), Errno> {
+fn wait(ring: &mut IoUring, count: usize, mut report: impl FnMut(usize, i32)) -> io::Result<()> {
     let (mut submitted, mut reported) = (0, 0);
     while reported < count {
         match ring.submit_and_wait(count - reported) {
             Ok(n) => submitted += n,
             Err(e) if Errno::from_io_error(&e) == Some(Errno::INTR) => {}
             // Nothing is on its way and nothing was taken. What was pushed goes with the ring.
-            Err(_) if submitted == reported => return Err(Errno::NOSYS),
+            Err(e) if submitted == reported => return Err(e),
             // What is on its way comes in first.
             Err(_) => {}
         }

@@ -10,7 +10,7 @@
 mod watch;
 
 use super::iterator::watched_iter;
-use super::reads::{check_read_options, pinned_view, read_context, table_read_options};
+use super::reads::{pinned_view, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::observe::{Explanation, KeyRead, ReadSource, ScanRead, SeenEntry, Step};
@@ -161,7 +161,6 @@ impl Db {
     }
 
     fn begin_explaining(&self, options: &ReadOptions, family: &ColumnFamilyHandle) -> Result<u64> {
-        check_read_options(options)?;
         if family.cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Err(Error::not_supported("explain: families with user-defined timestamps"));
         }

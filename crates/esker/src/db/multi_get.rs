@@ -12,12 +12,12 @@ mod output;
 pub use output::MultiGetOutput;
 use output::{Output, PinnedOutput};
 
-use super::reads::{check_read_options, read_context, table_read_options};
+use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::answer::Answer;
-use crate::read::get::{Parked, ReadContext, find};
+use crate::read::get::{Parked, ReadContext, find, find_on};
 use crate::read::multi_get::{multi_get, multi_get_on};
 use crate::snapshot::Snapshot;
 use esker_base::comparator::KeyOrder;
@@ -84,9 +84,6 @@ impl Db {
 
     fn read_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
         output.reset(keys.len());
-        if let Err(e) = check_read_options(options) {
-            return output.fail_all(&e);
-        }
         let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
         let asked = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
         if options.timestamp.is_some() || (0..asked).any(has_timestamps) {
@@ -102,7 +99,8 @@ impl Db {
             drop(guard);
             batch.read_up_to_limit(&held, output);
         } else {
-            let mut left = batch.read_under(&moment, &guard, output);
+            let mut left = Left::default();
+            batch.read_under(&moment, &guard, output, &mut left);
             if !left.waiting.is_empty() {
                 let held = moment.hold();
                 drop(guard);
@@ -260,9 +258,14 @@ const FEW_LOOKUPS: usize = 8;
 /// Keys that wait for files together, at most: what they read is held until all of them are done with a level.
 const MOST_KEYS_WAITING: usize = 256;
 
+/// So many keys that wait for files are ended one by one, as by `get`: to plan them costs more than they can share. With
+/// `async_io` one key is, as what several miss is read at the same time.
+const FEW_KEYS_WAITING: usize = 4;
+
 /// What is left of a batch when all that is in memory was read.
+#[derive(Default)]
 struct Left {
-    waiting: Vec<Waiting>,
+    waiting: SmallVec<[Waiting; FEW_KEYS_WAITING]>,
     /// Keys that are the same as others, and those.
     repeated: Vec<(u32, u32)>,
 }
@@ -281,29 +284,39 @@ impl<K: Keys> KeyBatch<'_, K> {
 
     /// What is in memory. What is not is put aside.
     #[inline]
-    fn read_under(&self, moment: &Moment<'_>, guard: &epoch::Guard, output: &mut impl Output) -> Left {
+    fn read_under(
+        &self,
+        moment: &Moment<'_>,
+        guard: &epoch::Guard,
+        output: &mut impl Output,
+        left: &mut Left,
+    ) {
         let ends_in_memtables = self.ends_in_memtables(moment);
         let few = if ends_in_memtables { FEW_KEYS_OF_MEMTABLES } else { FEW_KEYS };
         if self.keys.len() <= few {
-            self.read_one_by_one(moment, guard, output)
+            self.read_one_by_one(moment, guard, output, left);
         } else {
-            self.read_together(moment, guard, output, ends_in_memtables)
+            self.read_together(moment, guard, (output, left), ends_in_memtables);
         }
     }
 
     #[inline]
-    fn read_one_by_one(&self, moment: &Moment<'_>, guard: &epoch::Guard, output: &mut impl Output) -> Left {
-        let mut waiting = Vec::new();
+    fn read_one_by_one(
+        &self,
+        moment: &Moment<'_>,
+        guard: &epoch::Guard,
+        output: &mut impl Output,
+        left: &mut Left,
+    ) {
         for i in 0..self.keys.len() {
             let at = self.view_of(moment, i);
             let view = moment.views[at].1.get();
             let key = LookupKey::new(self.keys.key(i), moment.sequence);
             let context = ReadContext { guard: Some(guard), ..self.context(i) };
             if let Some(parked) = find(view, &context, &key, &mut |answer| output.set(i, answer)) {
-                waiting.push(Waiting { view: at, key: i, parked });
+                left.waiting.push(Waiting { view: at, key: i, parked });
             }
         }
-        Left { waiting, repeated: Vec::new() }
     }
 
     /// In the order of the keys, so that the limit ends the batch at a key that the caller can name.
@@ -328,15 +341,14 @@ impl<K: Keys> KeyBatch<'_, K> {
         &self,
         moment: &Moment<'_>,
         guard: &epoch::Guard,
-        output: &mut impl Output,
+        (output, left): (&mut impl Output, &mut Left),
         ends_in_memtables: bool,
-    ) -> Left {
+    ) {
         let ordered = self.ordered(moment, ends_in_memtables);
         let few = ordered.len().min(MOST_KEYS_TOGETHER);
         let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
         let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
-        let mut repeated: Vec<(u32, u32)> = Vec::new();
-        let mut waiting = Vec::new();
+        let Left { waiting, repeated } = left;
         let mut rest = ordered.as_slice();
         let mut last: Option<Ordered> = None;
         while let Some(first) = rest.first() {
@@ -365,13 +377,21 @@ impl<K: Keys> KeyBatch<'_, K> {
                 |i: usize, parked| waiting.push(Waiting { view, key: numbers[i] as usize, parked });
             multi_get(moment.views[view].1.get(), (&context, guard), &lookups, &mut settle, &mut park);
         }
-        Left { waiting, repeated }
     }
 
-    /// Ends the keys that were put aside, many of a family at a time.
+    /// Ends the keys that were put aside: a few one by one, many a family's at a time.
     #[cold]
     fn read_on(&self, held: &HeldMoment, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);
+        let few = if self.options.async_io { 1 } else { FEW_KEYS_WAITING };
+        if waiting.len() <= few {
+            for Waiting { view, key: i, parked } in waiting {
+                let key = LookupKey::new(self.keys.key(i), held.sequence);
+                let mut settle = |answer: Answer<'_>| output.set(i, answer);
+                find_on(&held.views[view].1, &self.context(i), &key, parked, &mut settle);
+            }
+            return;
+        }
         let icmp = |w: &Waiting| &self.keys.family(w.key).cf.icmp;
         let key = |w: &Waiting| self.keys.key(w.key);
         waiting.sort_by(|a, b| a.view.cmp(&b.view).then_with(|| icmp(a).compare_user_keys(key(a), key(b))));
@@ -488,7 +508,7 @@ struct Moment<'g> {
 
 /// A moment without a guard.
 struct HeldMoment {
-    views: Vec<(ColumnFamilyId, Arc<SuperVersion>)>,
+    views: SmallVec<[(ColumnFamilyId, Arc<SuperVersion>); 2]>,
     sequence: SequenceNumber,
     _snapshot: Option<Snapshot>,
 }

@@ -9,7 +9,7 @@
 //!     writes.
 
 use super::iterator::{db_iter_options, internal_iterator};
-use super::reads::{check_read_options, pinned_view, read_context, table_read_options};
+use super::reads::{pinned_view, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::{DbIter, MergeChild, RunTombstones, merge_children};
@@ -17,7 +17,7 @@ use crate::options::ReadOptions;
 use crate::read::latest::{latest_sequence, range_written_since};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
-use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::ParsedInternalKey;
 use esker_memtable::MemTable;
 
@@ -45,7 +45,6 @@ impl Db {
         own: &OwnWrites,
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
-        check_read_options(options)?;
         self.inner.read(options, &family.cf, key, Some(own), None)
     }
 
@@ -58,7 +57,11 @@ impl Db {
         family: &ColumnFamilyHandle,
         own: Option<&OwnWrites>,
     ) -> Result<DbIter> {
-        check_read_options(options)?;
+        if options.tailing {
+            return Err(Error::not_supported(
+                "ReadOptions::tailing: an iterator over a transaction's own writes",
+            ));
+        }
         let cf = &family.cf;
         let (view, sequence) = self.inner.pinned_moment(cf, options, None);
         let statistics = self.engine().options.statistics.clone();

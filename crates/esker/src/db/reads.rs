@@ -77,7 +77,6 @@ impl Db {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
-        check_read_options(options)?;
         self.inner.get_timestamped(options, &family.cf, key.as_ref())
     }
 
@@ -119,7 +118,6 @@ impl DbInner {
     }
 
     fn get(&self, options: &ReadOptions, cf: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedBytes>> {
-        check_read_options(options)?;
         if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Ok(self.get_timestamped(options, cf, key)?.map(|(value, _)| value));
         }
@@ -223,16 +221,6 @@ pub(super) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
         prefix_filter_on_seek: false,
         async_io: options.async_io,
     }
-}
-
-/// # Errors
-/// `NotSupported` names the option.
-#[inline]
-pub(super) fn check_read_options(options: &ReadOptions) -> Result<()> {
-    if options.tailing {
-        return Err(Error::not_supported("ReadOptions::tailing: use refresh() to follow new writes"));
-    }
-    Ok(())
 }
 
 /// The timestamp to read at in this family.

@@ -52,7 +52,8 @@ pub struct ReadOptions {
     /// Grow the read-ahead across files. Default false.
     pub adaptive_readahead: bool,
     /// `multi_get` reads what it misses on all levels at once instead of level by level: less waiting, and now and then a
-    /// block too many. Iterators are the same with it. Default false.
+    /// block too many. Without it, what a few keys miss (up to four) is read one after the other, as by `get`. Iterators
+    /// are the same with it. Default false.
     pub async_io: bool,
     /// See all keys, whatever the prefix extractor says. Default false: bounds or `prefix_same_as_start` may let
     /// prefix filters skip files, but no key within them is ever missed.
@@ -72,8 +73,8 @@ pub struct ReadOptions {
     /// those with `pin_data`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators show what is there when they move, not when they were made: each seek and each step goes over to the present
-    /// first, if something has been written since the last one; both directions. Gets refuse it with `NotSupported`.
-    /// Default false.
+    /// first, if something has been written since the last one; both directions. Gets do not look at it, and iterators over
+    /// a transaction's own writes refuse it with `NotSupported`. Default false.
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,

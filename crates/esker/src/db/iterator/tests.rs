@@ -212,6 +212,18 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
 }
 
 #[test]
+fn gets_do_not_look_at_tailing() {
+    let db = open();
+    db.put("a", "1").unwrap();
+    let (family, options) =
+        (db.default_column_family(), ReadOptions { tailing: true, ..ReadOptions::default() });
+    assert_eq!(db.get_opt(&options, &family, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    let values = db.multi_get_opt(&options, &family, &["a", "b"]);
+    assert_eq!(values[0].as_ref().unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(values[1].as_ref().unwrap().is_none());
+}
+
+#[test]
 fn a_tailing_iterator_shows_what_is_written_ahead_of_it() {
     let db = open();
     let put = |key: &str| db.put(key, key).unwrap();

@@ -90,9 +90,6 @@ pub(super) trait Output {
     /// Key `i` is the same as key `of`, which has its answer.
     fn repeat(&mut self, i: usize, of: usize);
 
-    /// Fails all keys with this error.
-    fn fail_all(&mut self, error: &Error);
-
     /// Bytes of all values, of a repeated key's each time.
     fn value_bytes(&self) -> u64;
 
@@ -127,10 +124,6 @@ impl Output for MultiGetOutput {
         if let Ok(Some(value)) = self.get(i) {
             self.value_bytes += value.len() as u64;
         }
-    }
-
-    fn fail_all(&mut self, error: &Error) {
-        self.found.fill(Found::Failed(error.clone()));
     }
 
     fn value_bytes(&self) -> u64 {
@@ -186,10 +179,6 @@ impl Output for PinnedOutput {
 
     fn repeat(&mut self, i: usize, of: usize) {
         self.put(i, self.values[of].clone());
-    }
-
-    fn fail_all(&mut self, error: &Error) {
-        self.values.fill(Err(error.clone()));
     }
 
     fn value_bytes(&self) -> u64 {
