@@ -334,6 +334,11 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read(&db);
     db.close().expect("closes");
     drop(db);
+    // A guard of another test may have kept the table that was ingested, which 7.8.3's tools would look at too; an open
+    // leaves nothing over.
+    let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens again");
+    db.close().expect("closes");
+    drop(db);
     read_by_7(fixture, dir.path()).expect("read by 7.8.3");
     read_by_11(fixture, dir.path()).expect("read by 11.8.1");
 }
