@@ -34,9 +34,9 @@ pub struct StoredColumns<'a> {
     pub columns: Vec<(&'a [u8], StoredValue<'a>)>,
 }
 
-/// Whether an entity may have columns in blob files, as its version says.
+/// Whether an entity may have columns in blob files, as its version says, in however many bytes that is written.
 pub fn may_have_blobs(entity: &[u8]) -> bool {
-    entity.first().is_some_and(|&version| u32::from(version) == VERSION_WITH_BLOBS)
+    entity.first().is_some_and(|&version| u32::from(version & 0x7F) == VERSION_WITH_BLOBS)
 }
 
 impl<'a> StoredColumns<'a> {

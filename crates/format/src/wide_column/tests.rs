@@ -76,3 +76,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_version_written_in_two_bytes_is_a_version() {
+    assert!(stored::may_have_blobs(&[0x02, 0x00]) && stored::may_have_blobs(&[0x82, 0x00, 0x00]));
+    assert!(!stored::may_have_blobs(&[0x01, 0x00]) && !stored::may_have_blobs(&[]));
+}
