@@ -9,7 +9,7 @@ use crate::options::DbOptions;
 use crate::schedule::{Job, Scheduler};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::{Arc, OnceLock, Weak};
+use esker_base::sync::{Arc, OnceLock, Weak, epoch};
 
 /// Hands as many jobs to the pools as there is work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
@@ -79,6 +79,7 @@ impl Purger {
             if let Some(engine) = engine.upgrade() {
                 engine.purger.serve(&engine, run);
             }
+            hand_over();
         };
         job.scheduler.schedule(Job::Purge, Box::new(work));
     }
@@ -101,7 +102,16 @@ impl Purger {
 
 fn run(engine: &Arc<Engine>, job: fn(&Arc<Engine>)) -> Box<dyn FnOnce() + Send> {
     let engine = engine.clone();
-    Box::new(move || job(&engine))
+    Box::new(move || {
+        job(&engine);
+        drop(engine);
+        hand_over();
+    })
+}
+
+/// The thread may sleep for long now, and lives as long as its pool: what it has replaced must not wait for its next job.
+fn hand_over() {
+    epoch::pin().flush();
 }
 
 impl Engine {
