@@ -48,6 +48,7 @@ pub mod read;
 mod repair;
 mod schedule;
 pub mod snapshot;
+mod sst_file_reader;
 mod sst_file_writer;
 pub mod txn;
 pub mod version;
@@ -71,6 +72,7 @@ pub use options::{
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;
+pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
 pub use txn::{
     IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,

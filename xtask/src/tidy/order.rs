@@ -10,7 +10,7 @@ const ENGINE: &str = "crates/esker/src/";
 
 /// From the front door down.
 const ORDER: &[&[&str]] = &[
-    &["txn", "checkpoint", "backup", "ttl", "repair", "door"],
+    &["txn", "checkpoint", "backup", "ttl", "repair", "door", "sst_file_reader"],
     &["db"],
     &["write", "flush", "compact", "ingest"],
     &["engine"],

@@ -41,6 +41,7 @@ pub use multi_get::MultiGetOutput;
 pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use own_writes::OwnWrites;
+pub(crate) use reads::table_read_options;
 
 use crate::engine::Engine;
 use crate::write::WritePath;

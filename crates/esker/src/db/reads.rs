@@ -208,7 +208,7 @@ pub(super) fn read_context<'a>(
 
 /// The part of the options that tables look at.
 #[inline]
-pub(super) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
+pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
     let read_tier = match options.read_tier {
         ReadTier::BlockCache => esker_table::ReadTier::BlockCache,
         _ => esker_table::ReadTier::ReadAll,

@@ -22,6 +22,7 @@ mod matrix;
 mod odd_directories;
 mod party;
 mod ping_pong;
+mod sst_file_reader;
 mod tables;
 mod timed;
 mod transactions;

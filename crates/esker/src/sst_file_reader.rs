@@ -1,0 +1,334 @@
+//! One table without a database: a user's view of it, and its entries as they are stored.
+//!
+//! In: a table that `SstFileWriter` or a database wrote, of Esker or RocksDB. Out: what it says of keys, in itself: range
+//! deletions in it hide nothing (as in RocksDB: they are for what lies below the table), values that lie in blob files are
+//! read from those beside it.
+//!
+//! Source: RocksDB `table/sst_file_reader.cc`.
+
+use crate::db::table_read_options;
+use crate::iter::timestamped::{TimestampedIter, table_iter};
+use crate::iter::{DbIter, DbIterOptions};
+use crate::options::{Options, ReadOptions};
+use crate::read::saver::{Finish, Saver};
+use crate::snapshot::Snapshot;
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey};
+use esker_format::properties::TableProperties;
+use esker_table::blob::{BlobReader, BlobReads, BlobSource, BlobSourceOptions};
+use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// An open table. All methods may be called from any thread.
+pub struct SstFileReader {
+    path: PathBuf,
+    table: Arc<TableReader>,
+    blobs: Arc<BlobSource>,
+    icmp: InternalKeyComparator,
+    options: Options,
+}
+
+/// An entry of a table, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParsedEntryInfo<'a> {
+    /// Without its timestamp.
+    pub user_key: &'a [u8],
+    /// Empty in families without user-defined timestamps.
+    pub timestamp: &'a [u8],
+    /// Its version.
+    pub sequence: SequenceNumber,
+    /// What it is.
+    pub entry_type: ValueType,
+}
+
+impl SstFileReader {
+    /// Opens the table at `path`, through `options.db.env`; `options.cf` says its comparator, merge operator and prefix
+    /// extractor.
+    /// # Errors
+    /// `InvalidArgument` if it was written with another comparator · `Corruption` and `IoError` name the file ·
+    /// `NotSupported` names what it is that cannot be read.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<SstFileReader> {
+        let (path, fs) = (path.as_ref().to_owned(), &options.db.env.fs);
+        let icmp = InternalKeyComparator::new(options.cf.comparator.clone());
+        let file_size = fs.file_size(&path)?;
+        let table_options = Arc::new(options.cf.table.clone());
+        let mut reader_options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
+        reader_options.prefix_extractor.clone_from(&options.cf.prefix_extractor);
+        reader_options.statistics.clone_from(&options.db.statistics);
+        let table = TableReader::open(fs.new_random_access_file(&path)?, reader_options)?;
+        let blobs = BlobSourceOptions {
+            dir: path.parent().unwrap_or(Path::new("")).to_owned(),
+            capacity: None,
+            cache: None,
+            charged_to: None,
+            statistics: options.db.statistics.clone(),
+        };
+        let blobs = Arc::new(BlobSource::new(fs.clone(), blobs));
+        Ok(SstFileReader { path, table, blobs, icmp, options: options.clone() })
+    }
+
+    /// The value of `key` at the snapshot and timestamp of `options`, or `None` if it is not there or deleted.
+    /// # Errors
+    /// `MergeInProgress` if the table has operands for the key and nothing that they apply to · `InvalidArgument` for
+    /// operands without a merge operator, or a timestamp that is missing or of another size · `Corruption`, `IoError`.
+    pub fn get(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
+        let key = key.as_ref();
+        if self.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
+            return Ok(self.timestamped(options)?.get(key)?.map(|(value, _)| value));
+        }
+        let (mut saver, mut needs_base) = (Saver::new(), false);
+        let table_options = table_read_options(options);
+        self.table.get(&table_options, &LookupKey::new(key, sequence_of(options)), &mut |entry, value| {
+            needs_base = saver.save(entry.value_type, entry.sequence, || value.pin());
+            needs_base
+        })?;
+        if needs_base {
+            return Err(Error::new(
+                ErrorKind::MergeInProgress,
+                format!(
+                    "{}: what the operands of key '{}' apply to is elsewhere",
+                    self.path.display(),
+                    key.escape_ascii()
+                ),
+            ));
+        }
+        saver.finish(&Finish {
+            user_key: key,
+            merge_operator: self.options.cf.merge_operator.as_ref(),
+            blobs: BlobReads { source: &self.blobs, options: &table_options },
+        })
+    }
+
+    /// [`SstFileReader::get`] of many keys; answers stand as the keys do.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        keys: &[K],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        keys.iter().map(|key| self.get(options, key)).collect()
+    }
+
+    /// A cursor over the keys that are there at the snapshot and timestamp of `options`, within their bounds. Operands whose
+    /// base is elsewhere are merged onto nothing.
+    /// # Errors
+    /// `InvalidArgument` if a timestamp is missing, of another size, or there where keys have none.
+    pub fn iter(&self, options: &ReadOptions) -> Result<SstFileIterator> {
+        if self.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
+            return Ok(SstFileIterator(Cursor::Timestamped(Box::new(self.timestamped(options)?))));
+        }
+        let iter = DbIter::new(
+            self.icmp.clone(),
+            self.entries(table_read_options(options)),
+            self.iter_options(options),
+            Some(self.table.clone()),
+        );
+        Ok(SstFileIterator(Cursor::Plain(Box::new(iter))))
+    }
+
+    /// A cursor over all point entries as they are stored, deletions and older versions among them: keys are internal keys,
+    /// which [`SstFileReader::parse_table_iterator_key`] takes apart, also those that are sought. Leaves nothing in the
+    /// block cache.
+    pub fn table_iter(&self) -> Box<dyn InternalIterator> {
+        self.entries(TableReadOptions { fill_cache: false, ..TableReadOptions::default() })
+    }
+
+    /// Takes a key of [`SstFileReader::table_iter`] apart.
+    /// # Errors
+    /// `Corruption` if it is too short, or its type is unknown.
+    pub fn parse_table_iterator_key<'a>(&self, key: &'a [u8]) -> Result<ParsedEntryInfo<'a>> {
+        let parsed = ParsedInternalKey::parse(key)?;
+        if parsed.user_key.len() < self.icmp.timestamp_size() {
+            return Err(Error::corruption("a key is shorter than its timestamp").at(self.path.display()));
+        }
+        let (user_key, timestamp) = self.icmp.split_timestamp(parsed.user_key);
+        Ok(ParsedEntryInfo {
+            user_key,
+            timestamp,
+            sequence: parsed.sequence,
+            entry_type: parsed.value_type,
+        })
+    }
+
+    /// What the table says about itself.
+    pub fn table_properties(&self) -> &TableProperties {
+        self.table.properties()
+    }
+
+    /// Reads every block and checks its checksum, the order of all keys, the filter and the counts.
+    /// # Errors
+    /// The first `Corruption` or `IoError`.
+    pub fn verify_checksum(&self) -> Result<()> {
+        self.table.verify(&mut |_| true)
+    }
+
+    /// Counts the point entries, and compares their number with what the properties say.
+    /// # Errors
+    /// `Corruption` if they differ · as reading the table.
+    pub fn verify_num_entries(&self) -> Result<()> {
+        let (mut iter, mut found) = (self.table_iter(), 0_u64);
+        iter.seek_to_first();
+        while iter.valid() {
+            found += 1;
+            iter.next();
+        }
+        iter.status()?;
+        let properties = self.table_properties();
+        let expected = properties.num_entries.saturating_sub(properties.num_range_deletions);
+        if found == expected {
+            return Ok(());
+        }
+        let what = format!(
+            "Table property expects {expected} entries when excluding range deletions, but scanning the table returned \
+             {found} entries"
+        );
+        Err(Error::corruption(what).at(self.path.display()))
+    }
+
+    fn entries(&self, options: TableReadOptions) -> Box<dyn InternalIterator> {
+        table_iter(&self.table, options, &self.icmp)
+    }
+
+    fn iter_options(&self, options: &ReadOptions) -> DbIterOptions {
+        let family = &self.options.cf;
+        DbIterOptions {
+            sequence: sequence_of(options),
+            lower_bound: options.iterate_lower_bound.clone(),
+            upper_bound: options.iterate_upper_bound.clone(),
+            prefix_same_as_start: options.prefix_same_as_start,
+            prefix_extractor: family.prefix_extractor.clone(),
+            asks_prefix_filters: false,
+            max_skippable_internal_keys: options.max_skippable_internal_keys,
+            merge_operator: family.merge_operator.clone(),
+            blobs: Some(BlobReader { source: self.blobs.clone(), options: table_read_options(options) }),
+            ..DbIterOptions::default()
+        }
+    }
+
+    fn timestamped(&self, options: &ReadOptions) -> Result<TimestampedIter> {
+        let size = self.icmp.timestamp_size();
+        let why = match &options.timestamp {
+            Some(timestamp) if size > 0 && timestamp.len() == size => None,
+            Some(timestamp) if size > 0 => Some(format!("has {} bytes, keys have {size}", timestamp.len())),
+            Some(_) => Some("is set, but keys have no timestamps".to_owned()),
+            None => Some("is not set, but keys have timestamps".to_owned()),
+        };
+        if let Some(why) = why {
+            let error = Error::invalid_argument(format!("ReadOptions::timestamp {why}"));
+            return Err(error.at(self.path.display()));
+        }
+        Ok(TimestampedIter::new(
+            self.icmp.clone(),
+            self.entries(table_read_options(options)),
+            self.iter_options(options),
+            options.timestamp.clone().unwrap_or_default(),
+            Vec::new(),
+            Some(self.table.clone()),
+        ))
+    }
+}
+
+fn sequence_of(options: &ReadOptions) -> SequenceNumber {
+    options.snapshot.as_ref().map_or(SequenceNumber::MAX, Snapshot::sequence)
+}
+
+impl fmt::Debug for SstFileReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SstFileReader").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A cursor over the keys of a table. Not valid until positioned; after an error, until positioned again. It keeps the table
+/// open.
+#[derive(Debug)]
+pub struct SstFileIterator(Cursor);
+
+#[derive(Debug)]
+enum Cursor {
+    Plain(Box<DbIter>),
+    Timestamped(Box<TimestampedIter>),
+}
+
+/// Calls a method that both cursors have.
+macro_rules! each {
+    ($cursor:expr, $iter:ident => $call:expr) => {
+        match $cursor {
+            Cursor::Plain($iter) => $call,
+            Cursor::Timestamped($iter) => $call,
+        }
+    };
+}
+
+impl SstFileIterator {
+    /// Whether it stands on a key.
+    pub fn valid(&self) -> bool {
+        each!(&self.0, iter => iter.valid())
+    }
+
+    /// To the first key.
+    pub fn seek_to_first(&mut self) {
+        each!(&mut self.0, iter => iter.seek_to_first());
+    }
+
+    /// To the last key.
+    pub fn seek_to_last(&mut self) {
+        each!(&mut self.0, iter => iter.seek_to_last());
+    }
+
+    /// To the first key at or after `target`.
+    pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        each!(&mut self.0, iter => iter.seek(target.as_ref()));
+    }
+
+    /// To the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        each!(&mut self.0, iter => iter.seek_for_prev(target.as_ref()));
+    }
+
+    /// To the next key. REQUIRES: `valid()`.
+    pub fn next(&mut self) {
+        each!(&mut self.0, iter => iter.next());
+    }
+
+    /// To the previous key. REQUIRES: `valid()`.
+    pub fn prev(&mut self) {
+        each!(&mut self.0, iter => iter.prev());
+    }
+
+    /// The key here, without its timestamp. REQUIRES: `valid()`.
+    pub fn key(&self) -> &[u8] {
+        each!(&self.0, iter => iter.key())
+    }
+
+    /// The value here; of an entity, its default column. REQUIRES: `valid()`.
+    pub fn value(&self) -> &[u8] {
+        each!(&self.0, iter => iter.value())
+    }
+
+    /// Name and value of each column here. REQUIRES: `valid()`.
+    pub fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        each!(&self.0, iter => iter.columns())
+    }
+
+    /// The timestamp of the version shown; empty where keys have none. REQUIRES: `valid()`.
+    pub fn timestamp(&self) -> &[u8] {
+        match &self.0 {
+            Cursor::Plain(_) => &[],
+            Cursor::Timestamped(iter) => iter.timestamp(),
+        }
+    }
+
+    /// Key and value here, if it is valid.
+    pub fn item(&self) -> Option<(&[u8], &[u8])> {
+        self.valid().then(|| (self.key(), self.value()))
+    }
+
+    /// Why it is not valid, if an error was the reason.
+    /// # Errors
+    /// As [`SstFileReader::get`].
+    pub fn status(&self) -> Result<()> {
+        each!(&self.0, iter => iter.status())
+    }
+}
