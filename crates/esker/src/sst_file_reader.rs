@@ -144,12 +144,7 @@ impl SstFileReader {
             return Err(Error::corruption("a key is shorter than its timestamp").at(self.path.display()));
         }
         let (user_key, timestamp) = self.icmp.split_timestamp(parsed.user_key);
-        Ok(ParsedEntryInfo {
-            user_key,
-            timestamp,
-            sequence: parsed.sequence,
-            entry_type: parsed.value_type,
-        })
+        Ok(ParsedEntryInfo { user_key, timestamp, sequence: parsed.sequence, entry_type: parsed.value_type })
     }
 
     /// What the table says about itself.

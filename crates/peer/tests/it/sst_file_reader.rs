@@ -37,7 +37,9 @@ fn visible(entries: &[(Vec<u8>, ValueType, Vec<u8>)]) -> Vec<(Vec<u8>, Option<Ve
         !matches!(kind, ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp)
     };
     let shown = newest.into_iter().filter(|(_, kind, _)| is_there(*kind));
-    shown.map(|(key, kind, value)| (key.clone(), (*kind == ValueType::Value).then(|| value.clone()))).collect()
+    shown
+        .map(|(key, kind, value)| (key.clone(), (*kind == ValueType::Value).then(|| value.clone())))
+        .collect()
 }
 
 fn entries(reader: &SstFileReader) -> Vec<(Vec<u8>, ValueType, Vec<u8>)> {
