@@ -2,7 +2,7 @@
 //!
 //! In: records (in inner nodes: separators with children) at places found by search. Out: the first record at or
 //! after a target, the child to go down to, or a copy of all record addresses; to any number of threads while one
-//! inserts.
+//! inserts. Here: layout and reading · `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
 //!
 //! ```text
 //! link: next | count      latch      level   prefix
@@ -30,14 +30,24 @@
 //!  6. In an inner node the child read from a slot after its separator was found at or before the target starts at
 //!     or before the target (by 1, also across splits): going right from there finds everything.
 
+mod heads;
+mod insert;
+mod run;
+
+pub(crate) use heads::prefetch_line;
+pub(crate) use insert::{Inserted, Latched};
+pub(crate) use run::Run;
+
 use crate::arena::Arena;
-use crate::dead::{self, After, Dead, Deaths};
+use crate::dead::Dead;
 use crate::record::{Record, Target};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
+use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use esker_base::sync::{Mutex, MutexGuard};
 use esker_format::key::InternalKeyComparator;
+use heads::{head_after, prefetch_record, shared_prefix, spare_one};
+use insert::Trend;
 use std::alloc::Layout;
 use std::cmp;
 use std::ptr::{self, NonNull};
@@ -46,8 +56,6 @@ use std::ptr::{self, NonNull};
 const COUNT_MASK: usize = 127;
 /// The longest prefix that a node can leave out of its heads.
 const MAX_PREFIX: usize = 40;
-/// A prefix this much longer than the old one is worth computing a new node's heads anew.
-const WORTHWHILE: usize = 4;
 
 /// Reads a word that nobody else can write, as the reader holds the latch.
 macro_rules! own {
@@ -100,30 +108,6 @@ impl<const N: usize> Link<N> {
     }
 }
 
-/// Where the last inserts went: a run of neighbours says where the next ones will go.
-#[derive(Debug, Default)]
-pub(crate) struct Trend {
-    last: u8,
-    ascending: u8,
-    descending: u8,
-    deaths: Deaths,
-}
-
-impl Trend {
-    fn new<const N: usize>() -> Trend {
-        let mut trend = Trend::default();
-        trend.deaths.await_more(N / 4);
-        trend
-    }
-
-    fn note(&mut self, at: usize) {
-        let last = usize::from(self.last);
-        self.ascending = if at == last + 1 { self.ascending.saturating_add(1) } else { 0 };
-        self.descending = if at == last { self.descending.saturating_add(1) } else { 0 };
-        self.last = at as u8;
-    }
-}
-
 /// What a slot holds.
 #[derive(Clone, Copy)]
 struct Slot<const N: usize> {
@@ -136,125 +120,6 @@ impl<const N: usize> Slot<N> {
     const EMPTY: Slot<N> = Slot { head: 0, record: ptr::null_mut(), child: ptr::null_mut() };
 }
 
-/// Record addresses of one leaf, in order, as a cursor keeps them.
-#[derive(Debug)]
-pub(crate) struct Run<const N: usize> {
-    records: [*mut u8; N],
-    len: usize,
-    /// The leaf to the right when this was copied.
-    next: *mut Node<N>,
-}
-
-/// A node whose latch is held.
-pub(crate) struct Latched<'t, const N: usize> {
-    pub(crate) node: &'t Node<N>,
-    trend: MutexGuard<'t, Trend>,
-    /// Where the target goes.
-    at: usize,
-}
-
-/// What became of an insert.
-pub(crate) enum Inserted<'t, const N: usize> {
-    /// It is in.
-    Done,
-    /// It is in, and the node was split: this one is new, to the right, and begins with this record.
-    Split(&'t Node<N>, Record<'t>),
-    /// This very key, sequence and type is there already.
-    Duplicate,
-}
-
-impl<const N: usize> Run<N> {
-    pub(crate) fn new() -> Run<N> {
-        Run { records: [ptr::null_mut(); N], len: 0, next: ptr::null_mut() }
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The leaf behind the one that was copied, at that time.
-    ///
-    /// # Safety
-    /// The run was loaded from a tree that lives for `'t`.
-    #[inline]
-    pub(crate) unsafe fn next<'t>(&self) -> Option<&'t Node<N>> {
-        // SAFETY: the address of a node of that tree, or null.
-        unsafe { Node::from_ptr(self.next) }
-    }
-
-    /// The record at place `at`.
-    ///
-    /// # Safety
-    /// The run was loaded from a tree that lives for `'t`.
-    ///
-    /// # Panics
-    /// If `at >= len()`.
-    #[inline]
-    pub(crate) unsafe fn record<'t>(&self, at: usize) -> Record<'t> {
-        let place = NonNull::new(self.records[..self.len][at]).expect("a run holds addresses of records");
-        // SAFETY: the address of a record of that tree.
-        unsafe { Record::from_ptr(place) }
-    }
-
-    /// Asks for the record a few places after `at` to be brought near.
-    #[inline]
-    pub(crate) fn prefetch_ahead(&self, at: usize) {
-        if let Some(&record) = self.records[..self.len].get(at + PREFETCH_DISTANCE) {
-            prefetch_record(record);
-        }
-    }
-
-    /// The same, before `at`.
-    #[inline]
-    pub(crate) fn prefetch_behind(&self, at: usize) {
-        if let Some(before) = at.checked_sub(PREFETCH_DISTANCE) {
-            prefetch_record(self.records[before]);
-        }
-    }
-
-    /// Asks for the first records a cursor that stands at `at` will meet.
-    pub(crate) fn prefetch_from(&self, at: usize) {
-        for &record in self.records[..self.len].iter().skip(at).take(PREFETCH_DISTANCE) {
-            prefetch_record(record);
-        }
-    }
-
-    /// The place of this very record.
-    pub(crate) fn place_of(&self, record: Record<'_>) -> Option<usize> {
-        self.records[..self.len].iter().position(|&place| place == record.as_ptr())
-    }
-
-    /// The place of the first record that is not before `target`, or at it if `inclusive`.
-    pub(crate) fn find(&self, icmp: &InternalKeyComparator, target: &Target<'_>, inclusive: bool) -> usize {
-        self.records[..self.len].partition_point(|&place| {
-            let place = NonNull::new(place).expect("a run holds addresses of records");
-            // SAFETY: the address of a record of a tree that the caller borrows.
-            is_before(icmp, unsafe { Record::from_ptr(place) }, target, inclusive)
-        })
-    }
-
-    /// Drops what is not behind all before it: records that were inserted while the run was copied.
-    fn drop_out_of_order(&mut self, icmp: &InternalKeyComparator) {
-        let mut kept = 0;
-        for at in 0..self.len {
-            // SAFETY: the run was just copied from a node of a tree that its caller borrows.
-            let record: Record<'_> = unsafe { self.record(at) };
-            if kept > 0 {
-                // SAFETY: as above.
-                let last: Record<'_> = unsafe { self.record(kept - 1) };
-                if Target::of(record).cmp_record(icmp, last) != cmp::Ordering::Less {
-                    continue;
-                }
-            }
-            self.records[kept] = self.records[at];
-            kept += 1;
-        }
-        self.len = kept;
-    }
-}
-
-const PREFETCH_DISTANCE: usize = 6;
 /// For `Node::first_of_key`: nothing is known.
 pub(crate) const NO_GUESS: usize = usize::MAX;
 
@@ -709,260 +574,12 @@ impl<'t, const N: usize> Node<N> {
     }
 }
 
-impl<'t, const N: usize> Latched<'t, N> {
-    /// Inserts `record` (in an inner node, as the separator of `child`) at its place, which the latch was taken for.
-    /// # Errors
-    /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another; nothing was inserted.
-    pub(crate) fn insert(
-        mut self,
-        icmp: &InternalKeyComparator,
-        arena: &'t Arena,
-        record: Record<'t>,
-        child: Option<&'t Node<N>>,
-    ) -> Result<(Inserted<'t, N>, After<'t, N>)> {
-        let (node, at) = (self.node, self.at);
-        let link = node.own_link();
-        let count = link.count();
-        let target = Target::of(record);
-        let head = node.head_of(icmp.order(), target.user_key);
-        // Other heads say that the keys differ, without a look at the other record, which is far away.
-        let is_twin = at < count
-            && node.head::<true>(at) == head
-            && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
-        if is_twin {
-            return Ok((Inserted::Duplicate, After::Nothing));
-        }
-        let new = Slot {
-            head,
-            record: record.as_ptr(),
-            child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
-        };
-        if count < N {
-            node.put(at, new, link);
-            self.trend.note(at);
-            return Ok((Inserted::Done, self.after(icmp, (record, target.trailer), at == count)));
-        }
-        let (keep, new_goes_right) = self.split_point(link);
-        let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new)))?;
-        let mut after = After::Nothing;
-        if new_goes_right && node.level == 0 {
-            after = dead::after_insert(right, icmp, (record, target.trailer), at == N, None);
-        }
-        // From here on readers find what went in `right`.
-        let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
-        node.link.store(link.0, Ordering::Release);
-        *self.trend = Trend::new::<N>();
-        if !new_goes_right {
-            node.put(at, new, link);
-            self.trend.note(at);
-            after = self.after(icmp, (record, target.trailer), at == keep);
-        }
-        Ok((Inserted::Split(right, right.record::<false>(0)), after))
-    }
-
-    /// What the record that was just put into this node, `last`: as its last one, means for others.
-    #[inline]
-    fn after(&mut self, icmp: &InternalKeyComparator, record: (Record<'t>, u64), last: bool) -> After<'t, N> {
-        if self.node.level > 0 {
-            return After::Nothing;
-        }
-        dead::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
-    }
-
-    /// How many below have died.
-    pub(crate) fn deaths(&mut self) -> &mut Deaths {
-        &mut self.trend.deaths
-    }
-
-    /// How many slots a full node keeps, and whether the new one goes to the other node.
-    /// Runs of ascending or descending keys leave full nodes behind them.
-    fn split_point(&self, link: Link<N>) -> (usize, bool) {
-        let at = self.at;
-        let run = (N / 8).max(2) as u8;
-        let last = link.next().is_null();
-        if at == N && (last || self.trend.ascending >= run) {
-            (N, true)
-        } else if at > 0 && self.trend.ascending >= run {
-            (at, true)
-        } else if at < N && (at == 0 || self.trend.descending >= run) {
-            (at, false)
-        } else {
-            (N / 2, at > N / 2)
-        }
-    }
-}
-
-impl<'t, const N: usize> Node<N> {
-    /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current and not full.
-    fn put(&'t self, at: usize, slot: Slot<N>, link: Link<N>) {
-        let count = link.count();
-        let grown = Link::new(link.next(), count + 1).0;
-        if at == count {
-            self.store(at, slot);
-            self.link.store(grown, Ordering::Release);
-            return;
-        }
-        self.store(count, self.load(count - 1));
-        self.link.store(grown, Ordering::Release);
-        for to in (at + 1..count).rev() {
-            self.store(to, self.load(to - 1));
-        }
-        self.store(at, slot);
-    }
-
-    #[inline]
-    fn store(&'t self, at: usize, slot: Slot<N>) {
-        if self.level > 0 {
-            self.children()[at].store(slot.child, Ordering::Release);
-        }
-        self.records[at].store(slot.record, Ordering::Release);
-        self.heads[at].store(slot.head, Ordering::Release);
-    }
-
-    /// REQUIRES: the latch.
-    #[inline]
-    fn load(&'t self, at: usize) -> Slot<N> {
-        let child = if self.level > 0 { own!(self.children()[at]) } else { ptr::null_mut() };
-        Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
-    }
-
-    /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the latch, a full node.
-    fn split_off(
-        &'t self,
-        icmp: &InternalKeyComparator,
-        arena: &'t Arena,
-        link: Link<N>,
-        keep: usize,
-        new: Option<(usize, Slot<N>)>,
-    ) -> Result<&'t Node<N>> {
-        let mut slots = [Slot::EMPTY; N];
-        let mut len = 0;
-        for at in keep..=N {
-            if let Some((place, slot)) = new
-                && place == at
-            {
-                slots[len] = slot;
-                len += 1;
-            }
-            if at < N {
-                slots[len] = self.load(at);
-                len += 1;
-            }
-        }
-        let slots = &mut slots[..len];
-        let prefix = self.choose_prefix(icmp.order(), slots, keep);
-        let old_prefix = &self.prefix[..usize::from(self.prefix_len)];
-        if prefix != old_prefix {
-            slots.iter().for_each(|slot| prefetch_record(slot.record));
-            for slot in &mut *slots {
-                slot.head = head_after(prefix, icmp.order(), key_at(slot.record));
-            }
-        }
-        // Versions of one user key that come apart: those that stay hide those that go.
-        let last = keep.checked_sub(1).filter(|_| self.level == 0).map(|last| self.record::<true>(last));
-        let first = slots[0].record;
-        let hides = last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first)));
-        Node::build(arena, self.level, prefix, slots, link.next(), self.dead.split(hides))
-    }
-
-    /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.
-    fn choose_prefix(&'t self, order: KeyOrder, slots: &[Slot<N>], keep: usize) -> &'t [u8] {
-        let old = &self.prefix[..usize::from(self.prefix_len)];
-        if order == KeyOrder::Custom {
-            return &[];
-        }
-        // A single key says nothing about those to come; with its left neighbour it does.
-        let other = match slots {
-            [_, .., last] => last.record,
-            _ if keep > 0 => self.load(keep - 1).record,
-            _ => ptr::null_mut(),
-        };
-        if other.is_null() {
-            return &[];
-        }
-        let (first, other): (&'t [u8], &'t [u8]) = (key_at(slots[0].record), key_at(other));
-        let shared = shared_prefix(first, other);
-        if shared.len() >= old.len() && shared.len() < old.len() + WORTHWHILE && first.starts_with(old) {
-            old
-        } else {
-            spare_one(shared)
-        }
-    }
-}
-
-/// What two keys begin with, as far as a node can remember it.
-fn shared_prefix<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
-    let len = a.iter().zip(b).take(MAX_PREFIX).take_while(|(a, b)| a == b).count();
-    &a[..len]
-}
-
-/// One byte less, for keys that will come next to these.
-fn spare_one(prefix: &[u8]) -> &[u8] {
-    prefix.split_last().map_or(&[], |(_, rest)| rest)
-}
-
-/// The user key of the record at an address that was read from a slot.
-fn key_at<'t>(record: *mut u8) -> &'t [u8] {
-    let place = NonNull::new(record).expect("a used slot has a record");
-    // SAFETY: slots hold addresses of complete records, which stay for as long as the arena.
-    unsafe { Record::from_ptr(place) }.user_key()
-}
-
 #[inline]
 fn is_before(icmp: &InternalKeyComparator, record: Record<'_>, target: &Target<'_>, inclusive: bool) -> bool {
     match target.cmp_record(icmp, record) {
         cmp::Ordering::Less => true,
         cmp::Ordering::Equal => inclusive,
         cmp::Ordering::Greater => false,
-    }
-}
-
-/// 8 bytes of the key behind `prefix`, as a number in the order of the keys; keys without the prefix get the least
-/// or greatest number, on whichever side of it they are.
-#[inline]
-fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64 {
-    let head = if prefix.is_empty() {
-        first_8(user_key)
-    } else {
-        match user_key.strip_prefix(prefix) {
-            Some(rest) => first_8(rest),
-            None if user_key < prefix => 0,
-            None => u64::MAX,
-        }
-    };
-    match order {
-        KeyOrder::Bytewise => head,
-        KeyOrder::ReverseBytewise => !head,
-        KeyOrder::Custom => 0,
-    }
-}
-
-#[inline]
-fn first_8(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut chunk = [0; 8];
-            chunk[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(chunk)
-        }
-    }
-}
-
-#[inline]
-fn prefetch_record(record: *mut u8) {
-    // Header, key and the start of the value: 100 bytes of it mostly reach into a third line.
-    prefetch_line(record);
-    prefetch_line(record.wrapping_add(64));
-    prefetch_line(record.wrapping_add(128));
-}
-
-#[inline]
-pub(crate) fn prefetch_line(_address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch of any address has no effect but on caches.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(_address.cast());
     }
 }
 

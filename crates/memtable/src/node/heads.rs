@@ -1,0 +1,73 @@
+//! Heads: 8 bytes of a key behind what the keys of a node share, compared as numbers before any record is looked at.
+
+use super::MAX_PREFIX;
+use crate::record::Record;
+use esker_base::comparator::KeyOrder;
+use std::ptr::NonNull;
+
+/// What two keys begin with, as far as a node can remember it.
+pub(super) fn shared_prefix<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
+    let len = a.iter().zip(b).take(MAX_PREFIX).take_while(|(a, b)| a == b).count();
+    &a[..len]
+}
+
+/// One byte less, for keys that will come next to these.
+pub(super) fn spare_one(prefix: &[u8]) -> &[u8] {
+    prefix.split_last().map_or(&[], |(_, rest)| rest)
+}
+
+/// The user key of the record at an address that was read from a slot.
+pub(super) fn key_at<'t>(record: *mut u8) -> &'t [u8] {
+    let place = NonNull::new(record).expect("a used slot has a record");
+    // SAFETY: slots hold addresses of complete records, which stay for as long as the arena.
+    unsafe { Record::from_ptr(place) }.user_key()
+}
+
+/// 8 bytes of the key behind `prefix`, as a number in the order of the keys; keys without the prefix get the least
+/// or greatest number, on whichever side of it they are.
+#[inline]
+pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64 {
+    let head = if prefix.is_empty() {
+        first_8(user_key)
+    } else {
+        match user_key.strip_prefix(prefix) {
+            Some(rest) => first_8(rest),
+            None if user_key < prefix => 0,
+            None => u64::MAX,
+        }
+    };
+    match order {
+        KeyOrder::Bytewise => head,
+        KeyOrder::ReverseBytewise => !head,
+        KeyOrder::Custom => 0,
+    }
+}
+
+#[inline]
+fn first_8(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => {
+            let mut chunk = [0; 8];
+            chunk[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(chunk)
+        }
+    }
+}
+
+#[inline]
+pub(super) fn prefetch_record(record: *mut u8) {
+    // Header, key and the start of the value: 100 bytes of it mostly reach into a third line.
+    prefetch_line(record);
+    prefetch_line(record.wrapping_add(64));
+    prefetch_line(record.wrapping_add(128));
+}
+
+#[inline]
+pub(crate) fn prefetch_line(_address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of any address has no effect but on caches.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(_address.cast());
+    }
+}

@@ -1,0 +1,242 @@
+//! How a node takes a record: its one writer, who holds the latch.
+//!
+//! In: a node latched for a key. Out: the record in its slot, or a new node to the right that must be made known above. The
+//! order of the stores is what readers rely on: `node.rs`, invariants 1 to 3.
+
+use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
+use super::{Link, Node, Slot, own};
+use crate::arena::Arena;
+use crate::dead::{self, After, Deaths};
+use crate::record::{Record, Target};
+use esker_base::Result;
+use esker_base::comparator::KeyOrder;
+use esker_base::sync::MutexGuard;
+use esker_base::sync::atomic::Ordering;
+use esker_format::key::InternalKeyComparator;
+use std::{cmp, ptr};
+
+/// A prefix this much longer than the old one is worth computing a new node's heads anew.
+const WORTHWHILE: usize = 4;
+
+/// A node whose latch is held.
+pub(crate) struct Latched<'t, const N: usize> {
+    pub(crate) node: &'t Node<N>,
+    pub(super) trend: MutexGuard<'t, Trend>,
+    /// Where the target goes.
+    pub(super) at: usize,
+}
+
+/// What became of an insert.
+pub(crate) enum Inserted<'t, const N: usize> {
+    /// It is in.
+    Done,
+    /// It is in, and the node was split: this one is new, to the right, and begins with this record.
+    Split(&'t Node<N>, Record<'t>),
+    /// This very key, sequence and type is there already.
+    Duplicate,
+}
+
+/// Where the last inserts went: a run of neighbours says where the next ones will go.
+#[derive(Debug, Default)]
+pub(crate) struct Trend {
+    last: u8,
+    ascending: u8,
+    descending: u8,
+    deaths: Deaths,
+}
+
+impl Trend {
+    pub(super) fn new<const N: usize>() -> Trend {
+        let mut trend = Trend::default();
+        trend.deaths.await_more(N / 4);
+        trend
+    }
+
+    fn note(&mut self, at: usize) {
+        let last = usize::from(self.last);
+        self.ascending = if at == last + 1 { self.ascending.saturating_add(1) } else { 0 };
+        self.descending = if at == last { self.descending.saturating_add(1) } else { 0 };
+        self.last = at as u8;
+    }
+}
+
+impl<'t, const N: usize> Latched<'t, N> {
+    /// Inserts `record` (in an inner node, as the separator of `child`) at its place, which the latch was taken for.
+    /// # Errors
+    /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another; nothing was inserted.
+    pub(crate) fn insert(
+        mut self,
+        icmp: &InternalKeyComparator,
+        arena: &'t Arena,
+        record: Record<'t>,
+        child: Option<&'t Node<N>>,
+    ) -> Result<(Inserted<'t, N>, After<'t, N>)> {
+        let (node, at) = (self.node, self.at);
+        let link = node.own_link();
+        let count = link.count();
+        let target = Target::of(record);
+        let head = node.head_of(icmp.order(), target.user_key);
+        // Other heads say that the keys differ, without a look at the other record, which is far away.
+        let is_twin = at < count
+            && node.head::<true>(at) == head
+            && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
+        if is_twin {
+            return Ok((Inserted::Duplicate, After::Nothing));
+        }
+        let new = Slot {
+            head,
+            record: record.as_ptr(),
+            child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
+        };
+        if count < N {
+            node.put(at, new, link);
+            self.trend.note(at);
+            return Ok((Inserted::Done, self.after(icmp, (record, target.trailer), at == count)));
+        }
+        let (keep, new_goes_right) = self.split_point(link);
+        let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new)))?;
+        let mut after = After::Nothing;
+        if new_goes_right && node.level == 0 {
+            after = dead::after_insert(right, icmp, (record, target.trailer), at == N, None);
+        }
+        // From here on readers find what went in `right`.
+        let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
+        node.link.store(link.0, Ordering::Release);
+        *self.trend = Trend::new::<N>();
+        if !new_goes_right {
+            node.put(at, new, link);
+            self.trend.note(at);
+            after = self.after(icmp, (record, target.trailer), at == keep);
+        }
+        Ok((Inserted::Split(right, right.record::<false>(0)), after))
+    }
+
+    /// What the record that was just put into this node, `last`: as its last one, means for others.
+    #[inline]
+    fn after(&mut self, icmp: &InternalKeyComparator, record: (Record<'t>, u64), last: bool) -> After<'t, N> {
+        if self.node.level > 0 {
+            return After::Nothing;
+        }
+        dead::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
+    }
+
+    /// How many below have died.
+    pub(crate) fn deaths(&mut self) -> &mut Deaths {
+        &mut self.trend.deaths
+    }
+
+    /// How many slots a full node keeps, and whether the new one goes to the other node.
+    /// Runs of ascending or descending keys leave full nodes behind them.
+    fn split_point(&self, link: Link<N>) -> (usize, bool) {
+        let at = self.at;
+        let run = (N / 8).max(2) as u8;
+        let last = link.next().is_null();
+        if at == N && (last || self.trend.ascending >= run) {
+            (N, true)
+        } else if at > 0 && self.trend.ascending >= run {
+            (at, true)
+        } else if at < N && (at == 0 || self.trend.descending >= run) {
+            (at, false)
+        } else {
+            (N / 2, at > N / 2)
+        }
+    }
+}
+
+impl<'t, const N: usize> Node<N> {
+    /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current and not full.
+    fn put(&'t self, at: usize, slot: Slot<N>, link: Link<N>) {
+        let count = link.count();
+        let grown = Link::new(link.next(), count + 1).0;
+        if at == count {
+            self.store(at, slot);
+            self.link.store(grown, Ordering::Release);
+            return;
+        }
+        self.store(count, self.load(count - 1));
+        self.link.store(grown, Ordering::Release);
+        for to in (at + 1..count).rev() {
+            self.store(to, self.load(to - 1));
+        }
+        self.store(at, slot);
+    }
+
+    #[inline]
+    fn store(&'t self, at: usize, slot: Slot<N>) {
+        if self.level > 0 {
+            self.children()[at].store(slot.child, Ordering::Release);
+        }
+        self.records[at].store(slot.record, Ordering::Release);
+        self.heads[at].store(slot.head, Ordering::Release);
+    }
+
+    /// REQUIRES: the latch.
+    #[inline]
+    fn load(&'t self, at: usize) -> Slot<N> {
+        let child = if self.level > 0 { own!(self.children()[at]) } else { ptr::null_mut() };
+        Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
+    }
+
+    /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the latch, a full node.
+    fn split_off(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        arena: &'t Arena,
+        link: Link<N>,
+        keep: usize,
+        new: Option<(usize, Slot<N>)>,
+    ) -> Result<&'t Node<N>> {
+        let mut slots = [Slot::EMPTY; N];
+        let mut len = 0;
+        for at in keep..=N {
+            if let Some((place, slot)) = new
+                && place == at
+            {
+                slots[len] = slot;
+                len += 1;
+            }
+            if at < N {
+                slots[len] = self.load(at);
+                len += 1;
+            }
+        }
+        let slots = &mut slots[..len];
+        let prefix = self.choose_prefix(icmp.order(), slots, keep);
+        let old_prefix = &self.prefix[..usize::from(self.prefix_len)];
+        if prefix != old_prefix {
+            slots.iter().for_each(|slot| prefetch_record(slot.record));
+            for slot in &mut *slots {
+                slot.head = head_after(prefix, icmp.order(), key_at(slot.record));
+            }
+        }
+        // Versions of one user key that come apart: those that stay hide those that go.
+        let last = keep.checked_sub(1).filter(|_| self.level == 0).map(|last| self.record::<true>(last));
+        let first = slots[0].record;
+        let hides = last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first)));
+        Node::build(arena, self.level, prefix, slots, link.next(), self.dead.split(hides))
+    }
+
+    /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.
+    fn choose_prefix(&'t self, order: KeyOrder, slots: &[Slot<N>], keep: usize) -> &'t [u8] {
+        let old = &self.prefix[..usize::from(self.prefix_len)];
+        if order == KeyOrder::Custom {
+            return &[];
+        }
+        // A single key says nothing about those to come; with its left neighbour it does.
+        let other = match slots {
+            [_, .., last] => last.record,
+            _ if keep > 0 => self.load(keep - 1).record,
+            _ => ptr::null_mut(),
+        };
+        if other.is_null() {
+            return &[];
+        }
+        let (first, other): (&'t [u8], &'t [u8]) = (key_at(slots[0].record), key_at(other));
+        let shared = shared_prefix(first, other);
+        if shared.len() >= old.len() && shared.len() < old.len() + WORTHWHILE && first.starts_with(old) {
+            old
+        } else {
+            spare_one(shared)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Copies of leaves: what a cursor keeps of a leaf.
+//!
+//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is of one moment as far as the records go that
+//! were there when it was made; what is newer may be missing.
+
+use super::heads::prefetch_record;
+use super::{Node, is_before};
+use crate::record::{Record, Target};
+use esker_format::key::InternalKeyComparator;
+use std::cmp;
+use std::ptr::{self, NonNull};
+
+const PREFETCH_DISTANCE: usize = 6;
+
+/// Record addresses of one leaf, in order, as a cursor keeps them.
+#[derive(Debug)]
+pub(crate) struct Run<const N: usize> {
+    pub(super) records: [*mut u8; N],
+    pub(super) len: usize,
+    /// The leaf to the right when this was copied.
+    pub(super) next: *mut Node<N>,
+}
+
+impl<const N: usize> Run<N> {
+    pub(crate) fn new() -> Run<N> {
+        Run { records: [ptr::null_mut(); N], len: 0, next: ptr::null_mut() }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The leaf behind the one that was copied, at that time.
+    ///
+    /// # Safety
+    /// The run was loaded from a tree that lives for `'t`.
+    #[inline]
+    pub(crate) unsafe fn next<'t>(&self) -> Option<&'t Node<N>> {
+        // SAFETY: the address of a node of that tree, or null.
+        unsafe { Node::from_ptr(self.next) }
+    }
+
+    /// The record at place `at`.
+    ///
+    /// # Safety
+    /// The run was loaded from a tree that lives for `'t`.
+    ///
+    /// # Panics
+    /// If `at >= len()`.
+    #[inline]
+    pub(crate) unsafe fn record<'t>(&self, at: usize) -> Record<'t> {
+        let place = NonNull::new(self.records[..self.len][at]).expect("a run holds addresses of records");
+        // SAFETY: the address of a record of that tree.
+        unsafe { Record::from_ptr(place) }
+    }
+
+    /// Asks for the record a few places after `at` to be brought near.
+    #[inline]
+    pub(crate) fn prefetch_ahead(&self, at: usize) {
+        if let Some(&record) = self.records[..self.len].get(at + PREFETCH_DISTANCE) {
+            prefetch_record(record);
+        }
+    }
+
+    /// The same, before `at`.
+    #[inline]
+    pub(crate) fn prefetch_behind(&self, at: usize) {
+        if let Some(before) = at.checked_sub(PREFETCH_DISTANCE) {
+            prefetch_record(self.records[before]);
+        }
+    }
+
+    /// Asks for the first records a cursor that stands at `at` will meet.
+    pub(crate) fn prefetch_from(&self, at: usize) {
+        for &record in self.records[..self.len].iter().skip(at).take(PREFETCH_DISTANCE) {
+            prefetch_record(record);
+        }
+    }
+
+    /// The place of this very record.
+    pub(crate) fn place_of(&self, record: Record<'_>) -> Option<usize> {
+        self.records[..self.len].iter().position(|&place| place == record.as_ptr())
+    }
+
+    /// The place of the first record that is not before `target`, or at it if `inclusive`.
+    pub(crate) fn find(&self, icmp: &InternalKeyComparator, target: &Target<'_>, inclusive: bool) -> usize {
+        self.records[..self.len].partition_point(|&place| {
+            let place = NonNull::new(place).expect("a run holds addresses of records");
+            // SAFETY: the address of a record of a tree that the caller borrows.
+            is_before(icmp, unsafe { Record::from_ptr(place) }, target, inclusive)
+        })
+    }
+
+    /// Drops what is not behind all before it: records that were inserted while the run was copied.
+    pub(super) fn drop_out_of_order(&mut self, icmp: &InternalKeyComparator) {
+        let mut kept = 0;
+        for at in 0..self.len {
+            // SAFETY: the run was just copied from a node of a tree that its caller borrows.
+            let record: Record<'_> = unsafe { self.record(at) };
+            if kept > 0 {
+                // SAFETY: as above.
+                let last: Record<'_> = unsafe { self.record(kept - 1) };
+                if Target::of(record).cmp_record(icmp, last) != cmp::Ordering::Less {
+                    continue;
+                }
+            }
+            self.records[kept] = self.records[at];
+            kept += 1;
+        }
+        self.len = kept;
+    }
+}
