@@ -11,7 +11,9 @@
 
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
-use crate::engine::{CompactionReport, DbState, Engine, ErrorReason, maybe_schedule, publish_super_version};
+use crate::engine::{
+    CompactionReport, DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version,
+};
 use crate::iter::CompactionIteratorStats;
 use crate::iter::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
@@ -19,8 +21,8 @@ use crate::picker::{CompactionPlan, PickContext, RunningId, pick};
 use crate::read::tables::open_file;
 use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::{Arc, epoch, thread};
-use esker_base::{ColumnFamilyId, Error, Result};
+use esker_base::sync::{Arc, thread};
+use esker_base::{ColumnFamilyId, Error, Result, Severity};
 use esker_format::file_name;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 
@@ -35,20 +37,12 @@ struct Task {
     cancelled: Arc<AtomicBool>,
 }
 
-/// Runs the most urgent compaction there is, if there is one, and makes room for the next.
+/// Runs the most urgent compaction there is, if there is one.
 pub(crate) fn background_compaction(engine: &Arc<Engine>) {
-    let task = take_task(engine);
-    if let Some(task) = task {
-        let result = run_and_install(engine, &task);
+    if let Some(task) = take_task(engine) {
+        let result = contained("a compaction", Severity::FatalError, || run_and_install(engine, &task));
         finish(engine, &task, result);
     }
-    let mut state = engine.state.lock();
-    state.compactions_scheduled -= 1;
-    engine.purger.request();
-    maybe_schedule(engine, &mut state);
-    engine.state_changed.notify_all();
-    drop(state);
-    epoch::collect();
 }
 
 /// Manual compactions first: somebody waits for them.

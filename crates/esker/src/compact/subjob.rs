@@ -4,7 +4,7 @@
 
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
-use crate::engine::Engine;
+use crate::engine::{Engine, contained};
 use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::iter::range_del::FileBounds;
 use crate::iter::timestamped::{at_smallest_timestamp, stored_tombstones, table_iter};
@@ -20,7 +20,7 @@ use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
-use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_base::{FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::compression::CompressionType;
 use esker_format::key;
@@ -65,7 +65,9 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
     let mut stats = CompactionIteratorStats::default();
     let mut blobs_in = BlobTally::default();
-    let result = write_all(context, &mut outputs, &mut stats, &mut blobs_in, start, end);
+    let result = contained("a compaction", Severity::HardError, || {
+        write_all(context, &mut outputs, &mut stats, &mut blobs_in, start, end)
+    });
     let created = std::mem::take(&mut outputs.created);
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out) = (outputs.finished, outputs.blobs_out);

@@ -3,7 +3,7 @@
 //! What happens to memtables: data in a WAL stays there and is replayed at the next open; data written without a WAL is
 //! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
-use super::{Db, DbInner};
+use super::{Db, DbInner, jobs};
 use crate::engine::{DbState, Engine};
 use crate::observe::FlushReason;
 use crate::options::{DbOptions, Feature};
@@ -45,6 +45,9 @@ impl DbInner {
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();
         drop(lead);
+        if !engine.read_only {
+            jobs::settle_and_purge(engine);
+        }
         esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
         *engine.lock.lock() = None;
         flushed.and(closed)

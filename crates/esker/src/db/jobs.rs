@@ -16,7 +16,7 @@ pub(super) fn start(engine: &Arc<Engine>) {
     engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
     let jobs = Jobs { flush: flush::background_flush, compact: compact::background_compaction };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
-    Purger::start(engine, background_purge);
+    Purger::start(engine, settle_and_purge);
     // Whoever drops the last view of a file, be it the reader of an old iterator, has the file deleted.
     let purger = engine.purger.clone();
     engine.manifest.lock().on_obsolete_table(move || purger.request());
@@ -27,8 +27,8 @@ pub(super) fn start(engine: &Arc<Engine>) {
 /// nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
 const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
 
-/// Deletes files that have become obsolete since the last purge.
-fn background_purge(engine: &Engine) {
+/// Deletes files that have become obsolete since the last purge. Closing does it, too.
+pub(super) fn settle_and_purge(engine: &Engine) {
     let (attempts, pause) = PATIENCE;
     epoch::settle(attempts, || engine.env.clock.sleep(pause));
     purge(engine);

@@ -27,10 +27,11 @@ pub(crate) struct BackgroundError {
 }
 
 impl BackgroundError {
-    /// Records `error` unless a worse one is there, and gives back what is in force now. Ends a recovery: its cause is not
+    /// Records `error` unless a worse one is there, and gives back what is in force now. How bad it is, its reason says, or the
+    /// error itself if that is worse. Ends a recovery: its cause is not
     /// gone, or there is a new one.
     pub(crate) fn set(&mut self, error: &Error, reason: ErrorReason) -> Error {
-        let error = error.clone().with_severity(severity(error, reason));
+        let error = error.clone().with_severity(severity(error, reason).max(error.severity()));
         if reason == ErrorReason::WalWrite {
             self.wal_damaged = true;
         }

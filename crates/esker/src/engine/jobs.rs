@@ -2,14 +2,19 @@
 //!
 //! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in LOW, purges in HIGH.
 //! A job takes its work from the queues when it runs, so that it sees the newest state.
+//!
+//! A job calls what users wrote: comparators, merge operators, filters, listeners. If that panics, the job's work fails with
+//! an error as any other ([`contained`]), and the job ends as any other: nobody waits for it in vain.
 
 use crate::engine::{DbState, Engine, FlushRequest};
 use crate::observe::FlushReason;
 use crate::options::DbOptions;
 use crate::schedule::{Job, Scheduler};
-use esker_base::ColumnFamilyId;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, OnceLock, Weak, epoch};
+use esker_base::{ColumnFamilyId, Error, Result, Severity};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Hands as many jobs to the pools as there is work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
@@ -20,14 +25,14 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
     let limits = engine.job_limits();
     while state.flushes_scheduled < limits.flushes && state.flushes_scheduled < state.flush_queue.len() {
         state.flushes_scheduled += 1;
-        engine.scheduler.schedule(Job::Flush, run(engine, jobs.flush));
+        engine.scheduler.schedule(Job::Flush, run(engine, Job::Flush, jobs.flush));
     }
     let manual = state.manual_compactions.iter().filter(|m| m.plan.is_some()).count();
     let automatic = if state.exclusive_manual { 0 } else { state.compaction_queue.len() };
     let waiting = automatic + manual;
     while state.compactions_scheduled < limits.compactions && state.compactions_scheduled < waiting {
         state.compactions_scheduled += 1;
-        engine.scheduler.schedule(Job::Compaction, run(engine, jobs.compact));
+        engine.scheduler.schedule(Job::Compaction, run(engine, Job::Compaction, jobs.compact));
     }
 }
 
@@ -100,13 +105,51 @@ impl Purger {
     }
 }
 
-fn run(engine: &Arc<Engine>, job: fn(&Arc<Engine>)) -> Box<dyn FnOnce() + Send> {
+fn run(engine: &Arc<Engine>, kind: Job, work: fn(&Arc<Engine>)) -> Box<dyn FnOnce() + Send> {
     let engine = engine.clone();
     Box::new(move || {
-        job(&engine);
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&engine)));
+        end(&engine, kind);
         drop(engine);
         hand_over();
+        // Not even the error could be reported. Who owns the pool learns of it.
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
     })
+}
+
+/// Makes room for the next job and tells those who wait for this one.
+fn end(engine: &Arc<Engine>, kind: Job) {
+    let mut state = engine.state.lock();
+    match kind {
+        Job::Flush => state.flushes_scheduled -= 1,
+        Job::Compaction => state.compactions_scheduled -= 1,
+        Job::Purge => unreachable!("a purge counts itself"),
+    }
+    engine.purger.request();
+    maybe_schedule(engine, &mut state);
+    engine.state_changed.notify_all();
+    drop(state);
+    epoch::collect();
+}
+
+/// Does `work`, and makes a panic in it an error of at least this severity: `HardError` where everything is as it was before
+/// the work began, `FatalError` where nobody knows.
+/// # Errors
+/// That of the work · `Aborted` if it panicked, with what it panicked with.
+pub(crate) fn contained<T>(what: &str, severity: Severity, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // A simulated machine gives a thread up by unwinding it.
+    if cfg!(any(loom, shuttle)) {
+        return work();
+    }
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = format!("{what} panicked: {}", said(&*panic));
+        Err(Error::aborted(message).with_severity(severity))
+    })
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
 /// The thread may sleep for long now, and lives as long as its pool: what it has replaced must not wait for its next job.

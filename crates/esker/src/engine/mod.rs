@@ -23,7 +23,7 @@ mod state;
 pub(crate) use background_error::{BackgroundError, ErrorReason};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use install::{publish_super_version, update_stall};
-pub(crate) use jobs::{Purger, maybe_schedule, queue_flushes};
+pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
 pub(crate) use report::CompactionReport;
 pub(crate) use stall::StallState;

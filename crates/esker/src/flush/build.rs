@@ -3,6 +3,7 @@
 //! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one synced table with every
 //! entry that a snapshot or a later read may want, or nothing if there is none; large values in blob files, if so wanted.
 
+use crate::engine::contained;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput};
 use crate::iter::timestamped::{TimestampsDropped, at_smallest_timestamp, newest_timestamp};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
@@ -10,7 +11,7 @@ use crate::options::Feature;
 use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
-use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_base::{FileNumber, Result, SequenceNumber, Severity};
 use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -52,13 +53,13 @@ impl BuildTable<'_> {
     /// Writes, syncs and describes the table and its blob files.
     /// # Errors
     /// `IoError` (nothing is left of the files, if the file system lets us) · `Corruption` or `InvalidArgument` from a merge
-    /// operator · `ShutdownInProgress`.
+    /// operator · `Aborted` if a merge operator or a comparator panicked · `ShutdownInProgress`.
     pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<BuiltTable> {
         let mut blobs = match self.numbers {
             Some(numbers) => BlobOutput::new(self.output, 0, || numbers.new_file_number()),
             None => BlobOutput::none(self.output),
         };
-        let result = self.write(job, &mut blobs);
+        let result = contained("a flush", Severity::HardError, || self.write(job, &mut blobs));
         if !matches!(result, Ok(Some(_))) {
             let cleaned = self.remove_table(job.number).and_then(|()| blobs.delete_all());
             cleaned.or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;

@@ -12,13 +12,13 @@
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, ErrorReason, FlushRequest, maybe_schedule, publish_super_version};
+use crate::engine::{DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_version};
 use crate::iter::timestamped::compare_timestamps;
 use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, VersionSet};
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::sync::{Arc, epoch};
-use esker_base::{ColumnFamilyId, FileNumber, Result};
+use esker_base::{ColumnFamilyId, FileNumber, Result, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
@@ -33,21 +33,14 @@ struct Part {
     epoch_number: u64,
 }
 
-/// Runs one waiting flush request, if there is one, and makes room for the next.
+/// Runs one waiting flush request, if there is one.
 pub(crate) fn background_flush(engine: &Arc<Engine>) {
     let request = engine.state.lock().flush_queue.pop_front();
     if let Some(request) = request
-        && let Err(e) = flush(engine, &request)
+        && let Err(e) = contained("a flush", Severity::FatalError, || flush(engine, &request))
     {
         fail(engine, &e);
     }
-    let mut state = engine.state.lock();
-    state.flushes_scheduled -= 1;
-    engine.purger.request();
-    maybe_schedule(engine, &mut state);
-    engine.state_changed.notify_all();
-    drop(state);
-    epoch::collect();
 }
 
 fn fail(engine: &Engine, error: &esker_base::Error) {

@@ -20,6 +20,7 @@ mod observe;
 mod obsolete_files;
 mod one_roof;
 mod open_tables;
+mod panics;
 mod paranoid;
 mod prefix_scan;
 mod preserve;

@@ -1,0 +1,151 @@
+//! What users give to the engine may panic in its background jobs: an error then, and nobody waits in vain.
+
+use esker::internals::base::Severity;
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::base::merge_operator::MergeOperator;
+use esker::internals::env::mem::MemFs;
+use esker::observe::{EventListener, FlushJobInfo};
+use esker::{CompactRangeOptions, Db, Env, Error, ErrorKind, Options};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Panics while it is told to.
+#[derive(Default)]
+struct Touchy(AtomicBool);
+
+impl Touchy {
+    fn may_panic(&self) {
+        assert!(!self.0.load(Ordering::SeqCst), "touched");
+    }
+
+    fn set(&self, panics: bool) {
+        self.0.store(panics, Ordering::SeqCst);
+    }
+}
+
+impl CompactionFilter for Touchy {
+    fn name(&self) -> &str {
+        "touchy"
+    }
+
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        self.may_panic();
+        FilterDecision::Keep
+    }
+}
+
+impl MergeOperator for Touchy {
+    fn name(&self) -> &str {
+        "touchy"
+    }
+
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.may_panic();
+        Some([&[existing.unwrap_or_default()], operands].concat().concat())
+    }
+}
+
+impl EventListener for Touchy {
+    fn on_flush_begin(&self, _info: &FlushJobInfo) {
+        self.may_panic();
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+fn count(db: &Db) -> usize {
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    let mut n = 0;
+    while iter.valid() {
+        n += 1;
+        iter.next();
+    }
+    iter.status().unwrap();
+    n
+}
+
+fn check(error: &Error, severity: Severity, what: &str) {
+    assert_eq!((error.kind(), error.severity()), (ErrorKind::Aborted, severity), "{error}");
+    assert!(error.message().contains(what) && error.message().contains("touched"), "{error}");
+}
+
+#[test]
+fn a_compaction_filter_that_panics_fails_the_compaction_and_loses_nothing() {
+    let filter = Arc::new(Touchy::default());
+    let mut options = options();
+    options.cf.compaction_filter = Some(filter.clone());
+    options.db.max_subcompactions = 3;
+    options.cf.target_file_size_base = 4096;
+    options.cf.table.block_size = 256;
+    let db = Db::open(&options, "/db").unwrap();
+    for i in 0..2000 {
+        db.put(format!("key{i:05}"), [7; 40]).unwrap();
+    }
+    db.flush().unwrap();
+    let before = db.live_files().len();
+
+    filter.set(true);
+    let by_hand = CompactRangeOptions::default();
+    let family = db.default_column_family();
+    let error = db.compact_range_opt(&by_hand, &family, None, None).unwrap_err();
+    check(&error, Severity::HardError, "a compaction panicked");
+    check(&db.put("key", "value").unwrap_err(), Severity::HardError, "a compaction panicked");
+    assert_eq!(db.live_files().len(), before);
+    assert_eq!(count(&db), 2000);
+
+    filter.set(false);
+    db.resume().unwrap();
+    db.put("key", "value").unwrap();
+    db.compact_range(None, None).unwrap();
+    assert_eq!(count(&db), 2001);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_merge_operator_that_panics_fails_the_flush_and_loses_nothing() {
+    let operator = Arc::new(Touchy::default());
+    let mut options = options();
+    options.cf.merge_operator = Some(operator.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "a").unwrap();
+    db.merge("key", "b").unwrap();
+
+    operator.set(true);
+    check(&db.flush().unwrap_err(), Severity::HardError, "a flush panicked");
+    check(&db.background_error().unwrap(), Severity::HardError, "a flush panicked");
+    check(&db.resume().unwrap_err(), Severity::HardError, "a flush panicked");
+
+    operator.set(false);
+    db.resume().unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), b"ab");
+    assert_eq!(db.live_files().len(), 1);
+    db.close().unwrap();
+    assert_eq!(Db::open(&options, "/db").unwrap().get("key").unwrap().unwrap(), b"ab");
+}
+
+#[test]
+fn a_listener_that_panics_stops_the_database_until_it_is_opened_again() {
+    let listener = Arc::new(Touchy::default());
+    let mut options = options();
+    options.db.listeners.push(listener.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "value").unwrap();
+
+    listener.set(true);
+    check(&db.flush().unwrap_err(), Severity::FatalError, "a flush panicked");
+    listener.set(false);
+    check(&db.resume().unwrap_err(), Severity::FatalError, "a flush panicked");
+    assert_eq!(db.get("key").unwrap().unwrap(), b"value");
+    db.close().unwrap();
+
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), b"value");
+    db.flush().unwrap();
+}
