@@ -7,11 +7,11 @@
 //!  2. The active memtables do not change while a group is applied (only a leader switches them).
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
-use crate::engine::Engine;
+use crate::engine::{Engine, contained};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
 use esker_base::sync::{Arc, Condvar, Mutex};
-use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, Severity, ValueType};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use esker_memtable::MemTable;
 use std::fmt;
@@ -20,13 +20,14 @@ use std::fmt;
 pub(crate) trait Memtables: fmt::Debug + Send + Sync {
     /// Inserts every op of `batch`, the first one at `first`.
     /// # Errors
-    /// `TryAgain` for a (key, sequence) that is there already; `NotSupported` for ops this engine does not have.
+    /// `TryAgain` for a (key, sequence) that is there already; `NotSupported` for ops this engine does not have; `Aborted` if a
+    /// comparator panicked.
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()>;
 }
 
 impl Memtables for Engine {
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
-        apply(self, batch, first)
+        contained("a write", Severity::FatalError, || apply(self, batch, first))
     }
 }
 

@@ -1,13 +1,15 @@
-//! What users give to the engine may panic in its background jobs: an error then, and nobody waits in vain.
+//! What users give to the engine may panic in its background jobs and in writes: an error then, and nobody waits in vain.
 
 use esker::internals::base::Severity;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::base::comparator::Comparator;
 use esker::internals::base::merge_operator::MergeOperator;
 use esker::internals::env::mem::MemFs;
 use esker::observe::{EventListener, FlushJobInfo};
 use esker::{CompactRangeOptions, Db, Env, Error, ErrorKind, Options};
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{self, AtomicBool};
 
 /// Panics while it is told to.
 #[derive(Default)]
@@ -15,11 +17,11 @@ struct Touchy(AtomicBool);
 
 impl Touchy {
     fn may_panic(&self) {
-        assert!(!self.0.load(Ordering::SeqCst), "touched");
+        assert!(!self.0.load(atomic::Ordering::SeqCst), "touched");
     }
 
     fn set(&self, panics: bool) {
-        self.0.store(panics, Ordering::SeqCst);
+        self.0.store(panics, atomic::Ordering::SeqCst);
     }
 }
 
@@ -42,6 +44,17 @@ impl MergeOperator for Touchy {
     fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
         self.may_panic();
         Some([&[existing.unwrap_or_default()], operands].concat().concat())
+    }
+}
+
+impl Comparator for Touchy {
+    fn name(&self) -> &str {
+        "touchy"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.may_panic();
+        a.cmp(b)
     }
 }
 
@@ -148,4 +161,33 @@ fn a_listener_that_panics_stops_the_database_until_it_is_opened_again() {
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("key").unwrap().unwrap(), b"value");
     db.flush().unwrap();
+}
+
+#[test]
+fn a_comparator_that_panics_in_a_write_stops_writes_and_keeps_no_writer_waiting() {
+    let comparator = Arc::new(Touchy::default());
+    let mut options = options();
+    options.cf.comparator = comparator.clone();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "1").unwrap();
+    comparator.set(true);
+    // Some lead, some follow: each gets the error.
+    let errors = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|i| {
+                let db = db.clone();
+                scope.spawn(move || db.put(format!("key{i}"), vec![1; 30_000]).unwrap_err())
+            })
+            .collect();
+        writers.into_iter().map(|t| t.join().unwrap()).collect::<Vec<_>>()
+    });
+    errors.iter().for_each(|e| check(e, Severity::FatalError, "a write panicked"));
+    comparator.set(false);
+    assert_eq!(db.get("a").unwrap().unwrap(), b"1");
+    assert_eq!(count(&db), 1);
+    db.close().unwrap();
+    // What was logged before it failed may be there, as after any failed write.
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), b"1");
+    db.put("b", "2").unwrap();
 }
