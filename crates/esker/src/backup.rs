@@ -22,6 +22,7 @@ mod meta;
 use crate::checkpoint::KeepFiles;
 use crate::db::Db;
 use crate::files::under_either_name;
+use crate::options::FileChecksumGenCrc32cFactory;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::{FileType, parse_file_name};
@@ -182,7 +183,9 @@ impl BackupEngine {
             self.backups.values().flat_map(|m| &m.files).map(|f| (f.name.as_str(), f)).collect();
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
         for path in cut.tables.iter().chain(&cut.blobs) {
-            meta.files.push(self.share(path, &known)?);
+            let number = path.file_name().and_then(|name| parse_file_name(&name.to_string_lossy()));
+            let recorded = number.and_then(|(_, number)| cut.checksums.get(&number));
+            meta.files.push(self.share(path, &known, recorded)?);
         }
         let private = format!("{PRIVATE}/{id}");
         let mut keep = |from: &Path, bytes: u64| -> Result<()> {
@@ -213,8 +216,14 @@ impl BackupEngine {
         Ok(meta)
     }
 
-    /// Brings a table or blob file in, unless it is there.
-    fn share(&self, path: &Path, known: &HashMap<&str, &BackupFile>) -> Result<BackupFile> {
+    /// Brings a table or blob file in, unless it is there. What is read of it is compared with the checksum that the database
+    /// has recorded, if that is made the same way.
+    fn share(
+        &self,
+        path: &Path,
+        known: &HashMap<&str, &BackupFile>,
+        recorded: Option<&(Vec<u8>, String)>,
+    ) -> Result<BackupFile> {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (path, bytes) = under_either_name(path, |p| Ok((p.to_owned(), self.fs().file_size(p)?)))?;
         let path = path.as_path();
@@ -227,6 +236,7 @@ impl BackupEngine {
         };
         let name = if session.is_empty() {
             let crc = checksum(self.fs(), path, bytes)?;
+            check_recorded(recorded, crc, path)?;
             format!("{SHARED}/{stem}_{crc}_{bytes}.{extension}")
         } else {
             format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}")
@@ -241,6 +251,7 @@ impl BackupEngine {
         }
         let staging = self.dir.join(SHARED).join(format!(".{file_name}.tmp"));
         let crc = copy(self.fs(), path, &staging, bytes)?;
+        check_recorded(recorded, crc, path)?;
         self.fs().rename(&staging, &target)?;
         Ok(BackupFile { name, crc, bytes })
     }
@@ -428,6 +439,20 @@ fn checksum(fs: &dyn FileSystem, path: &Path, bytes: u64) -> Result<u32> {
         Ok(())
     })?;
     Ok(crc)
+}
+
+/// # Errors
+/// `Corruption` if the database has recorded another CRC-32C of the file.
+fn check_recorded(recorded: Option<&(Vec<u8>, String)>, crc: u32, path: &Path) -> Result<()> {
+    match recorded {
+        Some((checksum, function))
+            if function == FileChecksumGenCrc32cFactory::FUNCTION && *checksum != crc.to_be_bytes() =>
+        {
+            let what = "checksum mismatch: the file is not what the database has recorded";
+            Err(Error::corruption(what).at(path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Copies the first `bytes` bytes, durably, and returns their checksum.

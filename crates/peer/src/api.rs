@@ -305,6 +305,7 @@ c_functions! {
     fn iter_value_slice(iter: *const Iter) -> Slice;
     fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
     fn verify_checksum(db: *mut Database, error: ErrorPtr);
+    fn verify_file_checksums(db: *mut Database, error: ErrorPtr);
 }
 
 /// Why a function must be there.

@@ -431,6 +431,18 @@ impl RocksDb {
     }
 }
 
+impl RocksDb {
+    /// Compares every live file with the checksum that the MANIFEST has recorded; the database was opened with
+    /// `file_checksum_gen_factory`.
+    /// # Errors
+    /// RocksDB's, as text; that the library has no function for it.
+    pub fn verify_file_checksums(&self) -> Result<(), String> {
+        let verify = self.api.verify_file_checksums.ok_or("no rocksdb_verify_file_checksums")?;
+        // SAFETY: the database is live.
+        call(self.api, |error| unsafe { verify(self.db, error) })
+    }
+}
+
 /// Writes a table for ingestion at `path` with RocksDB's `SstFileWriter`; `options` as for a family, `ops` in its order.
 /// # Errors
 /// RocksDB's, as text.

@@ -39,7 +39,7 @@ pub(crate) struct FamilyState {
 /// One blob file at the end of a MANIFEST.
 #[derive(Debug, Default)]
 pub(crate) struct BlobState {
-    addition: BlobFileAddition,
+    pub(crate) addition: BlobFileAddition,
     garbage_count: u64,
     garbage_bytes: u64,
 }

@@ -22,7 +22,10 @@ use esker::internals::format::log::{LogEvent, LogReader};
 use esker::internals::format::version_edit::FileMetaData;
 use esker::internals::format::write_batch::WriteBatchView;
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
-use esker::options::{DbOptions, latest_options_file, load_latest_options};
+use esker::options::{
+    DbOptions, FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
+    latest_options_file, load_latest_options,
+};
 use esker::version::manifest::read_current;
 use esker::{Error, FileNumber, Result};
 use std::collections::BTreeSet;
@@ -205,12 +208,35 @@ impl<'a> Verifier<'a> {
         options.expected_unique_id = file.unique_id;
         let reader = TableReader::open(self.fs.new_random_access_file(&path)?, options)?;
         reader.verify(&mut |_| true)?;
+        self.verify_file_checksum(&path, file)?;
         verify_bounds(&reader, icmp, file).map_err(|e| e.at(path.display()))?;
         verify_footer(&reader, size).map_err(|e| e.at(path.display()))?;
         self.findings.tables += 1;
         self.findings.entries += reader.properties().num_entries;
         self.findings.table_bytes += size;
         Ok(())
+    }
+
+    /// The checksum of the whole file, if the MANIFEST has one of a function that is known here.
+    fn verify_file_checksum(&self, path: &Path, file: &FileMetaData) -> Result<()> {
+        let Some((expected, function)) = &file.file_checksum else { return Ok(()) };
+        let context = FileChecksumGenContext { requested_checksum_func_name: function, ..Default::default() };
+        let Some(mut generator) = FileChecksumGenCrc32cFactory.create_file_checksum_generator(&context)
+        else {
+            return Ok(());
+        };
+        let mut source = self.fs.new_sequential_file(path)?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match source.read(&mut buffer)? {
+                0 => break,
+                read => generator.update(&buffer[..read]),
+            }
+        }
+        if generator.finalize() == *expected {
+            return Ok(());
+        }
+        Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
     }
 
     /// Where a table is: `.sst`, or `.ldb` as LevelDB called it.

@@ -13,6 +13,23 @@ pub struct IngestExternalFileArg<'a> {
     pub column_family: &'a ColumnFamilyHandle,
     /// Files that `SstFileWriter` made with the family's comparator. Where they overlap, later ones count.
     pub external_files: Vec<PathBuf>,
+    /// Checksums of the whole files, as their maker said them: none, or one for each file. Only looked at with
+    /// `file_checksum_gen_factory`, as the next.
+    pub files_checksums: Vec<Vec<u8>>,
+    /// The functions that they were made with.
+    pub files_checksum_func_names: Vec<String>,
+}
+
+impl<'a> IngestExternalFileArg<'a> {
+    /// Files without checksums.
+    pub fn new(column_family: &'a ColumnFamilyHandle, external_files: Vec<PathBuf>) -> Self {
+        IngestExternalFileArg {
+            column_family,
+            external_files,
+            files_checksums: Vec::new(),
+            files_checksum_func_names: Vec::new(),
+        }
+    }
 }
 
 impl Db {
@@ -37,17 +54,14 @@ impl Db {
         options: &IngestExternalFileOptions,
     ) -> Result<()> {
         let external_files = external_files.iter().map(|path| path.as_ref().to_owned()).collect();
-        self.ingest_external_files(
-            &[IngestExternalFileArg { column_family: family, external_files }],
-            options,
-        )
+        self.ingest_external_files(&[IngestExternalFileArg::new(family, external_files)], options)
     }
 
     /// Takes the files of several families in, all of them or none, as one write that is newer than all before. Writers wait
     /// while memtables that overlap are flushed and the MANIFEST is written; the files are copied before.
     /// # Errors
-    /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make, or what the options rule
-    /// out · `TryAgain`: a file does not fit into the last level (`fail_if_not_bottommost_level`) · `Corruption` ·
+    /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make, checksums that
+    /// are not one for each file or of a function that is not known, or what the options rule out · `TryAgain`: a file does not fit into the last level (`fail_if_not_bottommost_level`) · `Corruption` ·
     /// `NotSupported` when read-only, or naming the option · `ColumnFamilyDropped` · the background error in force ·
     /// `IoError`. Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_files(
@@ -75,7 +89,12 @@ impl Db {
         }
         let families: Vec<FamilyFiles<'_>> = args
             .iter()
-            .map(|arg| FamilyFiles { cf: &arg.column_family.cf, files: arg.external_files.clone() })
+            .map(|arg| FamilyFiles {
+                cf: &arg.column_family.cf,
+                files: arg.external_files.clone(),
+                checksums: &arg.files_checksums,
+                checksum_func_names: &arg.files_checksum_func_names,
+            })
             .collect();
         ingest(engine, &self.inner.write_path, &families, options)
     }

@@ -5,10 +5,10 @@ use crate::cf::ColumnFamily;
 use crate::engine::Engine;
 use crate::observe::{ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData};
 use crate::read::tables::open_file;
-use crate::version::FileMeta;
+use crate::version::{FileMeta, Version};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Everything that the database consists of at one moment.
@@ -18,6 +18,8 @@ pub(crate) struct LiveCut {
     pub(crate) path: PathBuf,
     pub(crate) tables: Vec<PathBuf>,
     pub(crate) blobs: Vec<PathBuf>,
+    /// Of tables and blob files that have one: checksum and function name.
+    pub(crate) checksums: BTreeMap<FileNumber, (Vec<u8>, String)>,
     /// Number and bytes.
     pub(crate) manifest: (FileNumber, u64),
     /// Those still needed, with their bytes.
@@ -53,6 +55,8 @@ impl Db {
         let tables: BTreeSet<FileNumber> =
             versions().flat_map(|v| v.all_files()).map(|(_, file)| file.number).collect();
         let blobs: BTreeSet<FileNumber> = versions().flat_map(|v| v.blob_files().keys()).copied().collect();
+        let mut checksums = BTreeMap::new();
+        versions().for_each(|version| add_checksums(version, &mut checksums));
         let oldest_needed = engine.oldest_wal_needed(&state).unwrap_or(FileNumber(0));
         let wals = engine.wals.lock();
         let wals = wals.alive().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
@@ -60,6 +64,7 @@ impl Db {
             path: engine.path.clone(),
             tables: tables.iter().map(|n| file_name::table_file_name(&engine.path, *n)).collect(),
             blobs: blobs.iter().map(|n| file_name::blob_file_name(&engine.path, *n)).collect(),
+            checksums,
             manifest: (manifest.manifest_number(), manifest.manifest_bytes()),
             wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
             last_sequence: engine.visible_sequence(),
@@ -84,6 +89,15 @@ impl Db {
         files
     }
 
+    /// Checksum and function name of each live file that has a checksum, tables and blob files of all families, by number.
+    pub fn live_files_checksum_info(&self) -> BTreeMap<FileNumber, (Vec<u8>, String)> {
+        let mut checksums = BTreeMap::new();
+        for family in self.engine().families.all() {
+            add_checksums(&family.super_version.load_full().version, &mut checksums);
+        }
+        checksums
+    }
+
     /// The levels of `family` and their files.
     pub fn column_family_metadata(&self, family: &ColumnFamilyHandle) -> ColumnFamilyMetaData {
         let engine = self.engine();
@@ -101,6 +115,15 @@ impl Db {
             levels: levels.collect(),
         }
     }
+}
+
+/// Checksum and function name of each file that has a checksum.
+fn add_checksums(version: &Version, checksums: &mut BTreeMap<FileNumber, (Vec<u8>, String)>) {
+    let tables = version.all_files().filter_map(|(_, f)| Some((f.number, f.file_checksum.clone()?)));
+    checksums.extend(tables);
+    let blobs = version.blob_files().iter().map(|(number, blob)| (*number, &blob.addition));
+    let blobs = blobs.filter(|(_, blob)| !blob.checksum_value.is_empty());
+    checksums.extend(blobs.map(|(n, blob)| (n, (blob.checksum_value.clone(), blob.checksum_method.clone()))));
 }
 
 fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaData {

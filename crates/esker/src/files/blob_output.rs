@@ -9,6 +9,7 @@
 //!
 //! Source: RocksDB `db/blob/blob_file_builder.cc`.
 
+use super::file_checksum::{PendingChecksum, checksummed};
 use super::table_output::{OutputContext, TableOutput, paced, type_of};
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, Result, ValueType};
@@ -25,6 +26,8 @@ pub(crate) struct BlobOutput<'a> {
     /// Values of so many bytes or more go into blob files; `None`: none does.
     min_bytes: Option<u64>,
     current: Option<BlobFileBuilder>,
+    /// Of the whole current file, with `file_checksum_gen_factory`.
+    checksum: Option<PendingChecksum>,
     pub(crate) finished: Vec<BlobFileAddition>,
     pub(crate) created: Vec<FileNumber>,
     key: Vec<u8>,
@@ -51,6 +54,7 @@ impl<'a> BlobOutput<'a> {
             context,
             new_number: Box::new(new_number),
             current: None,
+            checksum: None,
             finished: Vec::new(),
             created: Vec::new(),
             key: Vec::new(),
@@ -87,6 +91,9 @@ impl<'a> BlobOutput<'a> {
             let context = &self.context;
             let path = file_name::blob_file_name(context.dir, number);
             let file = paced(context, context.env.fs.new_writable_file(&path)?);
+            let factory = context.options.file_checksum_gen_factory.as_ref();
+            let (file, checksum) = checksummed(factory, &path, file);
+            self.checksum = checksum;
             let compression = context.family_options.blob_compression_type;
             self.current = Some(BlobFileBuilder::new(file, number, context.column_family, compression)?);
         }
@@ -120,11 +127,14 @@ impl<'a> BlobOutput<'a> {
         record_tick(statistics, Ticker::BlobDbBlobFileBytesWritten, file.file_size());
         record_tick(statistics, Ticker::BlobDbBlobFileSynced, 1);
         file.close()?;
+        let checksum = self.checksum.take().map(PendingChecksum::finish);
+        let (checksum_value, checksum_method) = checksum.unwrap_or_default();
         self.finished.push(BlobFileAddition {
             number,
             total_blob_count: info.blob_count,
             total_blob_bytes: info.blob_bytes,
-            ..BlobFileAddition::default()
+            checksum_method,
+            checksum_value,
         });
         Ok(())
     }

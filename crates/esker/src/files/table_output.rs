@@ -5,6 +5,7 @@
 //! Invariant: when `finish` returns, the file is on the medium; its name is after the next directory sync, which the
 //! job does once for all its outputs.
 
+use super::file_checksum::{PendingChecksum, checksummed};
 use super::written::Written;
 use crate::observe::{
     Event, TableFileCreation, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileCreationReason,
@@ -90,6 +91,8 @@ pub(crate) struct TableOutput {
     timestamps: Timestamps,
     /// What went in, with `paranoid_file_checks`.
     written: Option<Written>,
+    /// Of the whole file, with `file_checksum_gen_factory`.
+    checksum: Option<PendingChecksum>,
 }
 
 /// What a table makes of the timestamps in its keys.
@@ -153,8 +156,10 @@ impl TableOutput {
         for listener in &context.options.listeners {
             listener.on_table_file_creation_started(&brief(context, number));
         }
-        let file = context.env.fs.new_writable_file(&file_name::table_file_name(context.dir, number))?;
-        let file = paced(context, file);
+        let path = file_name::table_file_name(context.dir, number);
+        let file = paced(context, context.env.fs.new_writable_file(&path)?);
+        let factory = context.options.file_checksum_gen_factory.as_ref();
+        let (file, checksum) = checksummed(factory, &path, file);
         let now = context.env.clock.now_seconds();
         let builder = TableBuilder::new(builder_options(context, table, now), file)?;
         let size = context.icmp.timestamp_size();
@@ -167,6 +172,7 @@ impl TableOutput {
             oldest_blob_file: None,
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
             written: context.family_options.paranoid_file_checks.then(Written::default),
+            checksum,
         })
     }
 
@@ -273,6 +279,7 @@ impl TableOutput {
             oldest_ancestor_time: if oldest_ancestor_time == 0 { now } else { oldest_ancestor_time },
             file_creation_time: now,
             epoch_number,
+            file_checksum: self.checksum.map(PendingChecksum::finish),
             oldest_blob_file_number: self.oldest_blob_file,
             unique_id: info.unique_id,
             tail_size: info.tail_size,
@@ -381,6 +388,7 @@ fn tell_created(
             file_size: meta.file_size,
             smallest_seqno: meta.smallest_seqno,
             largest_seqno: meta.largest_seqno,
+            file_checksum: meta.file_checksum.as_ref(),
             table_properties: &info.properties,
             status: Ok(()),
         });

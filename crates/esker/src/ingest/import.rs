@@ -10,7 +10,7 @@
 //! Source: RocksDB `db/import_column_family_job.cc`.
 
 use crate::engine::Engine;
-use crate::files::{copy_file, link_or_copy};
+use crate::files::{checksum_of_file, copy_file, link_or_copy};
 use crate::observe::{ExportImportFilesMetaData, LiveFileMetaData};
 use crate::options::ColumnFamilyOptions;
 use esker_base::iter::InternalIterator;
@@ -72,6 +72,13 @@ impl<'a> Import<'a> {
                 link_or_copy(fs, &file.source, &target)?;
             } else {
                 copy_file(fs, &file.source, &target, file.metadata.file_size)?;
+            }
+        }
+        if let Some(factory) = &engine.options.file_checksum_gen_factory {
+            for file in import.files.iter_mut().filter(|file| file.metadata.file_checksum.is_none()) {
+                let target = file_name::table_file_name(&engine.path, file.metadata.number);
+                file.metadata.file_checksum =
+                    Some(checksum_of_file(factory, engine.fs().as_ref(), &target, "")?);
             }
         }
         engine.fs().new_directory(&engine.path)?.fsync()?;

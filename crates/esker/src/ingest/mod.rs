@@ -36,7 +36,7 @@ use esker_format::key::{self, InternalKeyComparator};
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
 use place::{Place, place};
-use prepare::Prepared;
+use prepare::{GivenChecksums, Prepared};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -44,6 +44,8 @@ use std::path::PathBuf;
 pub(crate) struct FamilyFiles<'a> {
     pub(crate) cf: &'a Arc<ColumnFamily>,
     pub(crate) files: Vec<PathBuf>,
+    pub(crate) checksums: &'a [Vec<u8>],
+    pub(crate) checksum_func_names: &'a [String],
 }
 
 /// Takes all files of all families in.
@@ -58,8 +60,13 @@ pub(crate) fn ingest(
     let mut prepared = Vec::new();
     for family in families {
         let family_options = family.cf.super_version.load_full().options.clone();
+        let first = prepared.len();
         for path in &family.files {
             prepared.push(Prepared::new(engine, family.cf, &family_options, path, options)?);
+        }
+        let given = GivenChecksums::new(engine, family)?;
+        for (i, file) in prepared[first..].iter_mut().enumerate() {
+            file.take_checksum(&given, i, options.verify_file_checksum)?;
         }
     }
     engine.fs().new_directory(&engine.path)?.fsync()?;

@@ -6,8 +6,11 @@
 
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::files::{copy_file, link_or_copy};
-use crate::options::{ColumnFamilyOptions, IngestExternalFileOptions};
+use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, link_or_copy};
+use crate::ingest::FamilyFiles;
+use crate::options::{
+    ColumnFamilyOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, IngestExternalFileOptions,
+};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
@@ -30,8 +33,34 @@ pub(super) struct Prepared<'a> {
     largest: Bound,
     unique_id: Option<[u64; 2]>,
     tail_size: u64,
+    checksum: Option<FileChecksum>,
     /// The MANIFEST names it, or may.
     pub(super) is_named: bool,
+}
+
+/// What the caller says of the checksums of one family's files.
+pub(super) struct GivenChecksums<'a> {
+    factory: Option<&'a FileChecksumGenFactoryRef>,
+    /// Empty, or one for each file.
+    checksums: &'a [Vec<u8>],
+    functions: &'a [String],
+}
+
+impl<'a> GivenChecksums<'a> {
+    /// # Errors
+    /// `InvalidArgument` if there are some, but not one checksum and one function for each file.
+    pub(super) fn new(engine: &'a Engine, family: &FamilyFiles<'a>) -> Result<GivenChecksums<'a>> {
+        let factory = engine.options.file_checksum_gen_factory.as_ref();
+        let (checksums, functions) = (family.checksums, family.checksum_func_names);
+        let is_for_each = [checksums.len(), functions.len()].iter().all(|n| *n == family.files.len());
+        if factory.is_some() && !is_for_each && !(checksums.is_empty() && functions.is_empty()) {
+            return Err(Error::invalid_argument(
+                "The checksum information of ingested sst files are nonempty and the size of checksums or the size of the \
+                 checksum function names does not match with the number of ingested sst files",
+            ));
+        }
+        Ok(GivenChecksums { factory, checksums, functions })
+    }
 }
 
 /// One end of a file's range.
@@ -74,6 +103,7 @@ impl<'a> Prepared<'a> {
                 0 => 0,
                 start => file_size.saturating_sub(start),
             },
+            checksum: None,
             is_named: true,
         };
         let target = file_name::table_file_name(&engine.path, prepared.number);
@@ -85,6 +115,45 @@ impl<'a> Prepared<'a> {
             (false, _) => copy_file(fs, source, &target, file_size)?,
         }
         Ok(prepared)
+    }
+
+    /// Makes the checksum of file `i` of its family, or takes the one that is given: `verify` says whether to make and compare
+    /// that, too. Without a factory there is none.
+    /// # Errors
+    /// `InvalidArgument` if the factory has not the function · `Corruption` if the file has another checksum · `IoError`.
+    pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
+        let Some(factory) = given.factory else { return Ok(()) };
+        let path = file_name::table_file_name(&self.engine.path, self.number);
+        let fs = self.engine.fs().as_ref();
+        let (Some(expected), Some(function)) = (given.checksums.get(i), given.functions.get(i)) else {
+            self.checksum = Some(checksum_of_file(factory, fs, &path, "")?);
+            return Ok(());
+        };
+        if verify {
+            let (actual, _) = checksum_of_file(factory, fs, &path, function)?;
+            if actual != *expected {
+                let what = format!(
+                    "Checksum verification mismatch for ingestion file using function {function}. Expected: {} Computed: {}",
+                    hex(expected),
+                    hex(&actual)
+                );
+                return Err(Error::corruption(what).at(self.source.display()));
+            }
+        } else {
+            let file_name = path.to_string_lossy();
+            let context =
+                FileChecksumGenContext { file_name: &file_name, requested_checksum_func_name: function };
+            let generator = factory.create_file_checksum_generator(&context);
+            if generator.is_none_or(|generator| generator.name() != function) {
+                let what = format!(
+                    "Checksum function name {function} not recognized by DB checksum gen factory {}",
+                    factory.name()
+                );
+                return Err(Error::invalid_argument(what).at(self.source.display()));
+            }
+        }
+        self.checksum = Some((expected.clone(), function.clone()));
+        Ok(())
     }
 
     /// First user key.
@@ -111,6 +180,7 @@ impl<'a> Prepared<'a> {
             epoch_number,
             unique_id: self.unique_id,
             tail_size: self.tail_size,
+            file_checksum: self.checksum.clone(),
             ..FileMetaData::default()
         }
     }

@@ -142,6 +142,8 @@ pub struct TableFileCreation<'a> {
     pub smallest_seqno: SequenceNumber,
     /// The newest sequence number in it.
     pub largest_seqno: SequenceNumber,
+    /// Checksum of the whole file and its function's name, if one was made.
+    pub file_checksum: Option<&'a (Vec<u8>, String)>,
     /// What it says about itself.
     pub table_properties: &'a TableProperties,
     /// How it went.
@@ -285,17 +287,25 @@ impl Event<'_> {
 impl TableFileCreation<'_> {
     /// The family's name comes before the job here, and only here.
     fn write(&self, json: &mut JsonWriter) {
+        let (checksum, function) = match self.file_checksum {
+            Some((checksum, function)) => (hex(checksum), function.as_str()),
+            None => (String::new(), "Unknown"),
+        };
         json.text("cf_name", self.cf_name);
         begin(json, self.job, "table_file_creation")
             .number("file_number", self.file_number.0)
             .number("file_size", self.file_size)
-            .text("file_checksum", "")
-            .text("file_checksum_func_name", "Unknown")
+            .text("file_checksum", &checksum)
+            .text("file_checksum_func_name", function)
             .number("smallest_seqno", self.smallest_seqno.0)
             .number("largest_seqno", self.largest_seqno.0)
             .object("table_properties", |json| write_properties(json, self.table_properties))
             .text("status", &status_text(&self.status));
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// Properties in RocksDB's order. RocksDB prints the oldest key's time as the newest's and the other way round; here

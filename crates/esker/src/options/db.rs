@@ -2,6 +2,7 @@
 //!
 //! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `options/db_options.cc`.
 
+use super::file_checksum::FileChecksumGenFactoryRef;
 use super::table::option_struct;
 use super::value::option_enum;
 use crate::observe::EventListener;
@@ -65,6 +66,10 @@ option_struct! {
         best_efforts_recovery: bool = false, fixed;
         /// Compare a table's unique id with the MANIFEST's when it is opened. Default true. Fixed.
         verify_sst_unique_id_in_manifest: bool = true, fixed;
+
+        /// Makes checksums of whole files as they are written; the MANIFEST keeps them, `Db::verify_file_checksums` looks at
+        /// them. Default `None`: none are made. Fixed.
+        file_checksum_gen_factory: Option<FileChecksumGenFactoryRef> = None, fixed;
 
         /// Table files kept open, in files; -1: all of them. Default -1. Mutable.
         max_open_files: i32 = -1, mutable;

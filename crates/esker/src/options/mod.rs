@@ -9,6 +9,7 @@ mod cf;
 mod compression;
 mod db;
 mod file;
+mod file_checksum;
 mod read;
 mod sanitize;
 mod set;
@@ -38,6 +39,10 @@ pub use esker_table::cache_options::{
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_options_file,
     obsolete_options_files, parse_options, print_options, save_options_file,
+};
+pub use file_checksum::{
+    FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenFactoryRef,
+    FileChecksumGenerator,
 };
 pub use read::{ReadOptions, ReadTier};
 pub use set::{cf_options_from_string, set_db_options, set_options};

@@ -91,6 +91,9 @@ pub struct IngestExternalFileOptions {
     pub write_global_seqno: bool,
     /// Check every block of the files first. Default false.
     pub verify_checksums_before_ingest: bool,
+    /// Make the checksums of files that come with one, and compare; without, they are taken as they are said. Only with
+    /// `file_checksum_gen_factory`. Default true.
+    pub verify_file_checksum: bool,
     /// Fail if a file does not fit into the last level. Default false.
     pub fail_if_not_bottommost_level: bool,
 }
@@ -106,6 +109,7 @@ impl Default for IngestExternalFileOptions {
             ingest_behind: false,
             write_global_seqno: false,
             verify_checksums_before_ingest: false,
+            verify_file_checksum: true,
             fail_if_not_bottommost_level: false,
         }
     }

@@ -248,8 +248,8 @@ fn files_of_several_families_come_together_or_not_at_all() {
         db.wait_for_background_work().unwrap();
         let handles = names.map(|name| db.column_family(name).unwrap());
         let args = [
-            IngestExternalFileArg { column_family: &handles[0], external_files: vec![one] },
-            IngestExternalFileArg { column_family: &handles[1], external_files: vec![two] },
+            IngestExternalFileArg::new(&handles[0], vec![one]),
+            IngestExternalFileArg::new(&handles[1], vec![two]),
         ];
         faults.add_rule(FaultRule::fail_any().nth(step).on(|path| !path.starts_with("/db/LOG")));
         let taken = db.ingest_external_files(&args, &Default::default());

@@ -13,6 +13,7 @@ mod door;
 mod entities;
 mod export;
 mod families;
+mod file_checksums;
 mod fixtures;
 mod handed_over;
 mod killed;

@@ -9,9 +9,12 @@ use clap::Args;
 use esker::internals::env::FileSystem;
 use esker::internals::format::file_name::{FileType, descriptor_file_name, parse_file_name};
 use esker::internals::format::log::{LogEvent, LogReader};
+use esker::internals::format::version_edit::BlobFileAddition;
 use esker::internals::format::write_batch::WriteBatchView;
 use esker::options::DbOptions;
+use esker::version::manifest::read_current;
 use esker::{BatchOp, Error};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -143,6 +146,40 @@ pub(super) fn manifest_dump(common: &Common, options: &ManifestDumpOptions, out:
         writeln!(out, "Processing Manifest file {} done", path.display())?;
     }
     Ok(())
+}
+
+/// Number, function and checksum of each live table and blob file.
+pub(super) fn file_checksum_dump(common: &Common, path: Option<&Path>, out: &mut Out) -> Outcome {
+    let fs = DbOptions::default().env.fs;
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => {
+            let dir = db_path(common)?;
+            descriptor_file_name(dir, read_current(fs.as_ref(), dir)?)
+        }
+    };
+    let state = ManifestState::read(fs.as_ref(), &path, &mut |_| Ok(()))?;
+    let mut checksums: BTreeMap<u64, (&[u8], &str)> = BTreeMap::new();
+    for family in state.families.values() {
+        for file in family.levels.values().flatten() {
+            let checksum = file.file_checksum.as_ref().map(|(sum, function)| (&sum[..], &function[..]));
+            checksums.insert(file.number.0, checksum.unwrap_or((&[], "Unknown")));
+        }
+        for (number, blob) in &family.blob_files {
+            let BlobFileAddition { checksum_method, checksum_value, .. } = &blob.addition;
+            let function = if checksum_method.is_empty() { "Unknown" } else { checksum_method };
+            checksums.insert(number.0, (checksum_value, function));
+        }
+    }
+    for (number, (checksum, function)) in checksums {
+        write!(out, "{number}, {function}, ")?;
+        match common.hex {
+            true => write!(out, "0x{}", hex(checksum))?,
+            false => out.write_all(checksum)?,
+        }
+        writeln!(out)?;
+    }
+    Ok(writeln!(out, "Print SST file checksum information finished ")?)
 }
 
 /// The only MANIFEST in a directory.

@@ -102,6 +102,12 @@ enum Command {
     DumpWal(logs::DumpWalOptions),
     /// Prints what a MANIFEST says
     ManifestDump(logs::ManifestDumpOptions),
+    /// Prints the checksums of table and blob files that a MANIFEST has recorded
+    FileChecksumDump {
+        /// The MANIFEST; default: the current one of --db
+        #[arg(long)]
+        path: Option<PathBuf>,
+    },
     /// Prints the names of the column families
     ListColumnFamilies,
     /// Creates a column family
@@ -160,6 +166,9 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
     match command {
         Command::DumpWal(options) => return logs::dump_wal(options, out),
         Command::ManifestDump(options) => return logs::manifest_dump(common, options, out),
+        Command::FileChecksumDump { path } => {
+            return logs::file_checksum_dump(common, path.as_deref(), out);
+        }
         Command::ListColumnFamilies => return admin::list_column_families(common, out),
         Command::Restore(options) => return admin::restore(common, options, out),
         Command::Repair { verbose } => return repair::repair(common, *verbose, out),
@@ -187,6 +196,7 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),
         Command::DumpWal(_)
         | Command::ManifestDump(_)
+        | Command::FileChecksumDump { .. }
         | Command::ListColumnFamilies
         | Command::Repair { .. }
         | Command::Restore(_) => Ok(()),

@@ -2,6 +2,7 @@
 
 use crate::run::{esker, files, ldb, sample};
 use esker_testkit::TempDir;
+use std::path::Path;
 
 #[test]
 fn reads_and_scans_print_as_rocksdbs() {
@@ -114,4 +115,14 @@ fn a_damaged_table_is_told_with_file_and_offset() {
     let failed: Vec<_> = told.iter().filter(|done| done.code == Some(1)).collect();
     assert_eq!(failed.len(), 1, "{told:?}");
     assert!(failed[0].err.contains(name) && failed[0].err.contains("offset"), "{failed:?}");
+}
+
+#[test]
+fn recorded_checksums_are_dumped() {
+    let db = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/v7_8_file_checksum/db"));
+    let end = "Print SST file checksum information finished \n";
+    let lines = format!("9, FileChecksumCrc32c, 0xCE5AFCE9\n11, FileChecksumCrc32c, 0xCD96D6C8\n{end}");
+    assert_eq!(ldb(db, &["file_checksum_dump", "--hex"]).ok(), lines);
+    let without = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/v7_8_default/db"));
+    assert!(ldb(without, &["file_checksum_dump"]).ok().contains(", Unknown, \n"));
 }

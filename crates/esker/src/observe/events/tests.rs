@@ -53,6 +53,7 @@ fn table_file_creation_names_the_family_first() {
         file_size: 1000,
         smallest_seqno: SequenceNumber(1),
         largest_seqno: SequenceNumber(8),
+        file_checksum: None,
         table_properties: &TableProperties {
             data_size: 900,
             num_entries: 8,

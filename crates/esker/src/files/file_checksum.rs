@@ -1,0 +1,146 @@
+//! Checksums of whole files, made while they are written, or from what is there.
+//!
+//! In: the factory of `DbOptions::file_checksum_gen_factory`. Out: checksum and function name for the MANIFEST.
+//!
+//! Source: RocksDB `file/writable_file_writer.cc`, `file/file_util.cc` (`GenerateOneFileChecksum`).
+
+use crate::options::{FileChecksumGenContext, FileChecksumGenFactoryRef, FileChecksumGenerator};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{Error, Result};
+use esker_env::{FileSystem, WritableFile};
+use std::path::Path;
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A checksum and the name of its function.
+pub(crate) type FileChecksum = (Vec<u8>, String);
+
+/// A file being written, each byte of which goes into a checksum.
+struct ChecksummedFile {
+    inner: Box<dyn WritableFile>,
+    generator: Arc<Mutex<Box<dyn FileChecksumGenerator>>>,
+}
+
+/// Where the checksum of a file that is written can be had when all of it is.
+pub(crate) struct PendingChecksum(Arc<Mutex<Box<dyn FileChecksumGenerator>>>);
+
+impl PendingChecksum {
+    /// Nothing is appended any more.
+    pub(crate) fn finish(self) -> FileChecksum {
+        let mut generator = self.0.lock();
+        (generator.finalize(), generator.name().to_owned())
+    }
+}
+
+/// The file, and where its checksum will be, if the factory makes one.
+pub(crate) fn checksummed(
+    factory: Option<&FileChecksumGenFactoryRef>,
+    path: &Path,
+    file: Box<dyn WritableFile>,
+) -> (Box<dyn WritableFile>, Option<PendingChecksum>) {
+    let Some(generator) = factory.and_then(|factory| generator(factory, path, "")) else {
+        return (file, None);
+    };
+    let generator = Arc::new(Mutex::new(generator));
+    let pending = PendingChecksum(generator.clone());
+    (Box::new(ChecksummedFile { inner: file, generator }), Some(pending))
+}
+
+/// The checksum of the file at `path`, by the function of that name, or the factory's own if it is empty.
+/// # Errors
+/// `InvalidArgument` if the factory has not the function · `IoError`.
+pub(crate) fn checksum_of_file(
+    factory: &FileChecksumGenFactoryRef,
+    fs: &dyn FileSystem,
+    path: &Path,
+    function: &str,
+) -> Result<FileChecksum> {
+    let Some(mut generator) = generator(factory, path, function) else {
+        let what = format!(
+            "Cannot get the file checksum generator based on the requested checksum function name: {function} from \
+             checksum factory: {}",
+            factory.name()
+        );
+        return Err(Error::invalid_argument(what).at(path.display()));
+    };
+    let mut file = fs.new_sequential_file(path)?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => generator.update(&buffer[..read]),
+        }
+    }
+    Ok((generator.finalize(), generator.name().to_owned()))
+}
+
+/// Compares a file with the checksum that is said of it; nothing is done if there is none.
+/// # Errors
+/// `Corruption` if it is another one · as [`checksum_of_file`].
+pub(crate) fn verify_file_checksum(
+    factory: &FileChecksumGenFactoryRef,
+    fs: &dyn FileSystem,
+    path: &Path,
+    (expected, function): (&[u8], &str),
+) -> Result<()> {
+    if expected.is_empty() {
+        return Ok(());
+    }
+    let (actual, _) = checksum_of_file(factory, fs, path, function)?;
+    if actual == expected {
+        return Ok(());
+    }
+    let what = format!("file checksum mismatch, expecting {}, but actual {}", hex(expected), hex(&actual));
+    Err(Error::corruption(what).at(path.display()))
+}
+
+fn generator(
+    factory: &FileChecksumGenFactoryRef,
+    path: &Path,
+    requested_checksum_func_name: &str,
+) -> Option<Box<dyn FileChecksumGenerator>> {
+    let file_name = path.to_string_lossy();
+    let context = FileChecksumGenContext { file_name: &file_name, requested_checksum_func_name };
+    let made = factory.create_file_checksum_generator(&context);
+    made.filter(|generator| {
+        requested_checksum_func_name.is_empty() || generator.name() == requested_checksum_func_name
+    })
+}
+
+/// Upper-case digits, as RocksDB prints checksums.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+impl WritableFile for ChecksummedFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.inner.append(data)?;
+        self.generator.lock().update(data);
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn fsync(&mut self) -> Result<()> {
+        self.inner.fsync()
+    }
+    fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.range_sync(offset, bytes)
+    }
+    fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.preallocate(offset, bytes)
+    }
+    fn truncate(&mut self, _size: u64) -> Result<()> {
+        Err(Error::not_supported("cutting a file that a checksum is made of"))
+    }
+    fn close(&mut self) -> Result<()> {
+        self.inner.close()
+    }
+    fn file_size(&self) -> u64 {
+        self.inner.file_size()
+    }
+}
