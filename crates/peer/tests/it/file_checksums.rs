@@ -85,7 +85,8 @@ fn checksums_of_files_are_recorded_kept_and_compared_by_both() {
             let db = RocksDb::open(dir.path(), FACTORY, &world.specs(&specs)).expect("opens");
             db.verify_file_checksums().expect("as recorded");
             for _ in 0..20 {
-                db.write(&world.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default()).expect("written");
+                db.write(&world.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default())
+                    .expect("written");
             }
             db.flush("default").expect("flushed");
             db.wait_for_compact().expect("settled");
@@ -166,8 +167,10 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
         let mut arg = IngestExternalFileArg::new(&family, paths);
         arg.files_checksums = sums;
         arg.files_checksum_func_names = functions;
-        let options =
-            IngestExternalFileOptions { verify_file_checksum: verify, ..IngestExternalFileOptions::default() };
+        let options = IngestExternalFileOptions {
+            verify_file_checksum: verify,
+            ..IngestExternalFileOptions::default()
+        };
         db.ingest_external_files(&[arg], &options)
     };
     let (none, _) = made("none.sst", "a");
