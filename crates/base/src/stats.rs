@@ -15,8 +15,7 @@ pub use histogram_kind::Histogram;
 pub use ticker::Ticker;
 
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use crate::sync::process;
-use std::cell::Cell;
+use crate::sync::thread_number;
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,20 +68,6 @@ impl Default for Statistics {
     fn default() -> Statistics {
         Statistics::new()
     }
-}
-
-/// Threads take shards in turn.
-fn shard_number() -> usize {
-    static NEXT: process::atomic::AtomicUsize = process::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        mine.get()
-    })
 }
 
 impl Statistics {
@@ -140,7 +125,7 @@ impl Statistics {
 
     #[inline]
     fn shard(&self) -> &Shard {
-        &self.shards[shard_number() & (self.shards.len() - 1)]
+        &self.shards[thread_number() & (self.shards.len() - 1)]
     }
 
     /// Adds to a ticker.

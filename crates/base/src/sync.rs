@@ -4,6 +4,9 @@
 pub mod epoch;
 #[cfg(not(any(loom, shuttle)))]
 pub mod ranked;
+mod thread_number;
+
+pub use thread_number::thread_number;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -12,8 +12,7 @@
 
 use crate::role::{Role, RoleStats};
 use esker_base::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use esker_base::sync::process;
-use std::cell::Cell;
+use esker_base::sync::thread_number;
 
 /// On lines of its own: what threads write must not slow down what others read.
 #[repr(align(128))]
@@ -167,18 +166,4 @@ impl Ledger {
         }
         stats
     }
-}
-
-/// Threads are numbered in the order in which they first count.
-fn thread_number() -> usize {
-    static NEXT: process::atomic::AtomicUsize = process::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        mine.get()
-    })
 }

@@ -17,9 +17,7 @@ use crate::node::prefetch_line;
 use crossbeam_utils::CachePadded;
 use esker_base::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(not(loom))]
-use esker_base::sync::process;
-use esker_base::sync::{Arc, Mutex};
+use esker_base::sync::{Arc, Mutex, thread_number};
 use esker_base::{Error, Result, SubCode};
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -279,23 +277,9 @@ fn shard_count() -> usize {
     })
 }
 
-/// Threads are numbered as they come.
-#[cfg(not(loom))]
-#[inline]
-fn thread_number() -> usize {
-    static NEXT: process::atomic::AtomicUsize = process::atomic::AtomicUsize::new(0);
-    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|n| *n)
-}
-
 #[cfg(loom)]
 fn shard_count() -> usize {
     1
-}
-
-#[cfg(loom)]
-fn thread_number() -> usize {
-    0
 }
 
 #[cfg(test)]
