@@ -3,14 +3,59 @@
 use esker::internals::env::Env;
 use esker::internals::env::crash::CrashKind;
 use esker::{
-    ColumnFamilyDescriptor, Db, Error, FlushOptions, Options, Result, WalRecoveryMode, WriteBatch,
-    WriteOptions,
+    ColumnFamilyDescriptor, Db, Error, FlushOptions, IngestExternalFileOptions, Options, Result, SstFileWriter,
+    WalRecoveryMode, WriteBatch, WriteOptions,
 };
+use std::collections::BTreeSet;
 
 const DIR: &str = "/db";
+/// Where the checkpoint is made.
+const COPY: &str = "/copy";
+/// Where the file to be ingested is written.
+const OUTSIDE: &str = "/outside";
 const FAMILIES: [&str; 2] = ["default", "second"];
+/// Made and dropped while the script runs.
+const THIRD: &str = "third";
 const WRITES: usize = 150;
 const SLOTS: usize = 8;
+/// Keys of the ingested file.
+const INGESTED: usize = 20;
+
+/// What is done before a write of this number.
+const EXTRAS: [(usize, Extra); 11] = [
+    (24, Extra::FlushAll),
+    (30, Extra::CreateFamily),
+    (36, Extra::FillFamily),
+    (49, Extra::Compact),
+    (60, Extra::Checkpoint),
+    (74, Extra::FlushSecond),
+    (88, Extra::Ingest),
+    (99, Extra::FlushAll),
+    (110, Extra::DropFamily),
+    (124, Extra::Compact),
+    (149, Extra::FlushAll),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Extra {
+    FlushAll,
+    FlushSecond,
+    Compact,
+    CreateFamily,
+    FillFamily,
+    DropFamily,
+    Checkpoint,
+    Ingest,
+}
+
+/// Whether the third family is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Third {
+    Absent,
+    /// Making it, or dropping it, failed.
+    Maybe,
+    There,
+}
 
 /// What became of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +72,15 @@ pub(super) struct Script {
     options: Options,
     /// By write.
     writes: Vec<Status>,
-    /// Steps between the writes that were done.
+    /// Of `EXTRAS`, how many were done.
     extras: usize,
+    third: Third,
+    /// Whether what was written to the third family must be in it, if that is there.
+    third_filled: bool,
+    /// Writes before the checkpoint, if it was made.
+    checkpoint: Option<usize>,
+    /// Of the ingested file, if that was tried.
+    ingested: Option<Status>,
 }
 
 impl Script {
@@ -52,7 +104,15 @@ impl Script {
         cf.enable_blob_files = seed.is_multiple_of(2);
         cf.min_blob_size = 50;
         cf.enable_blob_garbage_collection = true;
-        Script { options, writes: Vec::new(), extras: 0 }
+        Script {
+            options,
+            writes: Vec::new(),
+            extras: 0,
+            third: Third::Absent,
+            third_filled: false,
+            checkpoint: None,
+            ingested: None,
+        }
     }
 
     /// From now on damage in a WAL must be an error, not the end of the WAL.
@@ -61,10 +121,18 @@ impl Script {
     }
 
     pub(super) fn open(&self, env: Env) -> Result<Db> {
+        self.open_at(DIR, env)
+    }
+
+    fn open_at(&self, dir: &str, env: Env) -> Result<Db> {
         let mut options = self.options.db.clone();
         options.env = env;
-        let descriptor = |name: &&str| ColumnFamilyDescriptor::new(*name, self.options.cf.clone());
-        Db::open_cf(&options, DIR, FAMILIES.iter().map(descriptor).collect())
+        let mut names: BTreeSet<String> = FAMILIES.map(str::to_owned).into();
+        if self.third != Third::Absent || dir == COPY {
+            names.extend(Db::list_column_families(&options, dir)?);
+        }
+        let descriptor = |name| ColumnFamilyDescriptor::new(name, self.options.cf.clone());
+        Db::open_cf(&options, dir, names.into_iter().map(descriptor).collect())
     }
 
     /// Does the next thing; false behind the last. After an error the same call goes on with what follows.
@@ -73,9 +141,11 @@ impl Script {
         if n == WRITES {
             return Ok(false);
         }
-        if n % 25 == 24 && self.extras < n / 25 + 1 {
+        if let Some((at, extra)) = EXTRAS.get(self.extras)
+            && *at <= n
+        {
             self.extras += 1;
-            return self.extra(db, n).map(|()| true);
+            return self.extra(db, *extra).map(|()| true);
         }
         let sync = n % 10 == 9;
         self.writes.push(Status::Failed);
@@ -87,17 +157,60 @@ impl Script {
         Ok(true)
     }
 
-    fn extra(&mut self, db: &Db, n: usize) -> Result<()> {
-        match n / 25 {
-            1 | 4 => db.compact_range(None, None),
-            2 => db.flush_opt(&FlushOptions::default(), &[&family(db, 1)?]),
-            _ => {
+    fn extra(&mut self, db: &Db, extra: Extra) -> Result<()> {
+        match extra {
+            Extra::Compact => db.compact_range(None, None),
+            Extra::FlushSecond => db.flush_opt(&FlushOptions::default(), &[&family(db, 1)?]),
+            Extra::FlushAll => {
                 let families = [family(db, 0)?, family(db, 1)?];
                 db.flush_opt(&FlushOptions::default(), &families.each_ref())?;
                 self.all_durable();
                 Ok(())
             }
+            Extra::CreateFamily => {
+                self.third = Third::Maybe;
+                db.create_column_family(THIRD, &self.options.cf)?;
+                self.third = Third::There;
+                Ok(())
+            }
+            Extra::FillFamily => {
+                let Some(third) = db.column_family(THIRD) else { return Ok(()) };
+                db.put_opt(&WriteOptions::default().sync(true), &third, key(0), value(0))?;
+                self.all_durable();
+                self.third_filled = true;
+                Ok(())
+            }
+            Extra::DropFamily => {
+                let Some(third) = db.column_family(THIRD) else { return Ok(()) };
+                self.third = Third::Maybe;
+                db.drop_column_family(&third)?;
+                self.third = Third::Absent;
+                Ok(())
+            }
+            Extra::Checkpoint => {
+                // With its WALs, or flushed first.
+                let wal_bytes = if self.options.db.atomic_flush { 0 } else { u64::MAX };
+                db.create_checkpoint(COPY, wal_bytes)?;
+                self.checkpoint = Some(self.writes.len());
+                Ok(())
+            }
+            Extra::Ingest => self.ingest(db),
         }
+    }
+
+    fn ingest(&mut self, db: &Db) -> Result<()> {
+        let mut options = self.options.clone();
+        options.db.env = db.db_options().env;
+        options.db.env.fs.create_dir_if_missing(OUTSIDE.as_ref())?;
+        let path = format!("{OUTSIDE}/file.sst");
+        let mut writer = SstFileWriter::new(&options);
+        writer.open(&path)?;
+        (0..INGESTED).try_for_each(|n| writer.put(ingested_key(n), value(n)))?;
+        writer.finish()?;
+        self.ingested = Some(Status::Failed);
+        db.ingest_external_file(&[&path], &IngestExternalFileOptions::default())?;
+        self.ingested = Some(Status::Synced);
+        Ok(())
     }
 
     fn all_durable(&mut self) {
@@ -115,10 +228,54 @@ impl Script {
 
     /// What a database opened after a death must show.
     pub(super) fn check_after(&self, db: &Db, kind: CrashKind) -> Result<(), String> {
-        self.check(db, kind == CrashKind::PowerLoss)
+        self.check(db, kind == CrashKind::PowerLoss)?;
+        let Some(writes) = self.checkpoint else { return Ok(()) };
+        let copy = self
+            .open_at(COPY, db.db_options().env)
+            .map_err(|e| format!("the checkpoint does not open: {e}"))?;
+        for (n, status) in self.writes[..writes].iter().enumerate() {
+            if *status != Status::Failed && !self.is_there(&copy, n)? {
+                return Err(format!("write {n} ({status:?}) is not in the checkpoint"));
+            }
+        }
+        copy.close().map_err(|e| format!("close of the checkpoint: {e}"))
+    }
+
+    fn check_third(&self, db: &Db) -> Result<(), String> {
+        let third = db.column_family(THIRD);
+        match (&third, self.third) {
+            (Some(_), Third::Absent) => return Err("the third family is there".to_owned()),
+            (None, Third::There) => return Err("the third family is gone".to_owned()),
+            _ => {}
+        }
+        let Some(third) = third else { return Ok(()) };
+        let got = db.get_cf(&third, key(0)).map_err(|e| format!("get in the third family: {e}"))?;
+        match got {
+            Some(got) if got != value(0) => Err("a wrong value in the third family".to_owned()),
+            None if self.third_filled => Err("the third family's write is not there".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_ingested(&self, db: &Db) -> Result<(), String> {
+        let mut there = 0;
+        for n in 0..INGESTED {
+            let got = db.get(ingested_key(n)).map_err(|e| format!("get of an ingested key: {e}"))?;
+            if got.as_ref().is_some_and(|got| *got != value(n)) {
+                return Err(format!("ingested key {n} has a wrong value"));
+            }
+            there += usize::from(got.is_some());
+        }
+        match (there, self.ingested) {
+            (0, None | Some(Status::Failed)) => Ok(()),
+            (INGESTED, Some(_)) => Ok(()),
+            (_, status) => Err(format!("{there} keys of the ingested file ({status:?}) are there")),
+        }
     }
 
     fn check(&self, db: &Db, power_loss: bool) -> Result<(), String> {
+        self.check_third(db)?;
+        self.check_ingested(db)?;
         let mut lost_before = None;
         let mut last_of_slot = [None; SLOTS];
         for (n, status) in self.writes.iter().enumerate() {
@@ -183,7 +340,7 @@ impl Script {
             }
             match iter.status() {
                 Err(_) => noticed = true,
-                Ok(()) if rows != WRITES + if i == 0 { SLOTS } else { 0 } => {
+                Ok(()) if rows != WRITES + if i == 0 { SLOTS + INGESTED } else { 0 } => {
                     return Err(format!("{name}: a scan shows {rows} rows and no error"));
                 }
                 Ok(()) => {}
@@ -204,7 +361,7 @@ impl Script {
         let (kind, number) = text.split_at_checked(4)?;
         let number: usize = number.parse().ok()?;
         match kind {
-            "key-" => Some(value(number)),
+            "key-" | "ing-" => Some(value(number)),
             "hot-" => (0..WRITES).rev().find(|n| n % SLOTS == number).map(value),
             _ => None,
         }
@@ -226,6 +383,10 @@ fn family(db: &Db, i: usize) -> Result<esker::ColumnFamilyHandle> {
 
 fn key(n: usize) -> Vec<u8> {
     format!("key-{n:05}").into_bytes()
+}
+
+fn ingested_key(n: usize) -> Vec<u8> {
+    format!("ing-{n:05}").into_bytes()
 }
 
 fn slot_key(slot: usize) -> Vec<u8> {
