@@ -13,6 +13,7 @@ pub mod coding;
 pub mod compaction_filter;
 pub mod comparator;
 pub mod crc32c;
+pub mod entry_checksum;
 pub mod error;
 pub mod hash;
 pub mod iter;

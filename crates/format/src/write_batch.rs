@@ -11,15 +11,19 @@
 //!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op: walking them cannot fail.
 //!  3. The family id 0 is written in the short form, without the id.
 //!  4. `rep` begins with a header, or is empty: a batch that says nothing yet owns no memory.
+//!  5. A protected batch has a checksum of each counted op, made of what its caller gave (`protection.rs`).
 
 mod op;
+mod protection;
 #[cfg(test)]
 mod tests;
 
 pub use op::{BatchOp, Ops, PrepareKind};
+pub use protection::BATCH_PROTECTION_BYTES;
 
 use crate::wide_column;
 use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
+use esker_base::entry_checksum::EntryChecksum;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber, SubCode};
 use op::{Decoded, decode_op, tag};
 
@@ -61,6 +65,8 @@ pub struct WriteBatch {
     max_bytes: usize,
     content: BatchContent,
     save_points: Vec<SavePoint>,
+    /// One for each counted op, if the batch is protected.
+    checksums: Option<Vec<EntryChecksum>>,
 }
 
 impl Default for WriteBatch {
@@ -80,7 +86,7 @@ impl WriteBatch {
         WriteBatch::from_rep(Vec::with_capacity(bytes))
     }
 
-    /// REQUIRES: no ops in `rep`.
+    /// REQUIRES: no ops in `rep`, or the caller counts them.
     fn from_rep(rep: Vec<u8>) -> WriteBatch {
         WriteBatch {
             rep,
@@ -88,6 +94,7 @@ impl WriteBatch {
             max_bytes: usize::MAX,
             content: BatchContent::default(),
             save_points: Vec::new(),
+            checksums: None,
         }
     }
 
@@ -97,7 +104,7 @@ impl WriteBatch {
     pub fn from_bytes(bytes: Vec<u8>) -> Result<WriteBatch> {
         let view = WriteBatchView::parse(&bytes)?;
         let (count, content) = (view.count, view.content);
-        Ok(WriteBatch { rep: bytes, count, max_bytes: usize::MAX, content, save_points: Vec::new() })
+        Ok(WriteBatch { count, content, ..WriteBatch::from_rep(bytes) })
     }
 
     /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no limit.
@@ -228,6 +235,7 @@ impl WriteBatch {
             rep.extend_from_slice(other.ops_bytes());
             Ok(())
         })?;
+        self.protect_appended(other);
         self.content = self.content.and(other.content);
         Ok(())
     }
@@ -245,6 +253,9 @@ impl WriteBatch {
         self.rep.truncate(point.bytes);
         self.content = point.content;
         self.set_count(point.count);
+        if let Some(checksums) = &mut self.checksums {
+            checksums.truncate(point.count as usize);
+        }
         Ok(())
     }
 
@@ -255,12 +266,15 @@ impl WriteBatch {
         self.save_points.pop().map(|_| ()).ok_or_else(no_save_point)
     }
 
-    /// Makes the batch empty; its memory stays.
+    /// Makes the batch empty; its memory stays, and if it is protected, so does that.
     pub fn clear(&mut self) {
         self.rep.clear();
         self.count = 0;
         self.content = BatchContent::default();
         self.save_points.clear();
+        if let Some(checksums) = &mut self.checksums {
+            checksums.clear();
+        }
     }
 
     /// How many ops take a sequence number.
@@ -360,7 +374,11 @@ impl WriteBatch {
             put_tag(rep, short_tag, family);
             put_length_prefixed(rep, key);
             Ok(())
-        })
+        })?;
+        if self.is_protected() {
+            self.protect_op(short_tag, family, key, &[]);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -372,7 +390,11 @@ impl WriteBatch {
             put_length_prefixed(rep, key);
             put_length_prefixed(rep, value);
             Ok(())
-        })
+        })?;
+        if self.is_protected() {
+            self.protect_op(short_tag, family, key, value);
+        }
+        Ok(())
     }
 
     /// Adds what `write` appends and `ops` to the count, or leaves everything as it is.
@@ -476,13 +498,7 @@ impl<'a> WriteBatchView<'a> {
 
     /// A batch of its own with these bytes.
     pub fn to_batch(&self) -> WriteBatch {
-        WriteBatch {
-            rep: self.rep.to_vec(),
-            count: self.count,
-            max_bytes: usize::MAX,
-            content: self.content,
-            save_points: Vec::new(),
-        }
+        WriteBatch { count: self.count, content: self.content, ..WriteBatch::from_rep(self.rep.to_vec()) }
     }
 }
 

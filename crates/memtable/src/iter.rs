@@ -9,6 +9,7 @@
 //!     cursor is not valid.
 //!  2. Records stay in place, unchanged, while `table` is held.
 
+use crate::checks::check_order;
 use crate::memtable::MemTable;
 use crate::record::{Record, Target};
 use crate::tree::Run;
@@ -25,6 +26,10 @@ pub struct MemTableIter {
     key: *const [u8],
     value: *const [u8],
     valid: bool,
+    /// Whether the memtable checks itself.
+    checked: bool,
+    /// What a check found, until the next seek.
+    status: Result<()>,
     table: Arc<MemTable>,
 }
 
@@ -35,7 +40,17 @@ const NOTHING: *const [u8] = &[];
 
 impl MemTableIter {
     pub(crate) fn new(table: Arc<MemTable>) -> MemTableIter {
-        MemTableIter { run: Run::new(), at: 0, key: NOTHING, value: NOTHING, valid: false, table }
+        let checked = table.checks_itself();
+        MemTableIter {
+            run: Run::new(),
+            at: 0,
+            key: NOTHING,
+            value: NOTHING,
+            valid: false,
+            checked,
+            status: Ok(()),
+            table,
+        }
     }
 
     /// Stands on place `at` of the run, if there is one.
@@ -48,6 +63,67 @@ impl MemTableIter {
         let record: Record<'_> = unsafe { self.run.record(at) };
         let (key, value) = record.key_value();
         (self.key, self.value) = (key, value);
+    }
+
+    /// After a seek: checks where it ended.
+    #[inline]
+    fn check_seek(&mut self) {
+        if self.checked {
+            self.check(|iter| iter.table.options.checks.check_run(&iter.table.tree, &iter.run));
+        }
+    }
+
+    /// Ends here if `also` or the entry's own check finds something.
+    #[cold]
+    fn check(&mut self, also: impl FnOnce(&Self) -> Result<()>) {
+        self.status = Ok(());
+        if self.valid {
+            // SAFETY: the records of `run` live as long as `self.table` (invariant 2).
+            let record: Record<'_> = unsafe { self.run.record(self.at) };
+            self.status = also(self).and_then(|()| self.table.options.checks.check(record));
+            self.valid = self.status.is_ok();
+        }
+    }
+
+    /// A step, checked.
+    #[cold]
+    fn step_checked(&mut self, forward: bool) {
+        // SAFETY: as in `check`; it stays where it is when the run is loaded anew.
+        let left: Record<'static> = unsafe { self.run.record(self.at) };
+        if forward {
+            self.step_forward()
+        } else {
+            self.step_back()
+        }
+        self.check(|iter| {
+            if !iter.table.options.checks.order {
+                return Ok(());
+            }
+            // SAFETY: as above.
+            let here: Record<'_> = unsafe { iter.run.record(iter.at) };
+            let (before, behind) = if forward { (left, here) } else { (here, left) };
+            check_order(&iter.table.tree, before, behind)
+        });
+    }
+
+    #[inline]
+    fn step_forward(&mut self) {
+        if self.at + 1 < self.run.len() {
+            self.run.prefetch_ahead(self.at);
+            self.settle(Some(self.at + 1));
+        } else {
+            self.next_leaf();
+        }
+    }
+
+    #[inline]
+    fn step_back(&mut self) {
+        if self.at > 0 {
+            self.run.prefetch_behind(self.at);
+            self.settle(Some(self.at - 1));
+        } else {
+            self.prev_leaf();
+        }
     }
 
     #[cold]
@@ -75,43 +151,43 @@ impl InternalIterator for MemTableIter {
     fn seek_to_first(&mut self) {
         let found = self.table.tree.load_first(&mut self.run).then_some(0);
         self.settle(found);
+        self.check_seek();
     }
 
     fn seek_to_last(&mut self) {
         let found = self.table.tree.load_last(&mut self.run);
         self.settle(found);
+        self.check_seek();
     }
 
     fn seek(&mut self, target: &[u8]) {
         let found = self.table.tree.load_from(&Target::new(target), &mut self.run);
         self.settle(found);
+        self.check_seek();
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) {
         let found = self.table.tree.load_before(&Target::new(target), true, &mut self.run);
         self.settle(found);
+        self.check_seek();
     }
 
     #[inline]
     fn next(&mut self) {
         debug_assert!(self.valid);
-        if self.at + 1 < self.run.len() {
-            self.run.prefetch_ahead(self.at);
-            self.settle(Some(self.at + 1));
-        } else {
-            self.next_leaf();
+        if self.checked {
+            return self.step_checked(true);
         }
+        self.step_forward();
     }
 
     #[inline]
     fn prev(&mut self) {
         debug_assert!(self.valid);
-        if self.at > 0 {
-            self.run.prefetch_behind(self.at);
-            self.settle(Some(self.at - 1));
-        } else {
-            self.prev_leaf();
+        if self.checked {
+            return self.step_checked(false);
         }
+        self.step_back();
     }
 
     #[inline]
@@ -129,7 +205,7 @@ impl InternalIterator for MemTableIter {
     }
 
     fn status(&self) -> Result<()> {
-        Ok(())
+        self.status.clone()
     }
 
     fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {

@@ -5,11 +5,12 @@
 //!
 //! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything lies),
 //! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
-//! (stretches of deleted keys), [`iter`], `range_dels`.
+//! (stretches of deleted keys), [`iter`], `range_dels`, `checks` (an entry is still what was added).
 //! Why a B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 
 mod arena;
+mod checks;
 mod dead;
 pub mod iter;
 pub mod memtable;
@@ -18,5 +19,6 @@ mod range_dels;
 mod record;
 mod tree;
 
+pub use checks::Checks;
 pub use iter::MemTableIter;
 pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget};

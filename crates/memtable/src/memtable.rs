@@ -11,10 +11,12 @@
 //!  3. No reader takes a lock or waits for a writer (`range_tombstones` may wait for another who fragments).
 
 use crate::arena::{Arena, ShardStats};
+use crate::checks::{self, Checks};
 use crate::iter::MemTableIter;
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
 use crate::tree::{self, Tree};
+use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
@@ -51,6 +53,8 @@ pub struct MemTableOptions {
     pub earliest_sequence: SequenceNumber,
     /// Told about the blocks of memory it takes and gives back.
     pub budget: Option<Arc<dyn MemoryBudget>>,
+    /// What it checks of itself.
+    pub checks: Checks,
 }
 
 impl Default for MemTableOptions {
@@ -62,6 +66,7 @@ impl Default for MemTableOptions {
             creation_sequence: SequenceNumber::ZERO,
             earliest_sequence: SequenceNumber::ZERO,
             budget: None,
+            checks: Checks::default(),
         }
     }
 }
@@ -71,7 +76,7 @@ pub struct MemTable {
     pub(crate) tree: Tree,
     range_dels: RangeDels,
     icmp: InternalKeyComparator,
-    options: MemTableOptions,
+    pub(crate) options: MemTableOptions,
     immutable: AtomicBool,
 }
 
@@ -138,15 +143,43 @@ impl MemTable {
     /// `TryAgain` if this user key, sequence and type are there already; nothing was added ·
     /// `InvalidArgument` for a key or value of 4 GiB · `Aborted` with `MemoryLimit` if the allocator has no more.
     pub fn add(&self, seq: SequenceNumber, kind: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
+        self.add_entry(seq, kind, user_key, value, None)
+    }
+
+    /// [`add`](Self::add) of an entry whose checksum, without family and sequence number, was made before.
+    /// # Errors
+    /// As `add` · `Corruption` if the entry is not what that is a checksum of; nothing was added.
+    pub fn add_checked(
+        &self,
+        seq: SequenceNumber,
+        kind: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+        checksum: EntryChecksum,
+    ) -> Result<()> {
+        self.add_entry(seq, kind, user_key, value, Some(checksum))
+    }
+
+    #[inline]
+    fn add_entry(
+        &self,
+        seq: SequenceNumber,
+        kind: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+        checksum: Option<EntryChecksum>,
+    ) -> Result<()> {
         debug_assert!(!self.is_immutable(), "an immutable memtable is not written to");
         if user_key.len() > record::MAX_LENGTH || value.len() > record::MAX_LENGTH {
             return Err(too_long(user_key.len(), value.len()));
         }
+        let named = kind;
         let kind = if self.icmp.timestamp_size() > 0 {
             self.kind_with_timestamp(kind, user_key, value)?
         } else {
             kind
         };
+        let checksum = checksum.map(|c| c.with_kind(named).with_kind(kind).with_sequence(seq));
         let change = ShardStats {
             entries: 1,
             deletes: u64::from(kind.is_point_deletion()),
@@ -155,6 +188,9 @@ impl MemTable {
             last_seq: seq.0,
         };
         if kind == ValueType::RangeDeletion {
+            if checksum.is_some() {
+                checks::compare(checksum, EntryChecksum::of(kind, user_key, value).with_sequence(seq))?;
+            }
             self.tree.arena().count(&change);
             return self
                 .range_dels
@@ -162,9 +198,15 @@ impl MemTable {
                 .inspect_err(|_| self.tree.arena().uncount(&change));
         }
         let len = record::encoded_len(user_key.len(), value.len());
-        let place = self.tree.arena().allocate_record(len, &change)?;
+        let protection = usize::from(self.options.checks.protection_bytes);
+        let place = self.tree.arena().allocate_record(len + protection, &change)?;
         // SAFETY: `len` bytes that were handed out to us alone; `encode` writes all of them and reads none.
         let record = unsafe { Record::write(place, len, seq, kind, user_key, value) };
+        if protection > 0 || checksum.is_some() {
+            // SAFETY: `protection` bytes behind it are ours as well.
+            let protected = unsafe { self.options.checks.protect(record, checksum) };
+            protected.inspect_err(|_| self.tree.arena().uncount(&change))?;
+        }
         // SAFETY: it lies in the tree's arena.
         let inserted = unsafe { self.tree.insert(record) };
         inserted.inspect_err(|_| self.tree.arena().uncount(&change))
@@ -172,24 +214,38 @@ impl MemTable {
 
     /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit` says no.
     /// Range tombstones are not looked at: ask [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
+    /// # Errors
+    /// `Corruption` if it checks itself and an entry is not what was added; that one was not visited.
     #[inline]
-    pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F)
+    pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
         F: FnMut(ValueType, SequenceNumber, MemValue<'_>) -> bool,
     {
         let target = Target::new(key.internal_key());
-        self.tree.visit_versions(&target, |record| {
+        let visit = |record| {
             let (kind, sequence, value) = self.show(record);
             visit(kind, sequence, value)
-        });
+        };
+        if self.checks_itself() {
+            return self.options.checks.visit_versions(&self.tree, &target, visit);
+        }
+        self.tree.visit_versions(&target, visit);
+        Ok(())
+    }
+
+    /// Whether reads may end with `Corruption`.
+    #[inline]
+    pub fn checks_itself(&self) -> bool {
+        self.options.checks.any()
     }
 
     /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory fetched side by side.
-    /// `visit` is told the key's number, too.
+    /// `visit` is told the key's number, too. REQUIRES: it does not check itself.
     pub fn get_many<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
         F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
     {
+        debug_assert!(!self.checks_itself(), "get tells for each key what is wrong with it");
         for which in which.chunks(tree::GROUP) {
             let mut targets = [Target { user_key: &[], trailer: 0 }; tree::GROUP];
             for (target, &i) in targets.iter_mut().zip(which) {

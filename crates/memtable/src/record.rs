@@ -2,7 +2,9 @@
 //!
 //! In: sequence, type, user key, value. Out: the internal key and the value as slices, without a copy.
 //!
-//!   internal key length varint32 | value length varint32 | user key | (sequence << 8 | type) u64 LE | value
+//!   internal key length varint32 | value length varint32 | user key | (sequence << 8 | type) u64 LE | value | [checksum]
+//!
+//! The checksum, of as many bytes as the memtable's options say, is of what the entry says (`base/entry_checksum.rs`).
 //!
 //! Invariants
 //!  1. A record is written completely before its address is stored anywhere, and never changes after that.
@@ -94,6 +96,32 @@ impl<'a> Record<'a> {
         pen.put(value);
         debug_assert!(pen.rest.is_empty(), "encoded_len is what is written");
         Record { ptr: place, arena: PhantomData }
+    }
+
+    /// Writes the checksum behind the value.
+    ///
+    /// # Safety
+    /// The record was just written to a place with so many bytes more, which are still the caller's alone.
+    pub(crate) unsafe fn write_checksum(self, checksum: &[u8]) {
+        // SAFETY: the caller's promise: there the record ends, and so many bytes more are ours.
+        let end = unsafe { self.ptr.as_ptr().add(self.len()) };
+        // SAFETY: as above; what is copied lies elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(checksum.as_ptr(), end, checksum.len()) };
+    }
+
+    /// The checksum of this many bytes behind the value.
+    ///
+    /// # Safety
+    /// The record was written with a checksum of this length.
+    pub(crate) unsafe fn checksum(self, len: usize) -> &'a [u8] {
+        self.bytes(self.len(), len)
+    }
+
+    /// Bytes up to its checksum.
+    fn len(self) -> usize {
+        let (key_len, at) = self.varint(0);
+        let (value_len, at) = self.varint(at);
+        at + key_len + value_len
     }
 
     /// Where it lies.

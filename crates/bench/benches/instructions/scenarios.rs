@@ -273,7 +273,7 @@ fn memtable_get(count: u64) -> Result<()> {
         memtable.get(&LookupKey::new(&key(number), SequenceNumber::MAX), |_, _, value| {
             bytes = value.bytes().len();
             false
-        });
+        })?;
         assert_eq!(bytes, VALUE.len());
         Ok(())
     })

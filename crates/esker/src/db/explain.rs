@@ -216,17 +216,20 @@ impl Lookup<'_> {
                 self.saver.cover(tombstone);
             }
             let (saver, mut entries) = (&mut self.saver, Vec::new());
-            mem.get(self.key, |value_type, sequence, value| {
+            let searched = mem.get(self.key, |value_type, sequence, value| {
                 entries.push(SeenEntry { value_type, sequence, bytes: value.len() as u64 });
                 saver.save(value_type, sequence, || value.pin())
             });
+            if let Err(e) = &searched {
+                self.saver.fail(e.clone());
+            }
             let source = ReadSource::Memtable {
                 id: mem.id(),
                 is_immutable: mem.is_immutable(),
                 entries: mem.num_entries(),
             };
             let nanos = self.db.now() - start;
-            self.tell(source, Vec::new(), entries, tombstone, nanos, Ok(()));
+            self.tell(source, Vec::new(), entries, tombstone, nanos, searched);
         }
     }
 

@@ -264,6 +264,11 @@ impl Db {
         family: ColumnFamilyId,
         fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>,
     ) -> Result<()> {
+        if options.protection_bytes_per_key > 0 {
+            let mut batch = WriteBatch::with_protection(options.protection_bytes_per_key)?;
+            fill(&mut batch, family)?;
+            return self.write_unchecked(options, &mut batch);
+        }
         let mut batch = SINGLE.with_borrow_mut(std::mem::take);
         batch.clear();
         let result = fill(&mut batch, family).and_then(|()| self.write_unchecked(options, &mut batch));

@@ -240,6 +240,7 @@ fn check(
     if entries.valid() {
         let first = point_bound(entries.key())?;
         entries.seek_to_last();
+        entries.status()?;
         let last = point_bound(entries.key())?;
         bounds = Some((first, last));
     }

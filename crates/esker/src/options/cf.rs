@@ -273,6 +273,15 @@ option_struct! {
         /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere. Fixed.
         blob_cache: Option<Arc<esker_table::BlockCache>> = None, object;
 
+        /// Bytes of a checksum that each entry of a memtable has: 0 (none), 1, 2, 4 or 8. An entry is compared with it
+        /// whenever it is read, by gets, iterators and flushes: `Corruption` if it has changed. New memtables take a change
+        /// over. Range deletions are compared when they are put in only. Default 0. Mutable.
+        memtable_protection_bytes_per_key: u32 = 0, mutable;
+        /// Searches in memtables also compare all entries of the leaf they end in with their checksums, so that a key which
+        /// has changed is not just absent. Needs `memtable_protection_bytes_per_key`. Default false. Mutable.
+        memtable_verify_per_key_checksum_on_seek: bool = false, mutable;
+        /// Reads of memtables check that keys come in their order: `Corruption` if not. Default false. Mutable.
+        paranoid_memory_checks: bool = false, mutable;
         /// Read every table that a flush or compaction has written back, whole, before it is installed, and compare its entries
         /// with those that were written: `Corruption` if they differ. Default false. Mutable.
         paranoid_file_checks: bool = false, mutable;

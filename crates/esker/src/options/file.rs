@@ -41,6 +41,8 @@ const NEVER_WRITTEN: &[&str] = &[
     "create_if_missing",
     "create_missing_column_families",
     "error_if_exists",
+    "memtable_verify_per_key_checksum_on_seek",
+    "paranoid_memory_checks",
     "use_delta_encoding",
     "compatible_with",
     "decouple_partitioned_filters",

@@ -10,6 +10,7 @@
 
 use super::value::{OptionValue, object_name};
 use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, WalRecoveryMode};
+use esker_base::entry_checksum::PROTECTION_BYTES;
 use esker_base::{Error, Result};
 use esker_cache::Role;
 use esker_format::compression::CompressionType;
@@ -298,6 +299,9 @@ impl ColumnFamilyOptions {
         self.validate_resolved()?;
         if self.inplace_update_support {
             return Err(refused("inplace_update_support", "it would change what snapshots see"));
+        }
+        if !PROTECTION_BYTES.contains(&self.memtable_protection_bytes_per_key) {
+            return Err(refused("memtable_protection_bytes_per_key", "must be 0, 1, 2, 4 or 8"));
         }
         let read_amp = self.compaction_options_universal.max_read_amp;
         let trigger = self.level0_file_num_compaction_trigger;

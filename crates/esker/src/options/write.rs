@@ -20,6 +20,10 @@ pub struct WriteOptions {
     pub ignore_missing_column_families: bool,
     /// Accepted for RocksDB's sake; the memtable keeps its own hints. Default false.
     pub memtable_insert_hint_per_batch: bool,
+    /// Bytes of a checksum for each entry of the batch, 0 or 8: made before the write joins others, compared when the batch
+    /// goes into the WAL and into the memtable. A batch made with `WriteBatch::with_protection` is compared in any case.
+    /// Default 0.
+    pub protection_bytes_per_key: usize,
 }
 
 impl WriteOptions {
@@ -46,6 +50,13 @@ impl WriteOptions {
     #[must_use]
     pub fn no_slowdown(mut self, value: bool) -> Self {
         self.no_slowdown = value;
+        self
+    }
+
+    /// Sets `protection_bytes_per_key`.
+    #[must_use]
+    pub fn protection_bytes_per_key(mut self, value: usize) -> Self {
+        self.protection_bytes_per_key = value;
         self
     }
 

@@ -169,7 +169,11 @@ pub(crate) fn find_over(
     if !context.ignore_range_deletions {
         saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
     }
-    own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+    let searched =
+        own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+    if let Err(e) = searched {
+        saver.fail(e);
+    }
     find_with(view, context, key, saver, settle)
 }
 
@@ -217,13 +221,16 @@ fn search_memtables(
         if !context.ignore_range_deletions {
             saver.cover(mem.max_covering_tombstone_seq(key.user_key(), key.sequence()));
         }
-        mem.get(key, |value_type, sequence, value| {
+        let searched = mem.get(key, |value_type, sequence, value| {
             if saver.settles(value_type, sequence) {
                 settle(Answer::Lent(LentValue::Memtable(value)));
                 return false;
             }
             saver.save(value_type, sequence, || value.pin())
         });
+        if let Err(e) = searched {
+            saver.fail(e);
+        }
         if saver.is_done() {
             return;
         }

@@ -18,7 +18,7 @@ use esker_format::range_del::FragmentedRangeTombstones;
 
 /// The newest sequence number of `key`, if anything was written to it after `since`.
 /// # Errors
-/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since` · `Corruption` and `IoError` of tables.
+/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since` · `Corruption` · `IoError` of tables.
 pub(crate) fn latest_sequence(
     view: &SuperVersion,
     context: &ReadContext<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn latest_sequence(
         mem.get(&lookup, |_, sequence, _| {
             newest = newest.max(sequence);
             false
-        });
+        })?;
         if newest > since {
             return Ok(Some(newest));
         }

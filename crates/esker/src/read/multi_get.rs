@@ -23,8 +23,10 @@ use crate::read::tables::opened_file;
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
 use esker_base::stats::Ticker;
+use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_memtable::MemTable;
 use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
@@ -80,6 +82,11 @@ impl Batch<'_> {
                     self.savers[i as usize].cover(covering);
                 }
             }
+            if mem.checks_itself() {
+                self.ask_checked(mem);
+                self.close_settled();
+                continue;
+            }
             mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
                 let saver = &mut self.savers[i as usize];
                 if saver.settles(value_type, sequence) {
@@ -94,6 +101,24 @@ impl Batch<'_> {
             let missed = self.open.len() as u64;
             statistics.record_tick(Ticker::MemtableMiss, missed);
             statistics.record_tick(Ticker::MemtableHit, self.keys.len() as u64 - missed);
+        }
+    }
+
+    /// Key after key in a memtable that may find something wrong with itself.
+    #[cold]
+    fn ask_checked(&mut self, mem: &Arc<MemTable>) {
+        for &i in &self.open {
+            let saver = &mut self.savers[i as usize];
+            let searched = mem.get(&self.keys[i as usize], |value_type, sequence, value| {
+                if saver.settles(value_type, sequence) {
+                    (self.settle)(i as usize, Answer::Lent(LentValue::Memtable(value)));
+                    return false;
+                }
+                saver.save(value_type, sequence, || value.pin())
+            });
+            if let Err(e) = searched {
+                saver.fail(e);
+            }
         }
     }
 

@@ -293,7 +293,7 @@ impl WriteBatchWithIndex {
             own.mem.get(&LookupKey::new(key, own.up_to), |_, _, _| {
                 found = true;
                 false
-            });
+            })?;
         }
         Ok(found)
     }
@@ -331,7 +331,7 @@ fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -
             base = Some(shown(value_type, value.bytes(), key));
         }
         false
-    });
+    })?;
     if base.is_none() && covering > SequenceNumber::ZERO {
         base = Some(Ok(None));
     }

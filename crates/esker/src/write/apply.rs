@@ -8,6 +8,7 @@
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
 use crate::engine::{Engine, contained};
+use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
 use esker_base::sync::{Arc, Condvar, Mutex};
@@ -35,6 +36,9 @@ fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<(
     let guard = epoch::pin();
     let mut target = Target::new(&engine.families, &guard);
     let mut sequence = first;
+    if batch.is_protected() {
+        return apply_protected(engine, batch, sequence, &mut target);
+    }
     for op in batch.iter() {
         if let Some((family, entry)) = entry_of(&op)? {
             if let Some(full) = target.insert(family, sequence, entry)?
@@ -46,6 +50,25 @@ fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<(
         }
     }
     Ok(())
+}
+
+/// A protected batch: its checksums go with the entries.
+#[cold]
+fn apply_protected(
+    engine: &Engine,
+    batch: &WriteBatch,
+    mut sequence: SequenceNumber,
+    target: &mut Target<'_>,
+) -> Result<()> {
+    batch.checked_ops(&mut |op, checksum| {
+        if let Some((family, entry)) = entry_of(op)? {
+            if target.insert_checked(family, sequence, entry, checksum)? == Some(true) {
+                engine.switch_wanted.store(true, Ordering::Relaxed);
+            }
+            sequence.0 += 1;
+        }
+        Ok(())
+    })
 }
 
 /// One memtable entry.
@@ -102,18 +125,37 @@ impl<'g> Target<'g> {
         sequence: SequenceNumber,
         entry: Entry<'_>,
     ) -> Result<Option<bool>> {
-        let (mem, limit) = match self.last {
-            Some((id, mem, limit)) if id == family => (mem, limit),
-            _ => {
-                let load = |cf: &ColumnFamily| cf.super_version.load(self.guard);
-                let Some(sv) = self.families.with(family, load) else { return Ok(None) };
-                let (mem, limit) = (&*sv.mem, sv.options.write_buffer_size);
-                self.last = Some((family, mem, limit));
-                (mem, limit)
-            }
-        };
+        let Some((mem, limit)) = self.memtable(family) else { return Ok(None) };
         mem.add(sequence, entry.value_type, entry.key, entry.value)?;
         Ok(Some(mem.approximate_memory_usage() >= limit))
+    }
+
+    /// [`Target::insert`] of an entry that has a checksum.
+    fn insert_checked(
+        &mut self,
+        family: ColumnFamilyId,
+        sequence: SequenceNumber,
+        entry: Entry<'_>,
+        checksum: EntryChecksum,
+    ) -> Result<Option<bool>> {
+        let Some((mem, limit)) = self.memtable(family) else { return Ok(None) };
+        mem.add_checked(sequence, entry.value_type, entry.key, entry.value, checksum)?;
+        Ok(Some(mem.approximate_memory_usage() >= limit))
+    }
+
+    /// The family's memtable and how large it may become; `None` if the family is gone.
+    #[inline]
+    fn memtable(&mut self, family: ColumnFamilyId) -> Option<(&'g MemTable, usize)> {
+        match self.last {
+            Some((id, mem, limit)) if id == family => Some((mem, limit)),
+            _ => {
+                let load = |cf: &ColumnFamily| cf.super_version.load(self.guard);
+                let sv = self.families.with(family, load)?;
+                let (mem, limit) = (&*sv.mem, sv.options.write_buffer_size);
+                self.last = Some((family, mem, limit));
+                Some((mem, limit))
+            }
+        }
     }
 }
 

@@ -56,6 +56,7 @@ impl WritePath {
     pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
+        protect(options, batch)?;
         let request = Request {
             batch: std::mem::take(batch),
             sync: options.sync,
@@ -78,6 +79,7 @@ impl WritePath {
     ) -> Result<()> {
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
+        protect(options, batch)?;
         let request = Request {
             batch: std::mem::take(batch),
             sync: options.sync,
@@ -148,6 +150,9 @@ impl WritePath {
         next: SequenceNumber,
     ) -> Result<()> {
         let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
+        // What has changed in memory must not get a checksum of the WAL's.
+        let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
+        unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
         // A prepared section's operations count, and take no numbers.
         let count = batches().map(WriteBatch::count).sum();
         let header = WriteBatch::encode_header(first, count);
@@ -214,6 +219,15 @@ impl Sink for WritePath {
         self.resolve_sections(own, group);
         self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
         self.count_group(own, group, numbers.end.0 - numbers.start.0);
+    }
+}
+
+/// Gives the batch its checksums, if they are wanted and not there.
+fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+    if options.protection_bytes_per_key == 0 {
+        Ok(())
+    } else {
+        batch.protect(options.protection_bytes_per_key)
     }
 }
 

@@ -15,7 +15,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
-use esker_memtable::{MemTable, MemTableOptions, MemoryBudget};
+use esker_memtable::{Checks, MemTable, MemTableOptions, MemoryBudget};
 
 impl WritePath {
     /// Switches the memtables of `families` (all families that have anything, under `atomic_flush`) and queues their
@@ -113,6 +113,11 @@ pub(crate) fn new_memtable(
         arena_block_size: options.arena_block_size,
         earliest_sequence: earliest,
         budget: db.write_buffer_manager.clone().map(|manager| manager as Arc<dyn MemoryBudget>),
+        checks: Checks {
+            protection_bytes: u8::try_from(options.memtable_protection_bytes_per_key).unwrap_or(0),
+            on_seek: options.memtable_verify_per_key_checksum_on_seek,
+            order: options.paranoid_memory_checks,
+        },
         ..MemTableOptions::default()
     };
     MemTable::new(icmp.clone(), memtable_options)

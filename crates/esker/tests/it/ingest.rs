@@ -1,7 +1,7 @@
 //! Files made elsewhere become part of the database, at one moment, newest of all.
 
 use esker::internals::env::mem::MemFs;
-use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::{
     ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileArg, IngestExternalFileOptions, Options,
     ReadOptions, SstFileWriter, comparator,
@@ -272,5 +272,27 @@ fn files_of_several_families_come_together_or_not_at_all() {
             assert!(taken.is_ok());
             return;
         }
+    }
+}
+
+#[test]
+fn a_file_of_which_a_read_fails_is_refused() {
+    for n in 0.. {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let mut options = options();
+        options.db.env = Env::with_fs(Arc::new(fs.clone()));
+        options.cf.table.block_size = 64;
+        let db = Db::open(&options, "/db").unwrap();
+        let path = file(&options, "/file.sst", &(0..200).collect::<Vec<_>>(), "value", None);
+        fs.add_rule(FaultRule::fail(&[OpKind::Read]).nth(n));
+        let ingested = db.ingest_external_file(&[path], &IngestExternalFileOptions::default());
+        if fs.fault_count() == 0 {
+            assert!(n > 2 && ingested.is_ok(), "{n}");
+            return;
+        }
+        fs.clear_rules();
+        // The table cache may read it again.
+        let expected = if ingested.is_ok() { 200 } else { 0 };
+        assert_eq!(contents(&db, &ReadOptions::default(), "default").len(), expected, "{n}");
     }
 }

@@ -24,6 +24,7 @@ mod panics;
 mod paranoid;
 mod prefix_scan;
 mod preserve;
+mod protection;
 mod repair;
 mod scan_histories;
 mod set_options;

@@ -174,10 +174,12 @@ fn get_visits_visible_versions_newest_first() {
                 .collect();
             let limit = rng.usize(1..200);
             let mut got = Vec::new();
-            table.get(&lookup, |kind, seq, value| {
-                got.push((internal_key(lookup.user_key(), seq, kind), value.pin()));
-                got.len() < limit
-            });
+            table
+                .get(&lookup, |kind, seq, value| {
+                    got.push((internal_key(lookup.user_key(), seq, kind), value.pin()));
+                    got.len() < limit
+                })
+                .unwrap();
             assert_eq!(got.len(), expected.len().min(limit));
             assert!(got.iter().zip(&expected).all(|(g, e)| icmp.compare(&g.0, &e.0).is_eq() && g.1 == e.1));
         }
@@ -202,10 +204,12 @@ fn get_many_visits_what_get_visits() {
         for (i, key) in keys.iter().enumerate() {
             let mut expected = Vec::new();
             if which.contains(&(i as u32)) {
-                table.get(key, |kind, seq, value| {
-                    expected.push((kind, seq, value.to_vec()));
-                    expected.len() < limit
-                });
+                table
+                    .get(key, |kind, seq, value| {
+                        expected.push((kind, seq, value.to_vec()));
+                        expected.len() < limit
+                    })
+                    .unwrap();
             }
             assert_eq!(got[i], expected);
         }
@@ -246,10 +250,12 @@ fn pinned_values_outlive_the_handle() {
     let big = vec![3u8; if cfg!(miri) { 9000 } else { 3 << 20 }];
     table.add(SequenceNumber(1), ValueType::Value, b"k", &big).unwrap();
     let mut pinned = PinnedBytes::empty();
-    table.get(&LookupKey::new(b"k", SequenceNumber::MAX), |_, _, value| {
-        pinned = value.pin();
-        false
-    });
+    table
+        .get(&LookupKey::new(b"k", SequenceNumber::MAX), |_, _, value| {
+            pinned = value.pin();
+            false
+        })
+        .unwrap();
     let mut iter = table.iter();
     drop(table);
     assert_eq!(pinned, big);
@@ -356,10 +362,12 @@ fn check_against_progress(
         let i = rng.u64(before[thread].saturating_sub(50)..before[thread]);
         let (key, seq) = (key(thread as u64, i), seq(thread as u64, i));
         let mut found = None;
-        table.get(&LookupKey::new(&key, seq), |_, seq, value| {
-            found = Some((seq, value.to_vec()));
-            false
-        });
+        table
+            .get(&LookupKey::new(&key, seq), |_, seq, value| {
+                found = Some((seq, value.to_vec()));
+                false
+            })
+            .unwrap();
         assert_eq!(found, Some((seq, i.to_le_bytes().to_vec())));
         let mut iter = table.iter();
         iter.seek(&internal_key(&key, seq, ValueType::Value));

@@ -3,8 +3,8 @@
 use esker::internals::env::Env;
 use esker::internals::env::crash::CrashKind;
 use esker::{
-    ColumnFamilyDescriptor, Db, Error, FlushOptions, IngestExternalFileOptions, Options, Result, SstFileWriter,
-    WalRecoveryMode, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, Db, Error, FlushOptions, IngestExternalFileOptions, Options, Result,
+    SstFileWriter, WalRecoveryMode, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeSet;
 
