@@ -175,10 +175,7 @@ impl SstFileReader {
         if found == expected {
             return Ok(());
         }
-        let what = format!(
-            "Table property expects {expected} entries when excluding range deletions, but scanning the table returned \
-             {found} entries"
-        );
+        let what = format!("it holds {found} point entries, and {expected} by its properties");
         Err(Error::corruption(what).at(self.path.display()))
     }
 

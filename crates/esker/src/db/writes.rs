@@ -1,8 +1,10 @@
 //! Writes: one operation, or a batch of them.
 
 use super::{ColumnFamilyHandle, Db};
+use crate::cf::ColumnFamily;
 use crate::options::WriteOptions;
 use crate::write::entry_of;
+use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, Result, ValueType};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::cell::RefCell;
@@ -96,8 +98,9 @@ impl Db {
 
     /// Adds `operand` to `key` for the family's merge operator to combine.
     /// # Errors
-    /// As [`Db::write`]; a family without merge operator is noticed when the key is read.
+    /// As [`Db::write`] · `NotSupported` if the family has no merge operator. (In a batch, that is noticed when the key is read.)
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        check_can_merge(self.engine().families.default_family())?;
         self.write_default(|batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
     }
 
@@ -111,6 +114,7 @@ impl Db {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
+        check_can_merge(&family.cf)?;
         self.write_single(options, family, |batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
     }
 
@@ -226,6 +230,7 @@ impl Db {
         timestamp: &[u8],
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
+        check_can_merge(&family.cf)?;
         let key = with_timestamp(family, key.as_ref(), timestamp)?;
         self.write_timestamped(options, family, |batch, id| batch.merge(id, &key, operand.as_ref()))
     }
@@ -381,6 +386,16 @@ fn with_timestamp(family: &ColumnFamilyHandle, key: &[u8], timestamp: &[u8]) -> 
         )));
     }
     Ok([key, timestamp].concat())
+}
+
+/// # Errors
+/// `NotSupported` if nobody could read what is merged. One family's operator is the same for as long as it is open.
+fn check_can_merge(cf: &ColumnFamily) -> Result<()> {
+    let guard = epoch::pin();
+    if cf.super_version.load(&guard).options.merge_operator.is_some() {
+        return Ok(());
+    }
+    Err(Error::not_supported(format!("column family '{}' has no merge_operator: open it with one", cf.name)))
 }
 
 #[cold]

@@ -2,8 +2,8 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, FlushOptions, Options, ReadOptions, WriteBatch,
-    WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, ErrorKind, FlushOptions, Options, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 use std::sync::Arc;
 
@@ -168,4 +168,18 @@ fn small_buffers_flush_and_compact_by_themselves() {
     drop(db);
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(contents(&db), model.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn merging_without_a_merge_operator_is_refused() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let family = db.create_column_family("counts", &ColumnFamilyOptions::default()).unwrap();
+    for error in [
+        db.merge("key", "1").unwrap_err(),
+        db.merge_opt(&WriteOptions::default(), &family, "key", "1").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        assert!(error.message().contains("merge_operator"), "{error}");
+    }
+    assert!(db.get("key").unwrap().is_none());
 }
