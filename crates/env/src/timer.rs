@@ -65,7 +65,8 @@ impl Timer {
         Timer { shared: Arc::new(Shared { clock, state: Mutex::new(state), changed: Condvar::new() }) }
     }
 
-    /// Calls `work` every `period`, first when one has passed. Work should be short: all work shares one thread. Work that
+    /// Calls `work` every `period`, first when one has passed; periods are counted from beginning to beginning. Work should be
+    /// short: all work shares one thread. Work that
     /// panics is not called again.
     /// # Errors
     /// `IoError` if the operating system has no thread to give.
@@ -117,7 +118,11 @@ impl Shared {
                 let _timed_out = self.changed.wait_for(&mut state, Duration::from_nanos(wait));
                 continue;
             }
-            let work = state.tasks.get_mut(&id).and_then(|task| task.work.take());
+            let due = self.after(task.period);
+            let work = state.tasks.get_mut(&id).and_then(|task| {
+                task.due = due;
+                task.work.take()
+            });
             state.running = Some(id);
             drop(state);
             let work = call(work);
@@ -125,7 +130,6 @@ impl Shared {
             state.running = None;
             let left = match state.tasks.get_mut(&id) {
                 Some(task) => {
-                    task.due = self.after(task.period);
                     task.work = work;
                     None
                 }

@@ -47,9 +47,10 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
 
 /// Manual compactions first: somebody waits for them.
 fn take_task(engine: &Arc<Engine>) -> Option<Task> {
-    let now_seconds = engine.env.clock.now_seconds();
     let oldest_snapshot = engine.oldest_snapshot_at_release();
     let mut state = engine.state.lock();
+    // Under the lock: who finds the family queued leaves what is due by its own time to this look.
+    let now_seconds = engine.env.clock.now_seconds();
     if engine.is_shutting_down() || state.paused > 0 {
         return None;
     }

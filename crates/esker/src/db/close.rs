@@ -68,7 +68,8 @@ impl DbInner {
         drop(state);
         engine.state_changed.notify_all();
         let dump = engine.stats_dump_timer.lock().take();
-        drop(dump);
+        let look = engine.compaction_timer.lock().take();
+        drop((dump, look));
         flushed
     }
 

@@ -1,6 +1,7 @@
 //! Column families from outside: handles, creating, dropping, listing.
 
 use super::Db;
+use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::engine::{Engine, publish_super_version};
@@ -112,6 +113,7 @@ impl Db {
         let cf = show_family(engine, &manifest, id, &descriptor, log_number);
         drop(manifest);
         drop(lead);
+        family_is_there(engine, &descriptor.options);
         self.write_options_file()?;
         Ok(ColumnFamilyHandle { cf })
     }

@@ -1,5 +1,6 @@
 //! A family that another database has exported becomes one of this.
 
+use super::compaction_timer::family_is_there;
 use super::column_family::show_family;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::Engine;
@@ -50,6 +51,7 @@ impl Db {
         drop(manifest);
         drop(lead);
         engine.tell_stall_changes();
+        family_is_there(engine, &descriptor.options);
         self.write_options_file()?;
         if import_options.move_files {
             import.remove_sources();

@@ -5,6 +5,7 @@
 
 mod close;
 mod column_family;
+mod compaction_timer;
 mod destroy;
 mod entities;
 mod explain;

@@ -9,6 +9,7 @@ use super::close::ReleaseAll;
 use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::recover::{Recovered, RecoveredFamily, Recovery};
+use super::compaction_timer::schedule_compaction_trigger;
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
@@ -427,6 +428,7 @@ impl Db {
         jobs::purge_directory(engine)?;
         jobs::start(engine);
         schedule_stats_dump(engine);
+        schedule_compaction_trigger(engine);
         Ok(())
     }
 }

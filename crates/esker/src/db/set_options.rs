@@ -4,6 +4,7 @@
 //! and in a new OPTIONS file. What a running job or an open iterator holds stays as it is.
 
 use super::open_tables::table_capacity;
+use super::compaction_timer::schedule_compaction_trigger;
 use super::stats_dump::schedule_stats_dump;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{maybe_schedule, publish_super_version};
@@ -36,6 +37,9 @@ impl Db {
         }
         epoch::collect();
         engine.tell_stall_changes();
+        if changes.iter().any(|(name, _)| matches!(*name, "ttl" | "periodic_compaction_seconds")) {
+            schedule_compaction_trigger(engine);
+        }
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "[{}] SetOptions: {name}={value}", family.name());
         }
@@ -68,6 +72,7 @@ impl Db {
         }
         if changes.iter().any(|(name, _)| *name == "stats_dump_period_sec") {
             schedule_stats_dump(engine);
+            schedule_compaction_trigger(engine);
         }
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "SetDBOptions: {name}={value}");

@@ -46,6 +46,17 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         });
     }
     let oldest_snapshot = set_snapshot_threshold(engine, state, family);
+    queue_if_due(engine, state, family, oldest_snapshot);
+    update_stall(engine, state);
+}
+
+/// Queues the family for compaction if something of it may be due.
+pub(crate) fn queue_if_due(
+    engine: &Engine,
+    state: &mut DbState,
+    family: ColumnFamilyId,
+    oldest_snapshot: SequenceNumber,
+) {
     let Some(family_state) = state.families.get_mut(&family) else { return };
     let context = PickContext {
         options: &family_state.compaction_options,
@@ -61,7 +72,6 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         family_state.compaction_queued = true;
         state.compaction_queue.push_back(family);
     }
-    update_stall(engine, state);
 }
 
 /// From when on a compaction of the family is worth while for what snapshots kept, and the oldest snapshot that this was

@@ -22,7 +22,7 @@ mod state;
 
 pub(crate) use background_error::{BackgroundError, ErrorReason};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
-pub(crate) use install::{publish_super_version, update_stall};
+pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
 pub(crate) use report::CompactionReport;
@@ -120,6 +120,8 @@ pub(crate) struct Engine {
     /// What the last periodic dump of statistics said, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
+    /// Looks every so many seconds for compactions that are due because time has passed.
+    pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     /// See [`Engine::oldest_snapshot_at_release`].
     pub(crate) oldest_snapshot_at_release: AtomicU64,
     /// Given back last.

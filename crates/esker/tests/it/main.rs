@@ -1,6 +1,7 @@
 //! The engine from outside, through its public API, on memory and simulated file systems.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod aging;
 mod backup;
 mod basics;
 mod blobs;

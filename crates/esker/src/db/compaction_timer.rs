@@ -1,0 +1,75 @@
+//! Compactions that are due because time has passed, in databases that nobody writes to.
+//!
+//! In: `ttl` and `periodic_compaction_seconds` of the families. Out: families queued for compaction, a fifth of the shortest
+//! of these times late at most; families that are written to are looked at with every flush and compaction anyway.
+//!
+//! Source: RocksDB `DBImpl::TriggerPeriodicCompaction`, `ComputeTriggerCompactionPeriod`.
+
+use crate::engine::{Engine, maybe_schedule, queue_if_due};
+use crate::options::{CHOOSE_AT_OPEN, ColumnFamilyOptions};
+use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use std::time::Duration;
+
+/// The longest time between two looks, in seconds: RocksDB's default of `max_compaction_trigger_wakeup_seconds`.
+const LONGEST_PERIOD: u64 = 12 * 60 * 60;
+/// What part of the shortest time a compaction may be late.
+const DIVISOR: u64 = 5;
+
+/// A family is there: looks more often, if it asks for that.
+pub(super) fn family_is_there(engine: &Arc<Engine>, options: &ColumnFamilyOptions) {
+    let Some(shortest) = shortest_interval(options) else { return };
+    let period = period_for(engine, shortest);
+    let is_seldomer = engine.compaction_timer.lock().as_ref().is_none_or(|(current, _)| *current > period);
+    if is_seldomer {
+        schedule_compaction_trigger(engine);
+    }
+}
+
+/// Seconds between two looks.
+fn period_for(engine: &Engine, shortest: u64) -> u64 {
+    let dump = match u64::from(engine.db_options().stats_dump_period_sec) {
+        0 => LONGEST_PERIOD,
+        seconds => seconds,
+    };
+    (shortest / DIVISOR).min(dump).clamp(1, LONGEST_PERIOD)
+}
+
+/// Begins, changes or ends the looks as the options in force say.
+pub(super) fn schedule_compaction_trigger(engine: &Arc<Engine>) {
+    // The old one's work may run now and take this lock: it is dropped after the lock is released.
+    let old = engine.compaction_timer.lock().take();
+    drop(old);
+    let shortest = {
+        let state = engine.state.lock();
+        state.families.values().filter_map(|f| shortest_interval(&f.options)).min()
+    };
+    let Some(shortest) = shortest.filter(|_| !engine.is_shutting_down()) else { return };
+    let period = period_for(engine, shortest);
+    let weak = Arc::downgrade(engine);
+    let look = move || {
+        if let Some(engine) = weak.upgrade() {
+            queue_due_families(&engine);
+        }
+    };
+    match engine.env.timer.repeat(Duration::from_secs(period), look) {
+        Ok(repeating) => *engine.compaction_timer.lock() = Some((period, repeating)),
+        Err(e) => esker_base::info_log!(engine.info_log, Warn, "No compactions by time alone: {e}"),
+    }
+}
+
+/// The shortest time after which something of the family may be due; none if nothing ever is.
+fn shortest_interval(options: &ColumnFamilyOptions) -> Option<u64> {
+    let times = [options.ttl, options.periodic_compaction_seconds];
+    times.into_iter().filter(|seconds| *seconds > 0 && *seconds < CHOOSE_AT_OPEN).min()
+}
+
+fn queue_due_families(engine: &Arc<Engine>) {
+    let mut state = engine.state.lock();
+    let timed = state.families.iter().filter(|(_, f)| shortest_interval(&f.options).is_some());
+    let timed: Vec<ColumnFamilyId> = timed.map(|(id, _)| *id).collect();
+    for id in timed {
+        queue_if_due(engine, &mut state, id, engine.oldest_snapshot_at_release());
+    }
+    maybe_schedule(engine, &mut state);
+}

@@ -1,0 +1,177 @@
+//! Compactions that are due because time passes: `ttl` and `periodic_compaction_seconds` in each style.
+
+use esker::internals::env::MockClock;
+use esker::internals::env::mem::MemFs;
+use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
+use esker::options::{CompactRangeOptions, CompactionStyle};
+use esker::{Db, Env, Options};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const HOUR: u64 = 60 * 60;
+/// A time at which databases are opened, in microseconds: not zero, which stands for "unknown".
+const START: u64 = 1_000_000 * 1_000_000;
+
+/// Tells of compactions that are done.
+struct Done(Mutex<Sender<CompactionReason>>);
+
+impl EventListener for Done {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        // Nobody listens any more when the database is closed.
+        self.0.lock().unwrap().send(info.compaction_reason).unwrap_or_default();
+    }
+}
+
+struct Aging {
+    clock: Arc<MockClock>,
+    options: Options,
+    done: Receiver<CompactionReason>,
+}
+
+impl Aging {
+    fn new(style: CompactionStyle, ttl: u64, periodic: u64) -> Aging {
+        let clock = Arc::new(MockClock::new(START));
+        let (tell, done) = channel();
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.env = Env::new(Arc::new(MemFs::new()), clock.clone());
+        options.db.listeners = vec![Arc::new(Done(Mutex::new(tell)))];
+        options.cf.compaction_style = style;
+        options.cf.ttl = ttl;
+        options.cf.periodic_compaction_seconds = periodic;
+        Aging { clock, options, done }
+    }
+
+    fn open(&self) -> Db {
+        Db::open(&self.options, "/db").unwrap()
+    }
+
+    /// Time passes, and nobody writes.
+    fn wait(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+        self.options.db.env.timer.look();
+    }
+
+    /// The reason of the next compaction.
+    fn next(&self) -> CompactionReason {
+        self.done.recv_timeout(Duration::from_secs(600)).expect("a compaction comes")
+    }
+}
+
+fn put_and_flush(db: &Db, tag: &str) {
+    for i in 0..100 {
+        db.put(format!("key{i:03}"), tag).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn files(db: &Db) -> Vec<usize> {
+    let mut counts = vec![0; 7];
+    db.live_files().iter().for_each(|file| counts[file.level] += 1);
+    counts
+}
+
+#[test]
+fn old_data_goes_down_level_by_level_without_writes() {
+    let aging = Aging::new(CompactionStyle::Level, 10 * HOUR, 0);
+    let mut options = aging.options.clone();
+    // Level 0 goes into level 1, not at once into the last.
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    options.cf.num_levels = 4;
+    let db = Db::open(&options, "/db").unwrap();
+    put_and_flush(&db, "older");
+    let to_the_last = CompactRangeOptions { change_level: true, target_level: 3, ..Default::default() };
+    db.compact_range_opt(&to_the_last, &db.default_column_family(), None, None).unwrap();
+    put_and_flush(&db, "old");
+    db.wait_for_background_work().unwrap();
+    assert_eq!(files(&db)[..4], [1, 0, 0, 1]);
+    while aging.done.try_recv().is_ok() {}
+    aging.wait(9 * HOUR);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(files(&db)[..4], [1, 0, 0, 1], "it is not old yet");
+    aging.wait(4 * HOUR);
+    // It moves through the empty levels, of which nobody is told, and is merged in the last one.
+    assert_eq!(aging.next(), CompactionReason::Ttl);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(files(&db)[..4], [0, 0, 0, 1]);
+    aging.wait(100 * HOUR);
+    db.wait_for_background_work().unwrap();
+    assert!(aging.done.try_recv().is_err(), "there is nowhere to go");
+    assert_eq!(db.get("key042").unwrap().as_deref(), Some(&b"old"[..]));
+}
+
+#[test]
+fn files_are_rewritten_where_they_are_when_their_time_has_come() {
+    let aging = Aging::new(CompactionStyle::Level, 0, 10 * HOUR);
+    let db = aging.open();
+    put_and_flush(&db, "old");
+    db.compact_range(None, None).unwrap();
+    while aging.done.try_recv().is_ok() {}
+    let before = db.live_files();
+    for round in 0..3 {
+        aging.wait(13 * HOUR);
+        assert_eq!(aging.next(), CompactionReason::PeriodicCompaction, "round {round}");
+    }
+    db.wait_for_background_work().unwrap();
+    let after = db.live_files();
+    assert_eq!((before.len(), after.len(), before[0].level), (1, 1, after[0].level));
+    assert_ne!(before[0].file_number, after[0].file_number);
+    assert_eq!(after[0].file_creation_time - before[0].file_creation_time, 39 * HOUR);
+    assert_eq!(after[0].oldest_ancestor_time, before[0].oldest_ancestor_time);
+}
+
+#[test]
+fn universal_merges_all_runs_when_the_oldest_is_due() {
+    for (ttl, periodic) in [(10 * HOUR, 0), (0, 10 * HOUR), (10 * HOUR, 1000 * HOUR)] {
+        let aging = Aging::new(CompactionStyle::Universal, ttl, periodic);
+        let db = aging.open();
+        put_and_flush(&db, "one");
+        put_and_flush(&db, "two");
+        assert_eq!(files(&db)[0], 2);
+        aging.wait(13 * HOUR);
+        assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
+        db.wait_for_background_work().unwrap();
+        assert_eq!(files(&db), [0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(db.get("key007").unwrap().as_deref(), Some(&b"two"[..]));
+    }
+}
+
+#[test]
+fn fifo_deletes_files_whose_time_is_over() {
+    let aging = Aging::new(CompactionStyle::Fifo, 10 * HOUR, 0);
+    let db = aging.open();
+    put_and_flush(&db, "one");
+    aging.clock.advance(Duration::from_secs(6 * HOUR));
+    db.put("later", "two").unwrap();
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!(files(&db)[0], 2);
+    aging.wait(6 * HOUR);
+    assert_eq!(aging.next(), CompactionReason::FifoTtl);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(files(&db)[0], 1);
+    assert_eq!((db.get("key001").unwrap(), db.get("later").unwrap().as_deref()), (None, Some(&b"two"[..])));
+}
+
+#[test]
+fn a_time_set_later_and_that_of_a_new_family_count_too() {
+    let aging = Aging::new(CompactionStyle::Level, 0, 0);
+    let db = aging.open();
+    put_and_flush(&db, "one");
+    aging.wait(1000 * HOUR);
+    db.wait_for_background_work().unwrap();
+    assert!(aging.done.try_recv().is_err(), "nothing is ever due");
+    let mut options = aging.options.cf.clone();
+    options.periodic_compaction_seconds = 10 * HOUR;
+    let family = db.create_column_family("aging", &options).unwrap();
+    db.put_cf(&family, "key", "value").unwrap();
+    db.flush_opt(&Default::default(), &[&family]).unwrap();
+    aging.wait(13 * HOUR);
+    assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
+    db.wait_for_background_work().unwrap();
+    while aging.done.try_recv().is_ok() {}
+    // The file is old enough the moment that there is an age to be of.
+    db.set_options(&db.default_column_family(), &[("periodic_compaction_seconds", "3600")]).unwrap();
+    assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
+}
