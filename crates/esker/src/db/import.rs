@@ -1,7 +1,7 @@
 //! A family that another database has exported becomes one of this.
 
-use super::compaction_timer::family_is_there;
 use super::column_family::show_family;
+use super::compaction_timer::family_is_there;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::Engine;
 use crate::ingest::Import;

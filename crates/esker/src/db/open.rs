@@ -7,9 +7,9 @@
 
 use super::close::ReleaseAll;
 use super::column_family::{ColumnFamilyDescriptor, family_with};
+use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::recover::{Recovered, RecoveredFamily, Recovery};
-use super::compaction_timer::schedule_compaction_trigger;
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};

@@ -3,8 +3,8 @@
 //! In: names and texts, as in an OPTIONS file. Out: the changed options in force for everything that starts from now on,
 //! and in a new OPTIONS file. What a running job or an open iterator holds stays as it is.
 
-use super::open_tables::table_capacity;
 use super::compaction_timer::schedule_compaction_trigger;
+use super::open_tables::table_capacity;
 use super::stats_dump::schedule_stats_dump;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{maybe_schedule, publish_super_version};
