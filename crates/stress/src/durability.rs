@@ -1,7 +1,7 @@
 //! The commands of the durability campaigns: crash, kill9, faults.
 
 use clap::Args;
-use esker_stress::{crash, faults, kill9};
+use esker_stress::{crash, db_stress, faults, kill9};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -71,6 +71,12 @@ pub(crate) fn run_kill9(arguments: &Kill9Arguments) -> Result<String, String> {
         verbose: true,
     };
     kill9::run(&parameters).map(|report| report.to_string())
+}
+
+pub(crate) fn run_crash_test(flags: &db_stress::crash_test::CrashFlags) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
+    let report = db_stress::crash_test::run(flags, &program, &["db_stress"])?;
+    Ok(report.to_string())
 }
 
 pub(crate) fn run_child(arguments: &ChildArguments) -> Result<String, String> {

@@ -7,7 +7,7 @@
 mod durability;
 
 use clap::{Args, Parser, Subcommand};
-use esker_stress::{metamorphic, model, scans, threads};
+use esker_stress::{db_stress, metamorphic, model, scans, threads};
 use std::process::ExitCode;
 
 /// Long campaigns against Esker.
@@ -26,6 +26,12 @@ enum Campaign {
     /// Crashes in a simulated machine.
     #[cfg(shuttle)]
     Sim(durability::SimArguments),
+    /// Random operations on a real directory, with expected values outside of it.
+    #[command(name = "db_stress")]
+    DbStress(db_stress::Flags),
+    /// Starts db_stress with random flags again and again, and kills it.
+    #[command(name = "db_crashtest")]
+    DbCrashtest(db_stress::crash_test::CrashFlags),
     /// Many writers and readers at once.
     Threads(ThreadsArguments),
     /// Scans beside writers, each answer compared.
@@ -178,6 +184,8 @@ fn main() -> ExitCode {
         Campaign::Metamorphic(arguments) => run_metamorphic(arguments),
         #[cfg(shuttle)]
         Campaign::Sim(arguments) => durability::run_sim(&arguments),
+        Campaign::DbStress(flags) => db_stress::run(&flags).map(|report| report.to_string()),
+        Campaign::DbCrashtest(flags) => durability::run_crash_test(&flags),
         Campaign::Threads(arguments) => run_threads(arguments),
         Campaign::ScanThreads(arguments) => run_scans(arguments),
         Campaign::Crash(arguments) => durability::run_crash(&arguments),

@@ -19,6 +19,21 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+/// Options drawn for the `number`th opening of some database, and for its families; `lasting` chooses what must be the same in
+/// all of them. Comparator and merge operator are to be set.
+pub(crate) fn stress_options(
+    lasting: u64,
+    number: u64,
+    env: &esker::Env,
+) -> (esker::DbOptions, esker::ColumnFamilyOptions) {
+    Space { seed: lasting, without: Default::default() }.any_database(number, env)
+}
+
+/// Changes of mutable options of a family, as `set_options` takes them.
+pub(crate) fn stress_changes(seed: u64) -> Vec<(String, String)> {
+    Space { seed, without: Default::default() }.changes(seed)
+}
+
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Parameters {

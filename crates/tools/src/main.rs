@@ -9,6 +9,7 @@
 
 mod compare;
 mod db_bench;
+mod db_stress;
 mod demo;
 mod door;
 mod explain;
@@ -50,6 +51,12 @@ enum Command {
     /// Benchmarks of the block cache, as RocksDB's cache_bench
     #[command(name = "cache_bench")]
     CacheBench(db_bench::BenchOptions),
+    /// Random operations on a real directory, each answer compared with what is expected, as RocksDB's db_stress
+    #[command(name = "db_stress")]
+    DbStress(db_stress::Flags),
+    /// Starts db_stress with random flags again and again, and kills it, as RocksDB's db_crashtest.py
+    #[command(name = "db_crashtest")]
+    DbCrashtest(db_stress::CrashFlags),
     /// Administration and data access, as RocksDB's ldb
     Ldb(ldb::LdbOptions),
     /// How many locks a second the lock manager takes and gives back
@@ -73,6 +80,8 @@ fn main() -> ExitCode {
         Command::Explain(options) => explain::run(&options),
         Command::DbBench(options) => db_bench::run(&options),
         Command::CacheBench(options) => db_bench::run_cache_bench(&options),
+        Command::DbStress(flags) => db_stress::run(&flags),
+        Command::DbCrashtest(flags) => db_stress::run_crash_test(&flags),
         Command::Ldb(options) => ldb::run(&options),
         Command::LockBench(arguments) => lock_bench::run(&arguments),
         Command::SstDump(options) => sst_dump::run(&options),

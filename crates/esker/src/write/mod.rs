@@ -151,8 +151,10 @@ impl WritePath {
     ) -> Result<()> {
         let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
         // What has changed in memory must not get a checksum of the WAL's.
-        let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
-        unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
+        if batches().any(WriteBatch::is_protected) {
+            let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
+            unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
+        }
         // A prepared section's operations count, and take no numbers.
         let count = batches().map(WriteBatch::count).sum();
         let header = WriteBatch::encode_header(first, count);

@@ -10,7 +10,7 @@ use super::ops::FAMILIES;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 use esker::internals::env::Env;
 use esker::internals::table::BlockBasedTableOptions;
-use esker::options::{OptionStruct, Statistics, WriteBufferManager};
+use esker::options::{CompactionStyle, OptionStruct, Statistics, WalRecoveryMode, WriteBufferManager};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ const FAMILY: &[Knob] = &[
     ("min_write_buffer_number_to_merge", &["1", "2", "3"]),
     ("max_write_buffer_size_to_maintain", &["0", "-1", "100k"]),
     ("arena_block_size", &["0", "4k", "32k"]),
+    ("memtable_protection_bytes_per_key", &["0", "0", "1", "2", "4", "8"]),
     ("memtable_prefix_bloom_size_ratio", &["0", "0.1", "0.25"]),
     ("max_successive_merges", &["0", "1", "4"]),
     ("level0_file_num_compaction_trigger", &["1", "2", "4"]),
@@ -294,6 +295,20 @@ impl Space {
             told.push("unlogged".to_owned());
         }
         Opening { door, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
+    }
+
+    /// Options for one opening of any database, and for all its families: what `opening` draws, but for what loses
+    /// acknowledged writes when a process is killed, or is too slow with much data.
+    pub(super) fn any_database(&self, number: u64, env: &Env) -> (DbOptions, ColumnFamilyOptions) {
+        let Opening { mut db, families, .. } = self.opening(number, env);
+        db.manual_wal_flush = false;
+        db.wal_recovery_mode = WalRecoveryMode::PointInTimeRecovery;
+        let mut family = families.into_iter().next().expect("there are families");
+        if family.compaction_style == CompactionStyle::Fifo {
+            family.compaction_style = CompactionStyle::Level;
+        }
+        family.disable_auto_compactions = false;
+        (db, family)
     }
 
     /// Changes of mutable options of a family, as `set_options` takes them.

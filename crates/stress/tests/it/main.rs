@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod crash;
+mod db_stress;
 mod faults;
 mod kill9;
 mod metamorphic;

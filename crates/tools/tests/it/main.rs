@@ -8,6 +8,7 @@
 )]
 
 mod db_bench;
+mod db_stress;
 mod demo;
 mod door;
 mod explain;

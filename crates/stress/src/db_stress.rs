@@ -1,0 +1,186 @@
+//! Random operations of many threads on a real directory, in a process that may be killed at any time.
+//!
+//! In: [`Flags`]. Out: a [`Report`], or the first answer that was wrong. What each key must hold is in a file outside of the
+//! database (`expected`), so that the next process knows it too; [`crash_test`] starts such processes and kills them.
+//!
+//! A run opens the database, compares all of it with what is expected, lets the threads work, closes it or just lets go of
+//! it, and begins again, `reopen` times. With injected faults, a write that failed may have happened or not: `resume()` is
+//! called, and what is then there is taken for true, if it is one of the two.
+//!
+//! Source of the idea and of the flags: RocksDB `db_stress_tool/`.
+
+pub mod crash_test;
+mod expected;
+mod flags;
+mod setup;
+mod verify;
+mod worker;
+
+pub use flags::Flags;
+
+use esker::Db;
+use esker::internals::base::sync::Mutex;
+use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use expected::Expected;
+use setup::Setup;
+use std::fmt;
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Report {
+    counts: [AtomicU64; Kind::ALL.len()],
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Open,
+    Verified,
+    Read,
+    Scan,
+    Move,
+    Write,
+    Delete,
+    DeleteRange,
+    Snapshot,
+    Ingestion,
+    Checkpoint,
+    Maintenance,
+    ClearedFamily,
+    Failed,
+    Resumed,
+}
+
+impl Kind {
+    const ALL: [(Kind, &str); 15] = [
+        (Kind::Open, "openings"),
+        (Kind::Verified, "keys verified"),
+        (Kind::Read, "reads"),
+        (Kind::Scan, "scans"),
+        (Kind::Move, "moves of iterators"),
+        (Kind::Write, "writes"),
+        (Kind::Delete, "deletions"),
+        (Kind::DeleteRange, "range deletions"),
+        (Kind::Snapshot, "snapshots"),
+        (Kind::Ingestion, "ingestions"),
+        (Kind::Checkpoint, "checkpoints"),
+        (Kind::Maintenance, "flushes, compactions, changes of options and the like"),
+        (Kind::ClearedFamily, "families made anew"),
+        (Kind::Failed, "failures by injected faults"),
+        (Kind::Resumed, "resumed"),
+    ];
+}
+
+impl Report {
+    fn count(&self, kind: Kind, n: u64) {
+        self.counts[kind as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn of(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = Kind::ALL.iter().filter(|(kind, _)| self.of(*kind) > 0);
+        let counts: Vec<String> = counts.map(|(kind, name)| format!("{} {name}", self.of(*kind))).collect();
+        write!(f, "db_stress: {}; every answer was right", counts.join(", "))
+    }
+}
+
+/// What all threads of a run share.
+struct Run<'a> {
+    flags: &'a Flags,
+    setup: &'a Setup,
+    expected: &'a Expected,
+    report: &'a Report,
+    /// How often the database was opened before.
+    phase: u64,
+    /// The first thing that was wrong.
+    wrong: Mutex<Option<String>>,
+    /// Nobody goes on: something was wrong, or the database must be opened again.
+    stop: AtomicBool,
+    /// One at a time calls `resume()`.
+    resuming: Mutex<()>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        flags: &'a Flags,
+        setup: &'a Setup,
+        expected: &'a Expected,
+        report: &'a Report,
+        phase: u64,
+    ) -> Run<'a> {
+        Run {
+            flags,
+            setup,
+            expected,
+            report,
+            phase,
+            wrong: Mutex::default(),
+            stop: AtomicBool::new(false),
+            resuming: Mutex::default(),
+        }
+    }
+
+    fn fail(&self, why: String) {
+        self.wrong.lock().get_or_insert(why);
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    fn result(&self) -> Result<(), String> {
+        match self.wrong.lock().take() {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs.
+/// # Errors
+/// What was wrong, with the flags that make the same threads do the same.
+pub fn run(flags: &Flags) -> Result<Report, String> {
+    let report = Report::default();
+    run_into(flags, &report).map_err(|why| format!("db_stress: {why}\nseed {}; {flags:?}", flags.seed))?;
+    Ok(report)
+}
+
+fn run_into(flags: &Flags, report: &Report) -> Result<(), String> {
+    let setup = Setup::new(flags)?;
+    if flags.destroy_db_initially {
+        setup.destroy(flags)?;
+    }
+    let expected = Expected::open(&flags.expected_values_dir, flags.column_families, flags.max_key)?;
+    let phases = u64::from(flags.reopen) + 1;
+    for phase in 0..phases {
+        let run = Run::new(flags, &setup, &expected, report, phase);
+        let db = open(&run)?;
+        verify::all(&run, &db, flags.seed ^ phase)?;
+        if flags.verification_only {
+            return close(&db);
+        }
+        setup.begin_faults(flags, phase);
+        worker::work(&run, &db, phase, flags.ops_per_thread / phases);
+        setup.end_faults();
+        run.result()?;
+        // Half of them are let go of as they are: what is not in tables is in the WALs.
+        if phase % 2 == 0 && !run.stop.load(Ordering::SeqCst) {
+            close(&db)?;
+        }
+    }
+    let run = Run::new(flags, &setup, &expected, report, phases);
+    let db = open(&run)?;
+    verify::all(&run, &db, flags.seed)?;
+    close(&db)
+}
+
+fn open(run: &Run<'_>) -> Result<Db, String> {
+    run.report.count(Kind::Open, 1);
+    run.setup.open(run.flags, run.phase)
+}
+
+fn close(db: &Db) -> Result<(), String> {
+    db.close().map_err(|e| format!("close: {e}"))
+}

@@ -1,0 +1,197 @@
+//! The database of a run: options, files that fail, keys and values.
+
+use super::flags::Flags;
+use crate::metamorphic::stress_options;
+use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
+use esker::internals::env::{FaultFs, FaultRule, OpKind, PosixFileSystem};
+use esker::options::OptionStruct;
+use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, Env, Options, builtin, destroy_db};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a process that ends itself says on standard error.
+pub(super) const KILLED: &str = "db_stress: ends here on purpose, before ";
+
+/// How to open the database, and what its files are.
+#[derive(Debug)]
+pub(super) struct Setup {
+    env: Env,
+    /// Of files that fail, or kill.
+    faults: Option<FaultFs>,
+    pub(super) families: Vec<String>,
+    max_key: u32,
+    value_bytes: u32,
+}
+
+impl Setup {
+    pub(super) fn new(flags: &Flags) -> Result<Setup, String> {
+        if flags.max_key == 0 || flags.column_families == 0 || flags.threads == 0 {
+            return Err("max_key, column_families and threads must be at least 1".to_owned());
+        }
+        let wants = flags.write_fault_one_in > 0 || flags.read_fault_one_in > 0 || flags.kill_random_test > 0;
+        let faults = wants.then(|| FaultFs::with_seed(Arc::new(PosixFileSystem), flags.seed));
+        let env = match &faults {
+            Some(fs) => Env::with_fs(Arc::new(fs.clone())),
+            None => Env::default(),
+        };
+        if let Some(fs) = faults.as_ref().filter(|_| flags.kill_random_test > 0) {
+            kill_at_random(fs, flags);
+        }
+        let others = (1..flags.column_families).map(|n| format!("family{n}"));
+        Ok(Setup {
+            env,
+            faults,
+            families: std::iter::once("default".to_owned()).chain(others).collect(),
+            max_key: flags.max_key,
+            value_bytes: flags.value_size_mult.max(1) * 16,
+        })
+    }
+
+    /// Deletes the database, and what is expected of it.
+    #[expect(clippy::disallowed_methods, reason = "the expected values are no file of a database")]
+    pub(super) fn destroy(&self, flags: &Flags) -> Result<(), String> {
+        destroy_db(&DbOptions::default(), &flags.db).map_err(|e| e.to_string())?;
+        match std::fs::remove_file(flags.expected_values_dir.join(super::expected::FILE)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("expected values: {e}")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn options(
+        &self,
+        flags: &Flags,
+        phase: u64,
+    ) -> Result<(DbOptions, ColumnFamilyOptions), String> {
+        let (mut db, mut family) = if flags.options_seed > 0 {
+            stress_options(flags.lasting_options_seed, flags.options_seed.wrapping_add(phase), &self.env)
+        } else {
+            let family = ColumnFamilyOptions::default()
+                .write_buffer_size(256 << 10)
+                .target_file_size_base(256 << 10)
+                .max_bytes_for_level_base(1 << 20);
+            (DbOptions { env: self.env.clone(), keep_log_file_num: 5, ..DbOptions::default() }, family)
+        };
+        db.create_if_missing = true;
+        db.create_missing_column_families = true;
+        family.merge_operator = Some(builtin::put());
+        db.set_from_string(&flags.db_options).map_err(|e| e.to_string())?;
+        family.set_from_string(&flags.column_family_options).map_err(|e| e.to_string())?;
+        Ok((db, family))
+    }
+
+    pub(super) fn open(&self, flags: &Flags, phase: u64) -> Result<Db, String> {
+        let (db, family) = self.options(flags, phase)?;
+        let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
+        Db::open_cf(&db, &flags.db, self.families.iter().map(descriptor).collect())
+            .map_err(|e| format!("the database does not open: {e}"))
+    }
+
+    /// Opens a checkpoint, whose files do not fail.
+    pub(super) fn open_copy(&self, directory: &Path) -> Result<Db, String> {
+        let family = ColumnFamilyOptions::default().merge_operator(Some(builtin::put()));
+        let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
+        Db::open_cf(&DbOptions::default(), directory, self.families.iter().map(descriptor).collect())
+            .map_err(|e| format!("the checkpoint does not open: {e}"))
+    }
+
+    /// For files that are to be ingested.
+    pub(super) fn writer_options(&self) -> Options {
+        let mut options = Options::default();
+        options.db.env = self.env.clone();
+        options
+    }
+
+    /// From now on files fail, if that is wanted.
+    pub(super) fn begin_faults(&self, flags: &Flags, phase: u64) {
+        let mut rng = fastrand::Rng::with_seed(flags.seed ^ phase << 32);
+        self.add_faults(flags, &mut rng);
+    }
+
+    /// One more fault of each kind, somewhere ahead.
+    pub(super) fn add_faults(&self, flags: &Flags, rng: &mut fastrand::Rng) {
+        let Some(fs) = &self.faults else { return };
+        fs.clear_rules();
+        let mut add = |one_in: u32, kinds: &[OpKind]| {
+            if one_in > 0 {
+                let rule = FaultRule::fail(kinds).nth(rng.u64(..2 * u64::from(one_in)));
+                let rule =
+                    rule.on(|path| !path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("LOG")));
+                fs.add_rule(if rng.bool() { rule.retryable(true) } else { rule.no_space() });
+            }
+        };
+        add(flags.write_fault_one_in, &[OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::Rename]);
+        add(flags.read_fault_one_in, &[OpKind::Read, OpKind::Open]);
+    }
+
+    pub(super) fn end_faults(&self) {
+        if let Some(fs) = &self.faults {
+            fs.clear_rules();
+        }
+    }
+
+    /// How many operations of files have failed on purpose.
+    pub(super) fn faults(&self) -> u64 {
+        self.faults.as_ref().map_or(0, FaultFs::fault_count)
+    }
+
+    /// Keys lie over the whole space, so that prefixes differ.
+    pub(super) fn key(&self, number: u32) -> [u8; 8] {
+        (u64::from(number) * self.step()).to_be_bytes()
+    }
+
+    /// The number of a key; `None` if it is none of ours.
+    pub(super) fn number(&self, key: &[u8]) -> Option<u32> {
+        let place = u64::from_be_bytes(key.try_into().ok()?);
+        let number = u32::try_from(place / self.step()).ok()?;
+        (place % self.step() == 0 && number < self.max_key).then_some(number)
+    }
+
+    fn step(&self) -> u64 {
+        u64::MAX / u64::from(self.max_key)
+    }
+
+    /// The `number`th value of a key: bytes that nothing else has.
+    pub(super) fn value(&self, family: usize, key: u32, number: u32) -> Vec<u8> {
+        let seed = (family as u64) << 58 ^ u64::from(key) << 32 ^ u64::from(number);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut value = vec![0; 4 + rng.u32(..self.value_bytes) as usize];
+        rng.fill(&mut value[4..]);
+        value[..4].copy_from_slice(&number.to_le_bytes());
+        value
+    }
+
+    /// Which value of the key this is.
+    /// # Errors
+    /// It is none of them.
+    pub(super) fn number_of(&self, family: usize, key: u32, value: &[u8]) -> Result<u32, String> {
+        let number = value.first_chunk().map(|b| u32::from_le_bytes(*b));
+        match number.filter(|number| value == self.value(family, key, *number)) {
+            Some(number) => Ok(number),
+            None => Err(format!(
+                "{}, key {key}: a value that was never written: {} bytes, {}…",
+                self.families[family],
+                value.len(),
+                value[..value.len().min(16)].escape_ascii()
+            )),
+        }
+    }
+}
+
+/// The process ends at random operations that change files, wherever its threads are.
+fn kill_at_random(fs: &FaultFs, flags: &Flags) {
+    let (one_in, rolls) = (u64::from(flags.kill_random_test), AtomicU64::new(flags.seed));
+    fs.on_op(move |op| {
+        if OpKind::CHANGES.contains(&op.kind) {
+            let roll = fastrand::Rng::with_seed(rolls.fetch_add(1, Ordering::Relaxed)).u64(..one_in);
+            if roll == 0 {
+                end(&op.to_string());
+            }
+        }
+    });
+}
+
+#[expect(clippy::print_stderr, reason = "the last word, for whoever started it")]
+fn end(before: &str) -> ! {
+    eprintln!("{KILLED}{before}");
+    std::process::abort()
+}

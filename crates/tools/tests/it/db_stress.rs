@@ -1,0 +1,20 @@
+//! `esker db_stress` and `esker db_crashtest` from outside: their campaigns are tested in `crates/stress`.
+
+use crate::run::esker;
+use esker_testkit::TempDir;
+
+#[test]
+fn a_short_run_tells_what_it_did_and_the_driver_starts_the_same_program() {
+    let dir = TempDir::new("db_stress");
+    let path = |name: &str| dir.join(name).display().to_string();
+    let (db, expected) = (path("db"), path("expected"));
+    let dirs = ["db_stress", "--db", &db, "--expected_values_dir", &expected];
+    let all = [&dirs[..], &["--threads=2", "--ops_per_thread=300", "--max_key=100"]].concat();
+    let said = esker(&all).ok();
+    assert!(said.contains("every answer was right"), "{said}");
+    esker(&[&dirs[..], &["--max_key=200"]].concat()).failed();
+
+    let there = path("there");
+    let said = esker(&["db_crashtest", "blackbox", "--dir", &there, "--duration=1", "--interval=1"]).ok();
+    assert!(said.contains("every database held what was expected"), "{said}");
+}
