@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything lies),
 //! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
-//! (stretches of deleted keys), [`iter`], `range_dels`, `checks` (an entry is still what was added).
+//! (stretches of deleted keys), [`iter`], `range_dels`, `shade` (where they lie in the tree), `checks` (an entry is still what
+//! was added).
 //! Why a B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 
@@ -17,8 +18,9 @@ pub mod memtable;
 mod node;
 mod range_dels;
 mod record;
+mod shade;
 mod tree;
 
 pub use checks::Checks;
 pub use iter::MemTableIter;
-pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget};
+pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget, Seen};

@@ -15,6 +15,7 @@ use crate::checks::{self, Checks};
 use crate::iter::MemTableIter;
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
+use crate::shade::Sight;
 use crate::tree::{self, Tree};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;
@@ -85,6 +86,17 @@ pub struct MemTable {
 pub struct MemValue<'a> {
     bytes: &'a [u8],
     owner: &'a Arc<MemTable>,
+}
+
+/// What a lookup shows, in this order: versions newest first, and before those it covers the newest range tombstone over the key
+/// that the lookup's sequence sees.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero if it came to nothing.
+    /// The answer of the visitor does not count.
+    Covered(SequenceNumber),
+    /// A version of the key. Whether the visitor wants older ones.
+    Version(ValueType, SequenceNumber, MemValue<'a>),
 }
 
 impl<'a> MemValue<'a> {
@@ -192,10 +204,10 @@ impl MemTable {
                 checks::compare(checksum, EntryChecksum::of(kind, user_key, value).with_sequence(seq))?;
             }
             self.tree.arena().count(&change);
-            return self
-                .range_dels
-                .add(user_key, value, seq)
-                .inspect_err(|_| self.tree.arena().uncount(&change));
+            let added = self.range_dels.add(user_key, value, seq);
+            added.inspect_err(|_| self.tree.arena().uncount(&change))?;
+            self.tree.cast_shade(user_key, value, seq);
+            return Ok(());
         }
         let len = record::encoded_len(user_key.len(), value.len());
         let protection = usize::from(self.options.checks.protection_bytes);
@@ -239,6 +251,76 @@ impl MemTable {
         self.options.checks.any()
     }
 
+    /// [`get`](Self::get) with range tombstones. Where none covers what is found, it does not look for any.
+    /// # Errors
+    /// As `get`.
+    #[inline]
+    pub fn get_covered<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
+    where
+        F: FnMut(Seen<'_>) -> bool,
+    {
+        let has_tombstones = !self.range_dels.is_empty();
+        if has_tombstones && !self.checks_itself() {
+            let target = Target::new(key.internal_key());
+            self.show_sight(key, self.tree.sight(&target), &mut visit);
+            return Ok(());
+        }
+        if has_tombstones {
+            visit(Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence())));
+        }
+        self.get(key, |kind, sequence, value| visit(Seen::Version(kind, sequence, value)))
+    }
+
+    /// What a lookup beside range tombstones came by.
+    fn show_sight(
+        self: &Arc<Self>,
+        key: &LookupKey,
+        sight: Sight<'_, { tree::WIDTH }>,
+        visit: &mut impl FnMut(Seen<'_>) -> bool,
+    ) {
+        let covering = || Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()));
+        let Some((newest, leaf)) = sight.found else {
+            if sight.over_key > 0 {
+                visit(covering());
+            }
+            return;
+        };
+        let (kind, sequence, value) = self.show(newest);
+        let is_in_shade = sequence.0 <= sight.over_found;
+        if is_in_shade {
+            visit(covering());
+        }
+        if !visit(Seen::Version(kind, sequence, value)) {
+            return;
+        }
+        if !is_in_shade && sight.over_key > 0 {
+            visit(covering());
+        }
+        self.tree.visit_older(leaf, newest, |record| {
+            let (kind, sequence, value) = self.show(record);
+            visit(Seen::Version(kind, sequence, value))
+        });
+    }
+
+    /// [`get_covered`](Self::get_covered) for those of `keys` that `which` names, as [`get_many`](Self::get_many) does it.
+    /// REQUIRES: it does not check itself.
+    pub fn get_many_covered<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
+    where
+        F: FnMut(u32, Seen<'_>) -> bool,
+    {
+        if self.range_dels.is_empty() {
+            return self.get_many(keys, which, |i, kind, sequence, value| {
+                visit(i, Seen::Version(kind, sequence, value))
+            });
+        }
+        for which in which.chunks(tree::GROUP) {
+            let targets = targets_of(keys, which);
+            self.tree.sight_many(&targets[..which.len()], |i, sight| {
+                self.show_sight(&keys[which[i] as usize], sight, &mut |seen| visit(which[i], seen));
+            });
+        }
+    }
+
     /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory fetched side by side.
     /// `visit` is told the key's number, too. REQUIRES: it does not check itself.
     pub fn get_many<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
@@ -247,10 +329,7 @@ impl MemTable {
     {
         debug_assert!(!self.checks_itself(), "get tells for each key what is wrong with it");
         for which in which.chunks(tree::GROUP) {
-            let mut targets = [Target { user_key: &[], trailer: 0 }; tree::GROUP];
-            for (target, &i) in targets.iter_mut().zip(which) {
-                *target = Target::new(keys[i as usize].internal_key());
-            }
+            let targets = targets_of(keys, which);
             self.tree.visit_versions_of(&targets[..which.len()], |i, record| {
                 let (kind, sequence, value) = self.show(record);
                 visit(which[i], kind, sequence, value)
@@ -405,7 +484,7 @@ impl MemTable {
         {
             budget.schedule_free(self.allocated());
         }
-        if self.range_dels.len() > 0 {
+        if !self.range_dels.is_empty() {
             self.range_dels.fragments(&self.icmp);
         }
     }
@@ -414,6 +493,16 @@ impl MemTable {
     pub fn is_immutable(&self) -> bool {
         self.immutable.load(Ordering::Acquire)
     }
+}
+
+/// The first `which.len()` are those of the keys it names.
+#[inline]
+fn targets_of<'a>(keys: &'a [LookupKey], which: &[u32]) -> [Target<'a>; tree::GROUP] {
+    let mut targets = [Target { user_key: &[], trailer: 0 }; tree::GROUP];
+    for (target, &i) in targets.iter_mut().zip(which) {
+        *target = Target::new(keys[i as usize].internal_key());
+    }
+    targets
 }
 
 impl fmt::Debug for MemTable {

@@ -41,6 +41,7 @@ pub(crate) use run::Run;
 use crate::arena::Arena;
 use crate::dead::Dead;
 use crate::record::{Record, Target};
+use crate::shade::Shade;
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::Mutex;
@@ -55,7 +56,7 @@ use std::ptr::{self, NonNull};
 /// The count of a link takes these bits of an address.
 const COUNT_MASK: usize = 127;
 /// The longest prefix that a node can leave out of its heads.
-const MAX_PREFIX: usize = 40;
+const MAX_PREFIX: usize = 32;
 
 /// Reads a word that nobody else can write, as the reader holds the latch.
 macro_rules! own {
@@ -84,6 +85,7 @@ pub(crate) struct Node<const N: usize> {
     level: u8,
     prefix_len: u8,
     prefix: [u8; MAX_PREFIX],
+    shade: Shade,
     heads: [AtomicU64; N],
     records: [AtomicPtr<u8>; N],
     dead: Dead,
@@ -128,7 +130,7 @@ impl<'t, const N: usize> Node<N> {
     /// # Errors
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn leaf(arena: &'t Arena) -> Result<&'t Node<N>> {
-        Node::build(arena, 0, &[], &[], ptr::null_mut(), Dead::empty())
+        Node::build(arena, 0, &[], &[], ptr::null_mut(), (Dead::empty(), Shade::none()))
     }
 
     /// An inner node with one child, which takes everything; a separator like `separator` will come next.
@@ -146,7 +148,14 @@ impl<'t, const N: usize> Node<N> {
             false => &[],
         };
         let slot = Slot { child: ptr::from_ref(below).cast_mut(), ..Slot::EMPTY };
-        Node::build(arena, below.level + 1, spare_one(prefix), &[slot], ptr::null_mut(), Dead::unknown())
+        Node::build(
+            arena,
+            below.level + 1,
+            spare_one(prefix),
+            &[slot],
+            ptr::null_mut(),
+            (Dead::unknown(), Shade::none()),
+        )
     }
 
     /// A new node that nobody can reach yet.
@@ -156,7 +165,7 @@ impl<'t, const N: usize> Node<N> {
         prefix: &[u8],
         slots: &[Slot<N>],
         next: *mut Node<N>,
-        dead: Dead,
+        (dead, shade): (Dead, Shade),
     ) -> Result<&'t Node<N>> {
         assert!(size_of::<Node<N>>() <= 1 << 16 && N >= 2 && N < COUNT_MASK, "the count fits its bits");
         let slot = |i: usize| slots.get(i).copied().unwrap_or(Slot::EMPTY);
@@ -178,6 +187,7 @@ impl<'t, const N: usize> Node<N> {
             level,
             prefix_len: prefix.len() as u8,
             prefix: prefix_bytes,
+            shade,
             heads: std::array::from_fn(|i| AtomicU64::new(slot(i).head)),
             records: std::array::from_fn(|i| AtomicPtr::new(slot(i).record)),
             dead,
@@ -223,6 +233,12 @@ impl<'t, const N: usize> Node<N> {
         &self.dead
     }
 
+    /// Which range tombstones reach into it.
+    #[inline]
+    pub(crate) fn shade(&self) -> &Shade {
+        &self.shade
+    }
+
     /// The first record of its leftmost leaf, which is not empty.
     pub(crate) fn first_record(&'t self) -> Record<'t> {
         let mut node = self;
@@ -230,6 +246,42 @@ impl<'t, const N: usize> Node<N> {
             node = node.child(0);
         }
         node.record::<false>(0)
+    }
+
+    /// Latches this very node, whatever belongs to it.
+    pub(crate) fn latch_here(&'t self) -> Latched<'t, N> {
+        let trend = self.latch.lock();
+        Latched { node: self, trend, at: 0 }
+    }
+
+    /// Leaves: the first record here that is not before `target`. REQUIRES: the latch.
+    pub(crate) fn own_first_at(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+    ) -> Option<Record<'t>> {
+        let count = self.own_link().count();
+        let head = self.head_of(icmp.order(), target.user_key);
+        let at = self.search::<true>(icmp, target, head, false, 0, count);
+        (at < count).then(|| self.record::<true>(at))
+    }
+
+    /// Inner nodes: from the child that leads to `target` on, all children with where they begin; the leftmost of a level
+    /// begins before everything. REQUIRES: the latch.
+    pub(crate) fn own_children_from(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+    ) -> Vec<(Option<Record<'t>>, &'t Node<N>)> {
+        let count = self.own_link().count();
+        let head = self.head_of(icmp.order(), target.user_key);
+        let from = self.search::<true>(icmp, target, head, true, 1, count) - 1;
+        let begins_at = |at: usize| {
+            let place = NonNull::new(own!(self.records[at]))?;
+            // SAFETY: records are complete before their address is stored and stay for as long as the arena.
+            Some(unsafe { Record::from_ptr(place) })
+        };
+        (from..count).map(|at| (begins_at(at), self.child(at))).collect()
     }
 
     /// Leaves: all records. REQUIRES: the latch.
@@ -288,6 +340,11 @@ impl<'t, const N: usize> Node<N> {
         let child = self.children()[at].load(Ordering::Acquire);
         // SAFETY: children are nodes of the same tree, which lives as long as this one.
         unsafe { Node::from_ptr(child) }.expect("a used slot of an inner node has a child")
+    }
+
+    /// What this node, which is not the leftmost of its level, begins with.
+    pub(crate) fn low_fence(&'t self) -> Record<'t> {
+        self.record::<false>(0)
     }
 
     /// Whether all of this node, which is not the leftmost of its level, lies after `target`; at it counts as after
@@ -388,6 +445,19 @@ impl<'t, const N: usize> Node<N> {
         target: &Target<'_>,
         inclusive: bool,
     ) -> (&'t Node<N>, usize, usize) {
+        let (node, at, count) = self.way_down(icmp, target, inclusive);
+        (node.child(at), at, count)
+    }
+
+    /// Inner nodes: the one that `target` is in, this or one to its right; the place of the child that leads there, and how
+    /// many there are.
+    #[inline]
+    pub(crate) fn way_down(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        inclusive: bool,
+    ) -> (&'t Node<N>, usize, usize) {
         let mut node = self;
         loop {
             let link = node.load_link();
@@ -401,7 +471,7 @@ impl<'t, const N: usize> Node<N> {
                 node = next;
                 continue;
             }
-            return (node.child(at - 1), at - 1, count);
+            return (node, at - 1, count);
         }
     }
 
@@ -437,7 +507,7 @@ impl<'t, const N: usize> Node<N> {
 
     /// `Err` with the next leaf if all of this one is before `target`.
     #[inline]
-    fn first_of_key_here(
+    pub(crate) fn first_of_key_here(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,

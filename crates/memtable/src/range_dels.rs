@@ -90,6 +90,12 @@ impl RangeDels {
         }
     }
 
+    /// Whether none was added.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest().is_none()
+    }
+
     /// How many were added.
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -199,7 +199,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// The versions behind `newer`, which lies in `leaf` or, by now, right of it.
-    fn visit_older<'t>(
+    pub(crate) fn visit_older<'t>(
         &'t self,
         leaf: &'t Node<N>,
         newer: Record<'t>,

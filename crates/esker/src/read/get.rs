@@ -19,7 +19,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_base::{FileNumber, PinnedBytes, Result};
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_memtable::MemTable;
+use esker_memtable::{MemTable, Seen};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
@@ -218,16 +218,24 @@ fn search_memtables(
     settle: &mut impl FnMut(Answer<'_>),
 ) {
     for mem in view.memtables() {
-        if !context.ignore_range_deletions {
-            saver.cover(mem.max_covering_tombstone_seq(key.user_key(), key.sequence()));
-        }
-        let searched = mem.get(key, |value_type, sequence, value| {
-            if saver.settles(value_type, sequence) {
-                settle(Answer::Lent(LentValue::Memtable(value)));
-                return false;
+        let mut visit = |seen: Seen<'_>| match seen {
+            Seen::Covered(by) => {
+                saver.cover(by);
+                true
             }
-            saver.save(value_type, sequence, || value.pin())
-        });
+            Seen::Version(value_type, sequence, value) => {
+                if saver.settles(value_type, sequence) {
+                    settle(Answer::Lent(LentValue::Memtable(value)));
+                    return false;
+                }
+                saver.save(value_type, sequence, || value.pin())
+            }
+        };
+        let searched = if context.ignore_range_deletions {
+            mem.get(key, |value_type, sequence, value| visit(Seen::Version(value_type, sequence, value)))
+        } else {
+            mem.get_covered(key, visit)
+        };
         if let Err(e) = searched {
             saver.fail(e);
         }

@@ -26,7 +26,7 @@ use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_memtable::MemTable;
+use esker_memtable::{MemTable, Seen};
 use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
@@ -72,29 +72,38 @@ struct Batch<'b> {
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
+/// Takes what a memtable shows of key `i`. Whether more of it is wanted.
+#[inline]
+fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
+    match seen {
+        Seen::Covered(by) => {
+            saver.cover(by);
+            true
+        }
+        Seen::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
+            settle(i as usize, Answer::Lent(LentValue::Memtable(value)));
+            false
+        }
+        Seen::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
+    }
+}
+
 impl Batch<'_> {
     fn search_memtables(&mut self) {
         for mem in self.view.memtables() {
-            if !self.context.ignore_range_deletions {
-                for &i in &self.open {
-                    let key = &self.keys[i as usize];
-                    let covering = mem.max_covering_tombstone_seq(key.user_key(), key.sequence());
-                    self.savers[i as usize].cover(covering);
-                }
-            }
             if mem.checks_itself() {
                 self.ask_checked(mem);
                 self.close_settled();
                 continue;
             }
-            mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
-                let saver = &mut self.savers[i as usize];
-                if saver.settles(value_type, sequence) {
-                    (self.settle)(i as usize, Answer::Lent(LentValue::Memtable(value)));
-                    return false;
-                }
-                saver.save(value_type, sequence, || value.pin())
-            });
+            let mut visit = |i: u32, seen: Seen<'_>| save(&mut self.savers[i as usize], i, seen, self.settle);
+            if self.context.ignore_range_deletions {
+                mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
+                    visit(i, Seen::Version(value_type, sequence, value))
+                });
+            } else {
+                mem.get_many_covered(self.keys, &self.open, visit);
+            }
             self.close_settled();
         }
         if let Some(statistics) = self.context.statistics {
@@ -108,14 +117,13 @@ impl Batch<'_> {
     #[cold]
     fn ask_checked(&mut self, mem: &Arc<MemTable>) {
         for &i in &self.open {
-            let saver = &mut self.savers[i as usize];
-            let searched = mem.get(&self.keys[i as usize], |value_type, sequence, value| {
-                if saver.settles(value_type, sequence) {
-                    (self.settle)(i as usize, Answer::Lent(LentValue::Memtable(value)));
-                    return false;
-                }
-                saver.save(value_type, sequence, || value.pin())
-            });
+            let (key, saver) = (&self.keys[i as usize], &mut self.savers[i as usize]);
+            let mut visit = |seen: Seen<'_>| save(saver, i, seen, self.settle);
+            let searched = if self.context.ignore_range_deletions {
+                mem.get(key, |value_type, sequence, value| visit(Seen::Version(value_type, sequence, value)))
+            } else {
+                mem.get_covered(key, visit)
+            };
             if let Err(e) = searched {
                 saver.fail(e);
             }

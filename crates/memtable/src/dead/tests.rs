@@ -80,7 +80,7 @@ fn nothing_that_is_there_is_passed_over() {
 #[test]
 fn one_look_leads_across_all_that_is_deleted() {
     for order in ["ascending", "descending", "random"] {
-        let tree = tree::<66>();
+        let tree = tree::<{ crate::tree::WIDTH }>();
         let keys = 20_000;
         (0..keys).for_each(|key| add(&tree, (key, 1 + u64::from(key), false)));
         let mut all: Vec<u16> = (1..keys - 1).collect();

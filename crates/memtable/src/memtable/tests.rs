@@ -399,3 +399,84 @@ fn check_against_progress(
         assert!(count >= before.iter().sum::<u64>());
     }
 }
+
+/// What a reader makes of what it is shown: versions that count, newest first, and how far older sources are hidden.
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    versions: Vec<u64>,
+    covered: u64,
+    is_settled: bool,
+}
+
+impl Answer {
+    fn see(&mut self, seen: Seen<'_>) -> bool {
+        match seen {
+            Seen::Covered(by) => {
+                self.covered = self.covered.max(by.0);
+                true
+            }
+            Seen::Version(_, sequence, _) if sequence.0 < self.covered => {
+                self.is_settled = true;
+                false
+            }
+            Seen::Version(kind, sequence, _) => {
+                self.versions.push(sequence.0);
+                self.is_settled = kind != ValueType::Merge;
+                !self.is_settled
+            }
+        }
+    }
+
+    /// Whether two of them mean the same: a settled one need not say what hides older ones.
+    fn means(&self, other: &Answer) -> bool {
+        (&self.versions, self.is_settled) == (&other.versions, other.is_settled)
+            && (self.is_settled || self.covered == other.covered)
+    }
+}
+
+#[test]
+fn lookups_beside_range_tombstones_show_what_the_list_of_them_says() {
+    for seed in 0..if cfg!(miri) { 1 } else { 20 } {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mem = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+        let keys = 20 + rng.u32(..3000);
+        let key = |n: u32| n.to_be_bytes();
+        let (mut versions, mut tombstones) = (Vec::new(), Vec::new());
+        for seq in 1..if cfg!(miri) { 200 } else { 6000 } {
+            let at = rng.u32(..keys);
+            if rng.u8(..6) == 0 {
+                let to = at + if rng.bool() { rng.u32(..4) } else { rng.u32(..keys) };
+                mem.add(SequenceNumber(seq), ValueType::RangeDeletion, &key(at), &key(to)).unwrap();
+                tombstones.push((at, to, seq));
+            } else {
+                let kind = [ValueType::Value, ValueType::Merge, ValueType::Deletion][rng.usize(..3)];
+                mem.add(SequenceNumber(seq), kind, &key(at), b"value").unwrap();
+                versions.push((at, seq, kind));
+            }
+        }
+        let asked: Vec<(u32, u64)> = (0..400).map(|_| (rng.u32(..keys), rng.u64(1..7000))).collect();
+        let lookups: Vec<LookupKey> =
+            asked.iter().map(|&(n, at)| LookupKey::new(&key(n), SequenceNumber(at))).collect();
+        let mut many: Vec<Answer> = asked.iter().map(|_| Answer::default()).collect();
+        let which: Vec<u32> = (0..asked.len() as u32).collect();
+        mem.get_many_covered(&lookups, &which, |i, seen| many[i as usize].see(seen));
+        for ((&(n, at), lookup), many) in asked.iter().zip(&lookups).zip(many) {
+            let mut expected = Answer::default();
+            let over = tombstones.iter().filter(|t| (t.0..t.1).contains(&n) && t.2 <= at).map(|t| t.2).max();
+            expected.covered = over.unwrap_or(0);
+            for &(_, seq, kind) in versions.iter().rev().filter(|v| v.0 == n && v.1 <= at) {
+                expected.is_settled = seq < expected.covered || kind != ValueType::Merge;
+                if seq > expected.covered {
+                    expected.versions.push(seq);
+                }
+                if expected.is_settled {
+                    break;
+                }
+            }
+            let mut one = Answer::default();
+            mem.get_covered(lookup, |seen| one.see(seen)).unwrap();
+            assert!(one.means(&expected), "{seed}: {n} at {at}: {one:?}, not {expected:?}");
+            assert!(many.means(&expected), "{seed}: {n} at {at}: {many:?}, not {expected:?}");
+        }
+    }
+}

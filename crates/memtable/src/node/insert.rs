@@ -83,6 +83,9 @@ impl<'t, const N: usize> Latched<'t, N> {
         if is_twin {
             return Ok((Inserted::Duplicate, After::Nothing));
         }
+        if node.level == 0 {
+            node.shade.admit(target.trailer >> 8);
+        }
         let new = Slot {
             head,
             record: record.as_ptr(),
@@ -213,7 +216,14 @@ impl<'t, const N: usize> Node<N> {
         let last = keep.checked_sub(1).filter(|_| self.level == 0).map(|last| self.record::<true>(last));
         let first = slots[0].record;
         let hides = last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first)));
-        Node::build(arena, self.level, prefix, slots, link.next(), self.dead.split(hides))
+        Node::build(
+            arena,
+            self.level,
+            prefix,
+            slots,
+            link.next(),
+            (self.dead.split(hides), self.shade.split()),
+        )
     }
 
     /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.

@@ -1,0 +1,308 @@
+//! Where in the tree range tombstones lie, so that who finds no shade on the way to a key need not search for them.
+//!
+//! In: range tombstones, as they are added. Out: for a lookup, the newest tombstone that may hide what it found, and the newest
+//! that may hide what it did not find; zero if there is none, too new a number at worst.
+//!
+//! ```text
+//! inner nodes   covers: all keys of the node are under it
+//! leaves        covers: a record of the leaf is under it          reaches: it has to do with the leaf's keys
+//! ```
+//!
+//! A tombstone marks the leaves at its ends, and between them the highest nodes that lie under it whole: some leaves and
+//! O(width) nodes a level, however much it deletes. A key goes through one node of each level, and every node that holds it tells
+//! what it knows: so a lookup takes the greatest of numbers that lie in lines it reads anyway, and writes nothing.
+//!
+//! Invariants
+//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's way covers with its number or a greater
+//!     one, or the key's leaf is reached by it; and covered, if a record of that user key that is older lies in the leaf.
+//!  2. Numbers only grow, under the node's latch. A node that is split off begins with those of the one it comes from, of whose
+//!     range it takes a part; so a way that leads through the left one and its link tells no less.
+//!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it (`admit`): the two may pass each
+//!     other in any order.
+//!  4. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
+//!     so), and sees all its marks; loads and stores need no order among themselves.
+
+use crate::node::{NO_GUESS, Node};
+use crate::record::{Record, Target};
+use crate::tree::{GROUP, Tree};
+use esker_base::SequenceNumber;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_format::key::InternalKeyComparator;
+
+/// A tombstone over no more leaves than this marks each of them.
+const FEW_LEAVES: usize = 4;
+
+/// What a node knows of tombstones.
+pub(crate) struct Shade {
+    reaches: AtomicU64,
+    covers: AtomicU64,
+}
+
+impl Shade {
+    pub(crate) fn none() -> Shade {
+        Shade { reaches: AtomicU64::new(0), covers: AtomicU64::new(0) }
+    }
+
+    /// Of a node that is split off this one. REQUIRES: the latch.
+    pub(crate) fn split(&self) -> Shade {
+        Shade { reaches: AtomicU64::new(self.reaches()), covers: AtomicU64::new(self.covers()) }
+    }
+
+    #[inline]
+    fn reaches(&self) -> u64 {
+        self.reaches.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn covers(&self) -> u64 {
+        self.covers.load(Ordering::Relaxed)
+    }
+
+    /// A record at `sequence` comes into this leaf. REQUIRES: the latch.
+    #[inline]
+    pub(crate) fn admit(&self, sequence: u64) {
+        let reaches = self.reaches();
+        if reaches >= sequence && reaches > self.covers() {
+            self.covers.store(reaches, Ordering::Relaxed);
+        }
+    }
+
+    /// A tombstone reaches in. REQUIRES: the latch.
+    fn fall(&self, sequence: u64, covers: bool) {
+        if sequence > self.reaches() {
+            self.reaches.store(sequence, Ordering::Relaxed);
+        }
+        if covers && sequence > self.covers() {
+            self.covers.store(sequence, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a lookup came by.
+pub(crate) struct Sight<'t, const N: usize> {
+    /// The newest version that the target sees, and its leaf.
+    pub(crate) found: Option<(Record<'t>, &'t Node<N>)>,
+    /// No tombstone that covers what was found is newer than this.
+    pub(crate) over_found: u64,
+    /// No tombstone that covers the user key is newer than this.
+    pub(crate) over_key: u64,
+}
+
+/// A range tombstone on its way through the tree.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    start: Target<'a>,
+    end: &'a [u8],
+    sequence: u64,
+}
+
+impl Span<'_> {
+    /// Whether what begins with `record` has keys before the end.
+    fn goes_beyond(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> bool {
+        icmp.compare_user_keys(record.user_key(), self.end).is_lt()
+    }
+}
+
+impl<const N: usize> Tree<N> {
+    /// Looks for the target's user key and for tombstones on the way.
+    #[inline]
+    pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
+        let (mut node, mut whole) = (self.root(), 0);
+        while node.level() > 0 {
+            (node, whole) = node.down_in_shade(self.icmp(), target, whole);
+        }
+        self.sight_in(node, target, NO_GUESS, whole)
+    }
+
+    /// `sight` from the leaf on, under nodes that told of `whole`.
+    #[inline]
+    pub(crate) fn sight_in<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        target: &Target<'_>,
+        guess: usize,
+        whole: u64,
+    ) -> Sight<'t, N> {
+        let (mut leaf, mut passed) = (leaf, 0);
+        let mut here = leaf.first_of_key_here(self.icmp(), target, guess);
+        let found = loop {
+            match here {
+                Ok(found) => break found,
+                Err(next) => {
+                    passed = leaf.shade().reaches().max(passed);
+                    let Some(next) = next else { break None };
+                    leaf = next;
+                    here = leaf.first_of_key_here(self.icmp(), target, NO_GUESS);
+                }
+            }
+        };
+        let found = found.filter(|r| self.icmp().same_user_key(r.user_key(), target.user_key));
+        // The first key of a leaf is looked for in the one on its left. What lies there is not over it, but what is above
+        // its own leaf may not have been passed.
+        let off_the_way = match found {
+            Some(record) if passed > 0 => self.whole_above(&Target::of(record)),
+            _ => 0,
+        };
+        Sight {
+            found: found.map(|record| (record, leaf)),
+            over_found: whole.max(off_the_way).max(leaf.shade().covers()),
+            over_key: whole.max(off_the_way).max(passed).max(leaf.shade().reaches()),
+        }
+    }
+
+    /// What covers a whole node above the leaf of this record.
+    #[cold]
+    fn whole_above(&self, record: &Target<'_>) -> u64 {
+        let (mut node, mut whole) = (self.root(), 0);
+        while node.level() > 0 {
+            (node, whole) = node.down_in_shade(self.icmp(), record, whole);
+        }
+        whole
+    }
+
+    /// `sight` for up to `GROUP` targets, in any order; `see` is told which one. Level by level, as
+    /// [`visit_versions_of`](Self::visit_versions_of).
+    pub(crate) fn sight_many<'t>(&'t self, targets: &[Target<'_>], mut see: impl FnMut(usize, Sight<'t, N>)) {
+        debug_assert!(targets.len() <= GROUP);
+        let root = self.root();
+        let mut ways = [(root, 0); GROUP];
+        // All children of a level's nodes are of the next lower level.
+        for _ in 0..root.level() {
+            for ((node, whole), target) in ways.iter_mut().zip(targets) {
+                (*node, *whole) = node.down_in_shade(self.icmp(), target, *whole);
+            }
+        }
+        let mut guesses = [NO_GUESS; GROUP];
+        for ((guess, (leaf, _)), target) in guesses.iter_mut().zip(ways).zip(targets) {
+            *guess = leaf.guess(self.icmp(), target);
+        }
+        for (i, target) in targets.iter().enumerate() {
+            see(i, self.sight_in(ways[i].0, target, guesses[i], ways[i].1));
+        }
+    }
+
+    /// Marks what lies under the tombstone `[start, end)`. Lookups that begin after this was done see it.
+    pub(crate) fn cast_shade(&self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
+        if self.icmp().compare_user_keys(start, end).is_ge() {
+            return;
+        }
+        let start = Target { user_key: start, trailer: u64::MAX };
+        let span = Span { start, end, sequence: sequence.0 };
+        if !self.shade_leaves(self.find(0, &start, true), None, &span, FEW_LEAVES) {
+            self.shade_below(self.root(), None, &span);
+        }
+    }
+
+    /// Marks up to `limit` leaves from this one on, before `stop`. Whether they were all.
+    fn shade_leaves<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        stop: Option<&'t Node<N>>,
+        span: &Span<'_>,
+        limit: usize,
+    ) -> bool {
+        let mut leaf = leaf;
+        for _ in 0..limit {
+            let latched = leaf.latch_here();
+            let next = leaf.next();
+            let is_before = next.is_some_and(|next| !next.starts_after(self.icmp(), &span.start, true));
+            if !is_before {
+                let first = leaf.own_first_at(self.icmp(), &span.start);
+                let covers = first.is_some_and(|first| span.goes_beyond(self.icmp(), first));
+                leaf.shade().fall(span.sequence, covers);
+            }
+            drop(latched);
+            match self.goes_on(next, stop, span) {
+                Some(next) => leaf = next,
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// The node behind, if the tombstone reaches it and it is not `stop`.
+    fn goes_on<'t>(
+        &'t self,
+        next: Option<&'t Node<N>>,
+        stop: Option<&'t Node<N>>,
+        span: &Span<'_>,
+    ) -> Option<&'t Node<N>> {
+        let is_stop = |next: &Node<N>| stop.is_some_and(|stop| std::ptr::eq(stop, next));
+        next.filter(|next| !is_stop(next) && span.goes_beyond(self.icmp(), next.low_fence()))
+    }
+
+    /// Marks what lies under the tombstone from this node on, before `stop`: children that do so whole, and what is below
+    /// the others.
+    fn shade_below<'t>(&'t self, node: &'t Node<N>, stop: Option<&'t Node<N>>, span: &Span<'_>) {
+        if node.level() == 0 {
+            self.shade_leaves(node, stop, span, usize::MAX);
+            return;
+        }
+        let mut node = node;
+        loop {
+            let latched = node.latch_here();
+            let next = node.next();
+            let is_before = next.is_some_and(|next| !next.starts_after(self.icmp(), &span.start, true));
+            let children = match is_before {
+                true => Vec::new(),
+                false => node.own_children_from(self.icmp(), &span.start),
+            };
+            drop(latched);
+            for (i, &(begins, child)) in children.iter().enumerate() {
+                if i > 0 && !begins.is_some_and(|begins| span.goes_beyond(self.icmp(), begins)) {
+                    return;
+                }
+                let behind = match children.get(i + 1) {
+                    Some(&(begins, behind)) => begins.map(|begins| (begins, behind)),
+                    None => next.map(|next| (next.low_fence(), next.child(0))),
+                };
+                // All user keys from the first to that behind, of which this one may have newer versions.
+                let is_inside = |r: Record<'_>| span.start.cmp_record(self.icmp(), r).is_ge();
+                match behind {
+                    Some((ends, behind))
+                        if begins.is_some_and(is_inside) && span.goes_beyond(self.icmp(), ends) =>
+                    {
+                        shade_whole(child, behind, span.sequence);
+                    }
+                    _ => self.shade_below(child, behind.map(|(_, behind)| behind), span),
+                }
+            }
+            match self.goes_on(next, stop, span) {
+                Some(next) => node = next,
+                None => return,
+            }
+        }
+    }
+}
+
+/// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is not known above.
+fn shade_whole<const N: usize>(node: &Node<N>, stop: &Node<N>, sequence: u64) {
+    let mut next = Some(node);
+    while let Some(node) = next
+        && !std::ptr::eq(node, stop)
+    {
+        let latched = node.latch_here();
+        node.shade().fall(sequence, true);
+        next = node.next();
+        drop(latched);
+    }
+}
+
+impl<'t, const N: usize> Node<N> {
+    /// Inner nodes: the child that leads to the target, and the greatest of `whole` and what covers all of this node.
+    #[inline]
+    pub(crate) fn down_in_shade(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        whole: u64,
+    ) -> (&'t Node<N>, u64) {
+        let (node, at, _) = self.way_down(icmp, target, true);
+        let child = node.child(at);
+        child.prefetch();
+        (child, whole.max(node.shade().covers()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What a lookup is told of tombstones, against all tombstones looked at one by one: never too little, and nothing where
+//! nothing is.
+
+use super::*;
+use crate::arena::{Arena, ShardStats};
+use crate::record::encoded_len;
+use esker_base::ValueType;
+
+/// A key and its sequence number.
+type Version = (u16, u64);
+/// From, to, at.
+type Tombstone = (u16, u16, u64);
+
+fn tree<const N: usize>() -> Tree<N> {
+    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("memory")
+}
+
+fn add<const N: usize>(tree: &Tree<N>, (key, seq): Version) {
+    let key = key.to_be_bytes();
+    let len = encoded_len(key.len(), 0);
+    let place = tree.arena().allocate_record(len, &ShardStats::NONE).expect("memory");
+    // SAFETY: `len` fresh bytes of the arena.
+    let record = unsafe { Record::write(place, len, SequenceNumber(seq), ValueType::Value, &key, b"") };
+    // SAFETY: the record lies in the tree's arena.
+    unsafe { tree.insert(record) }.expect("distinct versions");
+}
+
+fn cast<const N: usize>(tree: &Tree<N>, (from, to, seq): Tombstone) {
+    tree.cast_shade(&from.to_be_bytes(), &to.to_be_bytes(), SequenceNumber(seq));
+}
+
+/// Whether a lookup of `key` at `snapshot` is told all it must know; what it was told of.
+fn check<const N: usize>(
+    tree: &Tree<N>,
+    (key, snapshot): (u16, u64),
+    versions: &[Version],
+    tombstones: &[Tombstone],
+) -> (u64, u64) {
+    let bytes = key.to_be_bytes();
+    let target = Target { user_key: &bytes, trailer: snapshot << 8 | 0xFF };
+    let mut many = Vec::new();
+    tree.sight_many(&[target, target], |i, sight| many.push((i, told(&sight))));
+    let sight = tree.sight(&target);
+    assert_eq!(many, [(0, told(&sight)), (1, told(&sight))]);
+    let newest = versions.iter().filter(|&&(of, seq)| of == key && seq <= snapshot).map(|v| v.1).max();
+    let (found, over_found, over_key) = told(&sight);
+    assert_eq!(found, newest, "{key} at {snapshot}");
+    let over = tombstones.iter().filter(|&&(from, to, _)| (from..to).contains(&key)).map(|t| t.2).max();
+    let over = over.unwrap_or(0);
+    assert!(over_key >= over, "{key} at {snapshot}: told of {over_key}, not of {over}");
+    assert!(
+        found.is_none_or(|found| over < found || over_found >= over),
+        "{key} at {snapshot}: {found:?} is under {over}, told of {over_found}"
+    );
+    (over_found, over_key)
+}
+
+fn told<const N: usize>(sight: &Sight<'_, N>) -> (Option<u64>, u64, u64) {
+    (sight.found.map(|(record, _)| record.parts().1 >> 8), sight.over_found, sight.over_key)
+}
+
+#[test]
+fn a_lookup_is_told_of_every_tombstone_over_it() {
+    let seeds = if cfg!(miri) { 2 } else { 120 };
+    for seed in 0..seeds {
+        random_history::<4>(seed);
+        random_history::<2>(seed);
+    }
+}
+
+fn random_history<const N: usize>(seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let tree = tree::<N>();
+    let (mut versions, mut tombstones) = (Vec::new(), Vec::new());
+    let keys = 10 + rng.u16(..200);
+    let mut numbers: Vec<u64> = (1..300).collect();
+    // Mostly in order, as a group of writers is.
+    for at in 0..numbers.len() - 4 {
+        numbers.swap(at, at + rng.usize(..4));
+    }
+    for seq in numbers {
+        let key = rng.u16(..keys);
+        if rng.u8(..4) == 0 {
+            let width = if rng.bool() { rng.u16(..6) } else { rng.u16(..keys) };
+            // Some are empty or the wrong way round.
+            tombstones.push((key, (key + width).saturating_sub(2), seq));
+            cast(&tree, (key, (key + width).saturating_sub(2), seq));
+        } else {
+            versions.push((key, seq));
+            add(&tree, (key, seq));
+        }
+        check(&tree, (rng.u16(..keys + 2), rng.u64(1..400)), &versions, &tombstones);
+    }
+    for key in 0..keys + 2 {
+        for snapshot in [50, 150, 1000] {
+            check(&tree, (key, snapshot), &versions, &tombstones);
+        }
+    }
+}
+
+#[test]
+fn tombstones_between_the_keys_are_no_shade_on_them() {
+    let tree = tree::<4>();
+    let versions: Vec<Version> = (0..400).map(|i| (i * 10, u64::from(i) + 1)).collect();
+    versions.iter().for_each(|&version| add(&tree, version));
+    let tombstones: Vec<Tombstone> =
+        (0..399).step_by(2).map(|i| (i * 10 + 1, i * 10 + 10, 1000 + u64::from(i))).collect();
+    tombstones.iter().for_each(|&tombstone| cast(&tree, tombstone));
+    for &(key, _) in &versions {
+        assert_eq!(check(&tree, (key, 5000), &versions, &tombstones).0, 0, "{key}");
+    }
+    // What comes later is newer, so that they need not be looked for.
+    add(&tree, (5, 2000));
+    assert!(check(&tree, (5, 5000), &[(5, 2000)], &tombstones).0 < 2000);
+}
+
+#[test]
+fn a_wide_tombstone_is_told_of_in_its_range_only() {
+    let tree = tree::<4>();
+    let versions: Vec<Version> = (0..2000).map(|i| (i * 10, u64::from(i) + 1)).collect();
+    versions.iter().for_each(|&version| add(&tree, version));
+    let wide = (3005, 15_005, 5000);
+    cast(&tree, wide);
+    for &(key, _) in &versions {
+        let (over_found, over_key) = check(&tree, (key, 9000), &versions, &[wide]);
+        if !(2900..15_100).contains(&key) {
+            assert_eq!((over_found, over_key), (0, 0), "{key}");
+        }
+    }
+    // Leaves that come later of those that lie under it know it, too.
+    (0..1000).for_each(|i| add(&tree, (5001 + i * 10, 6000 + u64::from(i))));
+    let versions: Vec<Version> =
+        versions.into_iter().chain((0..1000).map(|i| (5001 + i * 10, 6000 + u64::from(i)))).collect();
+    for key in 2990..15_100 {
+        check(&tree, (key, 9000), &versions, &[wide]);
+    }
+}
+
+#[cfg(not(loom))]
+#[test]
+fn inserts_and_tombstones_may_pass_each_other() {
+    let rounds = if cfg!(miri) { 1 } else { 40 };
+    for seed in 0..rounds {
+        let keys: u16 = if cfg!(miri) { 40 } else { 600 };
+        let tree = tree::<4>();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut order: Vec<Version> = (0..keys).map(|key| (key, rng.u64(1..100_000))).collect();
+        rng.shuffle(&mut order);
+        let (early, rest) = order.split_at(order.len() / 4);
+        early.iter().for_each(|&version| add(&tree, version));
+        let tombstones: Vec<Tombstone> = (0..keys / 4)
+            .map(|_| {
+                let from = rng.u16(..keys);
+                (from, from + if rng.bool() { rng.u16(..8) } else { rng.u16(..keys) }, rng.u64(1..100_000))
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for part in rest.chunks(rest.len().div_ceil(2)) {
+                let tree = &tree;
+                scope.spawn(move || part.iter().for_each(|&version| add(tree, version)));
+            }
+            for part in tombstones.chunks(tombstones.len().div_ceil(2)) {
+                let tree = &tree;
+                scope.spawn(move || {
+                    for (at, &tombstone) in part.iter().enumerate() {
+                        cast(tree, tombstone);
+                        // What was there before is under it from now on.
+                        let (key, seq) = early[at % early.len()];
+                        let own = &part[..=at];
+                        let over = own.iter().filter(|t| (t.0..t.1).contains(&key)).map(|t| t.2).max();
+                        let bytes = key.to_be_bytes();
+                        let sight = tree.sight(&Target { user_key: &bytes, trailer: u64::MAX });
+                        let (_, over_found, over_key) = told(&sight);
+                        assert!(
+                            over.is_none_or(|over| over_key >= over && (over < seq || over_found >= over))
+                        );
+                    }
+                });
+            }
+        });
+        for key in 0..keys {
+            check(&tree, (key, 200_000), &order, &tombstones);
+        }
+    }
+}
+
+#[cfg(loom)]
+mod models {
+    use super::*;
+    use esker_base::sync::Arc;
+
+    /// An insert and a tombstone in all interleavings, in trees of tiny nodes.
+    fn model<const N: usize>(old: &'static [Version], new: &'static [Version], tombstone: Tombstone) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.max_branches = 20_000;
+        builder.check(move || {
+            let tree = Arc::new(tree::<N>());
+            old.iter().for_each(|&version| add(&tree, version));
+            let beside = Arc::clone(&tree);
+            let writer = loom::thread::spawn(move || new.iter().for_each(|&version| add(&beside, version)));
+            cast(&tree, tombstone);
+            for &version in old {
+                check(&tree, (version.0, version.1), old, &[tombstone]);
+            }
+            writer.join().expect("no assertion failed");
+            let all: Vec<Version> = old.iter().chain(new).copied().collect();
+            for &(key, _) in &all {
+                check(&tree, (key, 1000), &all, &[tombstone]);
+            }
+        });
+    }
+
+    #[test]
+    fn loom_an_insert_and_a_tombstone_pass_each_other() {
+        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], (15, 25, 9));
+        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], (5, 40, 9));
+    }
+
+    #[test]
+    fn loom_a_split_and_a_tombstone_pass_each_other() {
+        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], (15, 25, 9));
+        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], (5, 40, 9));
+        model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], (15, 35, 9));
+    }
+}
