@@ -12,6 +12,7 @@ use crate::iter::{DbIter, DbIterOptions};
 use crate::options::{Options, ReadOptions};
 use crate::read::saver::{Finish, Saver};
 use crate::snapshot::Snapshot;
+use esker_base::comparator::ComparatorRef;
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
@@ -42,6 +43,20 @@ pub struct ParsedEntryInfo<'a> {
     pub sequence: SequenceNumber,
     /// What it is.
     pub entry_type: ValueType,
+}
+
+impl<'a> ParsedEntryInfo<'a> {
+    /// Takes an internal key of a family with this comparator apart.
+    /// # Errors
+    /// `Corruption` if it is too short, or its type is unknown.
+    pub fn parse(internal_key: &'a [u8], comparator: &ComparatorRef) -> Result<ParsedEntryInfo<'a>> {
+        let ParsedInternalKey { user_key, sequence, value_type } = ParsedInternalKey::parse(internal_key)?;
+        let Some(end) = user_key.len().checked_sub(comparator.timestamp_size()) else {
+            return Err(Error::corruption("a key is shorter than its timestamp"));
+        };
+        let (user_key, timestamp) = user_key.split_at(end);
+        Ok(ParsedEntryInfo { user_key, timestamp, sequence, entry_type: value_type })
+    }
 }
 
 impl SstFileReader {
@@ -139,12 +154,7 @@ impl SstFileReader {
     /// # Errors
     /// `Corruption` if it is too short, or its type is unknown.
     pub fn parse_table_iterator_key<'a>(&self, key: &'a [u8]) -> Result<ParsedEntryInfo<'a>> {
-        let parsed = ParsedInternalKey::parse(key)?;
-        if parsed.user_key.len() < self.icmp.timestamp_size() {
-            return Err(Error::corruption("a key is shorter than its timestamp").at(self.path.display()));
-        }
-        let (user_key, timestamp) = self.icmp.split_timestamp(parsed.user_key);
-        Ok(ParsedEntryInfo { user_key, timestamp, sequence: parsed.sequence, entry_type: parsed.value_type })
+        ParsedEntryInfo::parse(key, self.icmp.user_comparator()).map_err(|e| e.at(self.path.display()))
     }
 
     /// What the table says about itself.

@@ -306,6 +306,10 @@ c_functions! {
     fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
     fn verify_checksum(db: *mut Database, error: ErrorPtr);
     fn verify_file_checksums(db: *mut Database, error: ErrorPtr);
+    fn increase_full_history_ts_low(
+        db: *mut Database, family: *mut Family, ts_low: *const c_char, ts_low_len: usize, error: ErrorPtr,
+    );
+    fn readoptions_set_iter_start_ts(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
 }
 
 /// Why a function must be there.

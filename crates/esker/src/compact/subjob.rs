@@ -101,6 +101,8 @@ fn write_all(
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
     options.keep_history = keeps_history(context);
+    let low = context.plan.version.full_history_ts_low();
+    options.full_history_ts_low = (options.keep_history && !low.is_empty()).then(|| low.to_vec());
     options.stored_tombstones = stored_tombstones;
     options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
     options.keep_sequence_numbers = options.keep_history || may_be_recent(context);

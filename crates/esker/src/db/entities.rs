@@ -116,6 +116,7 @@ impl Db {
             prefix_same_as_start: false,
             iterate_lower_bound: None,
             iterate_upper_bound: None,
+            iter_start_ts: None,
             ..options.clone()
         };
         let mut iter = match self.iter_opt(options, family) {

@@ -12,6 +12,7 @@ use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::timestamped::TimestampedIter;
+use crate::iter::versions::VersionsIter;
 use crate::iter::{DbIter, DbIterOptions, DeadRangesOfView};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{Holder, Snapshot};
@@ -21,7 +22,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_table::blob::BlobReader;
 use runs::Runs;
-pub(super) use timestamped::new_timestamped_iter;
+pub(super) use timestamped::{new_timestamped_iter, new_versions_iter};
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is positioned again.
 /// May be sent to another thread, not shared.
@@ -46,6 +47,8 @@ pub struct DbIterator {
 enum Cursor {
     Plain(DbIter<Runs>),
     Timestamped(Box<TimestampedIter>),
+    /// With `iter_start_ts`.
+    Versions(Box<VersionsIter>),
 }
 
 /// Calls a method that both cursors have.
@@ -54,6 +57,7 @@ macro_rules! each {
         match $cursor {
             Cursor::Plain($iter) => $call,
             Cursor::Timestamped($iter) => $call,
+            Cursor::Versions($iter) => $call,
         }
     };
 }
@@ -84,7 +88,9 @@ impl Db {
         let held = self.inner.hold_for_iterator(&options);
         let (view, sequence) = self.inner.pinned_moment(&cf, &options, held.as_ref());
         let statistics = self.inner.engine.options.statistics.clone();
-        let iter = if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
+        let iter = if options.iter_start_ts.is_some() {
+            Cursor::Versions(Box::new(new_versions_iter(&cf, &view, &options, sequence)?))
+        } else if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             Cursor::Timestamped(Box::new(new_timestamped_iter(&cf, &view, &options, sequence, None)?))
         } else {
             Cursor::Plain(new_db_iter(&cf, &view, &options, sequence, statistics)?)
@@ -213,6 +219,11 @@ impl DbIterator {
             self.held = held;
             return Ok(());
         }
+        if let Cursor::Versions(iter) = &mut self.iter {
+            **iter = new_versions_iter(&self.cf, &view, &self.options, sequence)?;
+            self.held = held;
+            return Ok(());
+        }
         let iter = Runs::new(&self.cf, &view, &self.options, sequence)?;
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
@@ -241,6 +252,7 @@ impl DbIterator {
         match &self.iter {
             Cursor::Plain(_) => &[],
             Cursor::Timestamped(iter) => iter.timestamp(),
+            Cursor::Versions(iter) => iter.timestamp(),
         }
     }
 
@@ -252,7 +264,7 @@ impl DbIterator {
         }
         let is_new = match &self.iter {
             Cursor::Plain(iter) => self.db.engine.visible_sequence() != iter.sequence(),
-            Cursor::Timestamped(_) => false,
+            Cursor::Timestamped(_) | Cursor::Versions(_) => false,
         };
         is_new && self.refresh().is_ok()
     }
@@ -285,7 +297,7 @@ impl DbIterator {
     fn plain(&mut self) -> &mut DbIter<Runs> {
         match &mut self.iter {
             Cursor::Plain(iter) => iter,
-            Cursor::Timestamped(_) => unreachable!("made anew, and never watched"),
+            Cursor::Timestamped(_) | Cursor::Versions(_) => unreachable!("made anew, and never watched"),
         }
     }
 

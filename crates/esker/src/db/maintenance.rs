@@ -60,7 +60,8 @@ impl Db {
     /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes first what is in memory.
     /// # Errors
     /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done so far stays · with
-    /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there is no such level.
+    /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there is no such level · with
+    /// `full_history_ts_low` as [`Db::increase_full_history_ts_low`].
     pub fn compact_range_opt(
         &self,
         options: &CompactRangeOptions,
@@ -76,6 +77,9 @@ impl Db {
             && family.cf.icmp.without_timestamp().compare_user_keys(begin, end).is_gt()
         {
             return Err(Error::invalid_argument("compact_range: end comes before begin"));
+        }
+        if let Some(ts_low) = &options.full_history_ts_low {
+            self.increase_full_history_ts_low(family, ts_low)?;
         }
         // All versions of the keys: timestamps descend.
         let size = family.cf.icmp.timestamp_size();

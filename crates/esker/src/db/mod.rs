@@ -9,6 +9,7 @@ mod compaction_timer;
 mod destroy;
 mod entities;
 mod explain;
+mod history;
 mod identity;
 mod import;
 mod ingest;

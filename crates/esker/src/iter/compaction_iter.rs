@@ -20,9 +20,13 @@
 //!  2. `closed` is the stripe of the current user key whose head has been dealt with.
 
 mod blobs;
+mod history;
 mod merge;
 
 pub use blobs::BlobTally;
+pub(crate) use history::clipped;
+
+use history::{History, is_carried_through};
 
 use super::range_del::{RangeDelAggregator, stripe};
 use crate::read::merge::MergeOperands;
@@ -64,6 +68,8 @@ pub struct CompactionIteratorOptions {
     /// User keys end in timestamps at which reads may ask: versions at different ones are different keys, nothing is inferred
     /// from one for another, and range tombstones are carried through. Needs `keep_sequence_numbers`.
     pub keep_history: bool,
+    /// With `keep_history`: nobody reads at timestamps before this one; `None`: at any.
+    pub full_history_ts_low: Option<Vec<u8>>,
     /// With `keep_history`: the range tombstones of all inputs, as they are stored.
     pub stored_tombstones: Vec<RangeTombstone>,
     /// For a flush: always false.
@@ -95,6 +101,7 @@ impl CompactionIteratorOptions {
             bottommost: false,
             keep_sequence_numbers: false,
             keep_history: false,
+            full_history_ts_low: None,
             stored_tombstones: Vec::new(),
             plain_timed_values: false,
             key_not_exists_beyond_output_level: Box::new(|_| false),
@@ -224,8 +231,8 @@ pub struct CompactionIterator<I = Box<dyn InternalIterator>> {
     /// The user key dealt with, once `has_user_key`.
     user_key: Vec<u8>,
     has_user_key: bool,
-    /// With `keep_history`: that of the last output, without its timestamp.
-    last_plain_key: Option<Vec<u8>>,
+    /// With `keep_history`.
+    history: History,
     closed: Option<usize>,
     /// Something has been shown of this user key.
     shown: bool,
@@ -271,7 +278,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             options,
             user_key: Vec::new(),
             has_user_key: false,
-            last_plain_key: None,
+            history: History::default(),
             closed: None,
             shown: false,
             clear_next: false,
@@ -459,6 +466,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.show(head.sequence, ValueType::Value, Source::Empty);
             return Ok(());
         }
+        if self.options.keep_history && self.is_trimmed(head) {
+            return Ok(());
+        }
         if self.options.keep_history && is_carried_through(head.value_type) {
             // An operand does not stand for what is below it.
             self.closed = (head.value_type != ValueType::Merge).then_some(head.stripe);
@@ -520,19 +530,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         append_internal_key(&mut self.key, &self.user_key, sequence, value_type);
         self.source = source;
         self.is_first_of_user_key =
-            !self.shown && (!self.options.keep_history || self.is_another_plain_key());
+            !self.shown && (!self.options.keep_history || self.history.is_another_plain_key(&self.icmp, &self.user_key));
         self.shown = true;
         self.stats.records_out += 1;
-    }
-
-    /// Whether the user key without its timestamp is another than at the last call.
-    fn is_another_plain_key(&mut self) -> bool {
-        let (plain, _) = self.icmp.split_timestamp(&self.user_key);
-        let is_another = self.last_plain_key.as_deref() != Some(plain);
-        if is_another {
-            self.last_plain_key = Some(plain.to_vec());
-        }
-        is_another
     }
 
     fn show_queued(&mut self, i: usize) {
@@ -747,36 +747,6 @@ impl<I: InternalIterator> CompactionIterator<I> {
             || sequence <= conflict
             || oldest.is_some_and(|oldest| oldest < conflict && sequence <= oldest)
     }
-}
-
-/// Of what a family keeps with its history: what only means something together with older versions.
-fn is_carried_through(value_type: ValueType) -> bool {
-    value_type.is_point_deletion() || matches!(value_type, ValueType::Merge | ValueType::ValuePreferredSeqno)
-}
-
-/// The part of a tombstone with timestamps from `lower` to `upper`, whose timestamps count for nothing.
-pub(crate) fn clipped(
-    tombstone: &RangeTombstone,
-    icmp: &InternalKeyComparator,
-    lower: Option<&[u8]>,
-    upper: Option<&[u8]>,
-) -> Option<RangeTombstone> {
-    let plain = icmp.without_timestamp();
-    let ((mut start, timestamp), (mut end, _)) =
-        (icmp.split_timestamp(&tombstone.start), icmp.split_timestamp(&tombstone.end));
-    if let Some((lower, _)) = lower.map(|key| icmp.split_timestamp(key))
-        && plain.compare_user_keys(lower, start).is_gt()
-    {
-        start = lower;
-    }
-    if let Some((upper, _)) = upper.map(|key| icmp.split_timestamp(key))
-        && plain.compare_user_keys(upper, end).is_lt()
-    {
-        end = upper;
-    }
-    let is_empty = plain.compare_user_keys(start, end).is_ge();
-    let with_timestamp = |key: &[u8]| [key, timestamp].concat();
-    (!is_empty).then(|| RangeTombstone::new(with_timestamp(start), with_timestamp(end), tombstone.seq))
 }
 
 /// Where the user's part of a timed value ends, and the sequence number it wants.

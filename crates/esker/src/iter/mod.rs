@@ -10,6 +10,7 @@ pub mod level;
 pub mod merging;
 pub mod range_del;
 pub(crate) mod timestamped;
+pub(crate) mod versions;
 
 #[cfg(test)]
 mod vec_iter;

@@ -22,6 +22,7 @@ use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_format::range_del::RangeTombstone;
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_memtable::MemTable;
+use esker_table::blob::BlobReader;
 use esker_table::{TableReadOptions, TableReader};
 use std::cmp::Ordering;
 use std::fmt;
@@ -42,11 +43,39 @@ pub(crate) fn compare_timestamps(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// What is shown.
-enum Shown {
+pub(super) enum Shown {
     Nothing,
     Value(PinnedBytes),
     /// An entity with all its columns in place.
     Entity(Vec<u8>),
+}
+
+impl Shown {
+    pub(super) fn value(&self) -> &[u8] {
+        match self {
+            Shown::Nothing => &[],
+            Shown::Value(value) => value,
+            Shown::Entity(entity) => {
+                WideColumns::parse(entity).map_or(&[], |columns| columns.default_value())
+            }
+        }
+    }
+
+    pub(super) fn pinned_value(&self) -> PinnedBytes {
+        match self {
+            Shown::Value(value) => value.clone(),
+            _ => PinnedBytes::copy_from(self.value()),
+        }
+    }
+
+    pub(super) fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        match self {
+            Shown::Entity(entity) => {
+                WideColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
+            }
+            _ => vec![(DEFAULT_COLUMN_NAME, self.value())],
+        }
+    }
 }
 
 /// The cursor. Not valid until positioned; after an error, until positioned again.
@@ -124,31 +153,17 @@ impl TimestampedIter {
 
     /// REQUIRES: `valid()`.
     pub(crate) fn value(&self) -> &[u8] {
-        match &self.shown {
-            Shown::Nothing => &[],
-            Shown::Value(value) => value,
-            Shown::Entity(entity) => {
-                WideColumns::parse(entity).map_or(&[], |columns| columns.default_value())
-            }
-        }
+        self.shown.value()
     }
 
     /// REQUIRES: `valid()`.
     pub(crate) fn pinned_value(&self) -> PinnedBytes {
-        match &self.shown {
-            Shown::Value(value) => value.clone(),
-            _ => PinnedBytes::copy_from(self.value()),
-        }
+        self.shown.pinned_value()
     }
 
     /// REQUIRES: `valid()`.
     pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
-        match &self.shown {
-            Shown::Entity(entity) => {
-                WideColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
-            }
-            _ => vec![(DEFAULT_COLUMN_NAME, self.value())],
-        }
+        self.shown.columns()
     }
 
     /// The value of one user key and its timestamp; `None` if it is not there.
@@ -306,32 +321,12 @@ impl TimestampedIter {
         Ok(())
     }
 
-    /// The newest tombstone that covers `key` and may be seen.
-    fn covering(&self) -> SequenceNumber {
-        let within = |run: &&TombstoneRun| {
-            run.bounds.as_ref().is_none_or(|(first, last, exclusive)| {
-                let to_last = self.plain.compare_user_keys(&self.key, last);
-                self.plain.compare_user_keys(&self.key, first).is_ge()
-                    && (to_last.is_lt() || (to_last.is_eq() && !exclusive))
-            })
-        };
-        let tombstones = self.tombstones.iter().filter(within).flat_map(|run| &run.tombstones);
-        let covering = tombstones.filter(|tombstone| {
-            let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
-            let (end, _) = self.icmp.split_timestamp(&tombstone.end);
-            tombstone.seq <= self.options.sequence
-                && compare_timestamps(timestamp, &self.read_timestamp).is_le()
-                && self.plain.compare_user_keys(start, &self.key).is_le()
-                && self.plain.compare_user_keys(&self.key, end).is_lt()
-        });
-        covering.map(|tombstone| tombstone.seq).max().unwrap_or_default()
-    }
-
     /// Walks the versions of `key` from the inner cursor on; whether there is a value, which is then shown.
     fn resolve(&mut self) -> Result<bool> {
         self.operands.clear();
         self.timestamp.clear();
-        let covering = self.covering();
+        let covering =
+            covering(&self.tombstones, &self.icmp, &self.key, self.options.sequence, &self.read_timestamp);
         while self.iter.valid() && self.is_current() {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             let (_, timestamp) = self.icmp.split_timestamp(entry.user_key);
@@ -352,38 +347,13 @@ impl TimestampedIter {
                 self.iter.next();
                 continue;
             }
-            let base = self.base(entry.value_type)?;
+            let base = shown_base(&*self.iter, self.options.blobs.as_ref(), entry.value_type)?;
             return self.show_merged(base);
         }
         if !self.iter.valid() {
             self.iter.status()?;
         }
         self.show_merged(Shown::Nothing)
-    }
-
-    /// The value that the inner cursor stands on.
-    fn base(&self, value_type: ValueType) -> Result<Shown> {
-        let (user_key, stored) = (key::user_key(self.iter.key()), self.iter.value());
-        let blobs = self.options.blobs.as_ref();
-        Ok(match value_type {
-            ValueType::Value => Shown::Value(self.iter.pinned_value()),
-            ValueType::ValuePreferredSeqno if stored.len() >= 8 => {
-                Shown::Value(self.iter.pinned_value().slice(0..stored.len() - 8))
-            }
-            ValueType::BlobIndex => match blobs {
-                Some(blobs) => Shown::Value(blobs.reads().value(user_key, stored)?),
-                None => return Err(Error::not_supported("values in blob files cannot be read here")),
-            },
-            ValueType::WideColumnEntity => {
-                let whole = blobs.map_or(Ok(None), |blobs| blobs.reads().whole_entity(user_key, stored))?;
-                let whole = whole.unwrap_or_else(|| stored.to_vec());
-                WideColumns::parse(&whole)?;
-                Shown::Entity(whole)
-            }
-            other => {
-                return Err(Error::corruption(format!("an entry of type {other:?} stands among values")));
-            }
-        })
     }
 
     /// Applies the operands, newest first, to `base` and shows the result; false if there is nothing.
@@ -405,6 +375,65 @@ impl TimestampedIter {
         };
         Ok(true)
     }
+}
+
+/// The newest tombstone that covers `user_key`, without its timestamp, and may be seen.
+pub(super) fn covering(
+    runs: &[TombstoneRun],
+    icmp: &InternalKeyComparator,
+    user_key: &[u8],
+    sequence: SequenceNumber,
+    read_timestamp: &[u8],
+) -> SequenceNumber {
+    if runs.is_empty() {
+        return SequenceNumber::ZERO;
+    }
+    let plain = icmp.without_timestamp();
+    let within = |run: &&TombstoneRun| {
+        run.bounds.as_ref().is_none_or(|(first, last, exclusive)| {
+            let to_last = plain.compare_user_keys(user_key, last);
+            plain.compare_user_keys(user_key, first).is_ge()
+                && (to_last.is_lt() || (to_last.is_eq() && !exclusive))
+        })
+    };
+    let tombstones = runs.iter().filter(within).flat_map(|run| &run.tombstones);
+    let covering = tombstones.filter(|tombstone| {
+        let (start, timestamp) = icmp.split_timestamp(&tombstone.start);
+        let (end, _) = icmp.split_timestamp(&tombstone.end);
+        tombstone.seq <= sequence
+            && compare_timestamps(timestamp, read_timestamp).is_le()
+            && plain.compare_user_keys(start, user_key).is_le()
+            && plain.compare_user_keys(user_key, end).is_lt()
+    });
+    covering.map(|tombstone| tombstone.seq).max().unwrap_or_default()
+}
+
+/// The value that a cursor stands on.
+pub(super) fn shown_base(
+    iter: &dyn InternalIterator,
+    blobs: Option<&BlobReader>,
+    value_type: ValueType,
+) -> Result<Shown> {
+    let (user_key, stored) = (key::user_key(iter.key()), iter.value());
+    Ok(match value_type {
+        ValueType::Value => Shown::Value(iter.pinned_value()),
+        ValueType::ValuePreferredSeqno if stored.len() >= 8 => {
+            Shown::Value(iter.pinned_value().slice(0..stored.len() - 8))
+        }
+        ValueType::BlobIndex => match blobs {
+            Some(blobs) => Shown::Value(blobs.reads().value(user_key, stored)?),
+            None => return Err(Error::not_supported("values in blob files cannot be read here")),
+        },
+        ValueType::WideColumnEntity => {
+            let whole = blobs.map_or(Ok(None), |blobs| blobs.reads().whole_entity(user_key, stored))?;
+            let whole = whole.unwrap_or_else(|| stored.to_vec());
+            WideColumns::parse(&whole)?;
+            Shown::Entity(whole)
+        }
+        other => {
+            return Err(Error::corruption(format!("an entry of type {other:?} stands among values")));
+        }
+    })
 }
 
 /// A cursor over keys without timestamps as one over keys with the smallest.

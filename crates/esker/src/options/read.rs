@@ -82,6 +82,11 @@ pub struct ReadOptions {
     pub deadline: Option<Duration>,
     /// In families with user-defined timestamps, and only there: versions newer than this are not there. Default `None`.
     pub timestamp: Option<Vec<u8>>,
+    /// In families with user-defined timestamps: iterators show every version from this timestamp up to `timestamp`, deletions
+    /// among them, newest first within a key; keys are then internal keys, which
+    /// [`ParsedEntryInfo::parse`](crate::ParsedEntryInfo::parse) takes apart. Merge operands are `NotSupported` there. Default
+    /// `None`: the newest version at `timestamp`.
+    pub iter_start_ts: Option<Vec<u8>>,
     /// Longest wait for one file operation. Accepted; file systems here do not time out. Default `None`.
     pub io_timeout: Option<Duration>,
 }
@@ -110,6 +115,7 @@ impl Default for ReadOptions {
             value_size_soft_limit: u64::MAX,
             deadline: None,
             timestamp: None,
+            iter_start_ts: None,
             io_timeout: None,
         }
     }

@@ -165,6 +165,9 @@ pub struct CompactRangeOptions {
     pub allow_write_stall: bool,
     /// Threads for each compaction; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
+    /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that what only older reads
+    /// could come to goes. Default `None`.
+    pub full_history_ts_low: Option<Vec<u8>>,
 }
 
 impl Default for CompactRangeOptions {
@@ -176,6 +179,7 @@ impl Default for CompactRangeOptions {
             bottommost_level_compaction: BottommostLevelCompaction::default(),
             allow_write_stall: false,
             max_subcompactions: 0,
+            full_history_ts_low: None,
         }
     }
 }

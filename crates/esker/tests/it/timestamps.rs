@@ -2,7 +2,9 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, TargetVersion};
-use esker::{CompactRangeOptions, Db, Env, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{
+    CompactRangeOptions, Db, Env, ErrorKind, Options, ParsedEntryInfo, ReadOptions, WriteBatch, WriteOptions,
+};
 use esker_testkit::seed::for_each_seed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,4 +252,191 @@ fn a_timestamp_is_wanted_where_there_are_some_and_nowhere_else() {
     refused(db.get_opt(&at(9), &family, "key").map(drop));
     refused(db.iter_opt(at(9), &family).map(drop));
     db.close().unwrap();
+}
+
+/// Versions from `from` to `to` as an iterator with `iter_start_ts` shows them, forward: key, timestamp, value or none.
+fn versions(db: &Db, from: u64, to: u64) -> Vec<(String, u64, Option<String>)> {
+    let options = ReadOptions { iter_start_ts: Some(ts(from).to_vec()), ..at(to) };
+    let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
+    let comparator = db.default_column_family().comparator().clone();
+    let item = |iter: &esker::DbIterator| {
+        let entry = ParsedEntryInfo::parse(iter.key(), &comparator).unwrap();
+        assert_eq!(iter.timestamp(), entry.timestamp);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let value = (!entry.entry_type.is_point_deletion()).then(|| text(iter.value()));
+        (text(entry.user_key), u64::from_le_bytes(entry.timestamp.try_into().unwrap()), value)
+    };
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    iter.seek_to_first();
+    while iter.valid() {
+        forward.push(item(&iter));
+        iter.next();
+    }
+    iter.status().unwrap();
+    iter.seek_to_last();
+    while iter.valid() {
+        backward.push(item(&iter));
+        iter.prev();
+    }
+    iter.status().unwrap();
+    backward.reverse();
+    assert_eq!(backward, forward, "backward from {from} to {to}");
+    // To and fro, from every place.
+    iter.seek_to_first();
+    for (i, here) in forward.iter().enumerate() {
+        assert_eq!(&item(&iter), here);
+        if i > 0 {
+            iter.prev();
+            assert_eq!(item(&iter), forward[i - 1]);
+            iter.next();
+            assert_eq!(&item(&iter), here);
+        }
+        iter.next();
+    }
+    forward
+}
+
+#[test]
+fn all_versions_between_two_timestamps_are_shown() {
+    for_each_seed("versions", 4, |seed, mut rng| {
+        let is_reverse = seed % 2 == 1;
+        let mut options = options(NAMES[usize::from(is_reverse)]);
+        options.cf.enable_blob_files = rng.bool();
+        let db = Db::open(&options, "/db").unwrap();
+        let mut written: Vec<(String, u64, Option<String>)> = Vec::new();
+        let mut low = 0;
+        for time in 1..300 {
+            let key = format!("k{:02}", rng.u32(..12));
+            let event = match rng.u32(..4) {
+                0 => Event::Delete(key.clone()),
+                _ => Event::Put(key.clone(), format!("v{time}")),
+            };
+            apply(&db, time, &event);
+            let value = matches!(event, Event::Put(..)).then(|| format!("v{time}"));
+            written.push((key, time, value));
+            match rng.u32(..40) {
+                0 | 1 => db.flush().unwrap(),
+                2 => rewrite(&db),
+                3 if time > 100 => {
+                    low = rng.u64(low..time);
+                    db.increase_full_history_ts_low(&db.default_column_family(), &ts(low)).unwrap();
+                }
+                _ => {}
+            }
+            if time % 20 == 0 {
+                let from = rng.u64(low..time + 1);
+                let to = rng.u64(from..time + 2);
+                let mut expected: Vec<_> =
+                    written.iter().filter(|(_, t, _)| (from..=to).contains(t)).cloned().collect();
+                expected.sort_by(|a, b| {
+                    let keys = if is_reverse { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) };
+                    keys.then(b.1.cmp(&a.1))
+                });
+                assert_eq!(versions(&db, from, to), expected, "from {from} to {to}");
+            }
+        }
+    });
+}
+
+#[test]
+fn history_before_a_timestamp_goes_and_is_refused() {
+    for_each_seed("history", 6, |seed, mut rng| {
+        let is_reverse = seed % 2 == 1;
+        let mut options = options(NAMES[usize::from(is_reverse)]);
+        options.cf.enable_blob_files = rng.bool();
+        let mut db = Db::open(&options, "/db").unwrap();
+        let (mut history, mut low) = (Vec::new(), 0);
+        let key = |rng: &mut fastrand::Rng| format!("k{:02}", rng.u32(..20));
+        for time in 1..400 {
+            let event = match rng.u32(..20) {
+                0..12 => Event::Put(key(&mut rng), format!("v{time}")),
+                12..16 => Event::Delete(key(&mut rng)),
+                16..18 => Event::Merge(key(&mut rng), format!("m{time}")),
+                _ => {
+                    let (a, b) = (key(&mut rng), key(&mut rng));
+                    let (first, last) = (a.clone().min(b.clone()), a.max(b));
+                    if is_reverse { Event::DeleteRange(last, first) } else { Event::DeleteRange(first, last) }
+                }
+            };
+            apply(&db, time, &event);
+            history.push((time, event));
+            match rng.u32(..60) {
+                0..3 => db.flush().unwrap(),
+                3 => rewrite(&db),
+                4 => {
+                    db.close().unwrap();
+                    drop(db);
+                    db = Db::open(&options, "/db").unwrap();
+                }
+                5 | 6 => {
+                    low = rng.u64(low..time + 1);
+                    db.increase_full_history_ts_low(&db.default_column_family(), &ts(low)).unwrap();
+                }
+                _ => {}
+            }
+            if time % 25 == 0 {
+                (0..3).for_each(|_| check(&db, &history, rng.u64(low..time + 2), is_reverse));
+            }
+        }
+        let family = db.default_column_family();
+        let trim = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            full_history_ts_low: Some(ts(390).to_vec()),
+            ..CompactRangeOptions::default()
+        };
+        db.compact_range_opt(&trim, &family, None, None).unwrap();
+        assert_eq!(db.full_history_ts_low(&family).unwrap(), ts(390));
+        for moment in [390, 395, 399, u64::MAX] {
+            check(&db, &history, moment, is_reverse);
+        }
+        let refused = db.get_opt(&at(389), &family, "k01").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        let lower = db.increase_full_history_ts_low(&family, &ts(389)).unwrap_err();
+        assert_eq!(lower.kind(), ErrorKind::InvalidArgument);
+        // Of what was written before, a version of each key is left, and operands.
+        let before = versions_stored(&db).into_iter().filter(|(_, time)| *time < 390).count();
+        assert!(before <= 20 + 60, "{before} of {}", history.len());
+    });
+}
+
+/// Key and timestamp of each point entry.
+fn versions_stored(db: &Db) -> Vec<(Vec<u8>, u64)> {
+    let mut iter = db.internal_iter(&db.default_column_family()).unwrap();
+    let comparator = db.default_column_family().comparator().clone();
+    let mut found = Vec::new();
+    iter.seek_to_first();
+    while iter.valid() {
+        let entry = ParsedEntryInfo::parse(iter.key(), &comparator).unwrap();
+        found.push((entry.user_key.to_vec(), u64::from_le_bytes(entry.timestamp.try_into().unwrap())));
+        iter.next();
+    }
+    found
+}
+
+#[test]
+fn deleted_keys_leave_nothing_once_nobody_reads_before() {
+    let db = Db::open(&options(NAMES[0]), "/db").unwrap();
+    let family = db.default_column_family();
+    for time in 1..6 {
+        apply(&db, time, &Event::Put("kept".into(), format!("v{time}")));
+        apply(&db, time, &Event::Put("gone".into(), format!("v{time}")));
+    }
+    apply(&db, 6, &Event::Delete("gone".into()));
+    let snapshot = db.snapshot();
+    apply(&db, 7, &Event::Put("kept".into(), "v7".into()));
+    let trim = |low: u64| {
+        let options = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            full_history_ts_low: Some(ts(low).to_vec()),
+            ..CompactRangeOptions::default()
+        };
+        db.compact_range_opt(&options, &family, None, None).unwrap();
+        versions_stored(&db).iter().map(|(k, t)| format!("{}@{t}", k.escape_ascii())).collect::<Vec<_>>()
+    };
+    assert_eq!(trim(5), ["gone@6", "gone@5", "gone@4", "kept@7", "kept@5", "kept@4"]);
+    // The snapshot does not see the newest version, so that the one before it stays.
+    assert_eq!(trim(8), ["kept@7", "kept@5"]);
+    drop(snapshot);
+    assert_eq!(trim(9), ["kept@7"]);
+    assert_eq!(db.get_opt(&at(9), &family, "gone").unwrap(), None);
 }

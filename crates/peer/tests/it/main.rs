@@ -26,6 +26,7 @@ mod ping_pong;
 mod sst_file_reader;
 mod tables;
 mod timed;
+mod timestamps;
 mod transactions;
 mod universal;
 mod walrec;

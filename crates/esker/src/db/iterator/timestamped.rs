@@ -6,8 +6,10 @@ use crate::db::reads::{read_timestamp, table_read_options};
 use crate::iter::DbIterOptions;
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::timestamped::{TimestampedIter, TombstoneRun, stored_tombstones};
+use crate::iter::versions::VersionsIter;
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_file;
+use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
 use esker_table::blob::BlobReader;
@@ -21,6 +23,42 @@ pub(in crate::db) fn new_timestamped_iter(
     only: Option<&[u8]>,
 ) -> Result<TimestampedIter> {
     let timestamp = read_timestamp(cf, view, options)?;
+    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, sequence, only)?;
+    Ok(TimestampedIter::new(cf.icmp.clone(), iter, iter_options, timestamp, tombstones, keep_alive))
+}
+
+/// A cursor over all versions from `ReadOptions::iter_start_ts` on.
+/// # Errors
+/// As [`new_timestamped_iter`]; `InvalidArgument` if the first timestamp is of another size, or older than what the family
+/// still keeps.
+pub(in crate::db) fn new_versions_iter(
+    cf: &ColumnFamily,
+    view: &Arc<SuperVersion>,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+) -> Result<VersionsIter> {
+    let to = read_timestamp(cf, view, options)?;
+    let from = ReadOptions { timestamp: options.iter_start_ts.clone(), ..ReadOptions::default() };
+    let from = read_timestamp(cf, view, &from).map_err(|e| e.at("iter_start_ts"))?;
+    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, sequence, None)?;
+    Ok(VersionsIter::new(cf.icmp.clone(), iter, iter_options, (from, to), tombstones, keep_alive))
+}
+
+/// What such cursors are made of.
+struct Parts {
+    iter: Box<dyn InternalIterator>,
+    iter_options: DbIterOptions,
+    tombstones: Vec<TombstoneRun>,
+    keep_alive: Option<KeepAlive>,
+}
+
+fn parts(
+    cf: &ColumnFamily,
+    view: &Arc<SuperVersion>,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+    only: Option<&[u8]>,
+) -> Result<Parts> {
     // Bounds and prefixes are those of keys without timestamps: files know only keys with them.
     let all = ReadOptions {
         ignore_range_deletions: true,
@@ -42,8 +80,7 @@ pub(in crate::db) fn new_timestamped_iter(
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
         ..DbIterOptions::default()
     };
-    let keep_alive = Some(view.clone() as KeepAlive);
-    Ok(TimestampedIter::new(cf.icmp.clone(), iter, iter_options, timestamp, tombstones, keep_alive))
+    Ok(Parts { iter, iter_options, tombstones, keep_alive: Some(view.clone() as KeepAlive) })
 }
 
 /// All range tombstones of a family with user-defined timestamps, or those that may cover one key.

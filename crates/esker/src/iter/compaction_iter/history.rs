@@ -1,0 +1,105 @@
+//! Versions of keys with user-defined timestamps, in a flush or compaction.
+//!
+//! In: versions of a key, its timestamp left aside, newest timestamp first; the timestamp before which nobody reads any more.
+//! Out: which of them no read can come to.
+//!
+//! Of the versions that are older than that timestamp only the newest matters, with the sequence numbers that see it: who sees
+//! the older ones sees that one, too, and goes no further, unless it is an operand.
+//!
+//! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
+
+use super::{CompactionIterator, Head};
+use crate::iter::timestamped::compare_timestamps;
+use esker_base::ValueType;
+use esker_base::iter::InternalIterator;
+use esker_format::key::InternalKeyComparator;
+use esker_format::range_del::RangeTombstone;
+
+/// What is known of the versions of one key.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// The key, without its timestamp; none before the first.
+    key: Option<Vec<u8>>,
+    /// The stripe of a version that stands for all before it, for those who see it.
+    closed: Option<usize>,
+    /// As `key`, of the last version that was shown.
+    last_shown: Option<Vec<u8>>,
+}
+
+impl History {
+    /// Whether another key has been shown before than this one, its timestamp left aside.
+    pub(super) fn is_another_plain_key(&mut self, icmp: &InternalKeyComparator, user_key: &[u8]) -> bool {
+        let (plain, _) = icmp.split_timestamp(user_key);
+        let is_another = self.last_shown.as_deref() != Some(plain);
+        if is_another {
+            self.last_shown = Some(plain.to_vec());
+        }
+        is_another
+    }
+}
+
+impl<I: InternalIterator> CompactionIterator<I> {
+    /// Passes over the version that the input stands on, if nobody can come to it. With `keep_history` and
+    /// `full_history_ts_low`.
+    pub(super) fn is_trimmed(&mut self, head: Head) -> bool {
+        let Some(low) = &self.options.full_history_ts_low else { return false };
+        let (plain, timestamp) = self.icmp.split_timestamp(&self.user_key);
+        let history = &mut self.history;
+        if history.key.as_deref() != Some(plain) {
+            history.key = Some(plain.to_vec());
+            history.closed = None;
+        }
+        if compare_timestamps(timestamp, low).is_ge() {
+            return false;
+        }
+        if history.closed.is_some_and(|closed| closed <= head.stripe) {
+            self.stats.dropped_hidden += 1;
+            self.consume();
+            return true;
+        }
+        if matches!(head.value_type, ValueType::Merge | ValueType::SingleDeletion) {
+            return false;
+        }
+        history.closed = Some(head.stripe);
+        let deletes = matches!(head.value_type, ValueType::Deletion | ValueType::DeletionWithTimestamp);
+        let is_obsolete = deletes
+            && head.stripe == 0
+            && (self.options.bottommost
+                || (self.options.key_not_exists_beyond_output_level)(&self.user_key));
+        if is_obsolete {
+            self.stats.dropped_obsolete += 1;
+            self.consume();
+        }
+        is_obsolete
+    }
+}
+
+/// Of what a family keeps with its history: what only means something together with older versions.
+pub(super) fn is_carried_through(value_type: ValueType) -> bool {
+    value_type.is_point_deletion() || matches!(value_type, ValueType::Merge | ValueType::ValuePreferredSeqno)
+}
+
+/// The part of a tombstone with timestamps from `lower` to `upper`, whose timestamps count for nothing.
+pub(crate) fn clipped(
+    tombstone: &RangeTombstone,
+    icmp: &InternalKeyComparator,
+    lower: Option<&[u8]>,
+    upper: Option<&[u8]>,
+) -> Option<RangeTombstone> {
+    let plain = icmp.without_timestamp();
+    let ((mut start, timestamp), (mut end, _)) =
+        (icmp.split_timestamp(&tombstone.start), icmp.split_timestamp(&tombstone.end));
+    if let Some((lower, _)) = lower.map(|key| icmp.split_timestamp(key))
+        && plain.compare_user_keys(lower, start).is_gt()
+    {
+        start = lower;
+    }
+    if let Some((upper, _)) = upper.map(|key| icmp.split_timestamp(key))
+        && plain.compare_user_keys(upper, end).is_lt()
+    {
+        end = upper;
+    }
+    let is_empty = plain.compare_user_keys(start, end).is_ge();
+    let with_timestamp = |key: &[u8]| [key, timestamp].concat();
+    (!is_empty).then(|| RangeTombstone::new(with_timestamp(start), with_timestamp(end), tombstone.seq))
+}

@@ -1,0 +1,275 @@
+//! All versions of user keys between two user-defined timestamps, deletions among them: `ReadOptions::iter_start_ts`.
+//!
+//! In: a cursor over internal keys whose user keys end in timestamps, and all range tombstones that may matter. Out: entry by
+//! entry, under internal keys, those that the sequence number sees and that lie between the timestamps, newest first within a
+//! user key; both directions, within bounds.
+//!
+//! Invariants
+//!  1. Forward, the inner cursor stands on the entry that is shown; backward, before all entries of its user key and timestamp.
+//!  2. Of several entries of one user key and timestamp the newest that is seen is shown.
+//!
+//! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
+
+use super::db_iter::{DbIterOptions, KeepAlive};
+use super::timestamped::{Shown, TombstoneRun, compare_timestamps, covering, shown_base};
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
+use std::fmt;
+
+/// The cursor. Not valid until positioned; after an error, until positioned again.
+pub(crate) struct VersionsIter {
+    icmp: InternalKeyComparator,
+    /// The order of keys without timestamps.
+    plain: InternalKeyComparator,
+    iter: Box<dyn InternalIterator>,
+    options: DbIterOptions,
+    /// The first and the last timestamp that count.
+    from: Vec<u8>,
+    to: Vec<u8>,
+    tombstones: Vec<TombstoneRun>,
+    valid: bool,
+    forward: bool,
+    /// The internal key that is shown.
+    key: Vec<u8>,
+    shown: Shown,
+    status: Result<()>,
+    _keep_alive: Option<KeepAlive>,
+}
+
+impl fmt::Debug for VersionsIter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionsIter")
+            .field("valid", &self.valid)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VersionsIter {
+    /// Over `iter`, from which tombstones have taken nothing. Bounds are without timestamps.
+    pub(crate) fn new(
+        icmp: InternalKeyComparator,
+        iter: Box<dyn InternalIterator>,
+        options: DbIterOptions,
+        (from, to): (Vec<u8>, Vec<u8>),
+        tombstones: Vec<TombstoneRun>,
+        keep_alive: Option<KeepAlive>,
+    ) -> VersionsIter {
+        VersionsIter {
+            plain: icmp.without_timestamp(),
+            icmp,
+            iter,
+            options,
+            from,
+            to,
+            tombstones,
+            valid: false,
+            forward: true,
+            key: Vec::new(),
+            shown: Shown::Nothing,
+            status: Ok(()),
+            _keep_alive: keep_alive,
+        }
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    pub(crate) fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// An internal key: user key, timestamp, sequence number and type. REQUIRES: `valid()`.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn timestamp(&self) -> &[u8] {
+        self.icmp.split_timestamp(key::user_key(&self.key)).1
+    }
+
+    /// Empty for a deletion. REQUIRES: `valid()`.
+    pub(crate) fn value(&self) -> &[u8] {
+        self.shown.value()
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn pinned_value(&self) -> PinnedBytes {
+        self.shown.pinned_value()
+    }
+
+    /// None for a deletion. REQUIRES: `valid()`.
+    pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        match &self.shown {
+            Shown::Nothing => Vec::new(),
+            shown => shown.columns(),
+        }
+    }
+
+    pub(crate) fn seek_to_first(&mut self) {
+        match self.options.lower_bound.clone() {
+            Some(lower) => self.seek(&lower),
+            None => {
+                self.iter.seek_to_first();
+                self.find_forward();
+            }
+        }
+    }
+
+    pub(crate) fn seek_to_last(&mut self) {
+        match self.options.upper_bound.clone() {
+            Some(upper) => {
+                let before = self.before_all_of(&upper);
+                self.iter.seek_for_prev(&before);
+            }
+            None => self.iter.seek_to_last(),
+        }
+        self.find_backward();
+    }
+
+    /// To the newest version of the first user key at or after `target`, which has no timestamp.
+    pub(crate) fn seek(&mut self, target: &[u8]) {
+        let lower = self.options.lower_bound.as_deref();
+        let target = lower.filter(|l| self.plain.compare_user_keys(l, target).is_gt()).unwrap_or(target);
+        let from = self.before_all_of(target);
+        self.iter.seek(&from);
+        self.find_forward();
+    }
+
+    /// To the oldest version of the last user key at or before `target`, which has no timestamp.
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
+        let upper = self.options.upper_bound.as_deref();
+        if upper.is_some_and(|u| self.plain.compare_user_keys(target, u).is_ge()) {
+            return self.seek_to_last();
+        }
+        let oldest = vec![0; self.icmp.timestamp_size()];
+        let to =
+            key::internal_key(&[target, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion);
+        self.iter.seek_for_prev(&to);
+        self.find_backward();
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn next(&mut self) {
+        if !self.forward {
+            self.iter.seek(&self.key);
+        }
+        while self.iter.valid() && self.is_current() {
+            self.iter.next();
+        }
+        self.find_forward();
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn prev(&mut self) {
+        if self.forward {
+            let before = key::seek_key(key::user_key(&self.key), SequenceNumber::MAX);
+            self.iter.seek_for_prev(&before);
+        }
+        self.find_backward();
+    }
+
+    fn before_all_of(&self, user_key: &[u8]) -> Vec<u8> {
+        let newest = vec![0xFF; self.icmp.timestamp_size()];
+        key::seek_key(&[user_key, &newest].concat(), SequenceNumber::MAX)
+    }
+
+    /// Whether the inner cursor stands on an entry of the user key and timestamp in `key`.
+    fn is_current(&self) -> bool {
+        key::user_key(self.iter.key()) == key::user_key(&self.key)
+    }
+
+    /// From where the inner cursor stands to the first entry that is shown.
+    fn find_forward(&mut self) {
+        (self.forward, self.valid) = (true, false);
+        self.status = self.search_forward();
+    }
+
+    fn search_forward(&mut self) -> Result<()> {
+        while self.iter.valid() {
+            let entry = ParsedInternalKey::parse(self.iter.key())?;
+            let (user_key, _) = self.icmp.split_timestamp(entry.user_key);
+            let upper = self.options.upper_bound.as_deref();
+            if upper.is_some_and(|upper| self.plain.compare_user_keys(user_key, upper).is_ge()) {
+                return Ok(());
+            }
+            if self.counts(&entry)? {
+                self.take()?;
+                self.valid = true;
+                return Ok(());
+            }
+            self.iter.next();
+        }
+        self.iter.status()
+    }
+
+    /// From where the inner cursor stands backward to the first entry that is shown.
+    fn find_backward(&mut self) {
+        (self.forward, self.valid) = (false, false);
+        self.status = self.search_backward();
+    }
+
+    fn search_backward(&mut self) -> Result<()> {
+        while self.iter.valid() {
+            let entry = ParsedInternalKey::parse(self.iter.key())?;
+            let (user_key, _) = self.icmp.split_timestamp(entry.user_key);
+            let lower = self.options.lower_bound.as_deref();
+            if lower.is_some_and(|lower| self.plain.compare_user_keys(user_key, lower).is_lt()) {
+                return Ok(());
+            }
+            // Newer ones of the same user key and timestamp follow.
+            let mut found = self.counts(&entry)?;
+            self.key.clear();
+            self.key.extend_from_slice(self.iter.key());
+            if found {
+                self.take()?;
+            }
+            self.iter.prev();
+            while self.iter.valid() && self.is_current() {
+                if self.counts(&ParsedInternalKey::parse(self.iter.key())?)? {
+                    self.take()?;
+                    found = true;
+                }
+                self.iter.prev();
+            }
+            if found {
+                self.valid = true;
+                return Ok(());
+            }
+        }
+        self.iter.status()
+    }
+
+    /// Whether an entry is one that is shown.
+    fn counts(&self, entry: &ParsedInternalKey<'_>) -> Result<bool> {
+        if entry.user_key.len() < self.icmp.timestamp_size() {
+            return Err(Error::corruption("a key is shorter than its timestamp"));
+        }
+        let (user_key, timestamp) = self.icmp.split_timestamp(entry.user_key);
+        let is_between = compare_timestamps(timestamp, &self.from).is_ge()
+            && compare_timestamps(timestamp, &self.to).is_le();
+        if !is_between || entry.sequence > self.options.sequence {
+            return Ok(false);
+        }
+        let hidden_below = covering(&self.tombstones, &self.icmp, user_key, self.options.sequence, &self.to);
+        Ok(entry.sequence >= hidden_below)
+    }
+
+    /// Shows what the inner cursor stands on.
+    fn take(&mut self) -> Result<()> {
+        self.key.clear();
+        self.key.extend_from_slice(self.iter.key());
+        let value_type = ParsedInternalKey::parse(&self.key)?.value_type;
+        self.shown = match value_type {
+            _ if value_type.is_point_deletion() => Shown::Nothing,
+            ValueType::Merge => {
+                return Err(Error::not_supported("merge operands with ReadOptions::iter_start_ts"));
+            }
+            _ => shown_base(&*self.iter, self.options.blobs.as_ref(), value_type)?,
+        };
+        Ok(())
+    }
+}

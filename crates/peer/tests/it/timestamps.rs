@@ -1,0 +1,146 @@
+//! Histories of keys with user-defined timestamps, which either side shows, trims, and refuses where they were trimmed.
+
+use esker::options::TargetVersion;
+use esker::{
+    CompactRangeOptions, Db, ErrorKind, Options, ParsedEntryInfo, ReadOptions, WriteOptions, comparator,
+};
+use esker_peer::{Contents, FamilySpec, RocksDb, require};
+use esker_testkit::{TempDir, seed};
+use std::path::Path;
+
+const NAME: &str = "leveldb.BytewiseComparator.u64ts";
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.compatible_with = TargetVersion::V11;
+    options.cf.comparator = comparator::by_name(NAME).expect("built in");
+    options.cf.target_file_size_base = 4 << 10;
+    options
+}
+
+fn ts(n: u64) -> [u8; 8] {
+    n.to_le_bytes()
+}
+
+fn at(n: u64) -> ReadOptions {
+    ReadOptions { timestamp: Some(ts(n).to_vec()), ..ReadOptions::default() }
+}
+
+fn open_rocksdb(dir: &Path) -> RocksDb {
+    let family = FamilySpec::new("default", format!("comparator={NAME};target_file_size_base=4096"));
+    RocksDb::open(dir, "", &[family]).expect("RocksDB 11.8.1 opens it")
+}
+
+/// Key, timestamp and value of what an iterator with `iter_start_ts` shows; no value: a deletion.
+type Versions = Vec<(Vec<u8>, u64, Option<Vec<u8>>)>;
+
+fn version(key: &[u8], value: &[u8]) -> (Vec<u8>, u64, Option<Vec<u8>>) {
+    let comparator = comparator::by_name(NAME).expect("built in");
+    let entry = ParsedEntryInfo::parse(key, &comparator).expect("an internal key");
+    let timestamp = u64::from_le_bytes(entry.timestamp.try_into().expect("8 bytes"));
+    let is_there = !entry.entry_type.is_point_deletion();
+    (entry.user_key.to_vec(), timestamp, is_there.then(|| value.to_vec()))
+}
+
+fn versions(db: &Db, from: u64, to: u64) -> Versions {
+    let options = ReadOptions { iter_start_ts: Some(ts(from).to_vec()), ..at(to) };
+    let mut iter = db.iter_opt(options, &db.default_column_family()).expect("opens");
+    let mut found = Versions::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        found.push(version(key, value));
+        iter.next();
+    }
+    iter.status().expect("read");
+    found
+}
+
+fn versions_by_rocksdb(db: &RocksDb, from: u64, to: u64) -> Versions {
+    let pairs = db.versions("default", &ts(from), &ts(to)).expect("read");
+    pairs.iter().map(|(key, value)| version(key, value)).collect()
+}
+
+fn contents(db: &Db, moment: u64) -> Contents {
+    Contents::of(db, &db.default_column_family(), &at(moment)).expect("read")
+}
+
+#[test]
+fn histories_are_shown_and_trimmed_by_both() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    seed::for_each_seed("histories", 4, |round, mut rng| {
+        let dir = TempDir::new("histories");
+        let (mut time, mut low) = (1, 0);
+        for turn in 0..4 {
+            let db = Db::open(&options(), dir.path()).expect("opens");
+            let (family, write) = (db.default_column_family(), WriteOptions::default());
+            for _ in 0..200 {
+                let key = format!("k{:02}", rng.u32(..30));
+                match rng.u32(..12) {
+                    0..3 => db.delete_with_ts(&write, &family, &key, &ts(time)),
+                    3 if rng.bool() => {
+                        let (a, b) = (format!("k{:02}", rng.u32(..30)), key);
+                        let (first, last) = (a.clone().min(b.clone()), a.max(b));
+                        db.delete_range_with_ts(&write, &family, &first, &last, &ts(time))
+                    }
+                    _ => db.put_with_ts(&write, &family, &key, &ts(time), format!("v{time}")),
+                }
+                .expect("written");
+                time += 1;
+                if rng.u32(..40) == 0 {
+                    db.flush().expect("flushed");
+                }
+            }
+            let before: Vec<Contents> = (low..=time).map(|moment| contents(&db, moment)).collect();
+            // Esker trims in one turn, RocksDB in the next.
+            let trims_here = turn % 2 == u64::from(round % 2 == 0);
+            let next_low = rng.u64(low..time);
+            if trims_here {
+                let trim = CompactRangeOptions {
+                    full_history_ts_low: Some(ts(next_low).to_vec()),
+                    ..CompactRangeOptions::default()
+                };
+                db.compact_range_opt(&trim, &family, None, None).expect("compacted");
+            }
+            let from = if trims_here { next_low } else { low };
+            let shown = versions(&db, from, time);
+            drop(family);
+            db.close().expect("closes");
+            drop(db);
+
+            let db = open_rocksdb(dir.path());
+            assert_eq!(versions_by_rocksdb(&db, from, time), shown, "round {round}, turn {turn}");
+            if !trims_here {
+                db.increase_full_history_ts_low("default", &ts(next_low)).expect("raised");
+                db.flush("default").expect("flushed");
+                db.compact("default");
+            }
+            for moment in next_low..=time {
+                let found = db.contents_at("default", &ts(moment)).expect("read");
+                let what = format!("round {round}, turn {turn}: RocksDB at {moment}");
+                found.assert_same(&before[usize::try_from(moment - low).expect("small")], &what);
+            }
+            // What RocksDB has raised itself it goes by only when something else has changed, too.
+            if next_low > 0 && trims_here {
+                assert!(db.contents_at("default", &ts(next_low - 1)).is_err(), "before {next_low}");
+            }
+            drop(db);
+
+            let db = Db::open(&options(), dir.path()).expect("opens");
+            let family = db.default_column_family();
+            assert_eq!(db.full_history_ts_low(&family).expect("has timestamps"), ts(next_low));
+            for moment in next_low..=time {
+                let what = format!("round {round}, turn {turn}: Esker at {moment}");
+                let expected = &before[usize::try_from(moment - low).expect("small")];
+                contents(&db, moment).assert_same(expected, &what);
+            }
+            if next_low > 0 {
+                let refused = db.get_opt(&at(next_low - 1), &family, "k00").expect_err("trimmed");
+                assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+            }
+            low = next_low;
+        }
+    });
+}
