@@ -436,7 +436,8 @@ impl RocksDb {
     /// # Errors
     /// As [`RocksDb::contents`]; that the library has no function for it.
     pub fn versions(&self, family: &str, from: &[u8], to: &[u8]) -> Result<Vec<Pair>, String> {
-        let set_start = self.api.readoptions_set_iter_start_ts.ok_or("no rocksdb_readoptions_set_iter_start_ts")?;
+        let set_start =
+            self.api.readoptions_set_iter_start_ts.ok_or("no rocksdb_readoptions_set_iter_start_ts")?;
         let options = ReadOptionSet::new(self.api, None);
         // SAFETY: the options are live; the timestamp outlives them.
         unsafe { (self.api.readoptions_set_timestamp)(options.ptr, to.as_ptr().cast(), to.len()) };
@@ -449,7 +450,8 @@ impl RocksDb {
     /// # Errors
     /// RocksDB's, as text; that the library has no function for it.
     pub fn increase_full_history_ts_low(&self, family: &str, ts_low: &[u8]) -> Result<(), String> {
-        let increase = self.api.increase_full_history_ts_low.ok_or("no rocksdb_increase_full_history_ts_low")?;
+        let increase =
+            self.api.increase_full_history_ts_low.ok_or("no rocksdb_increase_full_history_ts_low")?;
         let (low, len) = slice(ts_low);
         // SAFETY: database and family are live; the bytes are copied during the call.
         call(self.api, |error| unsafe { increase(self.db, self.family(family), low, len, error) })

@@ -529,8 +529,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.key.clear();
         append_internal_key(&mut self.key, &self.user_key, sequence, value_type);
         self.source = source;
-        self.is_first_of_user_key =
-            !self.shown && (!self.options.keep_history || self.history.is_another_plain_key(&self.icmp, &self.user_key));
+        self.is_first_of_user_key = !self.shown
+            && (!self.options.keep_history || self.history.is_another_plain_key(&self.icmp, &self.user_key));
         self.shown = true;
         self.stats.records_out += 1;
     }

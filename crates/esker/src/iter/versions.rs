@@ -146,8 +146,7 @@ impl VersionsIter {
             return self.seek_to_last();
         }
         let oldest = vec![0; self.icmp.timestamp_size()];
-        let to =
-            key::internal_key(&[target, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion);
+        let to = key::internal_key(&[target, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion);
         self.iter.seek_for_prev(&to);
         self.find_backward();
     }

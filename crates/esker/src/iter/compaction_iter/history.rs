@@ -64,8 +64,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let deletes = matches!(head.value_type, ValueType::Deletion | ValueType::DeletionWithTimestamp);
         let is_obsolete = deletes
             && head.stripe == 0
-            && (self.options.bottommost
-                || (self.options.key_not_exists_beyond_output_level)(&self.user_key));
+            && (self.options.bottommost || (self.options.key_not_exists_beyond_output_level)(&self.user_key));
         if is_obsolete {
             self.stats.dropped_obsolete += 1;
             self.consume();
