@@ -28,6 +28,84 @@ pub enum Hopped {
     Far,
 }
 
+/// From this size on the value of an entry that a cursor has left is pinned where it lies instead of copied. A pin costs two
+/// atomic operations.
+const PIN_VALUES_FROM_BYTES: usize = 4096;
+
+/// The value of an entry that a cursor has left by [`InternalIterator::prev_key_leaving`].
+#[derive(Debug, Default)]
+pub struct LeftValue {
+    place: LeftPlace,
+    /// The value, if it was copied.
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum LeftPlace {
+    /// The cursor still has it, until it moves again.
+    #[default]
+    Lent,
+    Copied,
+    Pinned(PinnedBytes),
+}
+
+impl LeftValue {
+    /// The cursor still has it: [`InternalIterator::left_value`].
+    #[inline]
+    pub fn lend(&mut self) {
+        self.place = LeftPlace::Lent;
+    }
+
+    /// Keeps the value on which the cursor stands.
+    pub fn keep<I: InternalIterator + ?Sized>(&mut self, iter: &I) {
+        let value = iter.value();
+        if value.len() >= PIN_VALUES_FROM_BYTES {
+            self.place = LeftPlace::Pinned(iter.pinned_value());
+        } else {
+            self.copy(value);
+        }
+    }
+
+    /// Keeps the value that the cursor, which is to be moved, has lent.
+    pub fn keep_lent<I: InternalIterator + ?Sized>(&mut self, iter: &I) {
+        if !matches!(self.place, LeftPlace::Lent) {
+            return;
+        }
+        let value = iter.left_value();
+        if value.len() >= PIN_VALUES_FROM_BYTES {
+            self.place = LeftPlace::Pinned(iter.pinned_left_value());
+        } else {
+            self.copy(value);
+        }
+    }
+
+    fn copy(&mut self, value: &[u8]) {
+        self.buffer.clear();
+        self.buffer.extend_from_slice(value);
+        self.place = LeftPlace::Copied;
+    }
+
+    /// The value, where `iter` is the cursor that left it and has not moved since, unless it was told to
+    /// [`keep_lent`](Self::keep_lent).
+    #[inline]
+    pub fn value<'a, I: InternalIterator + ?Sized>(&'a self, iter: &'a I) -> &'a [u8] {
+        match &self.place {
+            LeftPlace::Lent => iter.left_value(),
+            LeftPlace::Copied => &self.buffer,
+            LeftPlace::Pinned(bytes) => bytes,
+        }
+    }
+
+    /// As [`value`](Self::value), alive beyond the next move.
+    pub fn pinned<I: InternalIterator + ?Sized>(&self, iter: &I) -> PinnedBytes {
+        match &self.place {
+            LeftPlace::Lent => iter.pinned_left_value(),
+            LeftPlace::Copied => PinnedBytes::copy_from(&self.buffer),
+            LeftPlace::Pinned(bytes) => bytes.clone(),
+        }
+    }
+}
+
 /// A cursor over internal keys (user key, then 8 bytes of sequence and type) in internal-key order:
 /// user key by the family's comparator, then newest first.
 ///
@@ -65,6 +143,21 @@ pub trait InternalIterator: Send {
     fn prev_key(&mut self) -> Option<&[u8]> {
         self.prev();
         self.valid().then(|| self.key())
+    }
+    /// [`prev_key`](Self::prev_key), which leaves the value here behind: `left` says where it is until the next move. For cursors
+    /// that must step off an entry to know whether it is the one to show. REQUIRES: `valid()`. Default: it is kept in `left`.
+    #[inline]
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        left.keep(self);
+        self.prev_key()
+    }
+    /// The value that [`prev_key_leaving`](Self::prev_key_leaving) has lent. REQUIRES: it has, and was the last move.
+    fn left_value(&self) -> &[u8] {
+        &[]
+    }
+    /// The same, kept alive beyond the next move.
+    fn pinned_left_value(&self) -> PinnedBytes {
+        PinnedBytes::copy_from(self.left_value())
     }
     /// Why it is not valid, if an error was the reason.
     /// # Errors
@@ -153,6 +246,15 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn prev_key(&mut self) -> Option<&[u8]> {
         (**self).prev_key()
+    }
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        (**self).prev_key_leaving(left)
+    }
+    fn left_value(&self) -> &[u8] {
+        (**self).left_value()
+    }
+    fn pinned_left_value(&self) -> PinnedBytes {
+        (**self).pinned_left_value()
     }
     fn key(&self) -> &[u8] {
         (**self).key()

@@ -13,7 +13,7 @@ use crate::checks::check_order;
 use crate::memtable::MemTable;
 use crate::record::{Record, Target};
 use crate::tree::Run;
-use esker_base::iter::{InternalIterator, KnownDead};
+use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use std::fmt;
@@ -25,6 +25,8 @@ pub struct MemTableIter {
     /// The key and value of the record at `at`; dangling when not valid.
     key: *const [u8],
     value: *const [u8],
+    /// The value of the record that it has left by `prev_key_leaving`.
+    left: *const [u8],
     valid: bool,
     /// Whether the memtable checks itself.
     checked: bool,
@@ -46,6 +48,7 @@ impl MemTableIter {
             at: 0,
             key: NOTHING,
             value: NOTHING,
+            left: NOTHING,
             valid: false,
             checked,
             status: Ok(()),
@@ -202,6 +205,22 @@ impl InternalIterator for MemTableIter {
         debug_assert!(self.valid);
         // SAFETY: as in `key`.
         unsafe { &*self.value }
+    }
+
+    #[inline]
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        self.left = self.value;
+        left.lend();
+        self.prev_key()
+    }
+
+    fn left_value(&self) -> &[u8] {
+        // SAFETY: it was `value`, and `table` keeps the record.
+        unsafe { &*self.left }
+    }
+
+    fn pinned_left_value(&self) -> PinnedBytes {
+        self.table.pin_record_bytes(self.left_value())
     }
 
     fn status(&self) -> Result<()> {

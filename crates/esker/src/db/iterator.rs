@@ -224,13 +224,16 @@ impl DbIterator {
             self.held = held;
             return Ok(());
         }
-        let iter = Runs::new(&self.cf, &view, &self.options, sequence)?;
+        let Cursor::Plain(iter) = &self.iter else { return Ok(()) };
+        let prepared = iter.inner().prepare(&self.cf, &view, &self.options, sequence)?;
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
         if self.watched.is_some() {
             self.watched = Some(view.clone());
         }
-        self.plain().refresh(iter, sequence, Some(view as KeepAlive));
+        let icmp = self.cf.icmp.clone();
+        let keep_alive = Some(view as KeepAlive);
+        self.plain().refresh(sequence, keep_alive, |runs| runs.exchange(&icmp, prepared, None));
         self.held = held;
         Ok(())
     }
@@ -337,7 +340,7 @@ impl DbIterator {
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
         self.watched = Some(view.clone());
-        if self.plain().inner().has_all_of(&prepared) {
+        if prepared.is_empty() {
             // Options have changed, or a memtable that it sees nothing of.
             self.plain().keep(view);
             return;

@@ -7,10 +7,11 @@
 //! Where the inner cursor stands while this one is valid
 //!  1. forward, plain value: on the entry the value is in.
 //!  2. forward, merged value: behind the newest operand, on an entry of the current user key or later, or at the end.
-//!  3. backward: on the last entry of the user keys before the current one, or before the first.
+//!  3. backward: on the last entry of the user keys before the current one, or before the first; of that entry `ahead` says
+//!     what was seen of it, unless the inner cursor was moved since by anything but a step.
 //!
 //! No step allocates once the buffers have grown to the largest key and value. The key is always a copy; the value is the
-//! inner cursor's own in case 1, else a copy, or pinned if it is large.
+//! inner cursor's own in case 1, and mostly in case 3: that of the entry it has left; else a copy, or pinned if it is large.
 
 mod backward;
 mod dead;
@@ -25,7 +26,7 @@ pub use options::{DbIterCounters, DbIterOptions};
 
 use crate::read::merge::MergeOperands;
 use dead::DeadRun;
-use esker_base::iter::InternalIterator;
+use esker_base::iter::{InternalIterator, LeftValue};
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
@@ -43,6 +44,8 @@ enum Value {
     Inner,
     /// In part of the inner cursor's value.
     InnerPart { start: usize, end: usize },
+    /// That of the entry which the inner cursor has left: in `left`.
+    Left,
     /// In `buffer`.
     Buffer,
     /// In part of `buffer`: the default column of the entity in it.
@@ -63,7 +66,11 @@ pub struct DbIter<I = Box<dyn InternalIterator>> {
     /// The current user key; while looking for the next one, the one to pass.
     key: Vec<u8>,
     value: Value,
+    left: LeftValue,
     buffer: Vec<u8>,
+    /// Backward: sequence number and type of the entry that the inner cursor stands on, whose user key is in `ahead_key`.
+    ahead: Option<(SequenceNumber, ValueType)>,
+    ahead_key: Vec<u8>,
     operands: MergeOperands,
     /// Scratch: internal keys to seek to.
     target: Vec<u8>,
@@ -123,7 +130,10 @@ impl<I: InternalIterator> DbIter<I> {
             merged: false,
             key: Vec::new(),
             value: Value::Buffer,
+            left: LeftValue::default(),
             buffer: Vec::new(),
+            ahead: None,
+            ahead_key: Vec::new(),
             operands: MergeOperands::new(),
             target: Vec::new(),
             prefix: None,
@@ -134,13 +144,19 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// Shows another state: `iter` over newer memtables and files, read at `sequence`. Not valid until positioned.
-    pub fn refresh(&mut self, mut iter: I, sequence: SequenceNumber, keep_alive: Option<KeepAlive>) {
+    /// Shows another state, that at `sequence`, of newer memtables and files, which `exchange` puts into the inner cursor. Not
+    /// valid until positioned.
+    pub(crate) fn refresh(
+        &mut self,
+        sequence: SequenceNumber,
+        keep_alive: Option<KeepAlive>,
+        exchange: impl FnOnce(&mut I),
+    ) {
         self.begin_call();
-        iter.set_upper_bound(self.options.upper_bound.as_deref());
-        self.iter = iter;
+        exchange(&mut self.iter);
         self.keep_alive = keep_alive;
         self.options.sequence = sequence;
+        self.ahead = None;
         self.valid = false;
         self.status = Ok(());
         self.report();
@@ -155,18 +171,24 @@ impl<I: InternalIterator> DbIter<I> {
         exchange: impl FnOnce(&mut I, Option<(&[u8], bool)>),
     ) {
         self.begin_call();
+        self.ahead = None;
         if !self.valid {
             exchange(&mut self.iter, None);
         } else if self.forward {
             self.aim(self.options.sequence, ValueType::SEEK);
-            exchange(&mut self.iter, Some((&self.target, true)));
             if self.merged {
                 // The operands have been passed.
+                exchange(&mut self.iter, None);
                 self.iter.seek(&self.target);
+            } else {
+                exchange(&mut self.iter, Some((&self.target, true)));
             }
             self.find_next(false, false);
         } else {
-            // The value is a copy, and the inner cursor stands before all entries of the key.
+            // The inner cursor stands before all entries of the key.
+            if matches!(self.value, Value::Left) {
+                self.left.keep_lent(&self.iter);
+            }
             self.aim(SequenceNumber::MAX, ValueType::SEEK);
             exchange(&mut self.iter, Some((&self.target, false)));
         }
@@ -217,6 +239,7 @@ impl<I: InternalIterator> DbIter<I> {
         match &self.value {
             Value::Inner => self.iter.value(),
             Value::InnerPart { start, end } => &self.iter.value()[*start..*end],
+            Value::Left => self.left.value(&self.iter),
             Value::Buffer => &self.buffer,
             Value::Entity { start, end } => &self.buffer[*start..*end],
             Value::Pinned(bytes) => bytes,
@@ -229,6 +252,7 @@ impl<I: InternalIterator> DbIter<I> {
         match &self.value {
             Value::Inner => self.iter.pinned_value(),
             Value::InnerPart { start, end } => self.iter.pinned_value().slice(*start..*end),
+            Value::Left => self.left.pinned(&self.iter),
             Value::Buffer => PinnedBytes::copy_from(&self.buffer),
             Value::Entity { start, end } => PinnedBytes::copy_from(&self.buffer[*start..*end]),
             Value::Pinned(bytes) => bytes.clone(),
@@ -355,6 +379,7 @@ impl<I: InternalIterator> DbIter<I> {
         self.valid = false;
         self.forward = forward;
         self.merged = false;
+        self.ahead = None;
         self.status = Ok(());
         if self.prefix.take().is_some() {
             self.iter.set_wanted_prefix_of(None);
@@ -421,6 +446,7 @@ impl<I: InternalIterator> DbIter<I> {
 
     fn turn_forward(&mut self) {
         self.forward = true;
+        self.ahead = None;
         self.aim(SequenceNumber::ZERO, ValueType::Deletion);
         self.iter.seek(&self.target);
     }

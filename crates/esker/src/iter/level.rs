@@ -10,7 +10,7 @@
 
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
-use esker_base::iter::{InternalIterator, KnownDead};
+use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
@@ -320,6 +320,26 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
     #[inline]
     fn prev_key(&mut self) -> Option<&[u8]> {
         self.step_backward().then(|| self.open_iter().key())
+    }
+
+    #[inline]
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        let Some(iter) = &mut self.current else { return None };
+        if iter.prev_key_leaving(left).is_none() {
+            // The file's cursor, which may have lent the value, is about to be closed.
+            left.keep_lent(&**iter);
+            self.settle_backward();
+        }
+        self.valid().then(|| self.open_iter().key())
+    }
+
+    #[inline]
+    fn left_value(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], |iter| iter.left_value())
+    }
+
+    fn pinned_left_value(&self) -> PinnedBytes {
+        self.current.as_ref().map_or_else(PinnedBytes::empty, |iter| iter.pinned_left_value())
     }
 
     #[inline]

@@ -23,7 +23,7 @@ mod hop;
 
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
-use esker_base::iter::{Hopped, InternalIterator, KnownDead};
+use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
 use esker_base::{PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
@@ -85,6 +85,10 @@ pub struct MergingIterator {
     heap: Vec<Node>,
     current: Option<Node>,
     forward: bool,
+    /// A child has hopped since all were positioned.
+    hopped: bool,
+    /// The child that has lent the value that was left.
+    left: usize,
     shade: Option<Shade>,
     /// Scratch: the key to seek children to.
     target: Vec<u8>,
@@ -113,6 +117,8 @@ impl MergingIterator {
             heap,
             current: None,
             forward: true,
+            hopped: false,
+            left: 0,
             shade,
             target: Vec::new(),
             status: Ok(()),
@@ -123,6 +129,7 @@ impl MergingIterator {
         self.heap.clear();
         self.current = None;
         self.forward = forward;
+        self.hopped = false;
         self.status = Ok(());
         if let Some(shade) = &mut self.shade {
             shade.depth = 0;
@@ -448,6 +455,38 @@ impl InternalIterator for MergingIterator {
         }
         self.step();
         self.skip_hidden();
+    }
+
+    #[inline]
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        if self.shade.is_some() {
+            // Leaving what is hidden may move the same child again.
+            left.keep(self);
+            return self.prev_key();
+        }
+        if self.forward {
+            self.turn();
+        }
+        let i = self.current?.child;
+        self.left = i;
+        match self.children[i].iter.prev_key_leaving(left) {
+            Some(_) if self.heap.is_empty() => {}
+            Some(key) => {
+                let node = Node { prefix: prefix_of(self.icmp.order(), key::user_key(key)), child: i };
+                self.settle(node);
+            }
+            None => self.settle_without(i),
+        }
+        self.valid().then(|| self.key())
+    }
+
+    #[inline]
+    fn left_value(&self) -> &[u8] {
+        self.children[self.left].iter.left_value()
+    }
+
+    fn pinned_left_value(&self) -> PinnedBytes {
+        self.children[self.left].iter.pinned_left_value()
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //!
 //! Counts its steps and seeks, so that tests can show that a scan does not crawl.
 
-use esker_base::iter::{InternalIterator, KnownDead};
+use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
@@ -25,6 +25,8 @@ pub(crate) struct VecIter {
     icmp: InternalKeyComparator,
     entries: Entries,
     index: usize,
+    /// Whose value is lent.
+    left: Option<usize>,
     moves: Arc<Moves>,
     fail_at: Option<usize>,
     failed: bool,
@@ -44,6 +46,7 @@ impl VecIter {
             icmp: icmp.clone(),
             entries,
             index,
+            left: None,
             moves: Arc::default(),
             fail_at: None,
             failed: false,
@@ -78,6 +81,7 @@ impl VecIter {
     }
 
     fn stand_on(&mut self, index: usize) {
+        self.left = None;
         self.index = index;
         if self.fail_at == Some(index) {
             self.failed = true;
@@ -112,6 +116,16 @@ impl InternalIterator for VecIter {
         assert!(self.valid(), "prev() on an invalid cursor");
         self.moves.steps.fetch_add(1, Ordering::Relaxed);
         self.stand_on(self.index.wrapping_sub(1));
+    }
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        let here = self.index;
+        self.prev();
+        self.left = Some(here);
+        left.lend();
+        self.valid().then(|| self.key())
+    }
+    fn left_value(&self) -> &[u8] {
+        &self.entries[self.left.expect("lent by the last move")].1
     }
     fn key(&self) -> &[u8] {
         &self.entries[self.index].0

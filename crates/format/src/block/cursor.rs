@@ -7,7 +7,9 @@
 //!  1. Valid: `key` is the whole key of the entry at `entry`, `value` its value's range in the block's bytes, `next`
 //!     the offset behind it.
 //!  2. Moving one entry forward allocates nothing once `key` has grown to the longest key.
-//!  3. `before` holds the entries of one restart interval up to some entry, so that going back decodes each entry once.
+//!  3. `before` holds where the entries of one restart interval up to some entry lie, so that going back parses each entry
+//!     once. No key is put together for that: the key of an entry has what the one behind it shares, and the rest lies in the
+//!     entry itself, but for what it shares with entries before it that the one behind it does not.
 
 use super::{Block, common_prefix};
 use crate::key::{self, InternalKeyComparator};
@@ -44,19 +46,35 @@ pub struct BlockCursor {
     before: Before,
 }
 
-/// Entries already decoded on the way back.
+/// Entries already parsed on the way back: those from a restart up to, without, the one at `end`.
 #[derive(Debug, Default)]
 struct Before {
-    entries: Vec<Decoded>,
-    keys: Vec<u8>,
+    entries: Vec<Passed>,
+    end: u32,
+    /// Where the value of the last of them ends.
+    value_end: u32,
+    /// The restart with which they begin.
+    restart: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Decoded {
+/// An entry that the one behind it completes: its value ends where that entry or, where values lie apart, its value begins; its
+/// key ends where its value or, where values lie apart, that entry begins.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
     entry: u32,
-    next: u32,
-    value: Range<u32>,
-    key: Range<u32>,
+    shared: u32,
+    /// Where the part of the key begins that is not shared.
+    key: u32,
+    /// Where the value begins.
+    value: u32,
+}
+
+impl Passed {
+    /// Where its key ends if the next entry is at `next`.
+    #[inline]
+    fn key_end(self, block: &Block, next: u32) -> u32 {
+        if block.values.is_some() { next } else { self.value }
+    }
 }
 
 /// One entry as it lies in the block.
@@ -96,12 +114,19 @@ impl BlockCursor {
     pub fn reset(&mut self) {
         self.entry = NOWHERE;
         self.before.entries.clear();
+        self.before.end = NOWHERE;
     }
 
     /// Whether it stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.entry != NOWHERE
+    }
+
+    /// Whether it stands on the first entry.
+    #[inline]
+    pub fn is_first(&self) -> bool {
+        self.entry == 0
     }
 
     /// The key here.
@@ -140,12 +165,12 @@ impl BlockCursor {
     /// # Errors
     /// `Corruption`.
     pub fn seek_to_last(&mut self, block: &Block) -> Result<()> {
+        self.key.clear();
+        self.shared = 0;
+        self.entry = NOWHERE;
         // The last restart may have no entry behind it only in an empty block (or a damaged one).
-        self.seek_to_restart(block, block.restart_count() - 1)?;
-        while self.valid() && self.next < block.entries_end {
-            self.step(block)?;
-        }
-        Ok(())
+        self.parse_interval(block, block.restart_count() - 1, block.entries_end)?;
+        self.step_back(block)
     }
 
     /// To the first entry whose key is not `before`; keys that are come before those that are not.
@@ -363,55 +388,164 @@ impl BlockCursor {
     /// One entry back; nowhere before the first.
     /// # Errors
     /// `Corruption`.
+    #[inline]
     pub fn prev(&mut self, block: &Block) -> Result<()> {
         let here = self.entry;
-        if here == 0 || here == NOWHERE {
-            self.entry = NOWHERE;
-            return Ok(());
-        }
-        if self.before.entries.last().is_some_and(|e| e.entry == here) {
-            self.before.entries.pop();
-        }
-        if self.before.entries.last().is_none_or(|e| e.next != here) {
-            self.decode_up_to(block, here)?;
-        }
-        match self.before.entries.last().cloned() {
-            Some(e) => {
-                self.key.clear();
-                let key = self.before.keys.get(e.key.start as usize..e.key.end as usize);
-                self.key.extend_from_slice(key.unwrap_or_default());
-                (self.entry, self.next, self.value) = (e.entry, e.next, e.value);
-                Ok(())
-            }
-            None => {
+        if self.before.end != here || self.before.entries.is_empty() {
+            if here == 0 || here == NOWHERE {
                 self.entry = NOWHERE;
-                Err(bad_entry(here))
+                return Ok(());
             }
+            self.parse_interval_before(block, here)?;
         }
+        self.step_back(block)
     }
 
     /// Fills `before` with the entries from the last restart before `here` up to it.
-    fn decode_up_to(&mut self, block: &Block, here: u32) -> Result<()> {
+    fn parse_interval_before(&mut self, block: &Block, here: u32) -> Result<()> {
+        // Mostly the interval before the one it comes from.
+        let known = self.before.restart;
+        let restart = if known > 0 && known < block.restart_count() && block.restart(known) == here {
+            known - 1
+        } else {
+            self.restart_before(block, here).unwrap_or(0)
+        };
+        self.parse_interval(block, restart, here)
+    }
+
+    /// Fills `before` with the entries from a restart up to, without, the one at `end`.
+    fn parse_interval(&mut self, block: &Block, restart: u32, end: u32) -> Result<()> {
+        let start = block.restart(restart);
         self.before.entries.clear();
-        self.before.keys.clear();
-        let restart = self.restart_before(block, here).unwrap_or(0);
-        self.seek_to_restart(block, restart)?;
-        while self.valid() && self.entry < here {
-            let start = self.before.keys.len();
-            self.before.keys.extend_from_slice(&self.key);
-            let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(self.before.keys.len())) else {
-                self.entry = NOWHERE;
-                return Err(Error::corruption("4 GiB of keys between two restarts of a block"));
+        (self.before.end, self.before.restart) = (end, restart);
+        let parsed = if self.shape == EntryShape::KeyValue && block.values.is_none() {
+            self.before.value_end = end;
+            self.parse_short_lengths(block, start, end)
+        } else {
+            Ok((start, 0))
+        };
+        parsed.and_then(|(at, key_len)| self.parse_rest(block, at, end, key_len)).map_err(|at| {
+            self.reset();
+            bad_entry(at)
+        })
+    }
+
+    /// From the entry at `at` on, up to one with lengths of more than a byte; where that is, and how long the key before it is.
+    /// Fails with the offset of an entry that is none.
+    ///
+    /// Lengths stay in registers: what is stored in parts and loaded whole waits for the stores.
+    #[inline]
+    fn parse_short_lengths(
+        &mut self,
+        block: &Block,
+        mut at: u32,
+        end: u32,
+    ) -> std::result::Result<(u32, u32), u32> {
+        let entries = block.entries();
+        let mut key_len = 0;
+        while at < end {
+            let Some(&[shared, non_shared, value_len]) =
+                entries.get(at as usize..).and_then(<[u8]>::first_chunk::<3>)
+            else {
+                return Err(at);
             };
-            self.before.entries.push(Decoded {
-                entry: self.entry,
-                next: self.next,
-                value: self.value.clone(),
-                key: start..end,
-            });
-            self.next(block)?;
+            if (shared | non_shared | value_len) >= 0x80 {
+                break;
+            }
+            let (shared, key) = (u32::from(shared), at + 3);
+            let value = key + u32::from(non_shared);
+            let next = value + u32::from(value_len);
+            if shared > key_len || next > end {
+                return Err(at);
+            }
+            self.before.entries.push(Passed { entry: at, shared, key, value });
+            key_len = shared + u32::from(non_shared);
+            at = next;
         }
+        Ok((at, key_len))
+    }
+
+    /// The same for entries of all kinds, to the end.
+    fn parse_rest(
+        &mut self,
+        block: &Block,
+        mut at: u32,
+        end: u32,
+        mut key_len: u32,
+    ) -> std::result::Result<(), u32> {
+        // What `parse` goes by where values lie apart.
+        if let Some(values) = block.values {
+            self.value = values..values;
+        }
+        while at < end {
+            let entry = self.parse(block, at).filter(|entry| entry.shared <= key_len).ok_or(at)?;
+            let (shared, key, value) = (entry.shared, entry.key.start, entry.value.start);
+            key_len = shared + (entry.key.end - key);
+            self.before.value_end = entry.value.end;
+            if block.values.is_some() {
+                self.value = entry.value;
+            }
+            self.before.entries.push(Passed { entry: at, shared, key, value });
+            at = entry.next;
+        }
+        if at == end { Ok(()) } else { Err(end) }
+    }
+
+    /// To the last entry of `before`, which lies before the one here; if it stands nowhere, `key` and `shared` are empty.
+    #[inline]
+    fn step_back(&mut self, block: &Block) -> Result<()> {
+        let Some(passed) = self.before.entries.pop() else {
+            self.reset();
+            return Ok(());
+        };
+        let (next, value_end) = (self.before.end, self.before.value_end);
+        // This much of its key the one behind it has as well.
+        let (known, shared) = (self.shared, passed.shared);
+        self.key.truncate(known as usize);
+        if known < shared {
+            self.fetch_shared(block, known, shared);
+        }
+        let from = passed.key + known.saturating_sub(shared);
+        let suffix = block.entries().get(from as usize..passed.key_end(block, next) as usize);
+        self.key.extend_from_slice(suffix.unwrap_or_default());
+        self.before.end = passed.entry;
+        self.before.value_end = if block.values.is_some() { passed.value } else { passed.entry };
+        self.entry = passed.entry;
+        self.next = next;
+        self.shared = shared;
+        self.value = passed.value..value_end;
         Ok(())
+    }
+
+    /// Appends to `key`, of length `from`, the bytes up to `until` of the key of the last entry in `before`: they are the same
+    /// in the entry behind it.
+    #[inline(never)]
+    fn fetch_shared(&mut self, block: &Block, from: u32, until: u32) {
+        // `parse_interval` has seen that each key is as long as the next one shares of it: all these bytes are there.
+        let bytes = |entry: &Passed, start: u32, end: u32| {
+            let stored = (entry.key + (start - entry.shared)) as usize;
+            block.entries().get(stored..stored + (end - start) as usize).unwrap_or_default()
+        };
+        let mut end = until;
+        for entry in self.before.entries.iter().rev() {
+            if entry.shared >= end {
+                continue;
+            }
+            if entry.shared <= from && end == until {
+                // Mostly one entry has all of them.
+                self.key.extend_from_slice(bytes(entry, from, until));
+                return;
+            }
+            let start = entry.shared.max(from);
+            self.key.resize(until as usize, 0);
+            if let Some(place) = self.key.get_mut(start as usize..end as usize) {
+                place.copy_from_slice(bytes(entry, start, end));
+            }
+            end = start;
+            if end <= from {
+                return;
+            }
+        }
     }
 
     /// To the entry of a restart.

@@ -259,9 +259,10 @@ impl Cursor {
         let found_key = found.map(|(key, _)| key.to_vec()).unwrap_or_default();
         let tell =
             |key: &[u8]| round.history.tell(self.family, spec.lower_bound(key).min(spec.keys.len() - 1));
+        let others = self.ask_others(round, &key);
         Err(format!(
             "'{}' at {:?}, bounds {:?}, prefix {:?}, {}: status {status:?}, expected {:?}, found {:?}\n\
-             expected key's versions: {}\nfound key's versions: {}",
+             expected key's versions: {}\nfound key's versions: {}\n{others}",
             spec.name,
             self.moment.snapshot,
             self.bounds,
@@ -272,5 +273,45 @@ impl Cursor {
             tell(&key),
             tell(&found_key),
         ))
+    }
+
+    /// What other ways to `key` find there: which of them agree says where to look.
+    fn ask_others(&self, round: &Round, key: &[u8]) -> String {
+        let (spec, handle) = (&round.specs[self.family], &round.handles[self.family]);
+        let options = ReadOptions::new().snapshot(&self.moment.snapshot);
+        let got = round.db.get_opt(&options, handle, key);
+        let sought = round.db.iter_opt(options.clone(), handle).map(|mut iter| {
+            iter.seek(key);
+            iter.item().map(|(key, _)| key.escape_ascii().to_string())
+        });
+        let walked = round.db.iter_opt(options, handle).map(|mut iter| {
+            iter.seek_to_first();
+            while iter.valid() && spec.comparator.compare(iter.key(), key).is_lt() {
+                iter.next();
+            }
+            iter.item().map(|(key, _)| key.escape_ascii().to_string())
+        });
+        let entries = round.db.internal_iter(handle).map(|mut iter| {
+            let mut entries = Vec::new();
+            iter.seek_to_first();
+            while iter.valid() {
+                let (user_key, trailer) = iter.key().split_at(iter.key().len().saturating_sub(8));
+                if user_key == key {
+                    let packed =
+                        trailer.iter().rev().fold(0_u64, |packed, byte| (packed << 8) | u64::from(*byte));
+                    entries.push(format!("{}:{:#x}", packed >> 8, packed & 0xFF));
+                }
+                iter.next();
+            }
+            entries.join(", ")
+        });
+        let options = &round.settings.families[self.family];
+        format!(
+            "get: {got:?}; another iterator's seek: {sought:?}, walk from the first: {walked:?}; entries: {entries:?}\n\
+             dead_span_min_entries {}, dead_range_min_keys {}, levels {:?}",
+            options.dead_span_min_entries,
+            options.dead_range_min_keys,
+            round.db.property_cf(handle, "rocksdb.levelstats"),
+        )
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! In: a view, options, a sequence number. Out: one cursor over all that the number may see. Of a newer view, runs that the
 //! old one has too keep their cursor, mostly where it stands, with its block and what it has read ahead: a flush costs one new
-//! cursor, a compaction one for each level it changed, however many files there are.
+//! cursor, a compaction one for each level it changed; a run that stays costs a comparison of two pointers.
 //!
 //! Invariants
-//!  1. `sources` says of each child what it reads, newest first.
+//!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both have in the same order.
 //!  2. Cursors of which one has hopped are kept, but not where they stand.
 //!  3. A memtable of which the sequence number sees nothing is not among them.
 
@@ -20,13 +20,14 @@ use crate::iter::{
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
-use esker_base::iter::{Hopped, InternalIterator, KnownDead};
+use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableReadOptions};
+use std::cell::Cell;
 
 /// What a child reads.
 #[derive(Clone, Debug)]
@@ -37,12 +38,32 @@ enum Source {
     Level(Arc<[Arc<FileMeta>]>),
 }
 
+/// The same of a view, which owns it.
+#[derive(Clone, Copy)]
+enum SourceRef<'a> {
+    Memtable(&'a Arc<MemTable>),
+    File(&'a Arc<FileMeta>),
+    Level(&'a Arc<[Arc<FileMeta>]>),
+}
+
+impl SourceRef<'_> {
+    fn to_owned(self) -> Source {
+        match self {
+            SourceRef::Memtable(mem) => Source::Memtable(mem.clone()),
+            SourceRef::File(file) => Source::File(file.clone()),
+            SourceRef::Level(files) => Source::Level(files.clone()),
+        }
+    }
+}
+
 impl Source {
-    fn is_same(&self, other: &Source) -> bool {
+    /// Whether it is the same one. All versions share what a file or a level is described by.
+    #[inline]
+    fn is(&self, other: SourceRef<'_>) -> bool {
         match (self, other) {
-            (Source::Memtable(a), Source::Memtable(b)) => Arc::ptr_eq(a, b),
-            (Source::File(a), Source::File(b)) => a.number == b.number,
-            (Source::Level(a), Source::Level(b)) => Arc::ptr_eq(a, b),
+            (Source::Memtable(a), SourceRef::Memtable(b)) => Arc::ptr_eq(a, b),
+            (Source::File(a), SourceRef::File(b)) => Arc::ptr_eq(a, b),
+            (Source::Level(a), SourceRef::Level(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -66,10 +87,11 @@ impl Cursor {
         Cursor::Merged(MergingIterator::new(icmp.clone(), children))
     }
 
-    fn into_children(self) -> Vec<MergeChild> {
+    /// Whether child `at` has range tombstones.
+    fn has_tombstones(&self, at: usize) -> bool {
         match self {
-            Cursor::Lone(iter) => vec![MergeChild::new(iter)],
-            Cursor::Merged(merged) => merged.into_children(),
+            Cursor::Lone(_) => false,
+            Cursor::Merged(merged) => merged.has_tombstones(at),
         }
     }
 }
@@ -78,6 +100,8 @@ impl Cursor {
 pub(super) struct Runs {
     sources: Vec<Source>,
     cursor: Cursor,
+    /// What its range tombstones are looked at from.
+    sequence: SequenceNumber,
     upper_bound: Option<Vec<u8>>,
     wanted_prefix_of: Option<Vec<u8>>,
 }
@@ -114,13 +138,24 @@ impl Runs {
         options: &ReadOptions,
         children: Opening<'_>,
     ) -> Result<Runs> {
-        let sources = sources_of(cf, view, options, children.sequence);
-        let children = sources.iter().map(|source| children.open(source)).collect::<Result<_>>()?;
-        let cursor = Cursor::new(&cf.icmp, children);
-        Ok(Runs { sources, cursor, upper_bound: None, wanted_prefix_of: None })
+        let (mut sources, mut opened) = (Vec::new(), Vec::new());
+        for_each_source(
+            cf,
+            view,
+            options,
+            children.sequence,
+            |_| false,
+            |source| {
+                sources.push(source.to_owned());
+                opened.push(children.open(source)?);
+                Ok(())
+            },
+        )?;
+        let cursor = Cursor::new(&cf.icmp, opened);
+        Ok(Runs { sources, cursor, sequence: children.sequence, upper_bound: None, wanted_prefix_of: None })
     }
 
-    /// What the cursor needs for `view`: the sources it has already are not opened again.
+    /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are not opened again.
     /// # Errors
     /// Those of opening files of level 0; nothing has changed then.
     pub(super) fn prepare(
@@ -129,89 +164,120 @@ impl Runs {
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
-    ) -> Result<Vec<Exchange>> {
-        let opening = Opening::new(cf, options, sequence);
-        let exchange = |source: Source| {
-            let kept = self.sources.iter().position(|old| old.is_same(&source));
-            let fresh = if kept.is_none() { Some(opening.open(&source)?) } else { None };
-            Ok(Exchange { source, kept, fresh })
-        };
-        sources_of(cf, view, options, sequence).into_iter().map(exchange).collect()
+    ) -> Result<Exchange> {
+        let mut exchange = Exchange { sequence, gone: Vec::new(), fresh: Vec::new() };
+        let mut opening = None;
+        // Of the old runs, all before `at` are dealt with; of the new ones, `count`.
+        let (at, mut count) = (Cell::new(0), 0);
+        let is_next = |source: SourceRef<'_>| self.sources.get(at.get()).is_some_and(|old| old.is(source));
+        for_each_source(cf, view, options, sequence, is_next, |source| {
+            let from = at.get();
+            let kept = self.sources[from..].iter().position(|old| old.is(source));
+            if let Some(passed) = kept {
+                exchange.gone.extend(from..from + passed);
+                at.set(from + passed + 1);
+            }
+            if kept.is_none() || !self.may_keep(at.get() - 1, sequence) {
+                exchange.gone.extend(kept.map(|passed| from + passed));
+                let opening = opening.get_or_insert_with(|| Opening::new(cf, options, sequence));
+                exchange.fresh.push((count, source.to_owned(), opening.open(source)?));
+            }
+            count += 1;
+            Ok(())
+        })?;
+        exchange.gone.extend(at.get()..self.sources.len());
+        Ok(exchange)
     }
 
-    /// Whether what was prepared is what it reads already: then it need not be moved.
-    pub(super) fn has_all_of(&self, prepared: &[Exchange]) -> bool {
-        prepared.len() == self.sources.len()
-            && prepared.iter().enumerate().all(|(i, exchange)| exchange.kept == Some(i))
+    /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range tombstones hide was asked for at
+    /// another one, and a memtable may have got some since.
+    fn may_keep(&self, at: usize, sequence: SequenceNumber) -> bool {
+        sequence == self.sequence
+            || !matches!(self.sources[at], Source::Memtable(_)) && !self.cursor.has_tombstones(at)
     }
 
-    /// Goes over to what was prepared. With a place and a direction it stands there afterwards.
+    /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as it must have before.
     pub(super) fn exchange(
         &mut self,
         icmp: &InternalKeyComparator,
-        prepared: Vec<Exchange>,
+        prepared: Exchange,
         place: Option<(&[u8], bool)>,
     ) {
-        let nothing = Cursor::Merged(MergingIterator::new(icmp.clone(), Vec::new()));
-        let before = std::mem::replace(&mut self.cursor, nothing).into_children();
-        let mut before: Vec<_> = before.into_iter().map(Some).collect();
-        let mut children = Vec::new();
-        self.sources.clear();
-        for Exchange { source, kept, fresh } in prepared {
-            let kept = kept.and_then(|at| before[at].take());
-            let is_fresh = kept.is_none();
-            let mut child = kept.or(fresh).expect("what is not kept was opened");
-            if is_fresh {
-                child.iter.set_upper_bound(self.upper_bound.as_deref());
-                child.iter.set_wanted_prefix_of(self.wanted_prefix_of.as_deref());
+        let Exchange { sequence, gone, fresh } = prepared;
+        self.sequence = sequence;
+        for &at in gone.iter().rev() {
+            self.sources.remove(at);
+        }
+        let mut children = Vec::with_capacity(fresh.len());
+        for (at, source, mut child) in fresh {
+            child.iter.set_upper_bound(self.upper_bound.as_deref());
+            child.iter.set_wanted_prefix_of(self.wanted_prefix_of.as_deref());
+            self.sources.insert(at, source);
+            children.push((at, child));
+        }
+        if let Cursor::Lone(_) = &self.cursor {
+            let nothing = Cursor::Merged(MergingIterator::new(icmp.clone(), Vec::new()));
+            if let Cursor::Lone(iter) = std::mem::replace(&mut self.cursor, nothing) {
+                self.cursor = Cursor::Merged(
+                    MergingIterator::new(icmp.clone(), vec![MergeChild::new(iter)]).unsettled(),
+                );
             }
-            self.sources.push(source);
-            children.push(child);
         }
-        let mut merged = MergingIterator::new(icmp.clone(), children);
-        if let Some((target, forward)) = place {
-            merged.resume(target, forward);
+        if let Cursor::Merged(merged) = &mut self.cursor {
+            merged.exchange(&gone, children, place);
         }
-        self.cursor = Cursor::Merged(merged);
     }
 }
 
-/// One run of a newer view.
+/// What a newer view changes.
 pub(super) struct Exchange {
-    source: Source,
-    /// Its place among the old ones.
-    kept: Option<usize>,
-    fresh: Option<MergeChild>,
+    sequence: SequenceNumber,
+    /// Places of runs that it has not.
+    gone: Vec<usize>,
+    /// Runs that it has besides, with their places in it.
+    fresh: Vec<(usize, Source, MergeChild)>,
 }
 
 impl Exchange {
-    /// Whether its cursor is a new one.
+    /// Whether nothing does: then the cursor need not be moved.
+    pub(super) fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.fresh.is_empty()
+    }
+
+    /// Places of the cursors that are new ones.
     #[cfg(test)]
-    pub(super) fn is_fresh(&self) -> bool {
-        self.kept.is_none()
+    pub(super) fn fresh(&self) -> Vec<usize> {
+        self.fresh.iter().map(|(at, ..)| *at).collect()
     }
 }
 
-fn sources_of(
+/// Calls `each` with the runs of `view` that a scan needs, newest first; those of level 0 that are `known` to be needed are not
+/// compared with the bounds.
+fn for_each_source<'a>(
     cf: &ColumnFamily,
-    view: &SuperVersion,
+    view: &'a SuperVersion,
     options: &ReadOptions,
     sequence: SequenceNumber,
-) -> Vec<Source> {
+    known: impl Fn(SourceRef<'a>) -> bool,
+    mut each: impl FnMut(SourceRef<'a>) -> Result<()>,
+) -> Result<()> {
     // What may be shown was written before `sequence` was read: a memtable without it now will not have it later.
     let seen = |mem: &&Arc<MemTable>| {
         let has_tombstones = !options.ignore_range_deletions && mem.num_range_deletes() > 0;
         (has_tombstones || !mem.has_no_points()) && mem.first_seqno() <= sequence
     };
-    let mut sources: Vec<Source> = view.memtables().filter(seen).cloned().map(Source::Memtable).collect();
+    view.memtables().filter(seen).map(SourceRef::Memtable).try_for_each(&mut each)?;
     if options.read_tier == ReadTier::Memtable {
-        return sources;
+        return Ok(());
     }
-    let level0 = view.version.files(0).iter().filter(|file| !outside_bounds(cf, file, options));
-    sources.extend(level0.cloned().map(Source::File));
+    for file in view.version.files(0) {
+        let source = SourceRef::File(file);
+        if known(source) || !outside_bounds(cf, file, options) {
+            each(source)?;
+        }
+    }
     let levels = view.version.levels().iter().skip(1).map(|level| level.files());
-    sources.extend(levels.filter(|files| !files.is_empty()).cloned().map(Source::Level));
-    sources
+    levels.filter(|files| !files.is_empty()).map(SourceRef::Level).try_for_each(each)
 }
 
 /// Makes cursors.
@@ -242,24 +308,24 @@ impl Opening<'_> {
         Opening { cf, opener, sequence }
     }
 
-    fn open(&self, source: &Source) -> Result<MergeChild> {
+    fn open(&self, source: SourceRef<'_>) -> Result<MergeChild> {
         let icmp = &self.cf.icmp;
         let hides = !self.opener.ignore_range_deletions;
         let run = |fragments, bounds| {
             Box::new(RunTombstones::new(icmp.clone(), fragments, bounds, self.sequence)) as Box<_>
         };
         Ok(match source {
-            Source::Memtable(mem) => MergeChild {
+            SourceRef::Memtable(mem) => MergeChild {
                 iter: watched(&self.opener.watch, Watched::Memtable(mem.id()), Box::new(mem.iter())),
                 tombstones: (hides && mem.num_range_deletes() > 0).then(|| run(mem.range_tombstones(), None)),
             },
-            Source::File(file) => {
+            SourceRef::File(file) => {
                 let opened = self.opener.open(file)?;
                 let bounds = || FileBounds::new(&file.smallest, &file.largest);
                 let tombstones = opened.range_dels.map(|fragments| run(fragments, Some(bounds())));
                 MergeChild { iter: opened.iter, tombstones }
             }
-            Source::Level(files) => {
+            SourceRef::Level(files) => {
                 let may_hide = hides && files.iter().any(|f| f.may_have_range_deletions());
                 let (icmp, opener) = (icmp.clone(), self.opener.clone());
                 let tombstones =
@@ -327,6 +393,17 @@ impl InternalIterator for Runs {
     #[inline]
     fn prev_key(&mut self) -> Option<&[u8]> {
         of_cursor!(mut self.prev_key())
+    }
+    #[inline]
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        of_cursor!(mut self.prev_key_leaving(left))
+    }
+    #[inline]
+    fn left_value(&self) -> &[u8] {
+        of_cursor!(self.left_value())
+    }
+    fn pinned_left_value(&self) -> PinnedBytes {
+        of_cursor!(self.pinned_left_value())
     }
     fn status(&self) -> Result<()> {
         of_cursor!(self.status())

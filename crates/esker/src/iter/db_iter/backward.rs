@@ -9,9 +9,6 @@ use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 
-/// Backward, values larger than this are pinned where they lie instead of copied. A pin costs two atomic operations.
-const PIN_VALUES_FROM_BYTES: usize = 4096;
-
 /// What backward steps have found of a user key so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
@@ -19,6 +16,8 @@ enum Found {
     Nothing,
     /// A value, in `self.value`.
     Value,
+    /// The value of the entry that the inner cursor has just left, in `self.left`.
+    Left,
     /// In `buffer`, as it is stored: a blob index or an entity. Only the last one found is worth fetching.
     Stored(ValueType),
 }
@@ -27,6 +26,7 @@ impl<I: InternalIterator> DbIter<I> {
     /// From the current entry to the last one of the keys before it.
     pub(super) fn turn_backward(&mut self) {
         self.forward = false;
+        self.ahead = None;
         if !self.merged {
             // Mostly the newest version is the current one, and one step does it.
             for _ in 0..=self.options.max_sequential_skip_in_iterations {
@@ -61,19 +61,14 @@ impl<I: InternalIterator> DbIter<I> {
 
     fn look_backward(&mut self) {
         self.merged = false;
-        while self.iter.valid() {
-            let entry = match ParsedInternalKey::parse(self.iter.key()) {
-                Ok(entry) => entry,
-                Err(error) => return self.fail(error),
-            };
-            if is_before(&self.icmp, &self.options, self.prefix.as_deref(), entry.user_key) {
+        while let Some((sequence, value_type)) = self.look_ahead() {
+            if is_before(&self.icmp, &self.options, self.prefix.as_deref(), &self.ahead_key) {
                 self.valid = false;
                 return;
             }
-            set(&mut self.key, entry.user_key);
-            let (sequence, value_type) = (entry.sequence, entry.value_type);
+            std::mem::swap(&mut self.key, &mut self.ahead_key);
             match self.walk_versions_backward(sequence, value_type) {
-                Ok(Found::Value | Found::Stored(_)) => {
+                Ok(Found::Value | Found::Left | Found::Stored(_)) => {
                     self.valid = true;
                     return;
                 }
@@ -86,17 +81,42 @@ impl<I: InternalIterator> DbIter<I> {
                         return;
                     }
                     if self.skipped_in_call >= self.dead.hop_at && self.iter.valid() {
+                        self.ahead = None;
                         self.hop();
                     }
                 }
                 Err(error) => return self.fail(error),
             }
         }
-        self.run_out();
+        if self.status.is_ok() {
+            self.run_out();
+        }
+    }
+
+    /// What the inner cursor stands on, with its user key in `ahead_key`; `None` at the end, and if it fails.
+    #[inline]
+    fn look_ahead(&mut self) -> Option<(SequenceNumber, ValueType)> {
+        if let Some(ahead) = self.ahead.take() {
+            return Some(ahead);
+        }
+        if !self.iter.valid() {
+            return None;
+        }
+        match ParsedInternalKey::parse(self.iter.key()) {
+            Ok(entry) => {
+                set(&mut self.ahead_key, entry.user_key);
+                Some((entry.sequence, entry.value_type))
+            }
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
     }
 
     /// From the oldest version of `key`, of which sequence and type are given, to before its newest, remembering what is
     /// there at the sequence number.
+    #[inline]
     fn walk_versions_backward(
         &mut self,
         mut sequence: SequenceNumber,
@@ -106,6 +126,12 @@ impl<I: InternalIterator> DbIter<I> {
         let mut run = 0;
         self.operands.clear();
         loop {
+            if found == Found::Left {
+                // The next move would take it away.
+                self.left.keep_lent(&self.iter);
+                self.value = Value::Left;
+                found = Found::Value;
+            }
             let too_new = sequence > self.options.sequence;
             if run > self.options.max_sequential_skip_in_iterations {
                 self.counters.reseeks += 1;
@@ -116,14 +142,26 @@ impl<I: InternalIterator> DbIter<I> {
                 break;
             }
             run += 1;
-            if !too_new {
-                found = self.remember(found, value_type)?;
-            }
-            let Some(before) = self.iter.prev_key() else {
+            let before = if !too_new && value_type == ValueType::Value {
+                self.operands.clear();
+                found = Found::Left;
+                self.iter.prev_key_leaving(&mut self.left)
+            } else {
+                if !too_new {
+                    found = self.remember(found, value_type)?;
+                }
+                self.iter.prev_key()
+            };
+            let Some(before) = before else {
                 self.iter.status()?;
                 break;
             };
             if !self.icmp.same_user_key(key::user_key(before), &self.key) {
+                // If it cannot be parsed, the next step says so.
+                if let Ok(entry) = ParsedInternalKey::parse(before) {
+                    set(&mut self.ahead_key, entry.user_key);
+                    self.ahead = Some((entry.sequence, entry.value_type));
+                }
                 break;
             }
             let entry = ParsedInternalKey::parse(before)?;
@@ -131,6 +169,10 @@ impl<I: InternalIterator> DbIter<I> {
             if !self.may_skip() {
                 return self.status.clone().map(|()| Found::Nothing);
             }
+        }
+        if found == Found::Left {
+            self.value = Value::Left;
+            return Ok(found);
         }
         self.merge_remembered(found)
     }
@@ -151,12 +193,8 @@ impl<I: InternalIterator> DbIter<I> {
             return Ok(Found::Stored(value_type));
         }
         let (start, end) = value_part(value_type, bytes, &self.key)?;
-        if end - start >= PIN_VALUES_FROM_BYTES {
-            self.value = Value::Pinned(self.pin_part(start, end));
-        } else {
-            set(&mut self.buffer, &bytes[start..end]);
-            self.value = Value::Buffer;
-        }
+        set(&mut self.buffer, &bytes[start..end]);
+        self.value = Value::Buffer;
         Ok(Found::Value)
     }
 
@@ -164,7 +202,7 @@ impl<I: InternalIterator> DbIter<I> {
     fn merge_remembered(&mut self, found: Found) -> Result<Found> {
         let base = match found {
             Found::Nothing => None,
-            Found::Value => Some(ValueType::Value),
+            Found::Value | Found::Left => Some(ValueType::Value),
             Found::Stored(value_type) => {
                 match value_type {
                     ValueType::BlobIndex => self.show_blob()?,

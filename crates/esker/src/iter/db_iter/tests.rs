@@ -333,7 +333,7 @@ fn refreshing_shows_another_state_and_rebasing_the_same_place() {
     iter.prev();
     rebase(&mut iter, run(&["b@2 put 2", "d@1 put 1"]), None);
     assert_eq!(shown(&iter), "b=2");
-    iter.refresh(run(&["b@5 put 5"]), SequenceNumber(5), None);
+    iter.refresh(SequenceNumber(5), None, |inner| *inner = run(&["b@5 put 5"]));
     assert!(!iter.valid());
     assert_eq!(all(&mut iter), ["b=5"]);
 }
@@ -394,9 +394,36 @@ fn what_is_kept_alive_is_dropped_last() {
     let (inner, keep) = make();
     let mut iter = DbIter::new(icmp(), inner, at(1), keep);
     let (inner, keep) = make();
-    iter.refresh(inner, SequenceNumber(1), keep);
+    iter.refresh(SequenceNumber(1), keep, |old| *old = inner);
     iter.seek_to_first();
     let (inner, keep) = make();
     rebase(&mut iter, inner, keep);
     assert_eq!(shown(&iter), "a=1");
+}
+
+#[test]
+fn a_value_that_was_left_backwards_outlives_the_moves_over_newer_versions() {
+    // What is seen of `b` lies before versions that are too new, over which it steps or seeks.
+    let lines = ["a@1 put first", "b@9 put new", "b@8 del", "b@7 put newer", "b@3 put seen", "c@2 put last"];
+    for max_sequential_skip_in_iterations in [0, 1, 2, 8] {
+        let mut iter = over(&lines, DbIterOptions { max_sequential_skip_in_iterations, ..at(5) });
+        iter.seek_to_last();
+        let mut found = Vec::new();
+        while iter.valid() {
+            found.push(shown(&iter));
+            assert_eq!(iter.pinned_value().as_slice(), iter.value());
+            iter.prev();
+        }
+        assert_eq!(found, ["c=last", "b=seen", "a=first"]);
+        // And over a change of what it reads.
+        iter.seek_for_prev(b"b");
+        iter.rebase(None, |inner, place| {
+            let (target, forward) = place.expect("it stands somewhere");
+            assert!(!forward);
+            inner.seek_for_prev(target);
+        });
+        assert_eq!(shown(&iter), "b=seen");
+        iter.prev();
+        assert_eq!(shown(&iter), "a=first");
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::{DbIter, Value, set};
 use esker_base::iter::InternalIterator;
-use esker_base::{Error, PinnedBytes, Result, ValueType, perf_add};
+use esker_base::{Error, Result, ValueType, perf_add};
 use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
 use esker_table::blob::BlobReads;
 
@@ -102,17 +102,13 @@ impl<I: InternalIterator> DbIter<I> {
             }
             (Value::Inner, _) => Some(self.iter.value()),
             (Value::InnerPart { start, end }, _) => Some(&self.iter.value()[*start..*end]),
+            (Value::Left, _) => Some(self.left.value(&self.iter)),
             (Value::Buffer, _) => Some(self.buffer.as_slice()),
             (Value::Pinned(bytes), _) => Some(bytes.as_slice()),
         };
         self.buffer = merge(shown)?;
         self.value = Value::Buffer;
         Ok(())
-    }
-
-    /// Pins what the inner cursor stands on.
-    pub(super) fn pin_part(&self, start: usize, end: usize) -> PinnedBytes {
-        self.iter.pinned_value().slice(start..end)
     }
 }
 

@@ -1,22 +1,118 @@
 //! A merge goes on with other children: those of a newer view, of which most are the same.
 //!
+//! In: children that go, children that come. Out: the same merge, at the same place. Kept children are not touched: neither
+//! moved nor looked at, so what it costs follows from what changes.
+//!
 //! Invariants
 //!  1. A kept child stands where it stood, on its first (last) entry that is not before (behind) the place, or further on where
 //!     range tombstones hide what is in between; a fresh one is positioned by the place.
-//!  2. Nothing is kept of a merge of which a child has hopped: the deletions that it left out would be missing over what a fresh
-//!     older child, positioned by the place, has in between.
+//!  2. If a child has hopped since all were positioned, all are positioned anew. What it left out (`hop`) hides nothing of
+//!     older children as they stood; a fresh older one, positioned by the place, may have in between what the deletions hid: of
+//!     two that had hopped together over a range, the newer's deletions and the older's values, only the older is exchanged.
 
-use super::{MergeChild, MergingIterator};
+use super::{MergeChild, MergingIterator, Shade, node_of};
+use esker_base::iter::InternalIterator;
 
 impl MergingIterator {
-    /// The children, newest first, where they stand.
-    pub(crate) fn into_children(self) -> Vec<MergeChild> {
-        self.children
+    /// Over children of which one was moved by somebody else.
+    pub(crate) fn unsettled(mut self) -> MergingIterator {
+        self.hopped = true;
+        self
     }
 
-    /// Goes on at `place`, an internal key: forward at or after it, else at or before it. All children are positioned there,
-    /// those too that another merge has moved: it may have let them pass what others need, over a hop for one.
-    pub(crate) fn resume(&mut self, place: &[u8], forward: bool) {
+    /// Whether child `at` has range tombstones.
+    pub(crate) fn has_tombstones(&self, at: usize) -> bool {
+        self.children[at].tombstones.is_some()
+    }
+
+    /// Goes on without the children at the places `gone`, ascending, and with those of `fresh`, each with its place
+    /// afterwards, ascending. With a place, an internal key, and a direction it stands there afterwards: forward at or after
+    /// it, else at or before it; it must have stood there before. Without, nowhere.
+    pub(crate) fn exchange(
+        &mut self,
+        gone: &[usize],
+        fresh: Vec<(usize, MergeChild)>,
+        place: Option<(&[u8], bool)>,
+    ) {
+        let came: Vec<usize> = fresh.iter().map(|(at, _)| *at).collect();
+        self.replace(gone, fresh);
+        let Some((target, forward)) = place else { return self.reset(true) };
+        if self.hopped || self.forward != forward || self.status.is_err() {
+            return self.resume(target, forward);
+        }
+        for i in came {
+            let iter = &mut self.children[i].iter;
+            if forward {
+                iter.seek(target);
+            } else {
+                iter.seek_for_prev(target);
+            }
+            if !self.collect(i) {
+                return;
+            }
+            self.sift_up(self.heap.len().saturating_sub(1));
+        }
+        match self.current.and_then(|node| node_of(&self.icmp, &self.children, node.child)) {
+            Some(node) => self.settle(node),
+            None => self.current = self.pop(),
+        }
+        self.skip_hidden();
+    }
+
+    /// Puts other children in place; the nodes of those that are kept are renamed.
+    fn replace(&mut self, gone: &[usize], fresh: Vec<(usize, MergeChild)>) {
+        const FRESH: usize = usize::MAX;
+        let before = self.children.len();
+        // While the children are there by which the others are ordered.
+        for &at in gone {
+            self.drop_node(at);
+        }
+        let mut origins: Vec<usize> = (0..before).collect();
+        for &at in gone.iter().rev() {
+            self.children.remove(at);
+            origins.remove(at);
+        }
+        for (at, child) in fresh {
+            self.children.insert(at, child);
+            origins.insert(at, FRESH);
+        }
+        let mut places = vec![FRESH; before];
+        for (place, &origin) in origins.iter().enumerate().filter(|(_, origin)| **origin != FRESH) {
+            places[origin] = place;
+        }
+        for node in self.heap.iter_mut().chain(self.current.as_mut()) {
+            node.child = places[node.child];
+        }
+        let shaded = self.children.iter().any(|child| child.tombstones.is_some());
+        self.shade = shaded.then(|| Shade::new(self.children.len()));
+    }
+
+    /// Takes the node of the child that is called `child` out of the merge.
+    fn drop_node(&mut self, child: usize) {
+        if self.current.is_some_and(|node| node.child == child) {
+            self.current = None;
+        } else if let Some(at) = self.heap.iter().position(|node| node.child == child) {
+            self.heap.swap_remove(at);
+            if at < self.heap.len() {
+                self.sift_down(at);
+                self.sift_up(at);
+            }
+        }
+    }
+
+    fn sift_up(&mut self, mut i: usize) {
+        while i > 0 {
+            let above = (i - 1) / 2;
+            if !self.before(&self.heap[i], &self.heap[above]) {
+                return;
+            }
+            self.heap.swap(i, above);
+            i = above;
+        }
+    }
+
+    /// Positions all children at `place`, those too that have hopped.
+    fn resume(&mut self, place: &[u8], forward: bool) {
         self.reset(forward);
         for child in &mut self.children {
             if forward {

@@ -34,6 +34,7 @@ impl MergingIterator {
             hopped = if left == Hopped::No { hopped } else { left };
         }
         if hopped != Hopped::No {
+            self.hopped = true;
             self.regroup();
         }
         hopped

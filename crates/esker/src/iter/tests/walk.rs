@@ -271,15 +271,11 @@ fn exchange_some(
     snapshot: SequenceNumber,
     rng: &mut fastrand::Rng,
 ) {
-    let none = MergingIterator::new(lsm.icmp.clone(), Vec::new());
-    let kept = std::mem::replace(merged, none).into_children();
     let share = rng.u8(..3);
-    let pairs = kept.into_iter().zip(lsm.children(snapshot));
-    let children = pairs.map(|(kept, fresh)| if rng.u8(..3) >= share { kept } else { fresh }).collect();
-    *merged = MergingIterator::new(lsm.icmp.clone(), children);
-    if let Some((target, forward)) = place {
-        merged.resume(target, forward);
-    }
+    let fresh = lsm.children(snapshot).into_iter().enumerate();
+    let fresh: Vec<_> = fresh.filter(|_| rng.u8(..3) < share).collect();
+    let gone: Vec<_> = fresh.iter().map(|(at, _)| *at).collect();
+    merged.exchange(&gone, fresh, place);
 }
 
 /// Hops over runs of deleted keys in all walks.
