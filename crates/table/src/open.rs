@@ -410,3 +410,6 @@ fn filter_prefix(p: &TableProperties, extractor: Option<&SliceTransformRef>) -> 
 pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     ParsedInternalKey::parse(key).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,3 +98,11 @@ fn unwritable_kinds_say_so() {
     }
     assert!(CompressionType::from_u8(0x80).is_err());
 }
+
+#[test]
+fn what_is_compressed_with_xpress_is_refused_by_name() {
+    let stored = [4, b'a', b'b', b'c', b'd'];
+    let error = Decompressor::new(5).decompress(CompressionType::Xpress, &stored).unwrap_err();
+    assert_eq!(error.kind(), esker_base::ErrorKind::NotSupported);
+    assert!(error.message().contains("Xpress"), "{error}");
+}

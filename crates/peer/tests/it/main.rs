@@ -23,6 +23,7 @@ mod matrix;
 mod odd_directories;
 mod party;
 mod ping_pong;
+mod refused;
 mod sst_file_reader;
 mod tables;
 mod timed;

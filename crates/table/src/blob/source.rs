@@ -179,3 +179,6 @@ fn expires(user_key: &[u8]) -> Error {
         user_key.escape_ascii()
     ))
 }
+
+#[cfg(test)]
+mod tests;
