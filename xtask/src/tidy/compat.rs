@@ -12,7 +12,8 @@ const PAGE: &str = "docs/compat.md";
 /// Names with fewer may be words of RocksDB's that stand nowhere here.
 const UNDERSCORES: usize = 3;
 /// Sections whose tables' rows name a test each.
-const TABLES: &[&str] = &["Files of a database", "Tables", "Entries", "Merge operators, comparators, prefix extractors"];
+const TABLES: &[&str] =
+    &["Files of a database", "Tables", "Entries", "Merge operators, comparators, prefix extractors"];
 /// What a row with this status alone promises nothing.
 const NOTHING_PROMISED: &[&str] = &["planned"];
 
