@@ -6,7 +6,8 @@
 //! job does once for all its outputs.
 
 use super::file_checksum::{PendingChecksum, checksummed};
-use super::written::Written;
+use super::verify_file_checksum;
+use super::written::{Verification, Written};
 use crate::observe::{
     Event, TableFileCreation, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileCreationReason,
 };
@@ -51,6 +52,11 @@ pub(crate) struct OutputContext<'a> {
 }
 
 impl OutputContext<'_> {
+    /// What the job's tables are compared with before they are installed.
+    fn verification(&self) -> Verification {
+        Verification::wanted(self.family_options, self.io_priority == IoPriority::Low)
+    }
+
     /// How jobs read values in blob files: past the cache.
     pub(crate) fn blob_reader(&self) -> BlobReader {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
@@ -89,7 +95,7 @@ pub(crate) struct TableOutput {
     /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file could be deleted.
     oldest_blob_file: Option<FileNumber>,
     timestamps: Timestamps,
-    /// What went in, with `paranoid_file_checks`.
+    /// What went in, if that is to be compared.
     written: Option<Written>,
     /// Of the whole file, with `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
@@ -171,7 +177,7 @@ impl TableOutput {
             creation_seconds: now,
             oldest_blob_file: None,
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
-            written: context.family_options.paranoid_file_checks.then(Written::default),
+            written: context.verification().entries.then(Written::default),
             checksum,
         })
     }
@@ -238,8 +244,8 @@ impl TableOutput {
 
     /// Ends the file, syncs it and describes it, to listeners too.
     /// # Errors
-    /// `IoError`, or that of opening the table again; with `paranoid_file_checks` `Corruption` if it does not hold what went
-    /// in. The file is lost then.
+    /// `IoError`, or that of opening the table again; with `paranoid_file_checks` and `verify_output_flags` `Corruption` if it
+    /// does not hold what went in. The file is lost then.
     pub(crate) fn finish(
         self,
         context: &OutputContext<'_>,
@@ -338,11 +344,20 @@ fn store(builder: &mut TableBuilder, written: &mut Option<Written>, key: &[u8], 
     builder.add(key, value)
 }
 
-/// Opens a finished output; it stays open for its readers. What a flush wrote goes into level 0. If it was noted what was
-/// written, that is what the file must hold.
+/// Opens a finished output; it stays open for its readers. What a flush wrote goes into level 0. Then compares it, as the
+/// options want.
 fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData, written: Option<Written>) -> Result<()> {
     let level = (context.io_priority == IoPriority::High).then_some(0);
     let reader = context.tables.reader(&TableFile { meta, level })?;
+    let wanted = context.verification();
+    if wanted.blocks {
+        reader.verify(&mut |_| true)?;
+    }
+    if let (true, Some(factory), Some((checksum, function))) =
+        (wanted.file, &context.options.file_checksum_gen_factory, &meta.file_checksum)
+    {
+        verify_file_checksum(factory, context.env.fs.as_ref(), reader.file().path(), (checksum, function))?;
+    }
     match written {
         Some(written) if written != Written::in_table(&reader)? => {
             let path = reader.file().path().display();

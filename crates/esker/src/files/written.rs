@@ -1,4 +1,4 @@
-//! What went into a table, to be compared with what can be read from it: `paranoid_file_checks`.
+//! What went into a table, to be compared with what can be read from it: `paranoid_file_checks`, `verify_output_flags`.
 //!
 //! In: entries as the writer is given them, then as the finished file gives them. Out: whether they are the same.
 //! Source: RocksDB `db/output_validator.h`.
@@ -6,9 +6,35 @@
 //! Invariant: point entries count in their order; range tombstones, which may come in any, without it.
 
 use super::type_of;
+use crate::options::{ColumnFamilyOptions, VerifyOutputFlags};
 use esker_base::xxph3::hash64_with_seed;
 use esker_base::{Result, ValueType};
 use esker_table::TableReader;
+
+/// What a fresh table is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verification {
+    pub(super) blocks: bool,
+    pub(super) entries: bool,
+    pub(super) file: bool,
+}
+
+impl Verification {
+    /// As the options want it, of the output of a compaction, or of a flush.
+    pub(super) fn wanted(options: &ColumnFamilyOptions, is_compaction: bool) -> Verification {
+        let whose = match is_compaction {
+            true => VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION,
+            false => VerifyOutputFlags::ENABLE_FOR_FLUSH,
+        };
+        let flags = options.verify_output_flags;
+        let wants = |what| flags & whose != 0 && flags & what != 0;
+        Verification {
+            blocks: wants(VerifyOutputFlags::VERIFY_BLOCK_CHECKSUM),
+            entries: options.paranoid_file_checks || wants(VerifyOutputFlags::VERIFY_ITERATION),
+            file: wants(VerifyOutputFlags::VERIFY_FILE_CHECKSUM),
+        }
+    }
+}
 
 /// Entries seen, as hashes of all their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -107,6 +107,29 @@ impl Default for CompressionOptions {
     }
 }
 
+/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: what of an output is verified, and of whose.
+#[derive(Debug)]
+pub struct VerifyOutputFlags;
+
+impl VerifyOutputFlags {
+    /// RocksDB's `kVerifyNone`.
+    pub const VERIFY_NONE: u32 = 0;
+    /// `kVerifyBlockChecksum`: every block has its checksum, and the table is in order.
+    pub const VERIFY_BLOCK_CHECKSUM: u32 = 1 << 0;
+    /// `kVerifyIteration`: its entries are those that were written.
+    pub const VERIFY_ITERATION: u32 = 1 << 1;
+    /// `kVerifyFileChecksum`: the file has the checksum that the MANIFEST gets, if there is a `file_checksum_gen_factory`.
+    pub const VERIFY_FILE_CHECKSUM: u32 = 1 << 2;
+    /// `kEnableForLocalCompaction`.
+    pub const ENABLE_FOR_LOCAL_COMPACTION: u32 = 1 << 10;
+    /// `kEnableForRemoteCompaction`: of which Esker has none.
+    pub const ENABLE_FOR_REMOTE_COMPACTION: u32 = 1 << 11;
+    /// Of flushes and recovery. RocksDB keeps the bit for that, and does not look at it yet.
+    pub const ENABLE_FOR_FLUSH: u32 = 1 << 12;
+    /// `kVerifyAll`.
+    pub const VERIFY_ALL: u32 = u32::MAX;
+}
+
 /// A shared compaction filter.
 pub type CompactionFilterRef = Arc<dyn CompactionFilter>;
 
@@ -285,6 +308,9 @@ option_struct! {
         /// Read every table that a flush or compaction has written back, whole, before it is installed, and compare its entries
         /// with those that were written: `Corruption` if they differ. Default false. Mutable.
         paranoid_file_checks: bool = false, mutable;
+        /// What of the tables that compactions and flushes write is verified before they are installed: bits of
+        /// [`VerifyOutputFlags`]; `Corruption` if it is not so. Default 0: nothing. Mutable.
+        verify_output_flags: u32 = VerifyOutputFlags::VERIFY_NONE, mutable;
         /// Check the order of files when a version is made. Default true. Fixed.
         force_consistency_checks: bool = true, fixed;
         /// No filters on the last level: most lookups are expected to hit. Default false. Fixed.

@@ -43,6 +43,7 @@ const NEVER_WRITTEN: &[&str] = &[
     "error_if_exists",
     "memtable_verify_per_key_checksum_on_seek",
     "paranoid_memory_checks",
+    "verify_output_flags",
     "use_delta_encoding",
     "compatible_with",
     "decouple_partitioned_filters",

@@ -24,7 +24,7 @@ mod write_buffer_manager;
 pub use cache_text::{block_cache_from_string, secondary_cache_from_string};
 pub use cf::{
     CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionFilterRef, CompactionPri, CompactionStyle,
-    CompressionOptions,
+    CompressionOptions, VerifyOutputFlags,
 };
 pub use db::{DbOptions, TargetVersion, WalRecoveryMode};
 pub use esker_base::logger::{InfoLog, InfoLogLevel};

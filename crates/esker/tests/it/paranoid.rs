@@ -1,8 +1,8 @@
-//! `paranoid_file_checks`: a table that cannot be read back as it was written is not installed.
+//! `paranoid_file_checks`, `verify_output_flags`: a table that cannot be read back as it was written is not installed.
 
 use esker::internals::env::{FaultFs, FileSystem, MemFs, OpKind};
 use esker::internals::format::trailer::ChecksumType;
-use esker::options::CompressionType;
+use esker::options::{CompressionType, FileChecksumGenCrc32cFactory, VerifyOutputFlags};
 use esker::{Db, Env, Error, ErrorKind, Options};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -21,13 +21,17 @@ impl Disk {
     }
 
     fn open(&self, paranoid: bool) -> esker::Result<Db> {
+        self.open_with(|options| options.cf.paranoid_file_checks = paranoid)
+    }
+
+    fn open_with(&self, set: impl Fn(&mut Options)) -> esker::Result<Db> {
         let mut options = Options::default();
         options.db.env = Env::with_fs(Arc::new(self.fs.clone()));
         options.db.create_if_missing = true;
         options.db.verify_sst_unique_id_in_manifest = false;
         options.cf.compression = CompressionType::None;
         options.cf.table.checksum = ChecksumType::NoChecksum;
-        options.cf.paranoid_file_checks = paranoid;
+        set(&mut options);
         Db::open(&options, "/db")
     }
 
@@ -165,4 +169,47 @@ fn a_table_that_recovery_writes_is_read_back() {
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     disk.fs.clear_hook();
     assert!(is_filled(&disk.open(true).unwrap(), "new"));
+}
+
+/// What each kind of verification finds, in flushes and in compactions.
+#[test]
+fn verify_output_flags_find_what_they_are_for_where_they_are_enabled() {
+    type Flags = VerifyOutputFlags;
+    let of_blocks: Change = |bytes| replaced(bytes, b"new300", b"old300");
+    let kinds = [Flags::VERIFY_BLOCK_CHECKSUM, Flags::VERIFY_ITERATION, Flags::VERIFY_FILE_CHECKSUM];
+    let enabled = [Flags::ENABLE_FOR_FLUSH, Flags::ENABLE_FOR_LOCAL_COMPACTION, Flags::VERIFY_ALL];
+    for kind in kinds {
+        for enable in enabled {
+            for compaction in [false, true] {
+                let flags = if enable == Flags::VERIFY_ALL { enable } else { kind | enable };
+                let own =
+                    if compaction { Flags::ENABLE_FOR_LOCAL_COMPACTION } else { Flags::ENABLE_FOR_FLUSH };
+                let disk = Disk::new();
+                let db = disk.open_with(|options| {
+                    options.cf.verify_output_flags = flags;
+                    options.db.file_checksum_gen_factory = Some(Arc::new(FileChecksumGenCrc32cFactory));
+                    if kind == Flags::VERIFY_BLOCK_CHECKSUM {
+                        options.cf.table.checksum = ChecksumType::Xxh3;
+                    }
+                });
+                let db = db.unwrap();
+                fill(&db, "new");
+                if compaction {
+                    db.flush().unwrap();
+                    fill(&db, "new");
+                    db.flush().unwrap();
+                }
+                let before = disk.tables();
+                disk.change_next_table(of_blocks);
+                let result = if compaction { db.compact_range(None, None) } else { db.flush() };
+                match result {
+                    Err(error) => {
+                        assert!(flags & own != 0, "{kind} {enable:b} {compaction}: {error}");
+                        disk.check_refused(&error, &before);
+                    }
+                    Ok(()) => assert!(flags & own == 0, "{kind} {enable:b} {compaction}"),
+                }
+            }
+        }
+    }
 }

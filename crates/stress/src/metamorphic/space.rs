@@ -115,6 +115,7 @@ const FAMILY: &[Knob] = &[
     ("blob_garbage_collection_age_cutoff", &["0", "0.25", "1"]),
     ("blob_garbage_collection_force_threshold", &["0.1", "0.8", "1"]),
     ("blob_file_starting_level", &["0", "1", "4"]),
+    ("verify_output_flags", &["0", "1025", "1026", "4097", "4294967295"]),
     ("max_sequential_skip_in_iterations", &["0", "1", "8", "1000"]),
 ];
 

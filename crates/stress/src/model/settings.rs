@@ -108,6 +108,7 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
         compression: random_compression(rng),
         bottommost_compression: if rng.u8(..3) == 0 { Some(random_compression(rng)) } else { None },
         paranoid_file_checks: rng.u8(..4) == 0,
+        verify_output_flags: pick(rng, &[0, 0, 1025, 4098, u32::MAX]),
         optimize_filters_for_hits: rng.u8(..4) == 0,
         max_sequential_skip_in_iterations: pick(rng, &[0, 1, 8]),
         dead_span_min_entries: pick(rng, &[0, 1, 3, 64]),
