@@ -60,6 +60,7 @@ pub use db::{
     AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, ExplainScan,
     IngestExternalFileArg, MultiGetOutput, OpenMode, WideColumns, destroy_db,
 };
+pub use engine::ScrubState;
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
     ValueType, compaction_filter, comparator, merge_operator, prefix,

@@ -70,6 +70,8 @@ impl DbInner {
         let dump = engine.stats_dump_timer.lock().take();
         let look = engine.compaction_timer.lock().take();
         drop((dump, look));
+        let scrubber = engine.scrubber.lock().take();
+        drop(scrubber);
         flushed
     }
 

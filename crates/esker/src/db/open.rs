@@ -13,7 +13,7 @@ use super::recover::{Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
-use crate::engine::{DbState, Engine, EngineParts, publish_super_version};
+use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_version};
 use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, Feature, Options};
 use crate::schedule::Scheduler;
@@ -429,6 +429,7 @@ impl Db {
         jobs::start(engine);
         schedule_stats_dump(engine);
         schedule_compaction_trigger(engine);
+        begin_scrubbing(engine);
         Ok(())
     }
 }

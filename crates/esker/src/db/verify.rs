@@ -1,12 +1,19 @@
 //! Whether the tables are what was written.
 
 use super::{Db, reads};
+use crate::engine::{ScrubState, Scrubber};
 use crate::files::{under_either_name, verify_file_checksum};
 use crate::read::tables::open_file;
 use esker_base::{Error, Result};
 use esker_format::file_name;
 
 impl Db {
+    /// What scrubbing has done and found since the database was opened; `None` if it is not scrubbed, see
+    /// `scrub_bytes_per_second`.
+    pub fn scrub_state(&self) -> Option<ScrubState> {
+        self.engine().scrubber.lock().as_ref().map(Scrubber::state)
+    }
+
     /// Reads every block of every live table of all families from its file, and checks checksums, the order of the keys,
     /// filters and counts. Blob files are not read. Reads and writes go on meanwhile.
     /// # Errors

@@ -17,6 +17,7 @@ mod install;
 mod jobs;
 mod parts;
 mod report;
+mod scrub;
 mod stall;
 mod state;
 
@@ -26,6 +27,8 @@ pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
 pub(crate) use report::CompactionReport;
+pub use scrub::ScrubState;
+pub(crate) use scrub::{Scrubber, begin_scrubbing};
 pub(crate) use stall::StallState;
 pub(crate) use state::{DbState, FlushRequest, ManualCompaction};
 
@@ -120,6 +123,8 @@ pub(crate) struct Engine {
     /// What the last periodic dump of statistics said, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
+    /// Reads all tables, if that is wanted.
+    pub(crate) scrubber: Mutex<Option<Scrubber>>,
     /// Looks every so many seconds for compactions that are due because time has passed.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     /// See [`Engine::oldest_snapshot_at_release`].

@@ -80,6 +80,7 @@ impl Engine {
             prepared: Mutex::new(parts.prepared),
             last_stats_dump: Mutex::new(StatsDump::default()),
             stats_dump_timer: Mutex::new(None),
+            scrubber: Mutex::new(None),
             compaction_timer: Mutex::new(None),
             oldest_snapshot_at_release: AtomicU64::new(0),
             lock: Mutex::new(parts.lock),

@@ -141,6 +141,8 @@ reasons! {
         FlushNoWal => "FlushNoWAL",
         /// The MANIFEST, for data that is in no WAL.
         ManifestWriteNoWal => "ManifestWriteNoWAL",
+        /// Scrubbing, which RocksDB has not: a table is damaged. The database goes on whatever the listener says.
+        Scrub => "Scrub",
     }
 }
 

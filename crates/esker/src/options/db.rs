@@ -150,6 +150,11 @@ option_struct! {
         /// Skip looking at table sizes while opening; wrong sizes are then found later. Default false. Fixed.
         skip_checking_sst_file_sizes_on_db_open: bool = false, fixed;
 
+        /// Esker's own: all tables are read and checked in the background, again and again, at so many bytes a second; 0: not.
+        /// What is found damaged is told to listeners (`BackgroundErrorReason::Scrub`), in LOG and by `Db::scrub_state`; the
+        /// database goes on. It has no text form. Default 0.
+        scrub_bytes_per_second: u64 = 0, object;
+
         /// Seconds between dumps of statistics into LOG; 0: never. Default 600. Mutable.
         stats_dump_period_sec: u32 = 600, mutable;
         /// What goes into LOG. Default `Info`. Fixed.

@@ -28,6 +28,7 @@ mod preserve;
 mod protection;
 mod repair;
 mod scan_histories;
+mod scrub;
 mod set_options;
 mod shared_keys;
 mod styles;

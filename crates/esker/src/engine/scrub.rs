@@ -1,0 +1,198 @@
+//! Scrubbing: all tables are read and checked in the background, one after the other, again and again, at a set rate.
+//!
+//! In: `scrub_bytes_per_second`. Out: each pass checks every table that was live when it came to it as `Db::verify_checksum` does,
+//! and what it finds is told: an error in LOG, `EventListener::on_background_error` with the reason `Scrub`, `Db::scrub_state`.
+//! The database goes on: reads of what is damaged find it out themselves, and all others are right.
+//!
+//! Invariants
+//!  1. A table is read at no more than the rate, from its begin to any of its blocks; and as slowly as the rate limiter
+//!     wants, if there is one for reads.
+//!  2. A scrubber holds no lock and no view while it reads or waits, only the file that it reads.
+//!  3. Its thread has ended when `Scrubber` is dropped.
+
+use super::Engine;
+use crate::observe::BackgroundErrorReason;
+use crate::read::tables::open_file;
+use crate::version::FileMeta;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::thread::{JoinHandle, current};
+use esker_base::sync::{Arc, Condvar, Mutex, Weak};
+use esker_base::{Error, FileNumber, Result};
+use esker_env::rate_limiter::{IoKind, IoPriority};
+use esker_env::thread_pool::spawn;
+use esker_table::TableCache;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The least time between two passes, in seconds: a database of a few files is not read all the time.
+const SHORTEST_PASS: u64 = 1;
+
+/// What scrubbing has done since the database was opened, and what it has found.
+#[derive(Clone, Debug, Default)]
+pub struct ScrubState {
+    /// Passes over all tables that came to their end.
+    pub passes: u64,
+    /// Tables checked.
+    pub tables: u64,
+    /// Bytes of data blocks checked.
+    pub bytes: u64,
+    /// Tables that are damaged, with the error that reading them gives. They leave with the files.
+    pub damaged: BTreeMap<FileNumber, Error>,
+}
+
+/// The thread of a database that is scrubbed.
+pub(crate) struct Scrubber {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<ScrubState>,
+    is_over: AtomicBool,
+    /// Locked by who waits, or says that it is over.
+    waiting: Mutex<()>,
+    over: Condvar,
+}
+
+impl std::fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scrubber({:?})", *self.shared.state.lock())
+    }
+}
+
+impl Drop for Scrubber {
+    fn drop(&mut self) {
+        let waiting = self.shared.waiting.lock();
+        self.shared.is_over.store(true, Ordering::Release);
+        drop(waiting);
+        self.shared.over.notify_all();
+        // The last handle of the engine may be let go of by the thread itself.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {
+            thread.join().expect("the scrubber does not panic");
+        }
+    }
+}
+
+impl Scrubber {
+    /// What it has done and found so far.
+    pub(crate) fn state(&self) -> ScrubState {
+        self.shared.state.lock().clone()
+    }
+}
+
+impl Shared {
+    /// Waits so long, or until it is over.
+    fn wait(&self, time: Duration) {
+        let mut waiting = self.waiting.lock();
+        if !time.is_zero() && !self.is_over.load(Ordering::Acquire) {
+            let _timed_out = self.over.wait_for(&mut waiting, time);
+        }
+    }
+}
+
+/// Begins, if the options want it.
+pub(crate) fn begin_scrubbing(engine: &Arc<Engine>) {
+    let rate = engine.options.scrub_bytes_per_second;
+    if rate == 0 {
+        return;
+    }
+    let shared = Arc::new(Shared {
+        state: Mutex::new(ScrubState::default()),
+        is_over: AtomicBool::new(false),
+        waiting: Mutex::new(()),
+        over: Condvar::new(),
+    });
+    let (weak, of_thread) = (Arc::downgrade(engine), Arc::clone(&shared));
+    match spawn("esker:scrub", move || run(&weak, &of_thread, rate)) {
+        Ok(thread) => *engine.scrubber.lock() = Some(Scrubber { shared, thread: Some(thread) }),
+        Err(e) => esker_base::info_log!(engine.info_log, Warn, "No scrubbing: {e}"),
+    }
+}
+
+/// The life of the thread.
+fn run(engine: &Weak<Engine>, shared: &Shared, rate: u64) {
+    while !shared.is_over.load(Ordering::Acquire) {
+        let Some(begin) = engine.upgrade().map(|engine| engine.env.clock.monotonic_nanos()) else { return };
+        if pass(engine, shared, rate) {
+            shared.state.lock().passes += 1;
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        let spent = engine.env.clock.monotonic_nanos() - begin;
+        drop(engine);
+        shared.wait(Duration::from_secs(SHORTEST_PASS).saturating_sub(Duration::from_nanos(spent)));
+    }
+}
+
+/// One look at each table; false if it was ended.
+fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
+    let mut last = None;
+    while let Some(strong) = engine.upgrade().filter(|_| !shared.is_over.load(Ordering::Acquire)) {
+        let Some((tables, file)) = next_file(&strong, last) else {
+            forget_gone(&strong, shared);
+            return true;
+        };
+        last = Some(file.number);
+        let is_known = shared.state.lock().damaged.contains_key(&file.number);
+        let checked = check(&strong, &tables, &file, shared, rate);
+        if shared.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        shared.state.lock().tables += 1;
+        if let Err(e) = checked {
+            shared.state.lock().damaged.insert(file.number, e.clone());
+            if !is_known {
+                tell(&strong, &e);
+            }
+        }
+    }
+    false
+}
+
+/// Checks one table, slowly.
+fn check(engine: &Engine, tables: &TableCache, file: &FileMeta, shared: &Shared, rate: u64) -> Result<()> {
+    let clock = engine.env.clock.as_ref();
+    let (begin, mut before) = (clock.monotonic_nanos(), 0);
+    let nanos_for =
+        |bytes: u64| u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX);
+    open_file(tables, file)?.verify(&mut |bytes| {
+        let more = bytes - std::mem::replace(&mut before, bytes);
+        shared.state.lock().bytes += more;
+        if let Some(limiter) = &engine.options.rate_limiter {
+            limiter.request(more, IoPriority::Low, IoKind::Read, clock);
+        }
+        let due = begin.saturating_add(nanos_for(bytes));
+        shared.wait(Duration::from_nanos(due.saturating_sub(clock.monotonic_nanos())));
+        !shared.is_over.load(Ordering::Acquire)
+    })
+}
+
+fn tell(engine: &Engine, error: &Error) {
+    esker_base::info_log!(engine.info_log, Error, "Scrubbing found: {error}");
+    let mut told = Some(error.clone());
+    for listener in &engine.options.listeners {
+        listener.on_background_error(BackgroundErrorReason::Scrub, &mut told);
+    }
+}
+
+/// Damage that has gone with its file is not shown any more.
+fn forget_gone(engine: &Engine, shared: &Shared) {
+    let views: Vec<_> = engine.families.all().iter().map(|family| family.super_version.load_full()).collect();
+    let is_live = |number| views.iter().any(|v| v.version.all_files().any(|(_, f)| f.number == number));
+    shared.state.lock().damaged.retain(|number, _| is_live(*number));
+}
+
+/// The live table with the lowest number above `last`, and how it is opened. Held so that it stays while it is read.
+fn next_file(engine: &Engine, last: Option<FileNumber>) -> Option<(Arc<TableCache>, Arc<FileMeta>)> {
+    let mut next: Option<(Arc<TableCache>, Arc<FileMeta>)> = None;
+    for family in engine.families.all() {
+        let view = family.super_version.load_full();
+        for (_, file) in view.version.all_files() {
+            let is_next = last.is_none_or(|last| file.number > last)
+                && next.as_ref().is_none_or(|(_, next)| file.number < next.number);
+            if is_next {
+                next = Some((family.tables.clone(), Arc::clone(file)));
+            }
+        }
+    }
+    next
+}
