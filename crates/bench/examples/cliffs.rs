@@ -372,38 +372,85 @@ fn scan_sizes(
     Ok(())
 }
 
-/// Going over to a newer view, of which a memtable is new, beside making an iterator.
+/// Going over to a newer view of a hundred files beside making an iterator: one with the same runs, and one in which a memtable
+/// has become a file.
 fn refreshing(rounds: u64) -> Result<()> {
+    for flushes in [false, true] {
+        let db = open(&options()?)?;
+        let put = |file: u64| (0..200).try_for_each(|i| db.put(key(i * 1000 + file), [b'v'; 100]));
+        for file in 0..100 {
+            put(file)?;
+            db.flush()?;
+        }
+        let family = db.default_column_family();
+        let (mut go_over, mut make, mut seek) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..rounds * 5 {
+            db.put(key(1), round.to_le_bytes())?;
+            let snapshot = db.snapshot();
+            let at = || ReadOptions::new().snapshot(&snapshot);
+            let mut iter = db.iter_opt(at(), &family)?;
+            iter.seek(key(100_000));
+            if flushes {
+                db.flush()?;
+            } else {
+                db.set_options(&family, &[("max_sequential_skip_in_iterations", "8")])?;
+            }
+            let start = processor_nanos();
+            iter.next();
+            let went = processor_nanos();
+            let mut fresh = db.iter_opt(at(), &family)?;
+            let made = processor_nanos();
+            fresh.seek(key(100_000));
+            let sought = processor_nanos();
+            assert!(iter.valid() && fresh.valid());
+            go_over.push((went - start) / 1000.0);
+            make.push((made - went) / 1000.0);
+            seek.push((sought - made) / 1000.0);
+        }
+        let what = if flushes { "a memtable has become a file" } else { "the same runs" };
+        line(&format!("a step over to another view, 100 files, {what}, us"), &spread(&go_over));
+        line("making an iterator over 100 files, us", &spread(&make));
+        line("seeking it, us", &spread(&seek));
+    }
+    Ok(())
+}
+
+/// How long a version that was replaced is held by a scan that goes on.
+fn releasing(rounds: u64) -> Result<()> {
+    const KEYS: u64 = 200_000;
     let db = open(&options()?)?;
-    let put = |file: u64| (0..200).try_for_each(|i| db.put(key(i * 1000 + file), [b'v'; 100]));
-    for file in 0..100 {
-        put(file)?;
-        db.flush()?;
-    }
-    let snapshot = db.snapshot();
-    let at = || ReadOptions::new().snapshot(&snapshot);
-    let family = db.default_column_family();
-    let (mut make, mut refresh, mut seek) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..rounds * 5 {
-        let mut iter = db.iter_opt(at(), &family)?;
-        iter.seek(key(100_000));
-        db.put(key(1), round.to_le_bytes())?;
-        db.set_options(&family, &[("max_sequential_skip_in_iterations", "8")])?;
-        let start = processor_nanos();
-        iter.next();
-        let went = processor_nanos();
-        let mut fresh = db.iter_opt(at(), &family)?;
-        let made = processor_nanos();
-        fresh.seek(key(100_000));
-        let sought = processor_nanos();
-        assert!(iter.valid() && fresh.valid());
-        refresh.push((went - start) / 1000.0);
-        make.push((made - went) / 1000.0);
-        seek.push((sought - made) / 1000.0);
-    }
-    line("a step that goes over to another view, 100 files, us", &spread(&refresh));
-    line("making an iterator over 100 files, us", &spread(&make));
-    line("seeking it, us", &spread(&seek));
+    (0..KEYS).try_for_each(|i| db.put(key(i), [b'v'; 100]))?;
+    compact(&db)?;
+    let mut iter = db.iter()?;
+    let stop = AtomicBool::new(false);
+    let mut millis = std::thread::scope(|scope| {
+        let scanning = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                if !iter.valid() {
+                    iter.seek_to_first();
+                }
+                black_box(iter.value().len());
+                iter.next();
+            }
+        });
+        let released = (0..rounds * 40).map(|round| -> Result<f64> {
+            db.put(key(round), b"value")?;
+            db.flush()?;
+            let start = nanos();
+            while db.property("rocksdb.num-live-versions").as_deref() != Some("1") {
+                std::thread::yield_now();
+            }
+            Ok((nanos() - start) / 1e6)
+        });
+        let released = released.collect::<Result<Vec<_>>>();
+        stop.store(true, Ordering::Relaxed);
+        scanning.join().expect("no panic");
+        released
+    })?;
+    millis.sort_by(f64::total_cmp);
+    let at = |part: f64| millis[((millis.len() - 1) as f64 * part) as usize];
+    let text = format!("{:.3}, 90%: {:.3}, 99%: {:.3}, most: {:.3}", at(0.5), at(0.9), at(0.99), at(1.0));
+    line("a version is let go beside a scan, ms after it was replaced: median", &text);
     Ok(())
 }
 
@@ -440,7 +487,7 @@ fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let rounds: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(5);
     let wanted = args.next().unwrap_or_default();
-    let cases: [(&str, &dyn Fn() -> Result<()>); 9] = [
+    let cases: [(&str, &dyn Fn() -> Result<()>); 10] = [
         ("snapshots", &|| snapshots(rounds)),
         ("beside", &|| snapshots_beside_a_writer(rounds)),
         ("tombstones", &|| tombstones(rounds)),
@@ -449,6 +496,7 @@ fn main() -> Result<()> {
         ("crossings", &crossings),
         ("scans", &|| scans(rounds)),
         ("refresh", &|| refreshing(rounds)),
+        ("release", &|| releasing(rounds)),
         ("directions", &|| directions(rounds)),
     ];
     cases.into_iter().filter(|(name, _)| name.contains(wanted.as_str())).try_for_each(|(_, case)| case())

@@ -36,7 +36,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 24] = [
+pub(super) const ALL: [(&str, Scenario); 27] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -50,6 +50,9 @@ pub(super) const ALL: [(&str, Scenario); 24] = [
     ("iterator_next", iterator_next),
     ("iterator_prev", iterator_prev),
     ("iterator_seek", iterator_seek),
+    ("iterator_refresh", iterator_refresh),
+    ("iterator_park_and_next", iterator_park_and_next),
+    ("iterator_next_over_deleted", iterator_next_over_deleted),
     ("put_100_bytes", put_100_bytes),
     ("memtable_insert", memtable_insert),
     ("memtable_get", memtable_get),
@@ -241,6 +244,39 @@ fn iterator_seek(count: u64) -> Result<()> {
     warm_up_and_count(count, |number| {
         iter.seek(key(number));
         assert_eq!(iter.key(), key(number));
+        Ok(())
+    })
+}
+
+/// To the present, of which the files are the same. Not positioned.
+fn iterator_refresh(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    let mut iter = db.iter()?;
+    warm_up_and_count(count, |_| iter.refresh())
+}
+
+/// One step from a place at which it was parked.
+fn iterator_park_and_next(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    let mut iter = db.iter()?;
+    iter.seek_to_first();
+    warm_up_and_count(count, |_| {
+        iter.park()?;
+        iter.next();
+        assert!(iter.valid());
+        Ok(())
+    })
+}
+
+/// A step over all keys but the first and the last, which were put and deleted in the memtable.
+fn iterator_next_over_deleted(count: u64) -> Result<()> {
+    let db = db_in_memory()?;
+    (1..KEYS - 1).try_for_each(|number| db.delete(decimal(2 * number)))?;
+    let mut iter = db.iter()?;
+    warm_up_and_count(count, |_| {
+        iter.seek_to_first();
+        iter.next();
+        assert_eq!(iter.key(), decimal(2 * (KEYS - 1)));
         Ok(())
     })
 }

@@ -3,6 +3,7 @@
 //! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator owns its view: memtables
 //! and files it needs stay as long as it lives, also when the database is closed.
 
+mod park;
 mod runs;
 mod timestamped;
 
@@ -32,10 +33,20 @@ pub struct DbIterator {
     cf: Arc<ColumnFamily>,
     db: Arc<DbInner>,
     options: ReadOptions,
-    /// What it reads; `None` with `pin_data`: then it stays at one view.
-    watched: Option<Arc<SuperVersion>>,
+    watched: Watched,
     /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
     held: Option<Snapshot>,
+}
+
+/// What it reads.
+#[derive(Debug)]
+enum Watched {
+    /// This, until there is a newer one.
+    View(Arc<SuperVersion>),
+    /// Nothing until it is moved.
+    Parked,
+    /// One view for good: with `pin_data`, or timestamps.
+    Stays,
 }
 
 /// Over keys without or with user-defined timestamps.
@@ -96,7 +107,7 @@ impl Db {
             Cursor::Plain(new_db_iter(&cf, &view, &options, sequence, statistics)?)
         };
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
-        let watched = can_watch.then_some(view);
+        let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
         Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held })
     }
 
@@ -120,26 +131,30 @@ impl DbIterator {
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
         self.catch_up();
-        self.leave_old_view();
-        each!(&mut self.iter, iter => iter.seek_to_first());
+        if self.leave_old_view() {
+            each!(&mut self.iter, iter => iter.seek_to_first());
+        }
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
         self.catch_up();
-        self.leave_old_view();
-        each!(&mut self.iter, iter => iter.seek_to_last());
+        if self.leave_old_view() {
+            each!(&mut self.iter, iter => iter.seek_to_last());
+        }
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         self.catch_up();
-        self.leave_old_view();
-        each!(&mut self.iter, iter => iter.seek(target.as_ref()));
+        if self.leave_old_view() {
+            each!(&mut self.iter, iter => iter.seek(target.as_ref()));
+        }
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         self.catch_up();
-        self.leave_old_view();
-        each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
+        if self.leave_old_view() {
+            each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
+        }
     }
     /// To the next key.
     ///
@@ -228,12 +243,11 @@ impl DbIterator {
         let prepared = iter.inner().prepare(&self.cf, &view, &self.options, sequence)?;
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
-        if self.watched.is_some() {
-            self.watched = Some(view.clone());
+        if !matches!(self.watched, Watched::Stays) {
+            self.watched = Watched::View(view.clone());
         }
-        let icmp = self.cf.icmp.clone();
         let keep_alive = Some(view as KeepAlive);
-        self.plain().refresh(sequence, keep_alive, |runs| runs.exchange(&icmp, prepared, None));
+        self.plain().refresh(sequence, keep_alive, |runs| runs.exchange(prepared, None));
         self.held = held;
         Ok(())
     }
@@ -304,10 +318,14 @@ impl DbIterator {
         }
     }
 
-    /// Whether the view is not the family's any more.
+    /// Whether the view is not the family's any more, or there is none.
     #[inline]
     fn is_outdated(&self) -> bool {
-        self.watched.as_ref().is_some_and(|view| !self.cf.super_version.holds(view))
+        match &self.watched {
+            Watched::View(view) => !self.cf.super_version.holds(view),
+            Watched::Parked => true,
+            Watched::Stays => false,
+        }
     }
 
     /// Before a step: goes on over the family's present view, at the same place and under the same snapshot. False if the
@@ -323,30 +341,35 @@ impl DbIterator {
 
     /// Before a seek: the same, without a place.
     #[inline]
-    fn leave_old_view(&mut self) {
+    fn leave_old_view(&mut self) -> bool {
         if self.is_outdated() {
             self.plain().forget_place();
             self.change_view();
         }
+        !self.is_parked()
     }
 
-    /// Takes the family's present view; stays with the old one if a file of it cannot be opened.
+    /// Takes the family's present view; stays with the old one if a file of it cannot be opened, or fails if there is none.
     #[cold]
     fn change_view(&mut self) {
         let view = pinned_view(&self.cf);
         let Cursor::Plain(iter) = &self.iter else { return };
         let prepared = iter.inner().prepare(&self.cf, &view, &self.options, iter.sequence());
-        let Ok(prepared) = prepared else { return };
+        let prepared = match (prepared, &self.watched) {
+            (Ok(prepared), _) => prepared,
+            (Err(error), Watched::Parked) => return self.plain().fail(error),
+            (Err(_), _) => return,
+        };
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
-        self.watched = Some(view.clone());
-        if prepared.is_empty() {
+        let was_parked = matches!(self.watched, Watched::Parked);
+        self.watched = Watched::View(view.clone());
+        if prepared.is_empty() && !was_parked {
             // Options have changed, or a memtable that it sees nothing of.
             self.plain().keep(view);
             return;
         }
-        let icmp = self.cf.icmp.clone();
-        self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(&icmp, prepared, place));
+        self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(prepared, place));
     }
 }
 

@@ -201,6 +201,21 @@ impl<I: InternalIterator> DbIter<I> {
         self.keep_alive = Some(keep_alive);
     }
 
+    /// Stays where it is with copies of key and value, and drops what it reads: `close` empties the inner cursor. To be rebased
+    /// before it moves.
+    pub(crate) fn park(&mut self, close: impl FnOnce(&mut I)) {
+        self.begin_call();
+        if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
+            let value = self.value().to_vec();
+            (self.buffer, self.value) = (value, Value::Buffer);
+        }
+        self.left = LeftValue::default();
+        self.ahead = None;
+        close(&mut self.iter);
+        self.keep_alive = None;
+        self.report();
+    }
+
     /// Stands nowhere until it is positioned.
     pub(crate) fn forget_place(&mut self) {
         self.valid = false;
@@ -452,7 +467,7 @@ impl<I: InternalIterator> DbIter<I> {
     }
 
     #[cold]
-    fn fail(&mut self, error: Error) {
+    pub(crate) fn fail(&mut self, error: Error) {
         if error.subcode() == SubCode::MergeOperatorFailed
             && let Some(statistics) = &self.options.statistics
         {

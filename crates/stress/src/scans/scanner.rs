@@ -40,6 +40,7 @@ struct Cursor {
     /// Places in the moment's list that are within the bounds.
     range: std::ops::Range<usize>,
     by_prefix: bool,
+    pins_data: bool,
     prefix: Option<Vec<u8>>,
     /// A place in that list.
     at: Option<usize>,
@@ -82,6 +83,12 @@ impl Scanner<'_> {
             self.refresh(chosen)?;
         }
         let cursor = &mut self.cursors[chosen];
+        if (21..71).contains(&roll) && !cursor.pins_data {
+            cursor.iter.park().map_err(|e| format!("park: {e}"))?;
+            cursor.note("park");
+            // What it shows is as it was.
+            cursor.compare(self.round)?;
+        }
         // Long ways in one direction, and short ones.
         let (steps, forward) = ([1, 3, 30][self.rng.usize(..3)], self.rng.bool());
         for step in 0..steps {
@@ -112,6 +119,7 @@ impl Scanner<'_> {
             pin_data: rng.u8(..8) == 0,
             ..ReadOptions::default()
         };
+        let pins_data = options.pin_data;
         let handle = &round.handles[family];
         let (iter, moment) = if rng.u8(..8) == 0 {
             // As of now, without a snapshot of its own: the moment is taken while nobody writes.
@@ -124,7 +132,8 @@ impl Scanner<'_> {
         };
         let iter = iter.map_err(|e| format!("iter_opt: {e}"))?;
         let (range, prefix, at, moves) = (0..0, None, None, Vec::new());
-        let mut cursor = Cursor { iter, family, moment, bounds, range, by_prefix, prefix, at, moves };
+        let mut cursor =
+            Cursor { iter, family, moment, bounds, range, by_prefix, pins_data, prefix, at, moves };
         cursor.limit(round);
         Ok(cursor)
     }
@@ -242,6 +251,11 @@ impl Cursor {
                 self.iter.prev();
             }
         }
+        self.compare(round)
+    }
+
+    fn compare(&self, round: &Round) -> Outcome {
+        let spec = &round.specs[self.family];
         let status = self.iter.status();
         let expected = self.at.map(|at| {
             let (index, value) = &self.there()[at];

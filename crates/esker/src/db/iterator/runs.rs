@@ -98,6 +98,7 @@ impl Cursor {
 
 /// All that a view has, newest first, as one cursor.
 pub(super) struct Runs {
+    icmp: InternalKeyComparator,
     sources: Vec<Source>,
     cursor: Cursor,
     /// What its range tombstones are looked at from.
@@ -152,7 +153,15 @@ impl Runs {
             },
         )?;
         let cursor = Cursor::new(&cf.icmp, opened);
-        Ok(Runs { sources, cursor, sequence: children.sequence, upper_bound: None, wanted_prefix_of: None })
+        let icmp = cf.icmp.clone();
+        Ok(Runs {
+            icmp,
+            sources,
+            cursor,
+            sequence: children.sequence,
+            upper_bound: None,
+            wanted_prefix_of: None,
+        })
     }
 
     /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are not opened again.
@@ -189,6 +198,12 @@ impl Runs {
         Ok(exchange)
     }
 
+    /// Closes all; what it goes over to next is all fresh.
+    pub(super) fn park(&mut self) {
+        self.sources = Vec::new();
+        self.cursor = Cursor::Merged(MergingIterator::new(self.icmp.clone(), Vec::new()));
+    }
+
     /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range tombstones hide was asked for at
     /// another one, and a memtable may have got some since.
     fn may_keep(&self, at: usize, sequence: SequenceNumber) -> bool {
@@ -197,12 +212,8 @@ impl Runs {
     }
 
     /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as it must have before.
-    pub(super) fn exchange(
-        &mut self,
-        icmp: &InternalKeyComparator,
-        prepared: Exchange,
-        place: Option<(&[u8], bool)>,
-    ) {
+    pub(super) fn exchange(&mut self, prepared: Exchange, place: Option<(&[u8], bool)>) {
+        let icmp = &self.icmp;
         let Exchange { sequence, gone, fresh } = prepared;
         self.sequence = sequence;
         for &at in gone.iter().rev() {

@@ -164,7 +164,7 @@ fn pin_data_keeps_the_view() {
         iter.seek_to_first();
         replace_all(&db, 1);
         iter.next();
-        assert!(iter.watched.is_none());
+        assert!(matches!(iter.watched, Watched::Stays));
         assert_eq!(iter.key(), b"key0001");
         drop(iter);
         replace_all(&db, 0);
@@ -327,7 +327,8 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
         .map(|minute| {
             // All files and the memtable are new once more; the scan takes a step.
             replace_all(&db, minute);
-            let view = Arc::downgrade(iter.watched.as_ref().unwrap());
+            let Watched::View(view) = &iter.watched else { panic!("it follows the views") };
+            let view = Arc::downgrade(view);
             iter.next();
             view
         })

@@ -1,0 +1,126 @@
+//! A parked iterator holds nothing, and goes on as if it had not been.
+
+use super::super::*;
+use crate::options::Options;
+use esker_env::Env;
+use esker_env::mem::MemFs;
+
+const KEYS: usize = 100;
+
+fn key(i: usize) -> Vec<u8> {
+    format!("key{i:04}").into_bytes()
+}
+
+/// Merged values, plain ones and large ones; deletions between.
+fn open() -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options.cf.merge_operator = Some(crate::builtin::string_append(","));
+    let db = Db::open(&options, "/db").unwrap();
+    for i in 0..KEYS {
+        db.put(key(i), vec![b'a' + (i % 26) as u8; if i % 7 == 0 { 10_000 } else { 10 }]).unwrap();
+        if i % 5 == 0 {
+            db.merge(key(i), b"more").unwrap();
+        }
+        if i % 3 == 0 {
+            db.delete(key(i)).unwrap();
+        }
+        if i == KEYS / 2 {
+            db.flush().unwrap();
+        }
+    }
+    db
+}
+
+/// Readers of other tests may be in the way of the collection for a moment.
+fn is_released(view: &std::sync::Weak<SuperVersion>) -> bool {
+    esker_base::sync::epoch::settle(100_000, std::thread::yield_now);
+    view.upgrade().is_none()
+}
+
+fn replace_view(db: &Db, round: usize) {
+    for i in 0..KEYS {
+        db.put(key(i), format!("later{round}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(None, None).unwrap();
+}
+
+#[test]
+fn it_holds_no_view_and_shows_what_it_showed() {
+    let db = open();
+    let family = db.default_column_family();
+    let mut iter = db.iter().unwrap();
+    for (round, backwards) in [(0, false), (1, true)] {
+        if backwards {
+            iter.seek_to_last();
+        } else {
+            iter.seek_to_first();
+        }
+        for step in 0.. {
+            if !iter.valid() {
+                break;
+            }
+            let view = Arc::downgrade(&pinned_view(&family.cf));
+            let shown = (iter.key().to_vec(), iter.value().to_vec());
+            if step % 4 == 1 {
+                iter.park().unwrap();
+                assert!(iter.is_parked());
+                iter.park().unwrap();
+            }
+            if step % 12 == 1 {
+                replace_view(&db, round);
+                assert!(is_released(&view), "nobody else holds the view");
+            }
+            assert_eq!((iter.key().to_vec(), iter.value().to_vec()), shown);
+            assert_eq!(iter.pinned_value().as_slice(), shown.1);
+            assert_eq!(iter.columns()[0].1, shown.1);
+            if backwards {
+                iter.prev();
+            } else {
+                iter.next();
+            }
+            assert!(!iter.is_parked());
+        }
+        iter.status().unwrap();
+    }
+}
+
+#[test]
+fn it_can_be_sought_refreshed_and_shown_an_error_while_it_is_parked() {
+    let db = open();
+    let mut iter = db.iter().unwrap();
+    iter.park().unwrap();
+    assert!(!iter.valid());
+    iter.seek(key(1));
+    assert_eq!(iter.key(), key(1));
+    iter.park().unwrap();
+    iter.seek_for_prev(key(2));
+    assert_eq!(iter.key(), key(2));
+    db.put(key(2), "new").unwrap();
+    iter.park().unwrap();
+    iter.seek_to_first();
+    iter.next();
+    assert_ne!(iter.value(), b"new", "its moment is the old one");
+    iter.park().unwrap();
+    iter.refresh().unwrap();
+    assert!(!iter.valid() && !iter.is_parked());
+    iter.seek(key(2));
+    assert_eq!(iter.value(), b"new");
+}
+
+#[test]
+fn what_stays_at_its_view_is_not_parked() {
+    let db = open();
+    let options = ReadOptions { pin_data: true, ..ReadOptions::default() };
+    let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
+    iter.seek_to_first();
+    let shown = iter.key().to_vec();
+    assert_eq!(iter.park().unwrap_err().kind(), esker_base::ErrorKind::NotSupported);
+    assert!(!iter.is_parked());
+    assert_eq!(iter.key(), shown);
+    iter.next();
+    assert!(iter.valid());
+}
