@@ -10,6 +10,10 @@ use std::sync::Arc;
 pub trait MergeOperator: Send + Sync {
     /// Stored in tables; RocksDB's stock operators keep RocksDB's names.
     fn name(&self) -> &str;
+    /// What OPTIONS files call it. Default: its name.
+    fn option_text(&self) -> String {
+        self.name().to_owned()
+    }
     /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is no value below).
     /// `None` means the operands make no sense: the read fails with `Corruption`/`MergeOperatorFailed`, nothing is lost.
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;

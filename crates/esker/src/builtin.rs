@@ -50,6 +50,11 @@ pub fn string_append(delimiter: impl Into<Vec<u8>>) -> MergeOperatorRef {
     Arc::new(StringAppend { delimiter: delimiter.into() })
 }
 
+/// `inner` on values and operands that end in the 4 bytes of time of a database with TTL.
+pub(crate) fn ttl(inner: MergeOperatorRef) -> MergeOperatorRef {
+    Arc::new(Ttl { inner })
+}
+
 /// Keeps the newest operand.
 pub fn put() -> MergeOperatorRef {
     Arc::new(Put)
@@ -205,6 +210,9 @@ const TTL_TIME_BYTES: usize = 4;
 impl MergeOperator for Ttl {
     fn name(&self) -> &str {
         "TtlMergeOperator"
+    }
+    fn option_text(&self) -> String {
+        format!("{{id=TtlMergeOperator;user_operator={}}}", self.inner.option_text())
     }
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
         let plain = |value: &'_ [u8]| value.len().checked_sub(TTL_TIME_BYTES);

@@ -50,6 +50,7 @@ mod schedule;
 pub mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;
+mod ttl;
 pub mod txn;
 pub mod version;
 mod wal;
@@ -75,6 +76,7 @@ pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
+pub use ttl::{DbWithTtl, TtlIterator};
 pub use txn::{
     IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatchWithIndex,

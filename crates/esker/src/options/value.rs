@@ -190,7 +190,7 @@ impl OptionValue for Option<MergeOperatorRef> {
             .ok_or_else(|| Error::invalid_argument(format!("no built-in merge operator is called '{name}'")))
     }
     fn print(&self) -> String {
-        self.as_ref().map_or_else(|| "nullptr".to_owned(), |m| m.name().to_owned())
+        self.as_ref().map_or_else(|| "nullptr".to_owned(), |m| m.option_text())
     }
 }
 

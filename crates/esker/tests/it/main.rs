@@ -34,4 +34,5 @@ mod shared_keys;
 mod styles;
 mod timestamps;
 mod transactions;
+mod ttl;
 mod wal;

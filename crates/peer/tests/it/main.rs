@@ -29,5 +29,6 @@ mod tables;
 mod timed;
 mod timestamps;
 mod transactions;
+mod ttl;
 mod universal;
 mod walrec;

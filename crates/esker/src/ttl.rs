@@ -1,0 +1,329 @@
+//! Databases whose values end in the time they were written at: RocksDB's `DBWithTTL`.
+//!
+//! In: values, and how many seconds those of a family live. Out: the same values, as long as compactions have not dropped
+//! them: who reads may see a value for a while after its time.
+//!
+//! Stored: the value, then fixed32 Unix seconds; operands the same. Such a database is opened as one with TTL, always, or its
+//! values are shown with their times.
+//!
+//! Source: RocksDB `utilities/ttl/db_ttl_impl.h`.
+
+use crate::builtin;
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, OpenMode};
+use crate::options::{ColumnFamilyOptions, CompactionFilterRef, DbOptions, ReadOptions, WriteOptions};
+use esker_base::compaction_filter::{
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, CompactionFilterFactoryRef,
+    FilterDecision,
+};
+use esker_base::sync::atomic::{AtomicI32, Ordering};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{ColumnFamilyId, Error, Result};
+use esker_env::Clock;
+use esker_format::write_batch::{BatchOp, WriteBatch};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// Bytes of time behind each value.
+const TIME_BYTES: usize = 4;
+/// When TTL databases began, Unix seconds: no value is older.
+const MIN_TIMESTAMP: u32 = 1_368_146_402;
+
+/// A database with times. Cloning gives another handle to the same one.
+#[derive(Clone)]
+pub struct DbWithTtl {
+    db: Db,
+    clock: Arc<dyn Clock>,
+    ttls: Arc<Mutex<BTreeMap<ColumnFamilyId, Arc<AtomicI32>>>>,
+}
+
+impl fmt::Debug for DbWithTtl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DbWithTtl").field("db", &self.db).finish_non_exhaustive()
+    }
+}
+
+impl DbWithTtl {
+    /// Opens the database in `path` with these families and the seconds that values live in each; 0 or less: for ever.
+    /// # Errors
+    /// `InvalidArgument` if there is not one time for each family · as [`Db::open_with`].
+    pub fn open(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        mut families: Vec<ColumnFamilyDescriptor>,
+        ttls: &[i32],
+        mode: OpenMode,
+    ) -> Result<DbWithTtl> {
+        if ttls.len() != families.len() {
+            return Err(Error::invalid_argument("ttls size has to be the same as number of column families"));
+        }
+        let clock = options.env.clock.clone();
+        let mut by_name = Vec::new();
+        for (family, ttl) in families.iter_mut().zip(ttls) {
+            let ttl = Arc::new(AtomicI32::new(*ttl));
+            add_times(&mut family.options, &ttl, &clock);
+            by_name.push((family.name.clone(), ttl));
+        }
+        let db = Db::open_with(options, path, families, mode)?;
+        let ttls = by_name.into_iter().filter_map(|(name, ttl)| Some((db.column_family(&name)?.id(), ttl)));
+        let ttls = Arc::new(Mutex::new(ttls.collect()));
+        Ok(DbWithTtl { db, clock, ttls })
+    }
+
+    /// The database itself, whose values end in their times: to flush, compact, and look at it.
+    pub fn base_db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Creates a family whose values live `ttl` seconds; 0 or less: for ever.
+    /// # Errors
+    /// As [`Db::create_column_family`].
+    pub fn create_column_family_with_ttl(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+        ttl: i32,
+    ) -> Result<ColumnFamilyHandle> {
+        let (mut options, ttl) = (options.clone(), Arc::new(AtomicI32::new(ttl)));
+        add_times(&mut options, &ttl, &self.clock);
+        let family = self.db.create_column_family(name, &options)?;
+        self.ttls.lock().insert(family.id(), ttl);
+        Ok(family)
+    }
+
+    /// From now on values of `family` live `ttl` seconds from when they were written, those that are there as well.
+    pub fn set_ttl(&self, family: &ColumnFamilyHandle, ttl: i32) {
+        if let Some(current) = self.ttls.lock().get(&family.id()) {
+            current.store(ttl, Ordering::Relaxed);
+        }
+    }
+
+    /// How many seconds values of `family` live.
+    pub fn ttl(&self, family: &ColumnFamilyHandle) -> Option<i32> {
+        self.ttls.lock().get(&family.id()).map(|ttl| ttl.load(Ordering::Relaxed))
+    }
+
+    /// Sets `key` of the default family, as of now.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(self.db.default_column_family().id(), key.as_ref(), value.as_ref())?;
+        self.write(&WriteOptions::default(), &batch)
+    }
+
+    /// Removes `key` of the default family.
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.db.delete(key)
+    }
+
+    /// Applies a batch whose values and operands have no times yet: they get that of now.
+    /// # Errors
+    /// `NotSupported` for entities, values with timestamps and what only transactions write · as [`Db::write`].
+    pub fn write(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
+        // Seconds fit until 2106; RocksDB reads them as signed, until 2038.
+        let now = u32::try_from(self.clock.now_seconds()).unwrap_or(u32::MAX).to_le_bytes();
+        let mut timed = WriteBatch::new();
+        for op in batch.iter() {
+            match op {
+                BatchOp::Put { family, key, value } => timed.put(family, key, &[value, &now].concat())?,
+                BatchOp::Merge { family, key, operand } => {
+                    timed.merge(family, key, &[operand, &now].concat())?;
+                }
+                BatchOp::Delete { family, key } => timed.delete(family, key)?,
+                BatchOp::SingleDelete { family, key } => timed.single_delete(family, key)?,
+                BatchOp::DeleteRange { family, begin, end } => timed.delete_range(family, begin, end)?,
+                BatchOp::LogData(data) => timed.put_log_data(data)?,
+                BatchOp::Noop => {}
+                other => {
+                    return Err(Error::not_supported(format!("a database with TTL does not take {other:?}")));
+                }
+            }
+        }
+        self.db.write(options, &mut timed)
+    }
+
+    /// The value of `key` in the default family.
+    /// # Errors
+    /// As [`DbWithTtl::get_opt`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.get_opt(&ReadOptions::default(), &self.db.default_column_family(), key)
+    }
+
+    /// The value of `key` in `family`, which may have outlived its time.
+    /// # Errors
+    /// `Corruption` if the value does not end in a time · as [`Db::get_opt`].
+    pub fn get_opt(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(mut value) = self.db.get_opt(options, family, key)? else { return Ok(None) };
+        value.truncate(split(&value)?.0.len());
+        Ok(Some(value))
+    }
+
+    /// [`DbWithTtl::get_opt`] of many keys; answers stand as the keys do.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+    ) -> Vec<Result<Option<Vec<u8>>>> {
+        let without_time = |found: Option<esker_base::PinnedBytes>| match found {
+            Some(value) => Ok(Some(split(&value)?.0.to_vec())),
+            None => Ok(None),
+        };
+        let found = self.db.multi_get_opt(options, family, keys);
+        found.into_iter().map(|value| value.and_then(without_time)).collect()
+    }
+
+    /// An iterator over `family`.
+    /// # Errors
+    /// As [`Db::iter_opt`].
+    pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<TtlIterator> {
+        Ok(TtlIterator(self.db.iter_opt(options, family)?))
+    }
+}
+
+/// An iterator over values with times.
+#[derive(Debug)]
+pub struct TtlIterator(DbIterator);
+
+impl TtlIterator {
+    /// Whether it stands on an entry.
+    pub fn valid(&self) -> bool {
+        self.0.valid()
+    }
+
+    /// To the first key.
+    pub fn seek_to_first(&mut self) {
+        self.0.seek_to_first();
+    }
+
+    /// To the last key.
+    pub fn seek_to_last(&mut self) {
+        self.0.seek_to_last();
+    }
+
+    /// To the first key at or after `target`.
+    pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        self.0.seek(target);
+    }
+
+    /// To the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        self.0.seek_for_prev(target);
+    }
+
+    /// To the next key. REQUIRES: `valid()`.
+    pub fn next(&mut self) {
+        self.0.next();
+    }
+
+    /// To the previous key. REQUIRES: `valid()`.
+    pub fn prev(&mut self) {
+        self.0.prev();
+    }
+
+    /// The key here. REQUIRES: `valid()`.
+    pub fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    /// The value here, without its time. REQUIRES: `valid()`.
+    /// # Errors
+    /// `Corruption` if it does not end in a time.
+    pub fn value(&self) -> Result<&[u8]> {
+        Ok(split(self.0.value())?.0)
+    }
+
+    /// When the value here was written, Unix seconds. REQUIRES: `valid()`.
+    /// # Errors
+    /// `Corruption` if it does not end in a time.
+    pub fn ttl_timestamp(&self) -> Result<u32> {
+        Ok(split(self.0.value())?.1)
+    }
+
+    /// Why it is not valid, if an error was the reason.
+    /// # Errors
+    /// As [`DbIterator::status`].
+    pub fn status(&self) -> Result<()> {
+        self.0.status()
+    }
+}
+
+/// A value and its time.
+fn split(stored: &[u8]) -> Result<(&[u8], u32)> {
+    let Some((value, time)) = stored.split_last_chunk::<TIME_BYTES>() else {
+        return Err(Error::corruption("Error: value's length less than timestamp's"));
+    };
+    let time = u32::from_le_bytes(*time);
+    if time < MIN_TIMESTAMP {
+        return Err(Error::corruption("Error: Timestamp < ttl feature release time!"));
+    }
+    Ok((value, time))
+}
+
+/// What a family with times is opened with.
+fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Arc<dyn Clock>) {
+    options.compaction_filter_factory = Some(Arc::new(TtlFilterFactory {
+        ttl: ttl.clone(),
+        clock: clock.clone(),
+        filter: options.compaction_filter.take(),
+        factory: options.compaction_filter_factory.take(),
+    }));
+    options.merge_operator = options.merge_operator.take().map(builtin::ttl);
+}
+
+struct TtlFilterFactory {
+    ttl: Arc<AtomicI32>,
+    clock: Arc<dyn Clock>,
+    /// The user's.
+    filter: Option<CompactionFilterRef>,
+    factory: Option<CompactionFilterFactoryRef>,
+}
+
+impl CompactionFilterFactory for TtlFilterFactory {
+    fn name(&self) -> &str {
+        "TtlCompactionFilterFactory"
+    }
+    fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        let made = self.factory.as_ref().and_then(|factory| factory.create(context)).map(Arc::from);
+        Some(Box::new(TtlFilter {
+            ttl: self.ttl.clone(),
+            clock: self.clock.clone(),
+            user: self.filter.clone().or(made),
+        }))
+    }
+}
+
+struct TtlFilter {
+    ttl: Arc<AtomicI32>,
+    clock: Arc<dyn Clock>,
+    user: Option<CompactionFilterRef>,
+}
+
+impl CompactionFilter for TtlFilter {
+    fn name(&self) -> &str {
+        "TtlCompactionFilter"
+    }
+    fn filter(&self, level: usize, key: &[u8], stored: &[u8]) -> FilterDecision {
+        let Some((value, time)) = stored.split_last_chunk::<TIME_BYTES>() else { return FilterDecision::Keep };
+        let (ttl, written) = (self.ttl.load(Ordering::Relaxed), u64::from(u32::from_le_bytes(*time)));
+        if u64::try_from(ttl).is_ok_and(|ttl| ttl > 0 && written + ttl < self.clock.now_seconds()) {
+            return FilterDecision::Remove;
+        }
+        match self.user.as_ref().map(|user| user.filter(level, key, value)) {
+            Some(FilterDecision::ChangeValue(mut changed)) => {
+                changed.extend_from_slice(time);
+                FilterDecision::ChangeValue(changed)
+            }
+            Some(decision) => decision,
+            None => FilterDecision::Keep,
+        }
+    }
+}
