@@ -312,7 +312,9 @@ impl CompactionFilter for TtlFilter {
         "TtlCompactionFilter"
     }
     fn filter(&self, level: usize, key: &[u8], stored: &[u8]) -> FilterDecision {
-        let Some((value, time)) = stored.split_last_chunk::<TIME_BYTES>() else { return FilterDecision::Keep };
+        let Some((value, time)) = stored.split_last_chunk::<TIME_BYTES>() else {
+            return FilterDecision::Keep;
+        };
         let (ttl, written) = (self.ttl.load(Ordering::Relaxed), u64::from(u32::from_le_bytes(*time)));
         if u64::try_from(ttl).is_ok_and(|ttl| ttl > 0 && written + ttl < self.clock.now_seconds()) {
             return FilterDecision::Remove;

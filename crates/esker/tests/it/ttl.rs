@@ -4,7 +4,8 @@ use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{
-    ColumnFamilyDescriptor, DbWithTtl, Env, ErrorKind, OpenMode, Options, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, DbWithTtl, Env, ErrorKind, OpenMode, Options, ReadOptions, WriteBatch,
+    WriteOptions,
 };
 use std::sync::Arc;
 use std::time::Duration;
