@@ -5,7 +5,7 @@ use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::text::append_prefixed;
 use clap::Args;
-use esker::{ReadOptions, WriteBatch, WriteOptions};
+use esker::{OpenMode, PinnedBytes, ReadOptions, WriteBatch, WriteOptions};
 use std::io::Write;
 
 #[derive(Args)]
@@ -23,12 +23,23 @@ pub(super) struct ScanOptions {
     /// Print keys only
     #[arg(long)]
     no_value: bool,
+    /// With --ttl: only values written at this time or later, Unix seconds
+    #[arg(long, default_value_t = 0)]
+    start_time: u32,
+    /// With --ttl: only values written before this time, Unix seconds
+    #[arg(long, default_value_t = u32::MAX)]
+    end_time: u32,
 }
 
 pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> Outcome {
     let key = session.parse_key(key)?;
-    let opened = session.open_for_read_only()?;
-    let found = opened.db.get_pinned_opt(&ReadOptions::default(), &opened.family, &key)?;
+    let found = if session.has_ttl() {
+        let (db, family) = session.open_with_ttl(OpenMode::ReadOnly)?;
+        db.get_opt(&ReadOptions::default(), &family, &key)?.map(PinnedBytes::from_vec)
+    } else {
+        let opened = session.open_for_read_only()?;
+        opened.db.get_pinned_opt(&ReadOptions::default(), &opened.family, &key)?
+    };
     let value = found.ok_or_else(|| Failure::new("Get failed: NotFound: "))?;
     let mut line = Vec::new();
     append_prefixed(&value, session.value_hex(), &mut line);
@@ -69,6 +80,14 @@ fn write(
     out: &mut Out,
     fill: impl FnOnce(&mut WriteBatch, esker::ColumnFamilyId) -> esker::Result<()>,
 ) -> Outcome {
+    if session.has_ttl() {
+        let (db, family) = session.open_with_ttl(OpenMode::ReadWrite)?;
+        let mut batch = WriteBatch::new();
+        fill(&mut batch, family.id())?;
+        db.write(&WriteOptions::default(), &batch)?;
+        db.base_db().close()?;
+        return Ok(writeln!(out, "OK")?);
+    }
     let opened = session.open()?;
     let mut batch = WriteBatch::new();
     fill(&mut batch, opened.family.id())?;
@@ -77,8 +96,17 @@ fn write(
     Ok(writeln!(out, "OK")?)
 }
 
+/// A value of a database with TTL, and when it was written.
+pub(super) fn without_time(stored: &[u8]) -> Outcome<(&[u8], u32)> {
+    match stored.split_last_chunk::<4>() {
+        Some((value, time)) => Ok((value, u32::from_le_bytes(*time))),
+        None => Err(Failure::new("Corruption: Error: value's length less than timestamp's")),
+    }
+}
+
 pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> Outcome {
     let (from, to) = (session.parse_bound(options.from.as_ref())?, session.parse_bound(options.to.as_ref())?);
+    let times = options.start_time..options.end_time;
     let opened = session.open_for_read_only()?;
     let read = ReadOptions { iterate_upper_bound: to, total_order_seek: true, ..ReadOptions::default() };
     let mut iter = opened.db.iter_opt(read, &opened.family)?;
@@ -88,9 +116,17 @@ pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> O
     }
     let mut left = options.max_keys.unwrap_or(u64::MAX);
     let mut line = Vec::new();
-    while let Some((key, value)) = iter.item() {
+    while let Some((key, mut value)) = iter.item() {
         if left == 0 {
             break;
+        }
+        if session.has_ttl() {
+            let (plain, time) = without_time(value)?;
+            value = plain;
+            if !times.contains(&time) {
+                iter.next();
+                continue;
+            }
         }
         left -= 1;
         line.clear();

@@ -59,6 +59,7 @@ pub(super) fn dump(session: &Session, options: &DumpOptions, out: &mut Out) -> O
     while let Some((key, value)) = iter.item()
         && sizes.count() < most
     {
+        let value = if session.has_ttl() { super::data::without_time(value)?.0 } else { value };
         sizes.add(value.len() as u64);
         if !options.count_only {
             line.clear();

@@ -11,6 +11,7 @@
 mod admin;
 mod data;
 mod dump;
+mod files;
 mod logs;
 mod repair;
 mod session;
@@ -74,6 +75,30 @@ struct Common {
     /// Bytes in a table file
     #[arg(long, global = true)]
     file_size: Option<u64>,
+    /// Values end in the time they were written at; with get, put, batchput, scan and dump
+    #[arg(long, global = true)]
+    ttl: bool,
+    /// Large values of new tables go into blob files
+    #[arg(long, global = true)]
+    enable_blob_files: bool,
+    /// Bytes from which on a value is large
+    #[arg(long, global = true)]
+    min_blob_size: Option<u64>,
+    /// Bytes in a blob file
+    #[arg(long, global = true)]
+    blob_file_size: Option<u64>,
+    /// Compression of new blob files: no, snappy, zlib, lz4, lz4hc, zstd
+    #[arg(long, global = true)]
+    blob_compression_type: Option<String>,
+    /// Compactions move values out of the oldest blob files
+    #[arg(long, global = true)]
+    enable_blob_garbage_collection: bool,
+    /// The part of blob files that counts as oldest
+    #[arg(long, global = true)]
+    blob_garbage_collection_age_cutoff: Option<f64>,
+    /// The share of garbage in the oldest blob files that makes their tables be compacted
+    #[arg(long, global = true)]
+    blob_garbage_collection_force_threshold: Option<f64>,
 }
 
 #[derive(Subcommand)]
@@ -108,6 +133,12 @@ enum Command {
         #[arg(long)]
         path: Option<PathBuf>,
     },
+    /// Stores what standard input says: lines KEY ==> VALUE
+    Load(files::LoadOptions),
+    /// Makes a table of what standard input says: lines KEY ==> VALUE, by key
+    WriteExternSst { output_sst_path: PathBuf },
+    /// Takes a table in
+    IngestExternSst(files::IngestOptions),
     /// Prints the names of the column families
     ListColumnFamilies,
     /// Creates a column family
@@ -184,6 +215,11 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::Scan(options) => data::scan(&session, options, out),
         Command::Dump(options) => dump::dump(&session, options, out),
         Command::Idump(options) => dump::idump(&session, options, out),
+        Command::Load(options) => files::load(&session, options, out),
+        Command::WriteExternSst { output_sst_path } => {
+            files::write_extern_sst(&session, output_sst_path, out)
+        }
+        Command::IngestExternSst(options) => files::ingest_extern_sst(&session, options, out),
         Command::CreateColumnFamily { name } => admin::create_column_family(&session, name, out),
         Command::DropColumnFamily { name } => admin::drop_column_family(&session, name, out),
         Command::Checkconsistency => admin::checkconsistency(&mut session, out),

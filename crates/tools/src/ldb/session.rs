@@ -9,7 +9,7 @@ use esker::internals::table::FilterPolicy;
 use esker::options::{LoadedOptions, TargetVersion, load_latest_options};
 use esker::version::{ListedFamily, VersionSet};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, ErrorKind, OpenMode,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind, OpenMode,
     builtin, comparator,
 };
 use std::path::{Path, PathBuf};
@@ -72,6 +72,22 @@ impl Session {
             })
             .collect::<Outcome<Vec<_>>>()?;
         Ok(Session { common: common.clone(), path, options, families })
+    }
+
+    /// With --ttl.
+    pub(super) fn has_ttl(&self) -> bool {
+        self.common.ttl
+    }
+
+    /// As a database with TTL, whose values live for ever.
+    pub(super) fn open_with_ttl(&self, mode: OpenMode) -> Outcome<(DbWithTtl, ColumnFamilyHandle)> {
+        let ttls = vec![0; self.families.len()];
+        let db = DbWithTtl::open(&self.options, &self.path, self.families.clone(), &ttls, mode)?;
+        let name = &self.common.column_family;
+        let family = db.base_db().column_family(name);
+        let family =
+            family.ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
+        Ok((db, family))
     }
 
     /// For commands that write.
@@ -161,6 +177,11 @@ fn family_options(
     if common.ignore_unknown_options {
         options.unresolved.clear();
     }
+    if common.ttl {
+        // The merge operator of the file is the one that looks past the times, which opening with TTL adds.
+        options.merge_operator = None;
+        options.unresolved.retain(|(name, _)| name != "compaction_filter_factory" && name != "merge_operator");
+    }
     if let (false, Some(name)) = (is_from_file, &listed.comparator) {
         options.comparator = comparator::by_name(name).ok_or_else(|| {
             Failure::new(format_args!("column family '{}': comparator {name} is not known here", listed.name))
@@ -193,6 +214,28 @@ fn override_with(common: &Common, options: &mut ColumnFamilyOptions) -> Outcome 
     }
     if let Some(bytes) = common.file_size {
         options.target_file_size_base = bytes;
+    }
+    override_blobs_with(common, options)
+}
+
+fn override_blobs_with(common: &Common, options: &mut ColumnFamilyOptions) -> Outcome {
+    use esker::options::CompressionType;
+    options.enable_blob_files |= common.enable_blob_files;
+    options.enable_blob_garbage_collection |= common.enable_blob_garbage_collection;
+    let set = |field: &mut u64, value: Option<u64>| *field = value.unwrap_or(*field);
+    set(&mut options.min_blob_size, common.min_blob_size);
+    set(&mut options.blob_file_size, common.blob_file_size);
+    if let Some(name) = &common.blob_compression_type {
+        let found = CompressionType::ALL.into_iter().find(|c| ldb_name(*c) == name);
+        let unknown =
+            || Failure::new(format_args!("Unknown compression type: {name} (--blob_compression_type)"));
+        options.blob_compression_type = found.ok_or_else(unknown)?;
+    }
+    if let Some(cutoff) = common.blob_garbage_collection_age_cutoff {
+        options.blob_garbage_collection_age_cutoff = cutoff;
+    }
+    if let Some(threshold) = common.blob_garbage_collection_force_threshold {
+        options.blob_garbage_collection_force_threshold = threshold;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `esker ldb` alone: what it prints is written out here, as RocksDB's tool prints it.
 
-use crate::run::{esker, files, ldb, sample};
+use crate::run::{esker, files, ldb, ldb_with_input, peer, sample};
 use esker_testkit::TempDir;
 use std::path::Path;
 
@@ -125,4 +125,61 @@ fn recorded_checksums_are_dumped() {
     assert_eq!(ldb(db, &["file_checksum_dump", "--hex"]).ok(), lines);
     let without = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/v7_8_default/db"));
     assert!(ldb(without, &["file_checksum_dump"]).ok().contains(", Unknown, \n"));
+}
+
+#[test]
+fn entries_are_loaded_and_go_into_tables_that_both_take_in() {
+    let temp = TempDir::new("ldb-load");
+    let db = temp.join("db");
+    let lines = "a ==> 1\nb ==> 2\nKeys in range: 2\nno entry\n";
+    let loaded = ldb_with_input(&db, &["load", "--create_if_missing", "--compact"], lines).ok();
+    assert_eq!(loaded, "Warning: 1 bad lines ignored.\n");
+    let table = temp.join("more.sst");
+    let table = table.to_str().unwrap();
+    let made = ldb_with_input(&db, &["write_extern_sst", table], "b ==> 3\nc ==> 4\n").ok();
+    assert_eq!(made, format!("external SST file written to {table}\n"));
+    let other = temp.join("other.sst");
+    let unsorted = ["write_extern_sst", other.to_str().unwrap()];
+    let unsorted = ldb_with_input(&db, &unsorted, "b ==> 3\na ==> 4\n");
+    assert!(unsorted.failed().starts_with("Failed: failed to write record to file: "));
+    assert_eq!(ldb(&db, &["ingest_extern_sst", table]).ok(), "external SST files ingested\n");
+    assert_eq!(ldb(&db, &["scan"]).ok(), "a : 1\nb : 3\nc : 4\n");
+    if let Some(theirs) = peer("ldb", &[&format!("--db={}", db.display()), "ingest_extern_sst", table]) {
+        assert_eq!(theirs.code, Some(0), "{theirs:?}");
+        assert_eq!(ldb(&db, &["get", "c"]).ok(), "4\n");
+    }
+}
+
+#[test]
+fn values_with_times_are_shown_without_them() {
+    let temp = TempDir::new("ldb-ttl");
+    let db = temp.join("db");
+    assert_eq!(ldb(&db, &["put", "a", "1", "--ttl", "--create_if_missing"]).ok(), "OK\n");
+    assert_eq!(ldb(&db, &["batchput", "b", "2", "c", "3", "--ttl"]).ok(), "OK\n");
+    assert_eq!(ldb(&db, &["get", "b", "--ttl"]).ok(), "2\n");
+    assert_eq!(ldb(&db, &["scan", "--ttl"]).ok(), "a : 1\nb : 2\nc : 3\n");
+    assert_eq!(ldb(&db, &["scan", "--ttl", "--end_time=1400000000"]).ok(), "");
+    assert_eq!(ldb(&db, &["dump", "--ttl"]).ok(), "a ==> 1\nb ==> 2\nc ==> 3\nKeys in range: 3\n");
+    // As a plain database they are there, too.
+    assert_eq!(ldb(&db, &["scan", "--value_hex"]).ok().lines().next().unwrap().len(), "a : 0x3100000000".len());
+    if let Some(theirs) = peer("ldb", &[&format!("--db={}", db.display()), "scan", "--ttl"]) {
+        assert_eq!(theirs.out, "a : 1\nb : 2\nc : 3\n");
+    }
+}
+
+#[test]
+fn large_values_go_into_blob_files_if_flags_say_so() {
+    let temp = TempDir::new("ldb-blobs");
+    let db = temp.join("db");
+    let large = "x".repeat(500);
+    let blobs = ["--create_if_missing", "--enable_blob_files", "--min_blob_size=100", "--blob_compression_type=lz4"];
+    ldb(&db, &[&["put", "k", &large], &blobs[..]].concat()).ok();
+    ldb(&db, &[&["compact"], &blobs[1..]].concat()).ok();
+    assert_eq!(files(&db, ".blob").len(), 1);
+    assert_eq!(ldb(&db, &["get", "k"]).ok(), format!("{large}\n"));
+    let wrong = ldb(&db, &["compact", "--blob_compression_type=best"]).failed();
+    assert!(wrong.contains("--blob_compression_type"), "{wrong}");
+    if let Some(theirs) = peer("ldb", &[&format!("--db={}", db.display()), "get", "k"]) {
+        assert_eq!(theirs.out, format!("{large}\n"));
+    }
 }

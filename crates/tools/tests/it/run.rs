@@ -1,6 +1,7 @@
 //! Running the binary and RocksDB's tools.
 
 use esker_testkit::TempDir;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -42,6 +43,20 @@ pub(crate) fn esker(arguments: &[&str]) -> Done {
 pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> Done {
     let db = format!("--db={}", db.display());
     esker(&[&["ldb", &db], arguments].concat())
+}
+
+/// As [`ldb`], with something on standard input.
+pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: &str) -> Done {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .args(["ldb", &format!("--db={}", db.display())])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("read");
+    Done::from(child.wait_with_output().expect("ends"))
 }
 
 /// One of RocksDB's tools; `None` if it is not installed and nobody insists.
