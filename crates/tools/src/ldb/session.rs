@@ -9,8 +9,8 @@ use esker::internals::table::FilterPolicy;
 use esker::options::{LoadedOptions, TargetVersion, load_latest_options};
 use esker::version::{ListedFamily, VersionSet};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind, OpenMode,
-    builtin, comparator,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind,
+    OpenMode, builtin, comparator,
 };
 use std::path::{Path, PathBuf};
 
@@ -85,8 +85,7 @@ impl Session {
         let db = DbWithTtl::open(&self.options, &self.path, self.families.clone(), &ttls, mode)?;
         let name = &self.common.column_family;
         let family = db.base_db().column_family(name);
-        let family =
-            family.ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
+        let family = family.ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok((db, family))
     }
 
@@ -180,7 +179,9 @@ fn family_options(
     if common.ttl {
         // The merge operator of the file is the one that looks past the times, which opening with TTL adds.
         options.merge_operator = None;
-        options.unresolved.retain(|(name, _)| name != "compaction_filter_factory" && name != "merge_operator");
+        options
+            .unresolved
+            .retain(|(name, _)| name != "compaction_filter_factory" && name != "merge_operator");
     }
     if let (false, Some(name)) = (is_from_file, &listed.comparator) {
         options.comparator = comparator::by_name(name).ok_or_else(|| {

@@ -161,7 +161,10 @@ fn values_with_times_are_shown_without_them() {
     assert_eq!(ldb(&db, &["scan", "--ttl", "--end_time=1400000000"]).ok(), "");
     assert_eq!(ldb(&db, &["dump", "--ttl"]).ok(), "a ==> 1\nb ==> 2\nc ==> 3\nKeys in range: 3\n");
     // As a plain database they are there, too.
-    assert_eq!(ldb(&db, &["scan", "--value_hex"]).ok().lines().next().unwrap().len(), "a : 0x3100000000".len());
+    assert_eq!(
+        ldb(&db, &["scan", "--value_hex"]).ok().lines().next().unwrap().len(),
+        "a : 0x3100000000".len()
+    );
     if let Some(theirs) = peer("ldb", &[&format!("--db={}", db.display()), "scan", "--ttl"]) {
         assert_eq!(theirs.out, "a : 1\nb : 2\nc : 3\n");
     }
@@ -172,7 +175,8 @@ fn large_values_go_into_blob_files_if_flags_say_so() {
     let temp = TempDir::new("ldb-blobs");
     let db = temp.join("db");
     let large = "x".repeat(500);
-    let blobs = ["--create_if_missing", "--enable_blob_files", "--min_blob_size=100", "--blob_compression_type=lz4"];
+    let blobs =
+        ["--create_if_missing", "--enable_blob_files", "--min_blob_size=100", "--blob_compression_type=lz4"];
     ldb(&db, &[&["put", "k", &large], &blobs[..]].concat()).ok();
     ldb(&db, &[&["compact"], &blobs[1..]].concat()).ok();
     assert_eq!(files(&db, ".blob").len(), 1);
