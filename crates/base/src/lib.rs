@@ -26,6 +26,7 @@ pub mod probe;
 pub mod rng;
 pub mod stats;
 pub mod sync;
+pub mod table_properties_collector;
 pub mod types;
 pub mod xxph3;
 

@@ -158,7 +158,8 @@ fn tombstones(rounds: u64) -> Result<()> {
         Ok(())
     };
     let none = memtable_of(0, KEYS)?;
-    for count in [1, 10, 100, 1000, 100_000] {
+    // 0: another memtable of the same keys, which shows what the figures are worth.
+    for count in [0, 1, 10, 100, 1000, 100_000] {
         let some = memtable_of(count, KEYS)?;
         let mut ratios = Vec::new();
         for round in 0..=rounds {
@@ -188,6 +189,43 @@ fn tombstones(rounds: u64) -> Result<()> {
         figures.push(with - before);
     }
     line("get of a covered key, 1000 tombstones, more than of one that is there, ns", &spread(&figures));
+    Ok(())
+}
+
+/// The same by 25 threads: nanoseconds of the clock for each key, as the threads share the processors.
+fn tombstones_and_threads(rounds: u64) -> Result<()> {
+    const KEYS: u64 = 100_000;
+    const READS: u64 = 20_000;
+    let read_all = |db: &Db| -> Result<f64> {
+        let start = nanos();
+        std::thread::scope(|scope| {
+            let read = |thread: u64| -> Result<()> {
+                (0..READS).try_for_each(|i| {
+                    let found = db.get_pinned(key(split_mix(thread << 32 | i) % KEYS * 10))?;
+                    assert!(black_box(found).is_some());
+                    Ok(())
+                })
+            };
+            let threads: Vec<_> = (0..25).map(|thread| scope.spawn(move || read(thread))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
+        Ok((nanos() - start) / (25 * READS) as f64)
+    };
+    let none = memtable_of(0, KEYS)?;
+    for count in [0, 1, 10, 100, 1000, 100_000] {
+        let some = memtable_of(count, KEYS)?;
+        let mut ratios = Vec::new();
+        for round in 0..=rounds {
+            let (before, with, after) = (read_all(&none)?, read_all(&some)?, read_all(&none)?);
+            if round > 0 {
+                ratios.push(2.0 * with / (before + after));
+            }
+        }
+        line(
+            &format!("get by 25 threads, {count} range tombstones that do not cover / none"),
+            &spread(&ratios),
+        );
+    }
     Ok(())
 }
 
@@ -491,6 +529,7 @@ fn main() -> Result<()> {
         ("snapshots", &|| snapshots(rounds)),
         ("beside", &|| snapshots_beside_a_writer(rounds)),
         ("tombstones", &|| tombstones(rounds)),
+        ("threads", &|| tombstones_and_threads(rounds)),
         ("alternating", &|| alternating(rounds)),
         ("fill", &|| fill_with_threads(rounds)),
         ("crossings", &crossings),

@@ -159,6 +159,7 @@ fn family_options(flags: &Flags) -> Result<ColumnFamilyOptions> {
         soft_pending_compaction_bytes_limit: flags.soft_pending_compaction_bytes_limit,
         hard_pending_compaction_bytes_limit: flags.hard_pending_compaction_bytes_limit,
         disable_auto_compactions: flags.disable_auto_compactions,
+        min_tombstones_for_range_conversion: flags.min_tombstones_for_range_conversion,
         compaction_style: compaction_style(flags.compaction_style)?,
         compaction_pri: compaction_pri(flags.compaction_pri)?,
         ttl: flags.ttl_seconds,

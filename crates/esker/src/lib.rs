@@ -64,7 +64,7 @@ pub use db::{
 pub use engine::ScrubState;
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
-    ValueType, compaction_filter, comparator, merge_operator, prefix,
+    ValueType, compaction_filter, comparator, merge_operator, prefix, table_properties_collector,
 };
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};

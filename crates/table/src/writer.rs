@@ -590,6 +590,12 @@ impl TableBuilder {
         self.sink.offset
     }
 
+    /// What collectors of these names have to say in the table's properties. Before `finish`.
+    pub fn add_collected(&mut self, names: &[&str], properties: Vec<(Vec<u8>, Vec<u8>)>) {
+        self.properties.property_collectors_names = format!("[{}]", names.join(","));
+        self.properties.user_collected_properties.extend(properties);
+    }
+
     /// `file_size` and what is still in memory, uncompressed: about what the file would be if it ended here.
     pub fn estimated_file_size(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);

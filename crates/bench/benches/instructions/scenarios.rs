@@ -29,6 +29,9 @@ const KEYS: u64 = 10_007;
 /// Keys of a database that is read in few blocks.
 const FEW_KEYS: u64 = 500;
 
+/// Range tombstones of a memtable.
+const TOMBSTONES: u64 = 1_000;
+
 const VALUE: [u8; 100] = [b'v'; 100];
 /// Entries of 16 + 8 + 100 bytes in a block of about 4 KiB.
 const BLOCK_ENTRIES: u64 = 32;
@@ -36,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 27] = [
+pub(super) const ALL: [(&str, Scenario); 32] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -47,6 +50,11 @@ pub(super) const ALL: [(&str, Scenario); 27] = [
     ("multi_get_lent_1_cached", |count| multi_get_lent::<1>(&db_in_tables()?, count, KEYS)),
     ("multi_get_lent_4_cached", |count| multi_get_lent::<4>(&db_in_tables()?, count, KEYS)),
     ("multi_get_lent_200_of_500", |count| multi_get_lent::<200>(&db_of_few()?, count, FEW_KEYS)),
+    ("multi_get_lent_8_cold", |count| multi_get_lent::<8>(&db_in_tables_uncached()?, count, KEYS)),
+    ("get_beside_tombstones", get_beside_tombstones),
+    ("get_covered", get_covered),
+    ("delete_range_and_get", delete_range_and_get),
+    ("snapshot_and_release", snapshot_and_release),
     ("iterator_next", iterator_next),
     ("iterator_prev", iterator_prev),
     ("iterator_seek", iterator_seek),
@@ -102,15 +110,20 @@ fn decimal(mut number: u64) -> [u8; 16] {
     key
 }
 
-/// An empty database in memory files, with everything at its default but what would let time in.
+/// An empty database.
 fn empty_db() -> Result<Db> {
+    Db::open(&options(), "/db")
+}
+
+/// Memory files, and everything at its default but what would let time in.
+fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     options.db.stats_dump_period_sec = 0;
     options.cf.compression = CompressionType::None;
     options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
-    Db::open(&options, "/db")
+    options
 }
 
 fn db_in_memory() -> Result<Db> {
@@ -125,6 +138,30 @@ fn db_in_tables() -> Result<Db> {
     db.compact_range(None, None)?;
     db.wait_for_background_work()?;
     Ok(db)
+}
+
+/// As `db_in_tables`, with a block cache that keeps nothing.
+fn db_in_tables_uncached() -> Result<Db> {
+    let mut options = options();
+    options.cf.table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(0))?));
+    let db = Db::open(&options, "/db")?;
+    (0..KEYS).try_for_each(|number| db.put(key(number), VALUE))?;
+    db.compact_range(None, None)?;
+    db.wait_for_background_work()?;
+    Ok(db)
+}
+
+/// As `db_in_memory`, with range tombstones between the keys.
+fn db_beside_tombstones() -> Result<Db> {
+    let db = db_in_memory()?;
+    (0..TOMBSTONES).try_for_each(|number| delete_between(&db, number))?;
+    Ok(db)
+}
+
+/// Deletes what is not there, behind the `number`-th key.
+fn delete_between(db: &Db, number: u64) -> Result<()> {
+    let at = 2 * (number * 104_729 % KEYS);
+    db.delete_range(decimal(at + 1), decimal(at + 2))
 }
 
 /// As `db_in_tables`, but only the first keys of it: few blocks.
@@ -194,6 +231,45 @@ fn multi_get_lent<const N: usize>(db: &Db, count: u64, among: u64) -> Result<()>
         for value in output.iter() {
             assert_eq!(value?.map(<[u8]>::len), Some(VALUE.len()));
         }
+        Ok(())
+    })
+}
+
+/// The keys are there; none is covered.
+fn get_beside_tombstones(count: u64) -> Result<()> {
+    let db = db_beside_tombstones()?;
+    warm_up_and_count(count, |number| check_get(&db, number))
+}
+
+/// A thousand tombstones, which cover everything.
+fn get_covered(count: u64) -> Result<()> {
+    let db = db_in_memory()?;
+    let width = (2 * KEYS).div_ceil(TOMBSTONES);
+    (0..TOMBSTONES).try_for_each(|i| db.delete_range(decimal(i * width), decimal((i + 1) * width)))?;
+    warm_up_and_count(count, |number| {
+        assert_eq!(db.get_pinned(key(number))?, None);
+        Ok(())
+    })
+}
+
+fn delete_range_and_get(count: u64) -> Result<()> {
+    let db = db_beside_tombstones()?;
+    warm_up_and_count(count, |number| {
+        delete_between(&db, number)?;
+        check_get(&db, number)
+    })
+}
+
+/// Beside ten thousand that live.
+fn snapshot_and_release(count: u64) -> Result<()> {
+    let db = empty_db()?;
+    let mut live = Vec::new();
+    for number in 0..10_000 {
+        db.put(key(number), VALUE)?;
+        live.push(db.snapshot());
+    }
+    warm_up_and_count(count, |_| {
+        black_box(db.snapshot());
         Ok(())
     })
 }

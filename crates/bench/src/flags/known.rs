@@ -116,7 +116,6 @@ pub(super) const KNOWN: &[(&str, Kind, &str)] = &[
     ("mergereadpercent", Kind::Int32, "70"),
     ("metadata_block_size", Kind::Int64, "4096"),
     ("min_blob_size", Kind::UInt64, "0"),
-    ("min_tombstones_for_range_conversion", Kind::UInt32, "0"),
     ("mix_accesses", Kind::Int64, "-1"),
     ("mix_get_ratio", Kind::Double, "1.0"),
     ("mix_max_scan_len", Kind::Int64, "10000"),

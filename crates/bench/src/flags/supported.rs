@@ -248,6 +248,8 @@ flags! {
     delayed_write_rate: u64 = 8_388_608;
     /// The engine's option of this name.
     disable_auto_compactions: bool = false;
+    /// The engine's option of this name.
+    min_tombstones_for_range_conversion: u32 = 0;
     /// The engine's option `ttl`.
     ttl_seconds: u64 = 18_446_744_073_709_551_614;
     /// The engine's option of this name.

@@ -14,6 +14,7 @@ use crate::observe::{
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
+use esker_base::table_properties_collector::{TablePropertiesCollector, TablePropertiesCollectorContext};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
@@ -97,6 +98,8 @@ pub(crate) struct TableOutput {
     timestamps: Timestamps,
     /// What went in, if that is to be compared.
     written: Option<Written>,
+    /// Of the family's factories.
+    collectors: Vec<Box<dyn TablePropertiesCollector>>,
     /// Of the whole file, with `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
 }
@@ -179,7 +182,37 @@ impl TableOutput {
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
             written: context.verification().entries.then(Written::default),
             checksum,
+            collectors: collectors(context, table.level),
         })
+    }
+
+    /// Shows an entry to the collectors.
+    /// # Errors
+    /// Theirs.
+    #[cold]
+    fn collect(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        let Some(value_type) = type_of(internal_key) else { return Ok(()) };
+        let sequence = SequenceNumber(key::trailer(internal_key) >> 8);
+        let file_size = self.builder.file_size();
+        self.collectors.iter_mut().try_for_each(|collector| {
+            collector.add_user_key(key::user_key(internal_key), value, value_type, sequence, file_size)
+        })
+    }
+
+    /// Puts into the properties what the collectors say. Whether one wants the file compacted.
+    /// # Errors
+    /// Theirs.
+    fn finish_collectors(&mut self) -> Result<bool> {
+        if self.collectors.is_empty() {
+            return Ok(false);
+        }
+        let mut properties = Vec::new();
+        for collector in &mut self.collectors {
+            properties.extend(collector.finish()?);
+        }
+        let names: Vec<&str> = self.collectors.iter().map(|collector| collector.name()).collect();
+        self.builder.add_collected(&names, properties);
+        Ok(self.collectors.iter().any(|collector| collector.need_compact()))
     }
 
     /// Adds an entry; range deletions may come in any order.
@@ -190,6 +223,9 @@ impl TableOutput {
         let value_type = type_of(internal_key);
         if matches!(value_type, Some(ValueType::BlobIndex | ValueType::WideColumnEntity)) {
             self.note_blobs(value_type, value)?;
+        }
+        if !self.collectors.is_empty() {
+            self.collect(internal_key, value)?;
         }
         if self.timestamps.size > 0 {
             let timestamps = &mut self.timestamps;
@@ -216,6 +252,9 @@ impl TableOutput {
     /// As [`TableOutput::add`].
     pub(crate) fn add_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
         let begin = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
+        if !self.collectors.is_empty() {
+            self.collect(&begin, &tombstone.end)?;
+        }
         let timestamps = &mut self.timestamps;
         if timestamps.size > 0 {
             let bound = timestamps.as_bound(&tombstone.end);
@@ -266,6 +305,7 @@ impl TableOutput {
         epoch_number: u64,
         oldest_ancestor_time: u64,
     ) -> Result<(FileMetaData, TableFileInfo)> {
+        let marked_for_compaction = self.finish_collectors()?;
         let info = self.builder.finish()?;
         let mut file = self.builder.into_file();
         if options.use_fsync {
@@ -289,6 +329,7 @@ impl TableOutput {
             oldest_blob_file_number: self.oldest_blob_file,
             unique_id: info.unique_id,
             tail_size: info.tail_size,
+            marked_for_compaction,
             ..FileMetaData::default()
         };
         Ok((self.timestamps.describe(meta, &self.icmp), info))
@@ -298,6 +339,13 @@ impl TableOutput {
     pub(crate) fn abandon(self) {
         self.builder.abandon();
     }
+}
+
+fn collectors(context: &OutputContext<'_>, level: usize) -> Vec<Box<dyn TablePropertiesCollector>> {
+    let of =
+        TablePropertiesCollectorContext { column_family_id: context.column_family, level_at_creation: level };
+    let factories = context.family_options.table_properties_collector_factories.iter();
+    factories.filter_map(|factory| factory.create(&of)).collect()
 }
 
 /// The type in the trailer of an internal key: its lowest byte.

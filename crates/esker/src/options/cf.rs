@@ -9,6 +9,7 @@ use esker_base::compaction_filter::{CompactionFilter, CompactionFilterFactoryRef
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
+use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;
 use esker_format::compression::CompressionType;
 use esker_table::BlockBasedTableOptions;
 use std::sync::Arc;
@@ -195,6 +196,10 @@ option_struct! {
         compaction_filter: Option<CompactionFilterRef> = None, object;
         /// Makes a filter for each compaction. Default `None`. Fixed.
         compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, object;
+        /// Make for each table that a flush or compaction writes what looks at its entries, and may ask that it be compacted soon:
+        /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory), or
+        /// your own. As in RocksDB they have no text form. Default: none. Fixed.
+        table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;
 
         /// Bytes in a memtable before it is switched. Default 64 MiB. Mutable.
         write_buffer_size: usize = 64 << 20, mutable;
@@ -320,6 +325,18 @@ option_struct! {
         /// Count bytes and time of background work in the statistics. Default false. Mutable.
         report_bg_io_stats: bool = false, mutable;
 
+        /// Contiguous deletions that an iterator steps over from which on what they span is remembered, so that later iterators go
+        /// past it at once; 0: never. RocksDB inserts a range tombstone into the memtable then; here nothing is written, the span is
+        /// kept in memory (as with `dead_range_min_keys`, which goes before it), and none of RocksDB's restrictions for
+        /// snapshots and memtables apply. Default 0. Fixed (in RocksDB mutable).
+        min_tombstones_for_range_conversion: u32 = 0, fixed;
+        /// Accepted; here it does nothing. RocksDB flushes a memtable of which one step of an iterator has passed over so many
+        /// hidden entries; here iterators hop over runs of deletions in memtables. Default 0. Mutable.
+        memtable_op_scan_flush_trigger: u32 = 0, mutable;
+        /// Accepted; here it does nothing, as above: RocksDB's trigger by the average of the steps between two seeks. Default 0.
+        /// Mutable.
+        memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
+
         /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a block that RocksDB does not
         /// look at, so that scans hop over them; 0: never, and tables have no block that RocksDB does not know. It has no
         /// text form, so OPTIONS files stay RocksDB's. Default 0: new, and still being tried. Fixed.
@@ -334,6 +351,16 @@ option_struct! {
         /// Objects that an OPTIONS file named and this program does not know, as (option, text). Opening is refused
         /// until the option is set to an object of that name. Filled by loading. Fixed.
         unresolved: Vec<(String, String)> = Vec::new(), object;
+    }
+}
+
+impl ColumnFamilyOptions {
+    /// Deleted keys that an iterator has stepped over from which on it remembers where; 0: never.
+    pub(crate) fn dead_range_threshold(&self) -> u64 {
+        match self.dead_range_min_keys {
+            0 => u64::from(self.min_tombstones_for_range_conversion),
+            keys => keys,
+        }
     }
 }
 

@@ -51,6 +51,9 @@ const NEVER_WRITTEN: &[&str] = &[
     "super_block_alignment_size",
     "super_block_alignment_space_overhead_ratio",
     "skip_checking_sst_file_sizes_on_db_open",
+    "min_tombstones_for_range_conversion",
+    "memtable_op_scan_flush_trigger",
+    "memtable_avg_op_scan_flush_trigger",
 ];
 
 /// What an OPTIONS file said.

@@ -8,6 +8,7 @@ mod blobs;
 mod block_cache;
 mod cache_tiers;
 mod checkpoint;
+mod collectors;
 mod compact_range;
 mod dead_runs;
 mod door;

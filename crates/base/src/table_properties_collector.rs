@@ -1,0 +1,232 @@
+//! The plug-in that looks at each entry of a table while it is written, and says what the table's properties are to tell of them,
+//! or that the table is to be compacted soon. Semantics are RocksDB's `TablePropertiesCollector`.
+//!
+//! Source: RocksDB `include/rocksdb/table_properties.h`, `utilities/table_properties_collectors/compact_on_deletion_collector.cc`.
+
+use crate::error::Result;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::types::{ColumnFamilyId, SequenceNumber, ValueType};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What a collector adds to a table's properties: names and values.
+pub type UserCollectedProperties = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Looks at the entries of one table.
+pub trait TablePropertiesCollector: Send {
+    /// For the property `rocksdb.property.collectors` and logs.
+    fn name(&self) -> &str;
+    /// An entry goes into the table: in order of keys, range tombstones at any time. `file_size`: bytes of the file so far.
+    /// # Errors
+    /// Whatever ends the flush or compaction that writes the table.
+    fn add_user_key(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        kind: ValueType,
+        sequence: SequenceNumber,
+        file_size: u64,
+    ) -> Result<()>;
+    /// All entries are in.
+    /// # Errors
+    /// As above.
+    fn finish(&mut self) -> Result<UserCollectedProperties> {
+        Ok(Vec::new())
+    }
+    /// Whether the file is to be compacted further as soon as there is time. Asked after `finish`.
+    fn need_compact(&self) -> bool {
+        false
+    }
+}
+
+/// What a factory may know of the table it makes a collector for.
+#[derive(Clone, Copy, Debug)]
+pub struct TablePropertiesCollectorContext {
+    /// The family.
+    pub column_family_id: ColumnFamilyId,
+    /// Where the table goes.
+    pub level_at_creation: usize,
+}
+
+/// Makes one collector for each table that a flush or compaction writes.
+pub trait TablePropertiesCollectorFactory: Send + Sync {
+    /// For logs.
+    fn name(&self) -> &str;
+    /// A collector for this table, or `None`.
+    fn create(&self, context: &TablePropertiesCollectorContext) -> Option<Box<dyn TablePropertiesCollector>>;
+}
+
+/// A shared factory.
+pub type TablePropertiesCollectorFactoryRef = Arc<dyn TablePropertiesCollectorFactory>;
+
+impl fmt::Debug for dyn TablePropertiesCollectorFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TablePropertiesCollectorFactory({})", self.name())
+    }
+}
+
+impl fmt::Debug for dyn TablePropertiesCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TablePropertiesCollector({})", self.name())
+    }
+}
+
+const COMPACT_ON_DELETION: &str = "CompactOnDeletionCollector";
+
+/// A window is this many buckets of entries; its size is rounded up to a multiple of it.
+const BUCKETS: usize = 128;
+
+/// Marks tables for compaction that hold many deletions, close together or among all entries.
+#[derive(Debug)]
+pub struct CompactOnDeletionCollectorFactory {
+    sliding_window_size: AtomicU64,
+    deletion_trigger: AtomicU64,
+    deletion_ratio: AtomicU64,
+    min_file_size: AtomicU64,
+}
+
+impl CompactOnDeletionCollectorFactory {
+    /// Tables of at least `min_file_size` bytes are marked if some `sliding_window_size` neighbouring entries (0: never; rounded up
+    /// to a multiple of 128) hold `deletion_trigger` deletions, or if of all entries at least the part `deletion_ratio`
+    /// (above 0 up to 1; anything else: never) are deletions. RocksDB's `NewCompactOnDeletionCollectorFactory`.
+    pub fn new(
+        sliding_window_size: u64,
+        deletion_trigger: u64,
+        deletion_ratio: f64,
+        min_file_size: u64,
+    ) -> CompactOnDeletionCollectorFactory {
+        CompactOnDeletionCollectorFactory {
+            sliding_window_size: AtomicU64::new(sliding_window_size),
+            deletion_trigger: AtomicU64::new(deletion_trigger),
+            deletion_ratio: AtomicU64::new(deletion_ratio.to_bits()),
+            min_file_size: AtomicU64::new(min_file_size),
+        }
+    }
+
+    /// For tables that are begun from now on.
+    pub fn set_window_size(&self, sliding_window_size: u64) {
+        self.sliding_window_size.store(sliding_window_size, Ordering::Relaxed);
+    }
+
+    /// For tables that are begun from now on.
+    pub fn set_deletion_trigger(&self, deletion_trigger: u64) {
+        self.deletion_trigger.store(deletion_trigger, Ordering::Relaxed);
+    }
+
+    /// For tables that are begun from now on.
+    pub fn set_deletion_ratio(&self, deletion_ratio: f64) {
+        self.deletion_ratio.store(deletion_ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    /// For tables that are begun from now on.
+    pub fn set_min_file_size(&self, min_file_size: u64) {
+        self.min_file_size.store(min_file_size, Ordering::Relaxed);
+    }
+}
+
+impl TablePropertiesCollectorFactory for CompactOnDeletionCollectorFactory {
+    fn name(&self) -> &str {
+        COMPACT_ON_DELETION
+    }
+
+    fn create(
+        &self,
+        _context: &TablePropertiesCollectorContext,
+    ) -> Option<Box<dyn TablePropertiesCollector>> {
+        let ratio = f64::from_bits(self.deletion_ratio.load(Ordering::Relaxed));
+        Some(Box::new(CompactOnDeletionCollector {
+            bucket_size: self.sliding_window_size.load(Ordering::Relaxed).div_ceil(BUCKETS as u64),
+            trigger: self.deletion_trigger.load(Ordering::Relaxed),
+            ratio: (ratio > 0.0 && ratio <= 1.0).then_some(ratio),
+            min_file_size: self.min_file_size.load(Ordering::Relaxed),
+            window: VecDeque::from([0]),
+            in_window: 0,
+            in_bucket: 0,
+            most_in_window: 0,
+            entries: 0,
+            deletions: 0,
+            file_size: 0,
+            need_compact: false,
+        }))
+    }
+}
+
+struct CompactOnDeletionCollector {
+    /// Entries of a bucket; 0: windows are not looked at.
+    bucket_size: u64,
+    trigger: u64,
+    ratio: Option<f64>,
+    min_file_size: u64,
+    /// Deletions of each bucket of the window; the current one is last.
+    window: VecDeque<u64>,
+    in_window: u64,
+    /// Entries of the current bucket.
+    in_bucket: u64,
+    most_in_window: u64,
+    entries: u64,
+    deletions: u64,
+    file_size: u64,
+    need_compact: bool,
+}
+
+impl CompactOnDeletionCollector {
+    fn slide(&mut self, is_deletion: bool) {
+        if self.in_bucket == self.bucket_size {
+            if self.window.len() == BUCKETS {
+                self.in_window -= self.window.pop_front().unwrap_or(0);
+            }
+            self.window.push_back(0);
+            self.in_bucket = 0;
+        }
+        self.in_bucket += 1;
+        if is_deletion {
+            self.in_window += 1;
+            if let Some(current) = self.window.back_mut() {
+                *current += 1;
+            }
+            self.most_in_window = self.most_in_window.max(self.in_window);
+        }
+    }
+}
+
+impl TablePropertiesCollector for CompactOnDeletionCollector {
+    fn name(&self) -> &str {
+        COMPACT_ON_DELETION
+    }
+
+    fn add_user_key(
+        &mut self,
+        _key: &[u8],
+        _value: &[u8],
+        kind: ValueType,
+        _sequence: SequenceNumber,
+        file_size: u64,
+    ) -> Result<()> {
+        if self.need_compact {
+            return Ok(());
+        }
+        self.entries += 1;
+        self.deletions += u64::from(kind.is_point_deletion());
+        self.file_size = file_size;
+        if self.bucket_size > 0 {
+            self.slide(kind.is_point_deletion());
+            self.need_compact = self.most_in_window >= self.trigger && file_size >= self.min_file_size;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<UserCollectedProperties> {
+        let part = self.deletions as f64 / self.entries.max(1) as f64;
+        let is_large = self.file_size >= self.min_file_size;
+        self.need_compact |= self.entries > 0 && is_large && self.ratio.is_some_and(|ratio| part >= ratio);
+        Ok(Vec::new())
+    }
+
+    fn need_compact(&self) -> bool {
+        self.need_compact
+    }
+}
+
+#[cfg(test)]
+mod tests;

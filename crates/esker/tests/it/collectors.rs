@@ -1,0 +1,141 @@
+//! Collectors of table properties: what they say gets into tables, and files they mark are compacted.
+
+use esker::internals::env::mem::MemFs;
+use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
+use esker::options::CompactionStyle;
+use esker::table_properties_collector::{
+    CompactOnDeletionCollectorFactory, TablePropertiesCollector, TablePropertiesCollectorContext,
+    TablePropertiesCollectorFactory, UserCollectedProperties,
+};
+use esker::{Db, Env, Error, Options, Result, SequenceNumber, SstFileReader, ValueType};
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Reasons(Mutex<Vec<CompactionReason>>);
+
+impl EventListener for Reasons {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        self.0.lock().unwrap().push(info.compaction_reason);
+    }
+}
+
+/// Nothing but a mark begins a compaction.
+fn options(style: CompactionStyle, factory: impl TablePropertiesCollectorFactory + 'static) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.compaction_style = style;
+    options.cf.level0_file_num_compaction_trigger = 100;
+    options.cf.table_properties_collector_factories = vec![Arc::new(factory)];
+    options
+}
+
+fn key(number: u32) -> String {
+    format!("key{number:06}")
+}
+
+#[test]
+fn a_table_of_many_deletions_is_compacted_in_each_style() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let reasons = Arc::new(Reasons::default());
+        let mut options = options(style, CompactOnDeletionCollectorFactory::new(128, 64, 0.0, 0));
+        options.db.listeners = vec![reasons.clone()];
+        let db = Db::open(&options, "/db").unwrap();
+        (0..1000).try_for_each(|i| db.put(key(i), "value")).unwrap();
+        db.flush().unwrap();
+        (0..1000).step_by(3).try_for_each(|i| db.delete(key(i))).unwrap();
+        (1..1000).step_by(3).try_for_each(|i| db.put(key(i), "newer")).unwrap();
+        db.flush().unwrap();
+        db.wait_for_background_work().unwrap();
+        assert_eq!(*reasons.0.lock().unwrap(), [CompactionReason::FilesMarkedForCompaction], "{style:?}");
+        let deletions: u64 = db.live_files().iter().map(|f| f.file.num_deletions).sum();
+        assert_eq!(deletions, 0, "{style:?}");
+        for i in 0..1000 {
+            let expected = [None, Some("newer"), Some("value")][i as usize % 3];
+            assert_eq!(db.get(key(i)).unwrap().as_deref(), expected.map(str::as_bytes), "{style:?} {i}");
+        }
+    }
+}
+
+#[test]
+fn a_table_of_few_deletions_or_a_small_one_is_left() {
+    for factory in [
+        CompactOnDeletionCollectorFactory::new(128, 65, 0.5, 0),
+        CompactOnDeletionCollectorFactory::new(128, 1, 0.01, 1 << 20),
+        CompactOnDeletionCollectorFactory::new(0, 0, 0.0, 0),
+    ] {
+        let reasons = Arc::new(Reasons::default());
+        let mut options = options(CompactionStyle::Level, factory);
+        options.db.listeners = vec![reasons.clone()];
+        let db = Db::open(&options, "/db").unwrap();
+        (0..1000).try_for_each(|i| db.put(key(i), "value")).unwrap();
+        db.flush().unwrap();
+        (0..1000).step_by(3).try_for_each(|i| db.delete(key(i))).unwrap();
+        (0..1000).filter(|i| i % 3 != 0).try_for_each(|i| db.put(key(i), "newer")).unwrap();
+        db.flush().unwrap();
+        db.wait_for_background_work().unwrap();
+        assert!(reasons.0.lock().unwrap().is_empty());
+    }
+}
+
+/// Counts kinds of entries; does not like one of the values.
+struct Census;
+#[derive(Default)]
+struct Counts {
+    values: u64,
+    range_deletions: u64,
+}
+
+impl TablePropertiesCollectorFactory for Census {
+    fn name(&self) -> &str {
+        "Census"
+    }
+    fn create(&self, context: &TablePropertiesCollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
+        assert_eq!((context.column_family_id.0, context.level_at_creation), (0, 0));
+        Some(Box::new(Counts::default()))
+    }
+}
+
+impl TablePropertiesCollector for Counts {
+    fn name(&self) -> &str {
+        "Census"
+    }
+    fn add_user_key(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        kind: ValueType,
+        sequence: SequenceNumber,
+        _file_size: u64,
+    ) -> Result<()> {
+        assert!(key.starts_with(b"key") && sequence.0 > 0);
+        match kind {
+            _ if value == b"bad" => return Err(Error::corruption("a bad value")),
+            ValueType::RangeDeletion => self.range_deletions += 1,
+            _ => self.values += 1,
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<UserCollectedProperties> {
+        let counts = format!("{} values, {} range deletions", self.values, self.range_deletions);
+        Ok(vec![(b"census".to_vec(), counts.into_bytes())])
+    }
+}
+
+#[test]
+fn what_a_collector_says_stands_in_the_table_and_its_error_is_that_of_the_flush() {
+    let options = options(CompactionStyle::Level, Census);
+    let db = Db::open(&options, "/db").unwrap();
+    (0..10).try_for_each(|i| db.put(key(i), "value")).unwrap();
+    db.delete_range(key(20), key(30)).unwrap();
+    db.flush().unwrap();
+    let file = &db.live_files()[0].file;
+    let path = file.directory.join(file.relative_filename.trim_start_matches('/'));
+    let reader = SstFileReader::open(&options, &path).unwrap();
+    let properties = reader.table_properties();
+    assert_eq!(properties.property_collectors_names, "[Census]");
+    let census = properties.user_collected_properties.get(&b"census"[..]).unwrap();
+    assert_eq!(census.as_slice(), b"10 values, 1 range deletions");
+    db.put(key(1), "bad").unwrap();
+    assert!(db.flush().unwrap_err().to_string().contains("a bad value"));
+}
