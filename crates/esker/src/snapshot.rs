@@ -294,8 +294,9 @@ impl Snapshot {
     }
 
     /// Whether it was taken from the database behind `owner`: reading at another database's snapshot is refused.
-    pub fn belongs_to<T: SnapshotOwner>(&self, owner: &Arc<T>) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.0.owner), Arc::as_ptr(owner))
+    #[inline]
+    pub fn belongs_to<T: SnapshotOwner>(&self, owner: &T) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0.owner), owner)
     }
 }
 

@@ -458,15 +458,6 @@ fn dead_ranges(view: &SuperVersion, options: &ReadOptions) -> Option<DeadRangesO
 }
 
 impl DbInner {
-    /// # Errors
-    /// `InvalidArgument` if it is a snapshot of another database.
-    fn check_own(self: &Arc<Self>, snapshot: &Snapshot) -> Result<()> {
-        if snapshot.belongs_to(self) {
-            return Ok(());
-        }
-        Err(Error::invalid_argument("the snapshot is one of another database"))
-    }
-
     /// What keeps an iterator's moment, if the user has no snapshot of it and the iterator may leave its view.
     fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
         (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))

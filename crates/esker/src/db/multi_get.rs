@@ -84,6 +84,9 @@ impl Db {
 
     fn read_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
         output.reset(keys.len());
+        if let Some(Err(e)) = options.snapshot.as_ref().map(|snapshot| self.inner.check_own(snapshot)) {
+            return (0..keys.len()).for_each(|i| output.set(i, Answer::Made(Err(e.clone()))));
+        }
         let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
         let asked = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
         if options.timestamp.is_some() || (0..asked).any(has_timestamps) {

@@ -55,7 +55,7 @@ impl Db {
     /// happens to the database, until it is dropped.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids the I/O it would take ·
-    /// `InvalidArgument` for merge operands in a family without merge operator · `NotSupported` for what only a newer
+    /// `InvalidArgument` for merge operands in a family without merge operator, and for a snapshot of another database · `NotSupported` for what only a newer
     /// version can read.
     pub fn get_pinned_opt(
         &self,
@@ -144,6 +144,9 @@ impl DbInner {
         own: Option<&OwnWrites>,
         statistics: Option<&Statistics>,
     ) -> Result<Option<PinnedBytes>> {
+        if let Some(snapshot) = &options.snapshot {
+            self.check_own(snapshot)?;
+        }
         let guard = epoch::pin();
         // The view first, then the sequence number: the other way round, a flush in between could drop what the number
         // still sees.
@@ -177,9 +180,22 @@ impl DbInner {
         cf: &ColumnFamily,
         key: &[u8],
     ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        if let Some(snapshot) = &options.snapshot {
+            self.check_own(snapshot)?;
+        }
         let view = pinned_view(cf);
         let sequence = self.read_sequence(options);
         new_timestamped_iter(cf, &view, options, sequence, Some(key))?.get(key)
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if it is a snapshot of another database.
+    #[inline]
+    pub(super) fn check_own(&self, snapshot: &Snapshot) -> Result<()> {
+        if snapshot.belongs_to(self) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("the snapshot is one of another database"))
     }
 
     /// The sequence number that a read sees up to. Load the view before calling it.

@@ -104,8 +104,8 @@ fn the_last_clone_gives_the_number_back() {
     let (sequence, ticket) = owner.0.acquire(|| seq(7), Holder::User, || 0);
     let snapshot = Snapshot::new(sequence, ticket, owner.clone());
     let clone = snapshot.clone();
-    assert!(snapshot.belongs_to(&owner));
-    assert!(!snapshot.belongs_to(&other));
+    assert!(snapshot.belongs_to(&*owner));
+    assert!(!snapshot.belongs_to(&*other));
     drop(snapshot);
     assert_eq!(owner.0.all(), [seq(7)]);
     assert_eq!(clone.sequence(), seq(7));

@@ -344,3 +344,101 @@ fn a_million_keys_in_one_batch() {
         assert_eq!(value.unwrap(), (n % 2 == 0).then(|| n.to_le_bytes()).as_ref().map(|v| &v[..]));
     }
 }
+
+#[test]
+fn a_snapshot_of_another_database_is_refused_by_gets_and_batches() {
+    let open = || Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    let (db, other) = (open(), open());
+    db.put("a", "old").unwrap();
+    other.put("a", "other").unwrap();
+    let (own, foreign) = (db.snapshot(), other.snapshot());
+    db.put("a", "new").unwrap();
+    let family = db.default_column_family();
+    let at_own = ReadOptions::new().snapshot(&own);
+    assert_eq!(db.get_opt(&at_own, &family, "a").unwrap().as_deref(), Some(&b"old"[..]));
+    let at_foreign = ReadOptions::new().snapshot(&foreign);
+    let refused = |e: esker::Error| assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    refused(db.get_opt(&at_foreign, &family, "a").unwrap_err());
+    refused(db.iter_opt(at_foreign.clone(), &family).unwrap_err());
+    refused(db.explain_multi_get(&at_foreign, &family, &["a"]).unwrap_err());
+    for value in db.multi_get_opt(&at_foreign, &family, &["a", "b"]) {
+        refused(value.unwrap_err());
+    }
+    let mut output = MultiGetOutput::new();
+    db.multi_get_lent(&at_foreign, &family, &["a"; 40], &mut output);
+    output.iter().for_each(|value| refused(value.unwrap_err()));
+}
+
+#[test]
+fn keys_that_come_twice_get_their_value_twice() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    for n in 0..30 {
+        db.put(format!("key{n:02}"), n.to_string()).unwrap();
+        if n == 15 {
+            db.flush().unwrap();
+        }
+    }
+    for count in [2, 10, 40, 500] {
+        let keys: Vec<String> = (0..count).map(|i| format!("key{:02}", i % 7 * 5)).collect();
+        let mut output = MultiGetOutput::new();
+        db.multi_get_lent(&ReadOptions::default(), &db.default_column_family(), &keys, &mut output);
+        for (i, value) in output.iter().enumerate() {
+            let n = i % 7 * 5;
+            let expected = (n < 30).then(|| n.to_string());
+            assert_eq!(value.unwrap(), expected.as_ref().map(String::as_bytes), "{count}: {i}");
+        }
+        for (i, value) in db.multi_get(&keys).into_iter().enumerate() {
+            let expected = (i % 7 < 6).then(|| (i % 7 * 5).to_string());
+            assert_eq!(value.unwrap().as_deref(), expected.as_ref().map(String::as_bytes));
+        }
+    }
+}
+
+#[test]
+fn a_value_above_the_limit_of_bytes_is_the_last_that_is_read() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    for k in ["a", "b", "c"] {
+        db.put(k, [0; 1000]).unwrap();
+    }
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        let options = ReadOptions { value_size_soft_limit: 10, ..ReadOptions::default() };
+        let values = db.multi_get_opt(&options, &db.default_column_family(), &["a", "none", "b", "c"]);
+        let kinds: Vec<_> =
+            values.into_iter().map(|v| v.map(|v| v.is_some()).map_err(|e| e.kind())).collect();
+        assert_eq!(
+            kinds,
+            [Ok(true), Err(ErrorKind::Aborted), Err(ErrorKind::Aborted), Err(ErrorKind::Aborted)]
+        );
+    }
+}
+
+#[test]
+fn a_range_that_ends_before_it_begins_is_refused_and_an_empty_one_deletes_nothing() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    db.put("b", "value").unwrap();
+    assert_eq!(db.delete_range("c", "a").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    db.delete_range("b", "b").unwrap();
+    for _ in 0..2 {
+        assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"value"[..]));
+        db.flush().unwrap();
+    }
+    // From the first key to beyond all that there are.
+    db.delete_range("", "c").unwrap();
+    assert_eq!(db.get("b").unwrap(), None);
+}
+
+#[test]
+fn a_batch_for_a_family_that_is_not_there_changes_nothing() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    let mut batch = esker::WriteBatch::new();
+    batch.put(esker::ColumnFamilyId(0), b"a", b"value").unwrap();
+    batch.put(esker::ColumnFamilyId(77), b"a", b"value").unwrap();
+    assert_eq!(
+        db.write(&esker::WriteOptions::default(), &mut batch).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+    assert_eq!(db.get("a").unwrap(), None);
+}
