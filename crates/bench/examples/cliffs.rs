@@ -525,7 +525,7 @@ fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let rounds: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(5);
     let wanted = args.next().unwrap_or_default();
-    let cases: [(&str, &dyn Fn() -> Result<()>); 10] = [
+    let cases: [(&str, &dyn Fn() -> Result<()>); 11] = [
         ("snapshots", &|| snapshots(rounds)),
         ("beside", &|| snapshots_beside_a_writer(rounds)),
         ("tombstones", &|| tombstones(rounds)),

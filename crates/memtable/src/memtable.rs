@@ -245,6 +245,12 @@ impl MemTable {
         Ok(())
     }
 
+    /// Whether there are range tombstones.
+    #[inline]
+    pub fn has_range_tombstones(&self) -> bool {
+        !self.range_dels.is_empty()
+    }
+
     /// Whether reads may end with `Corruption`.
     #[inline]
     pub fn checks_itself(&self) -> bool {

@@ -15,7 +15,7 @@ use output::{Output, PinnedOutput};
 use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{PLAIN, ReadOptions, ReadTier};
 use crate::read::answer::Answer;
 use crate::read::get::{Parked, ReadContext, find, find_on};
 use crate::read::multi_get::{multi_get, multi_get_on};
@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 impl Db {
     /// The values of `keys` in the default family, in the order of the keys.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<PinnedBytes>>> {
-        self.multi_get_opt(&ReadOptions::default(), &self.default_column_family(), keys)
+        self.multi_get_opt(&PLAIN, &self.default_column_family(), keys)
     }
 
     /// The values of `keys` in `family`, in the order of the keys, each with its own result: an error of one does not

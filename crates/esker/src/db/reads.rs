@@ -5,7 +5,7 @@ use super::own_writes::OwnWrites;
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::timestamped::compare_timestamps;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{PLAIN, ReadOptions, ReadTier};
 use crate::read::answer::Answer;
 use crate::read::get::{ReadContext, find, find_on, find_over};
 use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
@@ -28,7 +28,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get_pinned_opt`].
     pub fn get_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.get_opt(&ReadOptions::default(), family, key)
+        self.get_opt(&PLAIN, family, key)
     }
 
     /// The value of `key` in `family`, copied.
@@ -48,7 +48,7 @@ impl Db {
     /// As [`Db::get_pinned_opt`].
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
         let family = self.engine().families.default_family();
-        self.inner.get(&ReadOptions::default(), family, key.as_ref())
+        self.inner.get(&PLAIN, family, key.as_ref())
     }
 
     /// The value of `key` in `family`, or `None`. The value is not copied: it keeps its block or memtable alive, whatever

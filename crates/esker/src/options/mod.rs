@@ -44,6 +44,7 @@ pub use file_checksum::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenFactoryRef,
     FileChecksumGenerator,
 };
+pub(crate) use read::PLAIN;
 pub use read::{ReadOptions, ReadTier};
 pub use set::{cf_options_from_string, set_db_options, set_options};
 pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};

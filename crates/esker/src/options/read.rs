@@ -91,37 +91,42 @@ pub struct ReadOptions {
     pub io_timeout: Option<Duration>,
 }
 
+/// What reads without options of their own read with: nothing to make and nothing to drop.
+pub(crate) static PLAIN: ReadOptions = ReadOptions::DEFAULTS;
+
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions {
-            snapshot: None,
-            verify_checksums: true,
-            fill_cache: true,
-            read_tier: ReadTier::ReadAll,
-            iterate_lower_bound: None,
-            iterate_upper_bound: None,
-            ignore_range_deletions: false,
-            readahead_size: 0,
-            adaptive_readahead: false,
-            async_io: false,
-            total_order_seek: false,
-            auto_prefix_mode: false,
-            prefix_same_as_start: false,
-            pin_data: false,
-            background_purge_on_iterator_cleanup: false,
-            max_skippable_internal_keys: 0,
-            auto_refresh_iterator_with_snapshot: false,
-            tailing: false,
-            value_size_soft_limit: u64::MAX,
-            deadline: None,
-            timestamp: None,
-            iter_start_ts: None,
-            io_timeout: None,
-        }
+        ReadOptions::DEFAULTS
     }
 }
 
 impl ReadOptions {
+    const DEFAULTS: ReadOptions = ReadOptions {
+        snapshot: None,
+        verify_checksums: true,
+        fill_cache: true,
+        read_tier: ReadTier::ReadAll,
+        iterate_lower_bound: None,
+        iterate_upper_bound: None,
+        ignore_range_deletions: false,
+        readahead_size: 0,
+        adaptive_readahead: false,
+        async_io: false,
+        total_order_seek: false,
+        auto_prefix_mode: false,
+        prefix_same_as_start: false,
+        pin_data: false,
+        background_purge_on_iterator_cleanup: false,
+        max_skippable_internal_keys: 0,
+        auto_refresh_iterator_with_snapshot: false,
+        tailing: false,
+        value_size_soft_limit: u64::MAX,
+        deadline: None,
+        timestamp: None,
+        iter_start_ts: None,
+        io_timeout: None,
+    };
+
     /// All defaults.
     pub fn new() -> Self {
         Self::default()

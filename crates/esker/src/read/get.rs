@@ -218,23 +218,16 @@ fn search_memtables(
     settle: &mut impl FnMut(Answer<'_>),
 ) {
     for mem in view.memtables() {
-        let mut visit = |seen: Seen<'_>| match seen {
-            Seen::Covered(by) => {
-                saver.cover(by);
-                true
-            }
-            Seen::Version(value_type, sequence, value) => {
+        let searched = if context.ignore_range_deletions || !mem.has_range_tombstones() {
+            mem.get(key, |value_type, sequence, value| {
                 if saver.settles(value_type, sequence) {
                     settle(Answer::Lent(LentValue::Memtable(value)));
                     return false;
                 }
                 saver.save(value_type, sequence, || value.pin())
-            }
-        };
-        let searched = if context.ignore_range_deletions {
-            mem.get(key, |value_type, sequence, value| visit(Seen::Version(value_type, sequence, value)))
+            })
         } else {
-            mem.get_covered(key, visit)
+            search_beside_tombstones(mem, key, saver, settle)
         };
         if let Err(e) = searched {
             saver.fail(e);
@@ -243,6 +236,27 @@ fn search_memtables(
             return;
         }
     }
+}
+
+/// A function of its own, so that the other way through `search_memtables` stays short.
+#[inline(never)]
+fn search_beside_tombstones(
+    mem: &Arc<MemTable>,
+    key: &LookupKey,
+    saver: &mut Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Result<()> {
+    mem.get_covered(key, |seen| match seen {
+        Seen::Covered(by) => {
+            saver.cover(by);
+            true
+        }
+        Seen::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
+            settle(Answer::Lent(LentValue::Memtable(value)));
+            false
+        }
+        Seen::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
+    })
 }
 
 /// Asks file after file. Where it would have to wait, it stops and says where.
