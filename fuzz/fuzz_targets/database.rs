@@ -21,6 +21,7 @@ fn options(fs: &MemFs, variant: usize) -> Options {
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
     options.db.max_background_jobs = 1;
+    options.db.compatible_with = esker::options::TargetVersion::V11;
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
     options.cf.merge_operator = Some(builtin::put());
     options.cf.disable_auto_compactions = true;

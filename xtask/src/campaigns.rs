@@ -88,6 +88,39 @@ pub(crate) fn door(root: &Path) -> Outcome {
     run(root, &[], &program("esker-damage"), &["1", "10"])
 }
 
+/// `db_stress` in processes that are killed, for so long, on the disk that holds the temporary directory.
+pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
+    let directory = std::env::temp_dir().join(format!("esker-crashtest-{}", std::process::id()));
+    let path = directory.to_string_lossy();
+    stress(root, &["db_crashtest", "both", "--dir", &path, "--duration", &seconds(minutes)])?;
+    // Kept after a failure: it shows what was wrong.
+    std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
+}
+
+/// A slice of the laboratory: each campaign for half a minute, more or less, as a debug build.
+pub(crate) fn slice(root: &Path) -> Outcome {
+    let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
+    let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
+    let (db, expected, crashed) = (place("db"), place("expected"), place("crashed"));
+    let db_stress = ["db_stress", "--db", &db, "--expected_values_dir", &expected, "--options_seed=1"];
+    let load = ["--threads=8", "--ops_per_thread=6000", "--value_size_mult=256", "--batch_one_in=2"];
+    let slices: [&[&str]; 8] = [
+        &["model", "--rounds", "3", "--operations", "20000"],
+        &["metamorphic", "--lists", "1000000", "--seconds", "30"],
+        &["threads", "--seconds", "30"],
+        &["scan-threads", "--seconds", "30"],
+        &["crash", "--points", "1500"],
+        &["faults", "--step", "31"],
+        &[&db_stress[..], &load].concat(),
+        &["db_crashtest", "both", "--dir", &crashed, "--duration=40", "--interval=4"],
+    ];
+    for slice in slices {
+        let cargo = ["run", "-p", "esker-stress", "--", "--probes"];
+        run(root, &[], "cargo", &[&cargo, slice].concat())?;
+    }
+    std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))
+}
+
 /// The threads campaign under AddressSanitizer (with LeakSanitizer) and under ThreadSanitizer.
 pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     address(root, minutes)?;
@@ -122,7 +155,7 @@ fn sanitized(root: &Path, name: &str, flags: &str, options: &[(&str, &str)], min
 }
 
 fn stress(root: &Path, args: &[&str]) -> Outcome {
-    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--"];
+    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--", "--probes"];
     run(root, &[], "cargo", &[&cargo, args].concat())
 }
 

@@ -1,9 +1,10 @@
 //! The commands that run other tools.
 
-use crate::{campaigns, instructions, tidy};
+use crate::{campaigns, instructions, plants, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 pub(crate) type Outcome = Result<(), String>;
 
@@ -132,22 +133,62 @@ pub(crate) fn caches(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// What takes a night: model checks of lock-free code, many seeds, the campaigns, every fuzz target.
+/// A part of the long run.
+struct Step {
+    name: &'static str,
+    /// Which share of the time it takes of what is left, beside the others' shares; 0: it takes what it takes.
+    share: u32,
+    run: fn(&Path, u32) -> Outcome,
+}
+
+const STEPS: [Step; 16] = [
+    Step { name: "instructions", share: 0, run: |root, _| instructions::check(root, false) },
+    Step { name: "loom", share: 0, run: |root, _| models(root) },
+    Step { name: "many seeds", share: 0, run: |root, _| many_seeds(root) },
+    Step { name: "caches", share: 0, run: |root, _| caches(root) },
+    Step { name: "model", share: 0, run: |root, _| campaigns::model(root) },
+    Step { name: "durability", share: 0, run: |root, _| campaigns::durability(root) },
+    Step { name: "plants", share: 0, run: |root, _| plants::run_all(root, &[], 10) },
+    Step { name: "metamorphic", share: 1, run: campaigns::metamorphic },
+    Step { name: "sim", share: 3, run: campaigns::sim },
+    Step { name: "threads", share: 1, run: campaigns::threads },
+    Step { name: "scans", share: 1, run: campaigns::scans },
+    Step { name: "locks", share: 1, run: campaigns::locks },
+    Step { name: "crash_test", share: 3, run: campaigns::crash_test },
+    Step { name: "sanitizers", share: 1, run: campaigns::sanitizers },
+    Step { name: "door", share: 0, run: |root, _| campaigns::door(root) },
+    Step { name: "fuzz", share: 6, run: fuzz },
+];
+
+/// What takes a night, in so many minutes in all: model checks of lock-free code, many seeds, the campaigns, planted bugs, every
+/// fuzz target. Campaigns that run as long as they are told share what is left.
+/// # Errors
+/// The first that failed; or those that were not begun because the time was over.
 pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
-    instructions::check(root, false)?;
-    models(root)?;
+    let begin = Instant::now();
+    let mut not_run = Vec::new();
+    for (at, step) in STEPS.iter().enumerate() {
+        let spent = u32::try_from(begin.elapsed().as_secs() / 60).unwrap_or(u32::MAX);
+        let left = minutes.saturating_sub(spent);
+        if left == 0 {
+            not_run.push(step.name);
+            continue;
+        }
+        let shares: u32 = STEPS[at..].iter().map(|s| s.share).sum();
+        eprintln!("== {} ({left} of {minutes} minutes left)", step.name);
+        (step.run)(root, share_of(left, step.share, shares))?;
+    }
+    if not_run.is_empty() { Ok(()) } else { Err(format!("no time was left for: {}", not_run.join(", "))) }
+}
+
+/// Minutes for a step; one at least.
+fn share_of(left: u32, share: u32, shares: u32) -> u32 {
+    (left * share / shares.max(1)).max(1)
+}
+
+fn many_seeds(root: &Path) -> Outcome {
     let many = [("ROUNDS", LONG_ROUNDS)];
-    run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])?;
-    caches(root)?;
-    campaigns::model(root)?;
-    campaigns::metamorphic(root, minutes)?;
-    campaigns::sim(root, minutes)?;
-    campaigns::threads(root, minutes)?;
-    campaigns::locks(root, minutes)?;
-    campaigns::durability(root)?;
-    campaigns::door(root)?;
-    campaigns::sanitizers(root, minutes)?;
-    fuzz(root, minutes)
+    run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])
 }
 
 /// Directories below `crates` with a test whose name starts with `prefix`: the checkers' tests are told by their names.
@@ -159,12 +200,30 @@ fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<Strin
         .collect())
 }
 
-/// Runs every fuzz target. The sanitizer needs unstable flags, which a stable compiler takes when it is told so.
+/// Runs every fuzz target, all in so many minutes. The sanitizer needs unstable flags, which a stable compiler takes when it is told so.
 fn fuzz(root: &Path, minutes: u32) -> Outcome {
-    let seconds = format!("-max_total_time={}", u64::from(minutes) * 60);
-    for target in tidy::fuzz_targets(root)? {
+    let targets = tidy::fuzz_targets(root)?;
+    let each = (u64::from(minutes) * 60 / targets.len().max(1) as u64).max(60);
+    let seconds = format!("-max_total_time={each}");
+    for target in targets {
         let args = ["fuzz", "run", &target, "--", &seconds, "-rss_limit_mb=2048", "-timeout=30"];
         run(root, &[("RUSTC_BOOTSTRAP", "1")], "cargo", &args)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_the_time_add_up_to_it() {
+        let mut left = 160;
+        for (at, step) in STEPS.iter().enumerate().filter(|(_, step)| step.share > 0) {
+            let shares = STEPS[at..].iter().map(|s| s.share).sum();
+            left -= share_of(left, step.share, shares);
+        }
+        assert_eq!(left, 0);
+        assert_eq!(share_of(0, 1, 0), 1);
+    }
 }

@@ -21,7 +21,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask check [--all]      format, tidy, clippy and tests of the crates touched since the branch left main
 cargo xtask test               every fast test of every crate
-cargo xtask long [MINUTES]     model checks, many seeds, campaigns, fuzzing (MINUTES for each target, 10 if not said)
+cargo xtask long [MINUTES]     all of what follows, planted bugs and fuzzing, in so many minutes in all (600 if not said)
+cargo xtask long slice         each campaign for half a minute, as a debug build: five minutes
+cargo xtask long crash_test    db_stress in processes that are killed, on a real directory, twenty minutes
 cargo xtask long loom          the memtable, the write queue and the super version's swap in all interleavings
 cargo xtask long caches        the engine's tests on each kind of block cache, one of 64 KiB, and above a tier
 cargo xtask long model         ten million random operations against a model
@@ -46,7 +48,9 @@ fn main() -> ExitCode {
         ["check"] => commands::check(&root, false),
         ["check", "--all"] => commands::check(&root, true),
         ["test"] => commands::test(&root),
-        ["long"] => commands::long(&root, 10),
+        ["long"] => commands::long(&root, 600),
+        ["long", "slice"] => campaigns::slice(&root),
+        ["long", "crash_test"] => campaigns::crash_test(&root, 20),
         ["long", "loom"] => commands::models(&root),
         ["long", "caches"] => commands::caches(&root),
         ["long", "model"] => campaigns::model(&root),

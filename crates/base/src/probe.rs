@@ -4,6 +4,8 @@
 //! [`Probes`]: then a point may wait until others have been passed, and may call the test.
 //! The idea is RocksDB's `test_util/sync_point.h`.
 //!
+//! Points that mark rare paths are also counted, if that is asked for: `esker-stress --probes`.
+//!
 //! Only with debug assertions (dev and stress builds); otherwise `probe!` is compiled away. Without a `Probes` a
 //! point costs one relaxed load.
 //!
@@ -14,7 +16,7 @@
 use crate::sync::process::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ struct State {
 
 struct Registry {
     is_on: AtomicBool,
+    /// Whether passes are counted.
+    counts: AtomicBool,
     session: Mutex<()>,
     state: Mutex<Option<State>>,
     changed: Condvar,
@@ -44,6 +48,7 @@ struct Registry {
 
 static REGISTRY: Registry = Registry {
     is_on: AtomicBool::new(false),
+    counts: AtomicBool::new(false),
     session: Mutex::new(()),
     state: Mutex::new(None),
     changed: Condvar::new(),
@@ -67,9 +72,26 @@ macro_rules! probe {
 #[doc(hidden)]
 #[inline]
 pub fn pass(name: &str, value: &mut dyn Any) {
+    if REGISTRY.counts.load(Ordering::Relaxed) {
+        *PASSES.lock().entry(name.to_owned()).or_default() += 1;
+    }
     if REGISTRY.is_on.load(Ordering::Acquire) {
         REGISTRY.pass(name, value);
     }
+}
+
+/// How often each point was passed since they are counted.
+static PASSES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+/// From now on counts how often each point is passed, in all threads of the process: a campaign says in the end where it has
+/// been. Without debug assertions nothing is ever counted.
+pub fn count_passes() {
+    REGISTRY.counts.store(true, Ordering::Relaxed);
+}
+
+/// What was counted.
+pub fn passes() -> BTreeMap<String, u64> {
+    PASSES.lock().clone()
 }
 
 impl Registry {

@@ -18,6 +18,7 @@ pub mod faults;
 pub mod kill9;
 pub mod metamorphic;
 pub mod model;
+pub mod probes;
 pub mod scans;
 #[cfg(shuttle)]
 pub mod sim;

@@ -7,12 +7,15 @@
 mod durability;
 
 use clap::{Args, Parser, Subcommand};
-use esker_stress::{db_stress, metamorphic, model, scans, threads};
+use esker_stress::{db_stress, metamorphic, model, probes, scans, threads};
 use std::process::ExitCode;
 
 /// Long campaigns against Esker.
 #[derive(Parser)]
 struct Arguments {
+    /// Say in the end which probes were passed how often, and fail if some were not that the campaign always passed.
+    #[arg(long, global = true)]
+    probes: bool,
     #[command(subcommand)]
     campaign: Campaign,
 }
@@ -45,6 +48,25 @@ enum Campaign {
     Kill9Child(durability::ChildArguments),
     /// Every n-th file operation made to fail.
     Faults(durability::FaultsArguments),
+}
+
+impl Campaign {
+    /// As probes know it.
+    fn name(&self) -> &'static str {
+        match self {
+            Campaign::Model(_) => "model",
+            Campaign::Metamorphic(_) => "metamorphic",
+            #[cfg(shuttle)]
+            Campaign::Sim(_) => "sim",
+            Campaign::DbStress(_) => "db_stress",
+            Campaign::DbCrashtest(_) => "db_crashtest",
+            Campaign::Threads(_) => "threads",
+            Campaign::ScanThreads(_) => "scan-threads",
+            Campaign::Crash(_) => "crash",
+            Campaign::Kill9(_) | Campaign::Kill9Child(_) => "kill9",
+            Campaign::Faults(_) => "faults",
+        }
+    }
 }
 
 #[derive(Args)]
@@ -179,7 +201,12 @@ fn run_scans(arguments: ScansArguments) -> Result<String, String> {
 }
 
 fn main() -> ExitCode {
-    let outcome: Result<String, String> = match Arguments::parse().campaign {
+    let arguments = Arguments::parse();
+    let name = arguments.campaign.name();
+    if arguments.probes {
+        probes::begin();
+    }
+    let outcome: Result<String, String> = match arguments.campaign {
         Campaign::Model(arguments) => run_model(arguments),
         Campaign::Metamorphic(arguments) => run_metamorphic(arguments),
         #[cfg(shuttle)]
@@ -193,7 +220,11 @@ fn main() -> ExitCode {
         Campaign::Kill9Child(arguments) => durability::run_child(&arguments),
         Campaign::Faults(arguments) => durability::run_faults(&arguments),
     };
-    match outcome {
+    let reached = |report: String| match arguments.probes {
+        true => probes::check(name).map(|told| format!("{report}\n{told}")),
+        false => Ok(report),
+    };
+    match outcome.and_then(reached) {
         Ok(report) => {
             println!("{report}");
             ExitCode::SUCCESS

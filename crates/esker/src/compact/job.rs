@@ -103,11 +103,13 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
     let plan = &task.plan;
     let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
     if plan.is_trivial_move {
+        esker_base::probe!("compaction:trivial_move");
         install(engine, task, plan.trivial_move_edit())?;
         engine.tell_trivial_move(job, plan);
         engine.tell_stall_changes();
         return Ok(());
     }
+    esker_base::probe!("compaction:begun");
     engine.tell_compaction_begin(job, &task.cf, plan);
     let results = if plan.is_deletion { Vec::new() } else { run_subjobs(engine, task, job) };
     let outcome = check_results(engine, task, &results).and_then(|()| {
@@ -119,6 +121,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         install(engine, task, edit)
     });
     if outcome.is_err() {
+        esker_base::probe!("compaction:failed");
         delete_outputs(engine, task, &results);
     }
     let micros = engine.env.clock.now_micros().saturating_sub(start);

@@ -25,6 +25,7 @@ impl Db {
             if error.severity() > Severity::HardError {
                 return Err(error);
             }
+            esker_base::probe!("resume:begun");
             let wal_damaged = state.background_error.wal_damaged;
             state.background_error.begin_recovery();
             wal_damaged

@@ -235,6 +235,7 @@ impl Engine {
     /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background work in any case.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Error {
         let Some(error) = self.ask_listeners(error, reason) else { return error.clone() };
+        esker_base::probe!("background_error:set");
         let mut state = self.state.lock();
         let in_force = state.background_error.set(&error, reason);
         if state.background_error.check_writes().is_err() {

@@ -143,6 +143,7 @@ pub(crate) fn find_on(
     parked: Parked,
     settle: &mut impl FnMut(Answer<'_>),
 ) {
+    esker_base::probe!("read:parked");
     let mut saver = parked.saver;
     if let Some(at) = parked.at {
         let mut candidates = view.version.candidates(key.internal_key());

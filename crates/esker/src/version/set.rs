@@ -267,6 +267,9 @@ impl VersionSet {
         // Taken before the edits are numbered: their next_file must be above it.
         let number = if open.is_some() { self.manifest_number } else { self.numbers.new_file_number() };
         self.number_edits(edits);
+        if open.is_none() {
+            esker_base::probe!("manifest:fresh");
+        }
         let written = match open {
             Some(manifest) => self.append_and_sync(manifest, edits),
             None => self.write_fresh(number, edits),
@@ -278,6 +281,7 @@ impl VersionSet {
                 Ok(())
             }
             Err(e) => {
+                esker_base::probe!("manifest:write_failed");
                 self.quarantine_after_failure(edits, number);
                 Err(e)
             }

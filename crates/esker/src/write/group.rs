@@ -70,6 +70,7 @@ pub(super) fn write_group(
 /// Writes for the first in line and those who may share its record; false if there is none for whom this leader can.
 fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
     let Some(mut first) = leader.take_next(|request| sink.has_room_for(request)) else { return false };
+    esker_base::probe!("write:led_for_others");
     let mut group = leader.take_group(&first.request, max_bytes);
     let result = commit(sink, &mut first.request, &mut group);
     first.finish(result.clone());
@@ -105,6 +106,7 @@ fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()>
         apply(own)?;
         return group.iter().try_for_each(|f| apply(&f.request));
     }
+    esker_base::probe!("write:followers_insert");
     let countdown = Countdown::new(group.len());
     for follower in group.iter_mut() {
         let (memtables, countdown) = (Arc::clone(memtables) as Arc<dyn Memtables>, countdown.clone());

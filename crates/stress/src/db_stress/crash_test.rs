@@ -131,7 +131,7 @@ fn lasting_flags(rng: &mut fastrand::Rng) -> Vec<String> {
     vec![
         format!("--max_key={}", [1_000, 5_000, 25_000][rng.usize(..3)]),
         format!("--column_families={}", rng.u32(1..=5)),
-        format!("--value_size_mult={}", [1, 8, 64][rng.usize(..3)]),
+        format!("--value_size_mult={}", [1, 8, 64, 256][rng.usize(..4)]),
         format!("--lasting_options_seed={}", rng.u32(1..)),
     ]
 }

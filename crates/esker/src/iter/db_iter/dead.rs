@@ -73,6 +73,7 @@ impl<I: InternalIterator> DbIter<I> {
     /// Hops from the inner cursor's entry, which is not to be shown. False if it did not move.
     #[cold]
     pub(super) fn hop(&mut self) -> bool {
+        esker_base::probe!("iter:hop");
         let snapshot = self.options.sequence;
         let view = self.options.dead_ranges.as_ref();
         let known = view.and_then(|view| {

@@ -34,6 +34,7 @@ impl MergingIterator {
         fresh: Vec<(usize, MergeChild)>,
         place: Option<(&[u8], bool)>,
     ) {
+        esker_base::probe!("iter:exchange");
         let came: Vec<usize> = fresh.iter().map(|(at, _)| *at).collect();
         self.replace(gone, fresh);
         let Some((target, forward)) = place else { return self.reset(true) };

@@ -29,6 +29,7 @@ pub(crate) fn multi_get_on(
     parked: Vec<Parked>,
     settle: &mut dyn FnMut(usize, Answer<'_>),
 ) {
+    esker_base::probe!("read:parked_batch");
     let (mut savers, mut places) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
     for Parked { saver, at } in parked {
         places.push(at);

@@ -1,0 +1,101 @@
+//! Where a campaign has been: a rare path that it used to reach and no longer does is noticed.
+//!
+//! In: the name of a campaign that has ended, and what `probe!` counted meanwhile. Out: the counts as text, or the points that
+//! the campaign has always passed and did not pass this time.
+//!
+//! A new point is put into [`EXPECTED`] for each campaign that passes it in its short form; a point that a change of the
+//! engine made unreachable is taken out with that change, knowingly.
+
+use esker::internals::base::probe;
+use std::collections::BTreeMap;
+
+/// What each campaign passes in a minute or less.
+const EXPECTED: &[(&str, &[&str])] = &[
+    (
+        "model",
+        &[
+            "MemTable::protect",
+            "compaction:begun",
+            "compaction:trivial_move",
+            "iter:exchange",
+            "iter:hop",
+            "manifest:fresh",
+            "read:parked",
+            "read:parked_batch",
+        ],
+    ),
+    (
+        "metamorphic",
+        &[
+            "MemTable::protect",
+            "compaction:begun",
+            "compaction:trivial_move",
+            "iter:exchange",
+            "iter:hop",
+            "manifest:fresh",
+            "read:parked",
+            "read:parked_batch",
+        ],
+    ),
+    (
+        "threads",
+        &["compaction:begun", "iter:exchange", "manifest:fresh", "read:parked", "write:led_for_others"],
+    ),
+    (
+        "scan-threads",
+        &["MemTable::protect", "compaction:begun", "iter:exchange", "iter:hop", "manifest:fresh"],
+    ),
+    ("crash", &["compaction:begun", "compaction:trivial_move", "manifest:fresh"]),
+    (
+        "faults",
+        &[
+            "background_error:set",
+            "compaction:begun",
+            "compaction:failed",
+            "manifest:fresh",
+            "manifest:write_failed",
+            "read:parked",
+            "resume:begun",
+        ],
+    ),
+    ("db_stress", &["compaction:begun", "iter:hop", "manifest:fresh", "read:parked", "write:led_for_others"]),
+];
+
+/// Counts from now on.
+pub fn begin() {
+    probe::count_passes();
+}
+
+/// Compares what was counted with what is expected of the campaign.
+/// # Errors
+/// Names the points that were not passed.
+pub fn check(campaign: &str) -> Result<String, String> {
+    compare(campaign, &probe::passes())
+}
+
+fn compare(campaign: &str, passes: &BTreeMap<String, u64>) -> Result<String, String> {
+    let counts: Vec<String> = passes.iter().map(|(point, n)| format!("{point} {n}")).collect();
+    let told = format!("probes: {}", counts.join(", "));
+    let expected = EXPECTED.iter().find(|(name, _)| *name == campaign).map_or(&[][..], |(_, points)| points);
+    let missed: Vec<&str> = expected.iter().copied().filter(|point| !passes.contains_key(*point)).collect();
+    if missed.is_empty() {
+        return Ok(told);
+    }
+    Err(format!("{campaign}: does not reach {} any more\n{told}", missed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_that_is_not_passed_is_named() {
+        let (campaign, points) = EXPECTED[0];
+        let all: BTreeMap<String, u64> = points.iter().map(|p| ((*p).to_owned(), 3)).collect();
+        assert!(compare(campaign, &all).is_ok_and(|told| told.contains(points[0])));
+        let mut fewer = all.clone();
+        fewer.remove(points[0]);
+        assert!(compare(campaign, &fewer).is_err_and(|why| why.contains(points[0])));
+        assert!(compare("unknown", &BTreeMap::new()).is_ok());
+    }
+}
