@@ -65,15 +65,20 @@ pub(super) fn write_key(key: &mut [u8], n: u64) {
     key[..8].copy_from_slice(&n.to_be_bytes());
 }
 
-/// Numbers below a bound: SplitMix64.
+/// Numbers below a bound: SplitMix64. Its state starts at the seed's own mixed value: seeds that are neighbours would give the
+/// same numbers otherwise, one step apart, and threads seeded so would follow each other from key to key.
 pub(super) fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut state = mixed(seed);
     move |bound| {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((u128::from(z ^ (z >> 31)) * u128::from(bound)) >> 64) as u64
+        ((u128::from(mixed(state)) * u128::from(bound)) >> 64) as u64
     }
+}
+
+fn mixed(state: u64) -> u64 {
+    let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 impl Cell<'_> {
