@@ -20,8 +20,7 @@ use std::ops::Range;
 /// Leaves and what separates them.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// `Order::head` of each bound: settles most comparisons without following a key.
-    heads: Vec<u64>,
+    heads: Heads,
     bounds: Vec<CutBuf>,
     pub(crate) leaves: Vec<Arc<Leaf>>,
 }
@@ -36,22 +35,24 @@ impl Directory {
     }
 
     fn of(order: &Order, bounds: Vec<CutBuf>, leaves: Vec<Arc<Leaf>>) -> Directory {
-        let heads = bounds.iter().map(|b| order.head(b.as_cut())).collect();
+        let heads = Heads::new(bounds.iter().map(|b| order.head(b.as_cut())).collect());
         Directory { heads, bounds, leaves }
     }
 
     /// Indexes of the leaves that `span`, which is not empty, touches.
     #[inline]
     pub(crate) fn touched(&self, order: &Order, span: Span<'_>) -> Range<usize> {
-        if self.bounds.is_empty() {
-            return 0..1;
+        let head = order.head(span.lo);
+        let less = self.heads.count_below(head);
+        let heads = &self.heads.sorted;
+        // The next bound lies behind the span: most often its head says so.
+        if heads.get(less).is_none_or(|next| *next > order.head(span.hi)) {
+            return less..less + 1;
         }
         // Bounds at or before `lo` lie to the left of the first leaf.
-        let head = order.head(span.lo);
-        let less = self.heads.partition_point(|h| *h < head);
         // Most often none; all of them in an order that the engine does not know.
-        let equal = match self.heads.get(less) {
-            Some(h) if *h == head => self.heads[less..].partition_point(|h| *h == head),
+        let equal = match heads.get(less) {
+            Some(h) if *h == head => heads[less..].partition_point(|h| *h == head),
             _ => 0,
         };
         let is_left = |bound: &CutBuf| order.cmp(bound.as_cut(), span.lo).is_le();
@@ -77,6 +78,50 @@ impl Directory {
         let mut leaves = self.leaves.clone();
         leaves.splice(index..=index, [Arc::new(left), Arc::new(right)]);
         Directory::of(order, bounds, leaves)
+    }
+}
+
+/// `Order::head` of each bound: settles most comparisons without following a key. A table over their highest bits that differ says
+/// where to look: a binary search mispredicts every other step, which cost a lock on a random key 15 ns (2026-11-22, EPYC).
+#[derive(Debug)]
+struct Heads {
+    sorted: Vec<u64>,
+    /// How many heads lie in slots before this one; one more slot than there are at the end.
+    starts: Vec<u32>,
+    shift: u32,
+}
+
+impl Heads {
+    /// Slots for each bound: with bounds at even distances three of four are empty.
+    const SLOTS_PER_HEAD: usize = 4;
+
+    fn new(sorted: Vec<u64>) -> Heads {
+        let slots = (sorted.len() * Heads::SLOTS_PER_HEAD).next_power_of_two();
+        let width = match (sorted.first(), sorted.last()) {
+            (Some(first), Some(last)) => last - first,
+            _ => 0,
+        };
+        let shift = (u64::BITS - width.leading_zeros()).saturating_sub(slots.trailing_zeros());
+        let mut heads = Heads { sorted, starts: Vec::new(), shift };
+        let slot_of = |head: &u64| heads.slot(*head, slots);
+        heads.starts =
+            (0..=slots).map(|slot| heads.sorted.partition_point(|head| slot_of(head) < slot) as u32).collect();
+        heads
+    }
+
+    /// Ascends with `head`. Those beyond the last bound are in the last slot.
+    #[inline]
+    fn slot(&self, head: u64, slots: usize) -> usize {
+        let distance = head.saturating_sub(self.sorted.first().copied().unwrap_or(0));
+        ((distance >> self.shift) as usize).min(slots - 1)
+    }
+
+    /// How many are less than `head`.
+    #[inline]
+    fn count_below(&self, head: u64) -> usize {
+        let slot = self.slot(head, self.starts.len() - 1);
+        let (start, end) = (self.starts[slot] as usize, self.starts[slot + 1] as usize);
+        start + self.sorted[start..end].partition_point(|h| *h < head)
     }
 }
 

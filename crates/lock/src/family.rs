@@ -147,6 +147,10 @@ impl Family {
             return Decision::Granted(Pieces::Nothing, 0);
         }
         if latched.is_free_for(order, request, None, &|| self.shared.now()) {
+            // So that those whom it passes are not passed for ever.
+            if latched.overtakes(order, request) {
+                self.shared.draw_ticket();
+            }
             let (pieces, bytes) = latched.take(order, request, wakes);
             return Decision::Granted(pieces, bytes);
         }
@@ -160,16 +164,17 @@ impl Family {
 
     /// A request that has to wait, with its ticket: drawn under the latches, so that queues are sorted.
     fn waiter(self: &Arc<Family>, latched: &Latched<'_>, request: &Request<'_>) -> Arc<Waiter> {
-        let obstacles = latched.obstacles(&self.order, request);
+        let ticket = self.shared.draw_ticket();
+        let patience = if request.span.is_point() { 0 } else { self.shared.range_patience };
         Arc::new(Waiter {
-            ticket: self.shared.draw_ticket(),
+            ticket,
+            passable_until: (ticket + 1).saturating_add(patience),
             owner: request.owner.clone(),
             stamp: request.stamp,
             family: self.clone(),
             span: request.span.to_buf(),
             mode: request.mode,
-            in_its_way: obstacles.in_its_way,
-            bypasses: obstacles.overtakes,
+            bypasses: latched.overtakes(&self.order, request),
         })
     }
 

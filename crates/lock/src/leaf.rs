@@ -14,7 +14,7 @@
 use crate::cut::{Cut, CutBuf, Order, Span};
 use crate::fragment::{Change, Fragments, Piece, Pieces, conflict};
 use crate::owner::{NEVER, Outcome, Owner};
-use crate::wait::{Earlier, InTheWay, Queue, Request, Waiter};
+use crate::wait::{Earlier, Queue, Request, Waiter};
 use esker_base::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -210,7 +210,7 @@ impl LeafState {
         !self.is_held(order, &request, now)
             && !self
                 .queue
-                .ahead(order, &self.fragments, index, &request)
+                .ahead(order, index, &request)
                 .any(|(_, stand)| stand == Earlier::HoldsUp)
     }
 
@@ -238,14 +238,6 @@ pub(crate) struct Blocker {
     pub(crate) owner: Arc<Owner>,
     /// The request that came earlier; `None` if it is in the way by a lock it has.
     pub(crate) by_request: Option<Arc<Waiter>>,
-}
-
-/// Why a request cannot be granted now, all of it.
-#[derive(Debug, Default)]
-pub(crate) struct Obstacles {
-    pub(crate) in_its_way: InTheWay,
-    /// It may overtake some who came earlier.
-    pub(crate) overtakes: bool,
 }
 
 impl<'d> Latched<'d> {
@@ -294,53 +286,20 @@ impl<'d> Latched<'d> {
 
     /// True if somebody who came before `ticket` is in the way of `request`.
     fn is_held_up(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>) -> bool {
-        let [state] = &self.states[..] else {
-            return self.stands(order, request, ticket).is_held_up();
-        };
-        let index = state.queue.place(ticket);
-        let mut ahead = state.queue.ahead(order, &state.fragments, index, request);
-        ahead.any(|(_, stand)| stand == Earlier::HoldsUp)
+        self.is_any_ahead(order, request, ticket, Earlier::HoldsUp)
     }
 
-    /// How all who came before `ticket` stand to `request`. With several leaves, one of them decides: the one in which the
-    /// request's owner holds something that an earlier request wants.
-    fn stands(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>) -> Stands {
-        let mut stands = Stands::default();
-        for state in self.states.iter().filter(|s| !s.queue.is_empty()) {
+    /// True if `request`, which has no ticket yet, passes somebody who waits.
+    pub(crate) fn overtakes(&self, order: &Order, request: &Request<'_>) -> bool {
+        self.is_any_ahead(order, request, None, Earlier::Overtaken)
+    }
+
+    /// True if one who came before `ticket` stands so to `request`.
+    fn is_any_ahead(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>, stand: Earlier) -> bool {
+        self.states.iter().filter(|state| !state.queue.is_empty()).any(|state| {
             let index = state.queue.place(ticket);
-            for (waiter, stand) in state.queue.ahead(order, &state.fragments, index, request) {
-                match stand {
-                    Earlier::Compatible => {}
-                    Earlier::HoldsUp => stands.hold_up.push(waiter.ticket),
-                    Earlier::Overtaken => stands.overtaken.push(waiter.ticket),
-                }
-            }
-        }
-        stands
-    }
-
-    /// What is in the way of `request`, which has no ticket yet.
-    pub(crate) fn obstacles(&self, order: &Order, request: &Request<'_>) -> Obstacles {
-        let overtaken = self.stands(order, request, None).overtaken;
-        let mut earlier: Vec<&Arc<Waiter>> = Vec::new();
-        for state in &self.states {
-            let line = state.queue.ahead(order, &state.fragments, state.queue.place(None), request);
-            for (waiter, stand) in line.rev() {
-                if stand != Earlier::HoldsUp || overtaken.contains(&waiter.ticket) {
-                    continue;
-                }
-                earlier.push(waiter);
-                // Those before it are in its way, too.
-                if self.states.len() == 1 && !waiter.bypasses && waiter.bars(order, request.span) {
-                    break;
-                }
-            }
-        }
-        let held = self.states.iter().flat_map(|state| state.fragments.within(order, request.span));
-        let owners = held.filter(|f| conflict(f.mode(), request.mode)).flat_map(|f| f.owners());
-        let holders = owners.filter(|owner| owner.id != request.owner.id);
-        let in_its_way = InTheWay::new(holders, earlier.into_iter().map(|waiter| &**waiter));
-        Obstacles { in_its_way, overtakes: !overtaken.is_empty() }
+            state.queue.ahead(order, index, request).any(|(_, is)| is == stand)
+        })
     }
 
     /// Everybody in the way of a request that waits with `ticket`; `None` if it waits no longer.
@@ -356,16 +315,11 @@ impl<'d> Latched<'d> {
     ) -> Option<Vec<Blocker>> {
         let id = request.owner.id;
         let (mut blockers, mut is_queued) = (Vec::new(), false);
-        // With several leaves, who is overtaken in one of them is not in the way in any.
-        let overtaken = match self.states.len() {
-            1 => SmallVec::new(),
-            _ => self.stands(order, request, Some(ticket)).overtaken,
-        };
         for state in &self.states {
             let Some(index) = state.queue.position(ticket) else { continue };
             is_queued = true;
-            for (waiter, stand) in state.queue.ahead(order, &state.fragments, index, request).rev() {
-                if stand != Earlier::HoldsUp || overtaken.contains(&waiter.ticket) {
+            for (waiter, stand) in state.queue.ahead(order, index, request).rev() {
+                if stand != Earlier::HoldsUp {
                     continue;
                 }
                 blockers.push(Blocker { owner: waiter.owner.clone(), by_request: Some(waiter.clone()) });
@@ -441,19 +395,6 @@ pub(crate) fn part_of<'a>(leaves: &'a [Arc<Leaf>], order: &Order, index: usize, 
     }
     let leaf = leaves[index].span();
     Span { lo: order.max(leaf.lo, span.lo), hi: order.min(leaf.hi, span.hi) }
-}
-
-/// Tickets by how they stand to a later request.
-#[derive(Default)]
-struct Stands {
-    hold_up: SmallVec<[u64; 4]>,
-    overtaken: SmallVec<[u64; 4]>,
-}
-
-impl Stands {
-    fn is_held_up(&self) -> bool {
-        self.hold_up.iter().any(|ticket| !self.overtaken.contains(ticket))
-    }
 }
 
 /// What a request took in several leaves, put together.

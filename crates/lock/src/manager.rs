@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     // Read by all, seldom written.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) max_bytes: AtomicUsize,
+    /// Tickets drawn behind a waiting range's before no new owner passes it.
+    pub(crate) range_patience: u64,
     /// Some locker can expire.
     pub(crate) may_expire: AtomicBool,
     // Written by those who wait, or now and then.
@@ -209,10 +211,11 @@ pub struct WaitInfo {
 impl LockManager {
     /// No families, no locks.
     pub fn new(options: LockManagerOptions) -> LockManager {
-        let LockManagerOptions { clock, max_lock_memory, max_num_deadlocks } = options;
+        let LockManagerOptions { clock, max_lock_memory, max_num_deadlocks, range_patience } = options;
         let shared = Shared {
             clock,
             max_bytes: AtomicUsize::new(max_lock_memory),
+            range_patience,
             may_expire: AtomicBool::new(false),
             tickets: Apart(AtomicU64::new(1)),
             ids: Apart(AtomicU64::new(1)),

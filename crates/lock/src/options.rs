@@ -51,6 +51,9 @@ pub struct LockManagerOptions {
     pub max_lock_memory: usize,
     /// How many recent deadlocks are remembered. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
+    /// A range that waits is passed by lockers that took their first lock before it came, or before so many requests have
+    /// waited or passed behind it. With 0, for one key that it waits for it shuts all its others to whoever begins. Default: 256.
+    pub range_patience: u64,
 }
 
 impl fmt::Debug for LockManagerOptions {
@@ -58,6 +61,7 @@ impl fmt::Debug for LockManagerOptions {
         f.debug_struct("LockManagerOptions")
             .field("max_lock_memory", &self.max_lock_memory)
             .field("max_num_deadlocks", &self.max_num_deadlocks)
+            .field("range_patience", &self.range_patience)
             .finish_non_exhaustive()
     }
 }
@@ -65,7 +69,7 @@ impl fmt::Debug for LockManagerOptions {
 impl LockManagerOptions {
     /// The defaults, with this clock.
     pub fn new(clock: Arc<dyn Clock>) -> LockManagerOptions {
-        LockManagerOptions { clock, max_lock_memory: usize::MAX, max_num_deadlocks: 5 }
+        LockManagerOptions { clock, max_lock_memory: usize::MAX, max_num_deadlocks: 5, range_patience: 256 }
     }
 }
 

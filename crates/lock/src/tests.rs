@@ -41,3 +41,9 @@ impl Clock for StillClock {
 pub(crate) fn manager() -> LockManager {
     LockManager::new(LockManagerOptions::new(Arc::new(StillClock::default())))
 }
+
+/// One in which ranges that wait are passed for so many tickets.
+pub(crate) fn manager_with_patience(range_patience: u64) -> LockManager {
+    let options = LockManagerOptions::new(Arc::new(StillClock::default()));
+    LockManager::new(LockManagerOptions { range_patience, ..options })
+}

@@ -3,12 +3,16 @@
 //! In: requests in the order in which they came. Out: who is held up by whom; who may go on when something was released.
 //!
 //! Fairness. A request is granted when nobody else *holds* what conflicts with it and nobody who came *earlier* waits for
-//! such. One exception keeps those from blocking themselves who are waited for: an earlier request does not hold up a
-//! transaction that is senior to it (took its first lock before the request came) and is in its way already. That is, when
-//! the request came, it held what conflicted with it, or waited in front of it, or was in the way of one that did
-//! ([`InTheWay`]); or it holds part of what both ask for. Without the second and third, transactions that take their locks
-//! in the order of the keys could still wait in a circle: a holder for a range behind one that waits for that holder. Only
-//! transactions that were there when a request came can overtake it, so nobody starves.
+//! such. But whoever began before a request came passes it: its owner's stamp, the next ticket when it took its first lock,
+//! is not above the request's ticket. Otherwise those would wait who are waited for. And a *range* that waits is passed also by
+//! those who begin before `range_patience` tickets more are drawn; whoever passes draws one. Otherwise a hundredth of all
+//! keys is shut for as long as a thread that holds one of them waits for a processor: with 40 threads on two of them, two
+//! waits of three were for such ranges, and each of those who waited held keys again that others wanted. Only finitely many
+//! can have begun by then, so nobody starves behind transactions that end.
+//!
+//! No circles out of that, for those who take their locks in ascending order. Say X waits for the request W, which waits, by
+//! others, for X. Following who holds what upwards from what W wants, one comes to what X holds; so that lies in W, or in a
+//! request that holds W up, and X passed that, but is too young to pass W, which is younger: a contradiction.
 //!
 //! Invariants
 //!  1. A queue is sorted by ticket. A request stands in the queue of each leaf that its span touches, or in none.
@@ -17,7 +21,7 @@
 use crate::LockMode;
 use crate::cut::{Order, Span, SpanBuf};
 use crate::family::Family;
-use crate::fragment::{Fragments, conflict};
+use crate::fragment::conflict;
 use crate::owner::Owner;
 use esker_base::sync::Arc;
 use std::collections::VecDeque;
@@ -42,39 +46,10 @@ pub(crate) struct Waiter {
     pub(crate) family: Arc<Family>,
     pub(crate) span: SpanBuf,
     pub(crate) mode: LockMode,
-    pub(crate) in_its_way: InTheWay,
     /// It may overtake some that came earlier.
     pub(crate) bypasses: bool,
-}
-
-/// Those for whom a request waited when it came, directly or by others.
-#[derive(Debug, Default)]
-pub(crate) struct InTheWay {
-    /// With their stamps: whoever has begun anew since is in nobody's way. Sorted by id, each once.
-    owners: Vec<(Arc<Owner>, u64)>,
-}
-
-impl InTheWay {
-    /// Of those whose locks are in the way, and the requests that came earlier and hold it up.
-    pub(crate) fn new<'a>(
-        holders: impl Iterator<Item = &'a Arc<Owner>>,
-        earlier: impl Iterator<Item = &'a Waiter>,
-    ) -> InTheWay {
-        let mut owners: Vec<_> = holders.map(|owner| (owner.clone(), owner.stamp())).collect();
-        for waiter in earlier {
-            let is_there = |(owner, stamp): &&(Arc<Owner>, u64)| owner.stamp() == *stamp;
-            owners.extend(waiter.in_its_way.owners.iter().filter(is_there).cloned());
-            owners.push((waiter.owner.clone(), waiter.stamp));
-        }
-        owners.sort_by_key(|(owner, stamp)| (owner.id, std::cmp::Reverse(*stamp)));
-        owners.dedup_by_key(|(owner, _)| owner.id);
-        InTheWay { owners }
-    }
-
-    fn contains(&self, request: &Request<'_>) -> bool {
-        let found = self.owners.binary_search_by_key(&request.owner.id, |(owner, _)| owner.id);
-        found.is_ok_and(|index| self.owners[index].1 == request.stamp)
-    }
+    /// Requests of owners whose stamps are smaller pass it.
+    pub(crate) passable_until: u64,
 }
 
 impl Waiter {
@@ -112,23 +87,18 @@ pub(crate) enum Earlier {
     Overtaken,
 }
 
-/// How `earlier` stands to `later`, whose leaf holds `fragments`.
-pub(crate) fn stand(order: &Order, fragments: &Fragments, earlier: &Waiter, later: &Request<'_>) -> Earlier {
-    let span = earlier.span.as_span();
+/// How `earlier` stands to `later`.
+pub(crate) fn stand(order: &Order, earlier: &Waiter, later: &Request<'_>) -> Earlier {
     let is_apart = earlier.owner.id == later.owner.id
         || !conflict(earlier.mode, later.mode)
-        || !order.overlap(span, later.span);
+        || !order.overlap(earlier.span.as_span(), later.span);
     if is_apart {
-        return Earlier::Compatible;
+        Earlier::Compatible
+    } else if later.stamp < earlier.passable_until {
+        Earlier::Overtaken
+    } else {
+        Earlier::HoldsUp
     }
-    let is_senior = later.stamp <= earlier.ticket;
-    if !is_senior {
-        return Earlier::HoldsUp;
-    }
-    let both = Span { lo: order.max(span.lo, later.span.lo), hi: order.min(span.hi, later.span.hi) };
-    let is_in_its_way = earlier.in_its_way.contains(later)
-        || fragments.within(order, both).any(|f| f.is_owned_by(later.owner.id));
-    if is_in_its_way { Earlier::Overtaken } else { Earlier::HoldsUp }
 }
 
 /// Those who wait at a leaf.
@@ -199,11 +169,10 @@ impl Queue {
     pub(crate) fn ahead<'a>(
         &'a self,
         order: &'a Order,
-        fragments: &'a Fragments,
         index: usize,
         later: &'a Request<'a>,
     ) -> impl DoubleEndedIterator<Item = (&'a Arc<Waiter>, Earlier)> + 'a {
-        self.line.iter().take(index).map(move |w| (w, stand(order, fragments, w, later)))
+        self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
     /// True if nobody behind a request like this can be granted anything of `region`: it is exclusive, covers the region,

@@ -1,6 +1,6 @@
 //! What a caller sees, case by case, by one thread.
 
-use super::{StillClock, manager};
+use super::{StillClock, manager, manager_with_patience};
 use crate::LockMode::{Exclusive, Shared};
 use crate::*;
 use esker_base::comparator::ReverseBytewiseComparator;
@@ -283,7 +283,7 @@ fn ask(locker: &mut Locker, family: &Arc<Family>, first: u8, last: u8) -> Option
 
 #[test]
 fn whoever_a_line_waits_for_passes_all_of_it() {
-    let manager = manager();
+    let manager = manager_with_patience(0);
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
     let [holder, first, second, late] = &mut lockers[..] else { unreachable!() };
@@ -318,7 +318,7 @@ fn whoever_was_let_through_passes_those_who_waited_behind() {
 
 #[test]
 fn whoever_begins_anew_passes_nobody_who_waits() {
-    let manager = manager();
+    let manager = manager_with_patience(0);
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
     let [first, second, wide] = &mut lockers[..] else { unreachable!() };
@@ -339,6 +339,50 @@ fn whoever_begins_anew_passes_nobody_who_waits() {
     assert!(family.withdraw(&waits_too));
     wide.release_all();
     assert!(manager.locks().is_empty());
+}
+
+#[test]
+fn a_range_that_waits_is_passed_by_so_many_and_by_those_who_were_there() {
+    const PATIENCE: u64 = 5;
+    let manager = manager_with_patience(PATIENCE);
+    let family = family(&manager);
+    let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
+    let [holder, wide, young, key] = &mut lockers[..] else { unreachable!() };
+    assert!(ask(holder, &family, 3, 3).is_none());
+    let waits = ask(wide, &family, 0, 9).unwrap();
+    for _ in 0..2 {
+        assert!(ask(young, &family, 1, 1).is_none());
+        // What it takes beside that passes, too: it is waited for now.
+        assert!(ask(young, &family, 5, 7).is_none());
+        young.release_all();
+    }
+    // These drew four tickets. The fifth is for one more.
+    assert!(ask(young, &family, 2, 2).is_none());
+    let waits_too = ask(key, &family, 1, 1).unwrap();
+    // Who has begun by then goes on.
+    assert!(ask(young, &family, 8, 8).is_none());
+    holder.release_all();
+    young.release_all();
+    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = wide.take_outcome() else {
+        panic!("nobody is in its way")
+    };
+    wide.finish(&family, waits.span.as_span(), pieces, bytes);
+    wide.release_all();
+    assert!(matches!(key.take_outcome(), Some(crate::owner::Outcome::Granted(..))));
+    drop(waits_too);
+}
+
+#[test]
+fn a_key_that_is_waited_for_is_passed_only_by_those_who_were_there() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
+    let [reader, writer, late] = &mut lockers[..] else { unreachable!() };
+    reader.lock_key(&family, &[3], Shared).unwrap();
+    let waits = ask(writer, &family, 3, 3).unwrap();
+    refused(late.lock_key(&family, &[3], Shared), ErrorKind::TimedOut, SubCode::LockTimeout);
+    assert!(family.withdraw(&waits));
+    late.lock_key(&family, &[3], Shared).unwrap();
 }
 
 /// An order that somebody else changes.

@@ -28,6 +28,8 @@ impl Clock for TickingClock {
 }
 
 const FAMILIES: usize = 3;
+/// For how many tickets ranges are passed.
+const PATIENCE: [u64; 4] = [0, 1, 8, 256];
 
 /// How waits end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,11 +46,13 @@ struct Stage {
     manager: LockManager,
     families: Vec<Arc<Family>>,
     ends: Ends,
+    patience: u64,
 }
 
 impl Stage {
-    fn new(ends: Ends, max_fragments: usize) -> Stage {
-        let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
+    fn new(ends: Ends, max_fragments: usize, patience: u64) -> Stage {
+        let options = LockManagerOptions::new(Arc::new(TickingClock::default()));
+        let manager = LockManager::new(LockManagerOptions { range_patience: patience, ..options });
         let kinds = [Locking::Ranges, Locking::Ranges, Locking::Points];
         let add = |(id, locking): (u32, Locking)| {
             let options = FamilyOptions { locking, max_fragments, ..FamilyOptions::default() };
@@ -56,7 +60,7 @@ impl Stage {
         };
         let families: Vec<_> = (0..FAMILIES as u32).zip(kinds).map(add).collect();
         families[0].shared.history.begin();
-        Stage { manager, families, ends }
+        Stage { manager, families, ends, patience }
     }
 
     fn lockers(&self, count: usize) -> Vec<Locker> {
@@ -132,7 +136,7 @@ impl Stage {
         self.manager.check().unwrap();
         assert!(self.manager.locks().is_empty() && self.manager.waits().is_empty());
         assert_eq!(self.manager.counters().lock_memory, 0);
-        self.families[0].shared.history.check(FAMILIES, lockers, self.ends == Ends::Calm)
+        self.families[0].shared.history.check(FAMILIES, lockers, self.patience, self.ends == Ends::Calm)
     }
 }
 
@@ -147,7 +151,7 @@ fn threads_get_what_the_reference_gives() {
     let mut requests = 0;
     esker_testkit::seed::for_each_seed("lock::concurrent", 12, |_, mut rng| {
         let ends = [Ends::Calm, Ends::Cancelled, Ends::Any][rng.usize(..3)];
-        let stage = Stage::new(ends, rng.usize(1..5));
+        let stage = Stage::new(ends, rng.usize(1..5), PATIENCE[rng.usize(..PATIENCE.len())]);
         let count = rng.usize(2..9);
         let lockers = stage.lockers(count);
         let cancellers: Vec<_> = lockers.iter().map(Locker::canceller).collect();
@@ -171,7 +175,8 @@ fn shuttle_threads_get_what_the_reference_gives() {
     let sum = requests.clone();
     let round = move || {
         let ends = [Ends::Calm, Ends::Cancelled][thread_rng().gen_range(0..2)];
-        let stage = Arc::new(Stage::new(ends, thread_rng().gen_range(1..4)));
+        let patience = PATIENCE[thread_rng().gen_range(0..PATIENCE.len())];
+        let stage = Arc::new(Stage::new(ends, thread_rng().gen_range(1..4), patience));
         let count = thread_rng().gen_range(2..6);
         let lockers = stage.lockers(count);
         let cancellers: Vec<_> = lockers.iter().map(Locker::canceller).collect();

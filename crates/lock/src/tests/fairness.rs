@@ -5,7 +5,7 @@
 //! again. Whoever has seen a wide request wait, and begins then, gets its first key after that request has been granted.
 //! Real threads here; under `--cfg shuttle` orders that a scheduler chooses.
 
-use super::manager;
+use super::manager_with_patience;
 use crate::*;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,8 @@ struct Stage {
 
 impl Stage {
     fn new(max_fragments: usize, threads: u64) -> Stage {
-        let manager = manager();
+        // Whoever comes later waits.
+        let manager = manager_with_patience(0);
         let options = FamilyOptions { max_fragments, ..FamilyOptions::default() };
         let family = manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap();
         Stage {

@@ -131,9 +131,10 @@ impl History {
 
     /// Lets the reference decide everything again. How many requests there were. With `calm`, nobody's waiting was ended
     /// but by circles, so each victim must have been in one.
-    pub(crate) fn check(&self, families: usize, lockers: usize, calm: bool) -> usize {
+    pub(crate) fn check(&self, families: usize, lockers: usize, patience: u64, calm: bool) -> usize {
         let events = self.0.lock().take().expect("begun");
-        let mut reference = Reference::new(families, CELLS, lockers);
+        let keys = vec![(0..CELLS).map(|cell| cell % 2 == 1).collect(); families];
+        let mut reference = Reference::new(keys, lockers, patience);
         let mut busy = HashSet::new();
         let mut requests = 0;
         for (index, event) in events.iter().enumerate() {

@@ -3,6 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --profile stress -p esker-lock --lib loom`, and the same with `shuttle`.
 
 use super::manager;
+#[cfg(loom)]
+use super::manager_with_patience;
 use crate::LockMode::{Exclusive, Shared};
 use crate::*;
 use esker_base::ErrorKind;
@@ -180,6 +182,74 @@ mod loom_models {
     }
 
     #[test]
+    fn loom_two_threads_cut_leaves_of_one_directory() {
+        all_orders(2, || {
+            let manager = manager();
+            let family = family(&manager, 1);
+            let take = |keys: [&'static [u8]; 2]| {
+                let (manager, family) = (manager.clone(), family.clone());
+                move || {
+                    let mut locker = manager.locker(FOREVER);
+                    for key in keys {
+                        locker.lock_key(&family, key, Exclusive).unwrap();
+                    }
+                    locker.release_all();
+                }
+            };
+            let other = thread::spawn(take([b"a", b"b"]));
+            take([b"c", b"d"])();
+            other.join().unwrap();
+            assert!(manager.counters().splits >= 1);
+            is_empty(&manager);
+        });
+    }
+
+    #[test]
+    fn loom_a_range_over_two_leaves_is_handed_over() {
+        all_orders(3, || {
+            let manager = manager();
+            let boundaries = vec![b"m".to_vec()];
+            let options = FamilyOptions { boundaries, ..FamilyOptions::default() };
+            let family = manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap();
+            let mut locker = manager.locker(FOREVER);
+            locker.lock_key(&family, b"a", Exclusive).unwrap();
+            locker.lock_key(&family, b"z", Exclusive).unwrap();
+            let other = {
+                let (manager, family) = (manager.clone(), family.clone());
+                thread::spawn(move || {
+                    manager.locker(FOREVER).lock_range(&family, Endpoint::Min, Endpoint::Max, Exclusive)
+                })
+            };
+            locker.release_all();
+            other.join().unwrap().unwrap();
+            is_empty(&manager);
+        });
+    }
+
+    #[test]
+    fn loom_a_family_is_dropped_under_holders_and_waiters() {
+        all_orders(3, || {
+            let manager = manager();
+            let family = family(&manager, 4);
+            let mut locker = manager.locker(FOREVER);
+            locker.lock_key(&family, b"k", Exclusive).unwrap();
+            let other = {
+                let (manager, family) = (manager.clone(), family.clone());
+                thread::spawn(move || {
+                    let mut locker = manager.locker(FOREVER);
+                    locker.lock_key(&family, b"k", Exclusive).map_err(|why| why.kind())
+                })
+            };
+            manager.drop_family(ColumnFamilyId::DEFAULT).unwrap();
+            locker.release_all();
+            assert_eq!(other.join().unwrap(), Err(ErrorKind::ColumnFamilyDropped));
+            drop(locker);
+            assert_eq!(manager.counters().lock_memory, 0);
+            is_empty(&manager);
+        });
+    }
+
+    #[test]
     fn loom_a_circle_costs_one_victim() {
         all_orders(3, || {
             let manager = manager();
@@ -224,7 +294,7 @@ mod loom_models {
     #[test]
     fn loom_whoever_is_waited_for_passes_and_then_stands_behind() {
         all_orders(3, || {
-            let manager = manager();
+            let manager = manager_with_patience(0);
             let family = family(&manager, 2);
             let mut locker = manager.locker(FOREVER);
             let keeper = manager.locker(FOREVER);

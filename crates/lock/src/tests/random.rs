@@ -4,7 +4,7 @@
 //! seeds; `cargo xtask long locks` gives millions of requests.
 
 use super::reference::{Answer, Cells, Reference};
-use super::{StillClock, manager};
+use super::{StillClock, manager_with_patience};
 use crate::cut::{Cut, CutBuf, Order, Span, SpanBuf};
 use crate::family::Family;
 use crate::owner::Outcome;
@@ -66,6 +66,11 @@ impl Table {
         self.places.len() - 1
     }
 
+    /// Which cells are keys.
+    fn keys(&self) -> Vec<bool> {
+        (0..self.cell_count()).map(|i| self.span(&(i..i + 1)).as_span().is_point()).collect()
+    }
+
     fn place(&self, cut: Cut<'_>) -> usize {
         self.places.iter().position(|p| self.order.cmp(p.as_cut(), cut).is_eq()).expect("a known place")
     }
@@ -77,8 +82,7 @@ impl Table {
     /// Mostly keys, some ranges, few of them wide.
     fn pick(&self, rng: &mut fastrand::Rng) -> Cells {
         if rng.u8(..10) < 6 {
-            let keys: Vec<usize> =
-                (0..self.cell_count()).filter(|i| self.span(&(*i..i + 1)).as_span().is_point()).collect();
+            let keys: Vec<usize> = (0..self.cell_count()).filter(|i| self.keys()[*i]).collect();
             let i = keys[rng.usize(..keys.len())];
             return i..i + 1;
         }
@@ -107,7 +111,8 @@ struct Round {
 
 impl Round {
     fn new(rng: &mut fastrand::Rng) -> Round {
-        let manager = manager();
+        let patience = [0, 1, 5, 256][rng.usize(..4)];
+        let manager = manager_with_patience(patience);
         let orders: [ComparatorRef; 3] =
             [Arc::new(BytewiseComparator), Arc::new(ReverseBytewiseComparator), Arc::new(ByLength)];
         let tables: Vec<Table> = (0..2)
@@ -118,8 +123,7 @@ impl Round {
             .collect();
         let lockers: Vec<Locker> = (0..LOCKERS).map(|_| manager.locker(LockerOptions::default())).collect();
         let indexes = lockers.iter().enumerate().map(|(i, l)| (l.id(), i)).collect();
-        let cells = tables.iter().map(Table::cell_count).max().unwrap_or(0);
-        let reference = Reference::new(tables.len(), cells, LOCKERS);
+        let reference = Reference::new(tables.iter().map(Table::keys).collect(), LOCKERS, patience);
         Round { manager, tables, lockers, asked: (0..LOCKERS).map(|_| None).collect(), reference, indexes }
     }
 

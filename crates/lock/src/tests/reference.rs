@@ -18,9 +18,10 @@ pub(crate) struct Waiting {
     family: usize,
     cells: Cells,
     mode: LockMode,
-    /// Owners, with the stamps they had.
-    in_its_way: BTreeSet<(usize, u64)>,
+    /// Owners whose stamps are smaller pass it.
+    passable_until: u64,
 }
+
 
 #[derive(Clone, Debug, Default)]
 struct Owner {
@@ -45,6 +46,10 @@ pub(crate) struct Reference {
     waiting: Vec<Waiting>,
     owners: Vec<Owner>,
     next_ticket: u64,
+    /// Family, cell -> whether it is a key, not what lies between keys.
+    keys: Vec<Vec<bool>>,
+    /// The manager's option.
+    range_patience: u64,
     /// Owners let through since this was last taken.
     pub(crate) granted: BTreeSet<usize>,
 }
@@ -58,12 +63,15 @@ fn intersect(a: &Cells, b: &Cells) -> Cells {
 }
 
 impl Reference {
-    pub(crate) fn new(families: usize, cells: usize, owners: usize) -> Reference {
+    /// Of each family's cells `keys` says which are keys.
+    pub(crate) fn new(keys: Vec<Vec<bool>>, owners: usize, range_patience: u64) -> Reference {
         Reference {
-            held: vec![vec![BTreeMap::new(); cells]; families],
+            held: keys.iter().map(|cells| vec![BTreeMap::new(); cells.len()]).collect(),
             waiting: Vec::new(),
             owners: vec![Owner::default(); owners],
             next_ticket: 1,
+            keys,
+            range_patience,
             granted: BTreeSet::new(),
         }
     }
@@ -100,21 +108,7 @@ impl Reference {
         {
             return false;
         }
-        let was_there = later.stamp <= earlier.ticket;
-        let is_in_its_way = earlier.in_its_way.contains(&(later.owner, later.stamp))
-            || self.held[later.family][both].iter().any(|cell| cell.contains_key(&later.owner));
-        !(was_there && is_in_its_way)
-    }
-
-    /// For whom a new request waits: holders, those in front of it, and for whom these wait.
-    fn in_the_way(&self, r: &Waiting) -> BTreeSet<(usize, u64)> {
-        let mut all: BTreeSet<_> =
-            self.holders(r).into_iter().map(|owner| (owner, self.owners[owner].stamp)).collect();
-        for earlier in self.waiting.iter().filter(|w| self.is_held_up_by(w, r)) {
-            all.extend(&earlier.in_its_way);
-            all.insert((earlier.owner, earlier.stamp));
-        }
-        all
+        later.stamp >= earlier.passable_until
     }
 
     fn is_free(&self, r: &Waiting) -> bool {
@@ -151,9 +145,25 @@ impl Reference {
             self.owners[owner].stamp = self.next_ticket;
         }
         let (stamp, ticket) = (self.owners[owner].stamp, self.next_ticket);
+        let (count, passes) = (self.owners[owner].log.len(), self.passes(owner, family, &cells, mode));
         let answer = self.ask(owner, family, cells, mode, (stamp, ticket), may_wait);
-        self.next_ticket += u64::from(answer == Answer::Waits);
+        let is_new = self.owners[owner].log.len() > count;
+        self.next_ticket += u64::from(answer == Answer::Waits || (is_new && passes));
         answer
+    }
+
+    fn is_key(&self, family: usize, cells: &Cells) -> bool {
+        cells.len() == 1 && self.keys[family][cells.start]
+    }
+
+    /// Whether what is granted now passes somebody who waits.
+    fn passes(&self, owner: usize, family: usize, cells: &Cells, mode: LockMode) -> bool {
+        let stamp = self.owners[owner].stamp;
+        let is_passed = |w: &Waiting| {
+            let overlaps = w.family == family && !intersect(&w.cells, cells).is_empty();
+            w.owner != owner && overlaps && conflict(w.mode, mode) && stamp < w.passable_until
+        };
+        self.waiting.iter().any(is_passed)
     }
 
     /// A request with stamp and ticket of the manager's, decided but not followed up.
@@ -167,7 +177,9 @@ impl Reference {
         may_wait: bool,
     ) -> Answer {
         self.owners[owner].stamp = stamp;
-        let mut r = Waiting { ticket, owner, stamp, family, cells, mode, in_its_way: BTreeSet::new() };
+        let patience = if self.is_key(family, &cells) { 0 } else { self.range_patience };
+        let passable_until = ticket.saturating_add(1).saturating_add(patience);
+        let mut r = Waiting { ticket, owner, stamp, family, cells, mode, passable_until };
         // Before it has a ticket, it comes behind all others.
         r.ticket = u64::MAX;
         let holds_all =
@@ -182,7 +194,6 @@ impl Reference {
         if !may_wait {
             return Answer::Refused;
         }
-        r.in_its_way = self.in_the_way(&r);
         r.ticket = ticket;
         let place = self.waiting.partition_point(|w| w.ticket < ticket);
         self.waiting.insert(place, r);

@@ -23,9 +23,17 @@ impl Clock for RealClock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the engine's clock lies above this crate")]
 fn manager() -> LockManager {
-    LockManager::new(LockManagerOptions::new(Arc::new(RealClock(Instant::now()))))
+    LockManager::new(options())
+}
+
+fn manager_with_patience(range_patience: u64) -> LockManager {
+    LockManager::new(LockManagerOptions { range_patience, ..options() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the engine's clock lies above this crate")]
+fn options() -> LockManagerOptions {
+    LockManagerOptions::new(Arc::new(RealClock(Instant::now())))
 }
 
 fn family(manager: &LockManager, id: u32) -> Arc<Family> {

@@ -1,7 +1,7 @@
 //! Threads that wait: in which order they go on, and what ends their waiting. No test depends on time or on who is faster:
 //! each waits until the others are where it needs them.
 
-use crate::{family, manager, until};
+use crate::{family, manager, manager_with_patience, until};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, SubCode};
 use esker_lock::LockMode::{Exclusive, Shared};
@@ -249,7 +249,8 @@ fn waiting_ends_by_cancellation_by_time_and_with_the_family() {
 
 #[test]
 fn who_waits_for_whom_can_be_seen() {
-    let manager = manager();
+    // Nobody passes who begins later.
+    let manager = manager_with_patience(0);
     let family = family(&manager, 0);
     let mut holder = manager.locker(FOREVER);
     holder.lock_key(&family, b"k", Exclusive).unwrap();
