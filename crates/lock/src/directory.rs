@@ -104,8 +104,9 @@ impl Heads {
         let shift = (u64::BITS - width.leading_zeros()).saturating_sub(slots.trailing_zeros());
         let mut heads = Heads { sorted, starts: Vec::new(), shift };
         let slot_of = |head: &u64| heads.slot(*head, slots);
-        heads.starts =
-            (0..=slots).map(|slot| heads.sorted.partition_point(|head| slot_of(head) < slot) as u32).collect();
+        heads.starts = (0..=slots)
+            .map(|slot| heads.sorted.partition_point(|head| slot_of(head) < slot) as u32)
+            .collect();
         heads
     }
 

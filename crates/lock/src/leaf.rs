@@ -208,10 +208,7 @@ impl LeafState {
     fn is_free_for(&self, order: &Order, index: usize, waiter: &Waiter, now: &dyn Fn() -> u64) -> bool {
         let request = waiter.request();
         !self.is_held(order, &request, now)
-            && !self
-                .queue
-                .ahead(order, index, &request)
-                .any(|(_, stand)| stand == Earlier::HoldsUp)
+            && !self.queue.ahead(order, index, &request).any(|(_, stand)| stand == Earlier::HoldsUp)
     }
 
     /// Who got `span` can expire: those who wait there look at the clock again.
@@ -295,7 +292,13 @@ impl<'d> Latched<'d> {
     }
 
     /// True if one who came before `ticket` stands so to `request`.
-    fn is_any_ahead(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>, stand: Earlier) -> bool {
+    fn is_any_ahead(
+        &self,
+        order: &Order,
+        request: &Request<'_>,
+        ticket: Option<u64>,
+        stand: Earlier,
+    ) -> bool {
         self.states.iter().filter(|state| !state.queue.is_empty()).any(|state| {
             let index = state.queue.place(ticket);
             state.queue.ahead(order, index, request).any(|(_, is)| is == stand)

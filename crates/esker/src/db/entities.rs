@@ -8,7 +8,7 @@
 //! Invariants
 //!  1. What one call returns is of one sequence number, over all its keys and families.
 
-use super::{ColumnFamilyHandle, Db};
+use super::{ColumnFamilyHandle, Db, OwnWrites};
 use crate::options::{ReadOptions, WriteOptions};
 use esker_base::{Error, Result};
 use esker_format::wide_column::DEFAULT_COLUMN_NAME;
@@ -19,6 +19,11 @@ use esker_format::write_batch::WriteBatch;
 pub struct WideColumns(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl WideColumns {
+    /// Of what an iterator shows.
+    fn copied(columns: Vec<(&[u8], &[u8])>) -> WideColumns {
+        WideColumns(columns.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+    }
+
     /// Names and values, ascending by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + DoubleEndedIterator {
         self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
@@ -111,23 +116,35 @@ impl Db {
         family: &ColumnFamilyHandle,
         keys: &[K],
     ) -> Vec<Result<Option<WideColumns>>> {
-        let options = ReadOptions {
-            total_order_seek: true,
-            prefix_same_as_start: false,
-            iterate_lower_bound: None,
-            iterate_upper_bound: None,
-            iter_start_ts: None,
-            ..options.clone()
-        };
-        let mut iter = match self.iter_opt(options, family) {
+        let mut iter = match self.iter_opt(anywhere(options), family) {
             Ok(iter) => iter,
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut find = |key: &[u8]| {
             iter.seek(key);
             if iter.valid() && iter.key() == key {
-                let columns = iter.columns().into_iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-                return Ok(Some(WideColumns(columns.collect())));
+                return Ok(Some(WideColumns::copied(iter.columns())));
+            }
+            iter.status().map(|()| None)
+        };
+        keys.iter().map(|key| find(key.as_ref())).collect()
+    }
+
+    /// [`Db::multi_get_entity`], with `own` writes over what is in the database.
+    /// # Errors
+    /// As there, the first that any of them gives.
+    pub(crate) fn multi_get_entity_over<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        own: Option<&OwnWrites>,
+        keys: &[K],
+    ) -> Result<Vec<Option<WideColumns>>> {
+        let mut iter = self.iter_over(&anywhere(options), family, own)?;
+        let mut find = |key: &[u8]| {
+            iter.seek(key);
+            if iter.valid() && iter.key() == key {
+                return Ok(Some(WideColumns::copied(iter.columns())));
             }
             iter.status().map(|()| None)
         };
@@ -144,5 +161,17 @@ impl Db {
         let mut options = options.clone();
         options.snapshot.get_or_insert_with(|| self.snapshot());
         families.iter().map(|family| self.get_entity(&options, family, key.as_ref())).collect()
+    }
+}
+
+/// Options of an iterator that may be asked for any key.
+fn anywhere(options: &ReadOptions) -> ReadOptions {
+    ReadOptions {
+        total_order_seek: true,
+        prefix_same_as_start: false,
+        iterate_lower_bound: None,
+        iterate_upper_bound: None,
+        iter_start_ts: None,
+        ..options.clone()
     }
 }

@@ -10,7 +10,7 @@
 //!  3. An index never holds an op that is not in the batch: after a roll-back it is made anew. Iterators keep the old one.
 
 use super::iterator::TransactionIterator;
-use crate::db::{ColumnFamilyHandle, Db, OwnWrites};
+use crate::db::{ColumnFamilyHandle, Db, OwnWrites, WideColumns};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::merge::MergeOperands;
 use crate::write::entry_of;
@@ -20,7 +20,7 @@ use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey};
-use esker_format::wide_column::WideColumns;
+use esker_format::wide_column::WideColumns as ParsedColumns;
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::{MemTable, MemTableOptions};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 /// Ops that are written together, and that can be read before.
 #[derive(Debug)]
 pub struct WriteBatchWithIndex {
-    batch: WriteBatch,
+    pub(super) batch: WriteBatch,
     overwrite_key: bool,
     /// The order of families that are read without a handle.
     comparator: ComparatorRef,
@@ -98,18 +98,6 @@ impl WriteBatchWithIndex {
     /// For this and all other ops: as [`WriteBatch::put`].
     pub fn put(&mut self, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
         self.batch.put(family, key, value)
-    }
-
-    /// Sets `key` to an entity of these columns (name, value), which may stand in any order.
-    /// # Errors
-    /// `InvalidArgument` if a name occurs twice, else see [`put`](Self::put).
-    pub fn put_entity(
-        &mut self,
-        family: ColumnFamilyId,
-        key: &[u8],
-        columns: &[(&[u8], &[u8])],
-    ) -> Result<()> {
-        self.batch.put_entity(family, key, columns)
     }
 
     /// Removes `key`.
@@ -298,6 +286,21 @@ impl WriteBatchWithIndex {
         Ok(found)
     }
 
+    /// The entities of `keys` if the batch were written, all as of the same moment.
+    pub(super) fn entities<K: AsRef<[u8]>>(
+        &self,
+        db: &Db,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+    ) -> Result<Vec<Option<WideColumns>>> {
+        if family.cf.icmp.timestamp_size() > 0 {
+            return Err(no_timestamps(family));
+        }
+        let own = self.own(family.id(), &family.cf.icmp)?;
+        db.multi_get_entity_over(options, family, own.as_ref(), keys)
+    }
+
     /// The ops in a family as a memtable; `None` if there are none.
     fn own(&self, family: ColumnFamilyId, icmp: &InternalKeyComparator) -> Result<Option<OwnWrites>> {
         if self.batch.count() == 0 {
@@ -350,7 +353,7 @@ fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -
 fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
     match value_type {
         ValueType::Value => Ok(Some(value.to_vec())),
-        ValueType::WideColumnEntity => Ok(Some(WideColumns::parse(value)?.default_value().to_vec())),
+        ValueType::WideColumnEntity => Ok(Some(ParsedColumns::parse(value)?.default_value().to_vec())),
         deleted if deleted.is_point_deletion() => Ok(None),
         other => Err(Error::not_supported(format!(
             "a batch alone cannot show the {other:?} of '{}'",

@@ -66,6 +66,14 @@ impl TransactionIterator {
     pub fn value(&self) -> &[u8] {
         self.iter.value()
     }
+    /// Names and values of the columns here, by name: of an entity all, of a plain value one without a name; they live until
+    /// the next move.
+    ///
+    /// # Panics
+    /// If the iterator is not valid, in debug builds.
+    pub fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        self.iter.columns()
+    }
     /// Key and value here, if it is valid.
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         self.valid().then(|| (self.key(), self.value()))

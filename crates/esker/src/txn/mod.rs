@@ -15,6 +15,7 @@
 
 mod batch_index;
 mod db;
+mod entities;
 mod iterator;
 mod optimistic;
 mod options;

@@ -104,10 +104,10 @@ struct SavePoint {
 /// Several reads and writes that take effect together, if nobody has interfered. One thread at a time.
 #[derive(Debug)]
 pub struct OptimisticTransaction {
-    db: Db,
+    pub(super) db: Db,
     write_options: WriteOptions,
-    isolation: IsolationLevel,
-    batch: WriteBatchWithIndex,
+    pub(super) isolation: IsolationLevel,
+    pub(super) batch: WriteBatchWithIndex,
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
     /// Keys, with the oldest sequence number since which they must not have been written.
@@ -218,20 +218,6 @@ impl OptimisticTransaction {
         self.check_usable(family)?;
         self.touch(family, key.as_ref());
         self.batch.put(family.id(), key.as_ref(), value.as_ref())
-    }
-
-    /// Sets `key` in `family` to an entity of these columns (name, value), in any order.
-    /// # Errors
-    /// `InvalidArgument` if a name occurs twice · as [`OptimisticTransaction::put_cf`].
-    pub fn put_entity(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        columns: &[(&[u8], &[u8])],
-    ) -> Result<()> {
-        self.check_usable(family)?;
-        self.touch(family, key.as_ref());
-        self.batch.put_entity(family.id(), key.as_ref(), columns)
     }
 
     /// [`OptimisticTransaction::put_cf`], whether or not others write the key.
@@ -418,7 +404,7 @@ impl OptimisticTransaction {
         self.clear_snapshot();
     }
 
-    fn check_usable(&self, family: &ColumnFamilyHandle) -> Result<()> {
+    pub(super) fn check_usable(&self, family: &ColumnFamilyHandle) -> Result<()> {
         if self.is_over {
             return Err(over());
         }
@@ -428,7 +414,7 @@ impl OptimisticTransaction {
         family.check_live()
     }
 
-    fn read_options(&self, options: &ReadOptions) -> ReadOptions {
+    pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
         let mut options = options.clone();
         if options.snapshot.is_none() && self.isolation != IsolationLevel::ReadCommitted {
             options.snapshot.clone_from(&self.snapshot);
@@ -444,7 +430,7 @@ impl OptimisticTransaction {
         self.snapshot.as_ref().map_or_else(|| self.db.latest_sequence_number(), Snapshot::sequence)
     }
 
-    fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) {
+    pub(super) fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) {
         let since = self.since();
         self.families.entry(family.id()).or_insert_with(|| family.clone());
         let oldest = self.touched.entry((family.id(), key.to_vec())).or_insert(since);

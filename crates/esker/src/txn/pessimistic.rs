@@ -51,7 +51,7 @@ pub(super) struct Core {
     pub(super) batch: WriteBatchWithIndex,
     pub(super) state: TransactionState,
     pub(super) name: Option<Vec<u8>>,
-    options: TransactionOptions,
+    pub(super) options: TransactionOptions,
     write_options: WriteOptions,
     snapshot: Option<Snapshot>,
     /// The next operation that locks sets the snapshot.
@@ -137,15 +137,15 @@ impl Transaction {
         Transaction { shared, core: Some(core) }
     }
 
-    fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Core {
         self.core.as_ref().expect("only drop takes it")
     }
 
-    fn core_mut(&mut self) -> &mut Core {
+    pub(super) fn core_mut(&mut self) -> &mut Core {
         self.core.as_mut().expect("only drop takes it")
     }
 
-    fn db(&self) -> &Db {
+    pub(super) fn db(&self) -> &Db {
         &self.shared.db
     }
 
@@ -286,18 +286,31 @@ impl Transaction {
         mode: LockMode,
         do_validate: bool,
     ) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        self.lock_for_update(options, family, key, mode, do_validate)?;
+        let value = self.core().batch.get_pinned(self.db(), &self.read_options(options), family, key)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Locks `key`, which is read for update.
+    pub(super) fn lock_for_update(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        mode: LockMode,
+        do_validate: bool,
+    ) -> Result<()> {
         if !do_validate && options.snapshot.is_some() {
             return Err(Error::invalid_argument(
                 "If do_validate is false then GetForUpdate with snapshot is not defined.",
             ));
         }
-        let key = key.as_ref();
         self.lock(family, key, None, mode, do_validate)?;
         let core = self.core_mut();
         let depth = core.save_points.len();
         core.reads.entry((family.id(), key.to_vec())).or_insert((0, depth)).0 += 1;
-        let value = self.core().batch.get_pinned(self.db(), &self.read_options(options), family, key)?;
-        Ok(value.map(|value| value.to_vec()))
+        Ok(())
     }
 
     /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
@@ -346,19 +359,6 @@ impl Transaction {
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
         self.core_mut().batch.put(family.id(), key.as_ref(), value.as_ref())
-    }
-
-    /// Sets `key` in `family` to an entity of these columns (name, value), in any order; the key is locked.
-    /// # Errors
-    /// `InvalidArgument` if a name occurs twice · as [`Transaction::put_cf`].
-    pub fn put_entity(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        columns: &[(&[u8], &[u8])],
-    ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
     }
 
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
@@ -676,7 +676,7 @@ impl Transaction {
         }
     }
 
-    fn read_options(&self, options: &ReadOptions) -> ReadOptions {
+    pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
         let mut options = options.clone();
         let core = self.core();
         if options.snapshot.is_none() && core.options.isolation == IsolationLevel::Snapshot {
@@ -687,7 +687,7 @@ impl Transaction {
 
     /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have written them since; if
     /// somebody has, nothing is locked.
-    fn lock(
+    pub(super) fn lock(
         &mut self,
         family: &ColumnFamilyHandle,
         key: &[u8],

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batch;
+mod entities;
 mod isolation;
 mod locking;
 mod optimistic;

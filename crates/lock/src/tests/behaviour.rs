@@ -465,3 +465,17 @@ fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() 
         assert_eq!((manager.locks(), manager.waits()), (vec![], vec![]));
     });
 }
+
+/// Pages that nobody touches take no memory.
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn keys_of_4_gib_are_refused() {
+    let manager = manager();
+    let family = family(&manager);
+    let mut a = manager.locker(TRY);
+    let key = vec![0; 1 << 32];
+    refused(a.lock_key(&family, &key, Exclusive), ErrorKind::InvalidArgument, SubCode::None);
+    let range = (Endpoint::Key(&[]), Endpoint::Supremum(&key));
+    refused(a.lock_range(&family, range.0, range.1, Shared), ErrorKind::InvalidArgument, SubCode::None);
+    assert!(a.is_empty() && manager.locks().is_empty());
+}

@@ -22,7 +22,6 @@ pub(crate) struct Waiting {
     passable_until: u64,
 }
 
-
 #[derive(Clone, Debug, Default)]
 struct Owner {
     stamp: u64,
