@@ -34,7 +34,8 @@ struct Work {
     cpu_nanos: u64,
 }
 
-struct SystemTime;
+/// The system's clocks.
+pub(super) struct SystemTime;
 
 fn nanos(id: ClockId) -> u64 {
     let time = clock_gettime(id);

@@ -16,7 +16,7 @@ fn a_small_run_measures_every_cell() {
         assert_eq!(row.point.is_none(), row.workload.has_ranges());
         assert!(row.range > 0.0, "{row:?}");
     }
-    assert_eq!(String::from_utf8_lossy(&out).lines().count(), 2 + rows.len());
+    assert_eq!(String::from_utf8_lossy(&out).lines().count(), 3 + rows.len());
 }
 
 #[test]

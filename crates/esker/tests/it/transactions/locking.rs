@@ -348,8 +348,10 @@ fn what_cannot_be_is_refused() {
     let refused =
         |txn_options: TransactionDbOptions| TransactionDb::open(&options(), &txn_options, "/db").map(drop);
     let defaults = TransactionDbOptions::default;
-    let prepared = TransactionDbOptions { write_policy: WritePolicy::WritePrepared, ..defaults() };
-    assert_eq!(kind(refused(prepared)).0, ErrorKind::NotSupported);
+    for write_policy in [WritePolicy::WritePrepared, WritePolicy::WriteUnprepared] {
+        let other = TransactionDbOptions { write_policy, ..defaults() };
+        assert_eq!(kind(refused(other)).0, ErrorKind::NotSupported);
+    }
     assert_eq!(kind(refused(TransactionDbOptions { max_lock_memory: 0, ..defaults() })), INVALID);
     let points = TransactionDbOptions { locking: Locking::Points, ..defaults() };
     let db = TransactionDb::open(&options(), &points, "/db").unwrap();
