@@ -105,6 +105,7 @@ fn write_all(
     options.full_history_ts_low = (options.keep_history && !low.is_empty()).then(|| low.to_vec());
     options.stored_tombstones = stored_tombstones;
     options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
+    options.whole_entities = !context.db_options.compatible_with.reads(Feature::EntityBlobs);
     options.keep_sequence_numbers = options.keep_history || may_be_recent(context);
     options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
     options.range_dels = range_dels;

@@ -97,9 +97,7 @@ fn rewrite(
 
 /// What no rewriting helps against.
 fn check(report: &DoorReport, target: TargetVersion) -> Result<()> {
-    let hopeless = |feature| {
-        matches!(feature, Feature::TimestampsInMemory | Feature::UserDefinedIndex | Feature::EntityBlobs)
-    };
+    let hopeless = |feature| matches!(feature, Feature::TimestampsInMemory | Feature::UserDefinedIndex);
     match report.needs.iter().find(|need| !target.reads(need.feature) && hopeless(need.feature)) {
         None => Ok(()),
         Some(need) => Err(Error::not_supported(format!(

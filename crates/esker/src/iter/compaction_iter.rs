@@ -76,6 +76,8 @@ pub struct CompactionIteratorOptions {
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
     /// Values with a preferred sequence number lose that: who is to read this does not know them.
     pub plain_timed_values: bool,
+    /// Entities have all columns in place, those that were in blob files as well: as above. Needs `blobs`.
+    pub whole_entities: bool,
     /// The range tombstones of all inputs, with the same snapshots.
     pub range_dels: RangeDelAggregator,
     /// The first user key of this (sub)compaction.
@@ -104,6 +106,7 @@ impl CompactionIteratorOptions {
             full_history_ts_low: None,
             stored_tombstones: Vec::new(),
             plain_timed_values: false,
+            whole_entities: false,
             key_not_exists_beyond_output_level: Box::new(|_| false),
             lower_bound: None,
             upper_bound: None,
@@ -511,9 +514,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                     self.user_key.escape_ascii()
                 )));
             }
-            ValueType::WideColumnEntity => {
-                self.show(head.sequence, head.value_type, Source::Input);
-            }
+            ValueType::WideColumnEntity => self.keep_entity(head)?,
         }
         Ok(())
     }
@@ -625,6 +626,24 @@ impl<I: InternalIterator> CompactionIterator<I> {
             return Ok(());
         }
         self.keep_timed_value(head)
+    }
+
+    /// An entity, with the columns that are in blob files if these may be written so.
+    fn keep_entity(&mut self, head: Head) -> Result<()> {
+        let blobs = self.options.blobs.as_ref().filter(|_| self.options.whole_entities);
+        let whole = match blobs {
+            Some(blobs) => blobs.reads().whole_entity(&self.user_key, self.input.value())?,
+            None => None,
+        };
+        let source = match whole {
+            Some(whole) => {
+                self.changed = whole;
+                Source::Changed
+            }
+            None => Source::Input,
+        };
+        self.show(head.sequence, head.value_type, source);
+        Ok(())
     }
 
     /// A value that keeps its place: with its preferred sequence number, if that may be written.

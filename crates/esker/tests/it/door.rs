@@ -2,10 +2,13 @@
 
 use esker::door::{downgrade, inspect};
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FileSystem, OpKind};
-use esker::options::TargetVersion;
+use esker::internals::format::blob::BlobIndex;
+use esker::internals::format::key::{seek_key, user_key};
+use esker::internals::format::wide_column::stored::{StoredColumns, StoredValue};
+use esker::options::{Feature, TargetVersion};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, TransactionDb, TransactionDbOptions,
-    TransactionOptions, WriteOptions,
+    ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, SequenceNumber, TransactionDb, TransactionDbOptions,
+    TransactionOptions, ValueType, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -150,4 +153,56 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
         "{:?}",
         report.notes
     );
+}
+
+/// An entity of which a column lies in the blob file of a value of the same key, as RocksDB 11.2 writes them.
+fn entity_with_a_blob(db: &Db, key: &[u8]) -> Vec<u8> {
+    let mut iter = db.internal_iter(&db.default_column_family()).unwrap();
+    iter.seek(&seek_key(key, SequenceNumber::MAX));
+    assert_eq!(user_key(iter.key()), key);
+    let BlobIndex::Blob(location) = BlobIndex::parse(iter.value()).unwrap() else { panic!("no blob") };
+    let columns = vec![(&b"far"[..], StoredValue::Blob(location)), (b"near", StoredValue::Inline(b"x"))];
+    let mut entity = Vec::new();
+    StoredColumns { columns }.append_to(&mut entity).unwrap();
+    entity
+}
+
+#[test]
+fn entities_with_columns_in_blob_files_are_made_whole_by_a_downgrade() {
+    let mut options = new_layouts();
+    options.db.env = Env::with_fs(Arc::new(CrashFs::new()));
+    options.cf.enable_blob_files = true;
+    options.cf.min_blob_size = 100;
+    let db = Db::open(&options, DIR).unwrap();
+    let large = "large".repeat(50);
+    for key in ["a", "b", "c"] {
+        db.put(key, &large).unwrap();
+    }
+    db.flush().unwrap();
+    let entity = entity_with_a_blob(&db, b"a");
+    // A batch of one entity of the default family.
+    let mut batch = vec![0; 8];
+    batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
+    batch.push(u8::try_from(entity.len()).unwrap());
+    batch.extend_from_slice(&entity);
+    db.write(&WriteOptions::default(), &mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
+    db.flush().unwrap();
+    let columns = |db: &Db| {
+        let found = db.get_entity(&ReadOptions::default(), &db.default_column_family(), "a").unwrap();
+        found.unwrap().iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect::<Vec<_>>()
+    };
+    let expected =
+        vec![(b"far".to_vec(), large.clone().into_bytes()), (b"near".to_vec(), b"x".to_vec())];
+    assert_eq!(columns(&db), expected);
+    db.close().unwrap();
+    drop(db);
+    let (fs, dir) = (options.db.env.fs.clone(), Path::new(DIR));
+    assert!(!inspect(fs.as_ref(), dir, dir).unwrap().is_read_by(TargetVersion::V7_8));
+    let done = downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8).unwrap();
+    assert!(done.before.needs.iter().any(|need| need.feature == Feature::EntityBlobs), "{:?}", done.before);
+    assert!(done.after.is_read_by(TargetVersion::V7_8), "{:?}", done.after);
+    let db = Db::open(&options, DIR).unwrap();
+    assert_eq!(columns(&db), expected);
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(large.as_bytes()));
+    db.verify_checksum().unwrap();
 }

@@ -3,6 +3,8 @@ use crate::iter::tests::script::{entries, run, text, tombstones};
 use crate::iter::vec_iter::VecIter;
 use esker_base::ErrorKind;
 use esker_base::merge_operator::MergeOperator;
+use esker_format::blob::BlobIndex;
+use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
 use esker_format::wide_column::{self, WideColumns};
 
 fn snapshots(list: &[u64]) -> Vec<SequenceNumber> {
@@ -395,4 +397,41 @@ fn entries_that_cannot_be_are_corruption() {
     let stray = key::internal_key(b"a", SequenceNumber(1), ValueType::RangeDeletion);
     let input = VecIter::new(&icmp, Arc::new(vec![(stray, b"b".to_vec())]));
     assert!(failure(input, options(&[])).1.message().contains("range tombstone"));
+}
+
+#[test]
+fn columns_in_blob_files_come_into_entities_for_those_who_do_not_know_them() {
+    let blobs = crate::iter::tests::blobs::stored(&[("a", "alpha")]);
+    let location = match BlobIndex::parse(blobs.indexes[0].as_bytes()).unwrap() {
+        BlobIndex::Blob(location) => location,
+        other => panic!("{other:?}"),
+    };
+    let columns = vec![(&b"far"[..], StoredValue::Blob(location)), (b"near", StoredValue::Inline(b"x"))];
+    let mut entity = Vec::new();
+    StoredColumns { columns }.append_to(&mut entity).unwrap();
+    let key = key::internal_key(b"a", SequenceNumber(9), ValueType::WideColumnEntity);
+    for whole_entities in [false, true] {
+        let input = VecIter::new(&InternalKeyComparator::default(), Arc::new(vec![(key.clone(), entity.clone())]));
+        let options = CompactionIteratorOptions {
+            blobs: Some(blobs.reader.clone()),
+            whole_entities,
+            ..options(&[])
+        };
+        let mut iter = CompactionIterator::new(InternalKeyComparator::default(), input, options);
+        iter.seek_to_first();
+        assert!(iter.valid(), "{:?}", iter.status());
+        assert_eq!((iter.key(), may_have_blobs(iter.value())), (&key[..], !whole_entities));
+        let mut kept = BlobTally::default();
+        kept.count(ValueType::WideColumnEntity, b"a", iter.value()).unwrap();
+        if whole_entities {
+            let columns: Vec<_> = WideColumns::parse(iter.value()).unwrap().iter().collect();
+            assert_eq!(columns, [(&b"far"[..], &b"alpha"[..]), (b"near", b"x")]);
+        } else {
+            assert_eq!(iter.value(), entity);
+        }
+        iter.next();
+        assert!(!iter.valid() && iter.status().is_ok());
+        let garbage = iter.blobs_in().garbage(&kept);
+        assert_eq!(garbage.len(), usize::from(whole_entities), "the value in the blob file is garbage");
+    }
 }
