@@ -7,8 +7,8 @@ use esker::internals::format::key::{seek_key, user_key};
 use esker::internals::format::wide_column::stored::{StoredColumns, StoredValue};
 use esker::options::{Feature, TargetVersion};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, SequenceNumber, TransactionDb, TransactionDbOptions,
-    TransactionOptions, ValueType, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, SequenceNumber, TransactionDb,
+    TransactionDbOptions, TransactionOptions, ValueType, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -191,8 +191,7 @@ fn entities_with_columns_in_blob_files_are_made_whole_by_a_downgrade() {
         let found = db.get_entity(&ReadOptions::default(), &db.default_column_family(), "a").unwrap();
         found.unwrap().iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect::<Vec<_>>()
     };
-    let expected =
-        vec![(b"far".to_vec(), large.clone().into_bytes()), (b"near".to_vec(), b"x".to_vec())];
+    let expected = vec![(b"far".to_vec(), large.clone().into_bytes()), (b"near".to_vec(), b"x".to_vec())];
     assert_eq!(columns(&db), expected);
     db.close().unwrap();
     drop(db);

@@ -411,12 +411,10 @@ fn columns_in_blob_files_come_into_entities_for_those_who_do_not_know_them() {
     StoredColumns { columns }.append_to(&mut entity).unwrap();
     let key = key::internal_key(b"a", SequenceNumber(9), ValueType::WideColumnEntity);
     for whole_entities in [false, true] {
-        let input = VecIter::new(&InternalKeyComparator::default(), Arc::new(vec![(key.clone(), entity.clone())]));
-        let options = CompactionIteratorOptions {
-            blobs: Some(blobs.reader.clone()),
-            whole_entities,
-            ..options(&[])
-        };
+        let input =
+            VecIter::new(&InternalKeyComparator::default(), Arc::new(vec![(key.clone(), entity.clone())]));
+        let options =
+            CompactionIteratorOptions { blobs: Some(blobs.reader.clone()), whole_entities, ..options(&[]) };
         let mut iter = CompactionIterator::new(InternalKeyComparator::default(), input, options);
         iter.seek_to_first();
         assert!(iter.valid(), "{:?}", iter.status());
