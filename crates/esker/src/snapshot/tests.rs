@@ -112,3 +112,106 @@ fn the_last_clone_gives_the_number_back() {
     drop(clone);
     assert_eq!(owner.0.oldest(), None);
 }
+
+/// In all interleavings that loom tells apart (`cargo xtask long loom`): taking a snapshot and giving it back, beside a write that
+/// replaces a value and a compaction that may drop the old one.
+#[cfg(loom)]
+mod models {
+    use super::*;
+    use esker_base::sync::process::atomic::AtomicUsize;
+    use loom::thread;
+
+    /// A key with an old and a new version.
+    struct Key {
+        live: LiveSnapshots,
+        visible: AtomicU64,
+        /// The compaction has dropped the old version.
+        is_old_gone: AtomicU64,
+    }
+
+    const OLD: u64 = 1;
+    const NEW: u64 = 2;
+
+    impl Key {
+        fn new() -> Arc<Key> {
+            let live = LiveSnapshots::new();
+            Arc::new(Key { live, visible: AtomicU64::new(OLD), is_old_gone: AtomicU64::new(0) })
+        }
+
+        /// What a flush or a compaction does: its inputs hold what was visible before; then it asks for the snapshots.
+        fn compact(&self) {
+            let has_new = self.visible.load(Ordering::Acquire) >= NEW;
+            let is_needed = self.live.all().iter().any(|held| held.0 < NEW);
+            if has_new && !is_needed {
+                self.is_old_gone.store(1, Ordering::Release);
+            }
+        }
+
+        /// Reads at a snapshot, twice, and gives it back.
+        fn read(&self) -> SequenceNumber {
+            let now = || SequenceNumber(self.visible.load(Ordering::Acquire));
+            let (sequence, ticket) = self.live.acquire(now, Holder::User, || 0);
+            for _ in 0..2 {
+                let is_gone = self.is_old_gone.load(Ordering::Acquire) == 1;
+                assert!(sequence.0 >= NEW || !is_gone, "what a snapshot sees has been dropped");
+                thread::yield_now();
+            }
+            self.live.release(ticket);
+            sequence
+        }
+    }
+
+    /// Runs `once` in all interleavings of up to so many preemptions.
+    #[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
+    fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        let runs = std::sync::Arc::new(AtomicUsize::new(0));
+        let counter = runs.clone();
+        builder.check(move || {
+            counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            once();
+        });
+        let runs = runs.load(std::sync::atomic::Ordering::Relaxed);
+        println!("{name}: {runs} runs");
+        assert!(runs >= 20, "{runs} runs cannot have been all interleavings");
+    }
+
+    #[test]
+    fn loom_a_compaction_keeps_what_a_snapshot_sees_that_is_taken_beside_it() {
+        explore("snapshot beside a compaction", 3, || {
+            let key = Key::new();
+            let reader = key.clone();
+            let reader = thread::spawn(move || reader.read());
+            let compaction = key.clone();
+            let compaction = thread::spawn(move || compaction.compact());
+            key.visible.store(NEW, Ordering::Release);
+            reader.join().unwrap();
+            compaction.join().unwrap();
+            assert_eq!(key.live.oldest(), None);
+            assert!(key.live.all().is_empty());
+        });
+    }
+
+    #[test]
+    fn loom_the_oldest_number_is_the_lists_when_nobody_takes_or_gives_back() {
+        explore("the oldest number", 3, || {
+            let key = Key::new();
+            let (one, two) = (key.clone(), key.clone());
+            let one = thread::spawn(move || {
+                let (sequence, ticket) = one.live.acquire(|| seq(OLD), Holder::Iterator, || 0);
+                // Its own is held: the oldest is no newer.
+                assert!(one.live.oldest().is_some_and(|oldest| oldest <= sequence));
+                one.live.release(ticket);
+            });
+            let two = thread::spawn(move || two.live.acquire(|| seq(NEW), Holder::User, || 0).1);
+            // Whatever it is, somebody held it.
+            assert!(key.live.oldest().is_none_or(|oldest| oldest.0 == OLD || oldest.0 == NEW));
+            one.join().unwrap();
+            let ticket = two.join().unwrap();
+            assert_eq!(key.live.oldest(), Some(seq(NEW)));
+            key.live.release(ticket);
+            assert_eq!(key.live.oldest(), None);
+        });
+    }
+}
