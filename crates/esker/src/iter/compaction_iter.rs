@@ -12,6 +12,8 @@
 //!  - a single deletion and the value right behind it in its stripe annihilate each other;
 //!  - merge operands are combined with each other, and with the value below them if it is in the same stripe or if there
 //!    is none anywhere;
+//!  - an entry that is there twice, with its sequence number and type, is taken once: a repair may find a table beside
+//!    those that a compaction had made of it;
 //!  - at the bottommost level, sequence numbers that all snapshots see become zero, unless they are to be kept.
 //!
 //! Invariants
@@ -22,6 +24,7 @@
 mod blobs;
 mod history;
 mod merge;
+mod timed;
 
 pub use blobs::BlobTally;
 pub(crate) use history::clipped;
@@ -237,6 +240,8 @@ pub struct CompactionIterator<I = Box<dyn InternalIterator>> {
     /// With `keep_history`.
     history: History,
     closed: Option<usize>,
+    /// Sequence number and type of the last entry that was used up, if it was of this user key.
+    last_used: Option<u64>,
     /// Something has been shown of this user key.
     shown: bool,
     /// The value that follows a single deletion kept for transactions: shown without its bytes.
@@ -283,6 +288,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             has_user_key: false,
             history: History::default(),
             closed: None,
+            last_used: None,
             shown: false,
             clear_next: false,
             skip_until: None,
@@ -432,6 +438,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) = value_type {
             self.blobs_in.count(value_type, key::user_key(key), self.input.value()).unwrap_or_default();
         }
+        self.last_used = Some(packed);
         self.input.next();
     }
 
@@ -453,7 +460,12 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.user_key.extend_from_slice(entry.user_key);
             self.has_user_key = true;
             self.closed = None;
+            self.last_used = None;
             self.shown = false;
+        } else if self.is_there_twice(sequence, value_type) {
+            self.stats.dropped_hidden += 1;
+            self.consume();
+            return Ok(true);
         }
         let head = Head { sequence, value_type, stripe: stripe(&self.options.snapshots, sequence) };
         self.deal_with(head)?;
@@ -561,6 +573,25 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }))
     }
 
+    /// Whether this entry, on which the input stands, is the one of the current user key that was just used up. Sequence number
+    /// 0 names no write: it is what many have in the end.
+    fn is_there_twice(&self, sequence: SequenceNumber, value_type: ValueType) -> bool {
+        self.last_used == Some(pack(sequence, value_type)) && sequence > SequenceNumber::ZERO
+    }
+
+    /// As `peek`, once what is there twice has been passed by.
+    fn peek_behind_twins(&mut self) -> Result<Option<Head>> {
+        loop {
+            match self.peek()? {
+                Some(next) if self.is_there_twice(next.sequence, next.value_type) => {
+                    self.stats.dropped_hidden += 1;
+                    self.consume();
+                }
+                next => return Ok(next),
+            }
+        }
+    }
+
     fn nothing_beyond(&mut self) -> bool {
         self.options.bottommost || (self.options.key_not_exists_beyond_output_level)(&self.user_key)
     }
@@ -613,21 +644,6 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// A value that wants an older sequence number than it was written with. It gets it where all older versions are here
-    /// and hidden by it, unless a range tombstone would then hide it. RocksDB `db/compaction/compaction_iterator.cc`.
-    fn settle_timed_value(&mut self, head: Head) -> Result<()> {
-        let (value, preferred) = split_timed_value(self.input.value(), &self.user_key)?;
-        let sequence = preferred.min(head.sequence);
-        let is_safe = head.stripe == 0 && self.nothing_beyond();
-        if is_safe && !self.options.range_dels.should_delete(&self.user_key, sequence) {
-            self.changed.clear();
-            self.changed.extend_from_slice(&self.input.value()[..value]);
-            self.show(sequence, ValueType::Value, Source::Changed);
-            return Ok(());
-        }
-        self.keep_timed_value(head)
-    }
-
     /// An entity, with the columns that are in blob files if these may be written so.
     fn keep_entity(&mut self, head: Head) -> Result<()> {
         let blobs = self.options.blobs.as_ref().filter(|_| self.options.whole_entities);
@@ -643,19 +659,6 @@ impl<I: InternalIterator> CompactionIterator<I> {
             None => Source::Input,
         };
         self.show(head.sequence, head.value_type, source);
-        Ok(())
-    }
-
-    /// A value that keeps its place: with its preferred sequence number, if that may be written.
-    fn keep_timed_value(&mut self, head: Head) -> Result<()> {
-        if self.options.plain_timed_values {
-            let (value, _) = split_timed_value(self.input.value(), &self.user_key)?;
-            self.changed.clear();
-            self.changed.extend_from_slice(&self.input.value()[..value]);
-            self.show(head.sequence, ValueType::Value, Source::Changed);
-        } else {
-            self.show(head.sequence, head.value_type, Source::Input);
-        }
         Ok(())
     }
 
@@ -727,7 +730,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     /// A single deletion, off which the input has been moved. `hidden`: a newer version heads its stripe.
     fn match_single_deletion(&mut self, head: Head, hidden: bool) -> Result<()> {
-        let next = self.peek()?;
+        let next = self.peek_behind_twins()?;
         match next.filter(|next| next.stripe == head.stripe).map(|next| next.value_type) {
             Some(older @ (ValueType::SingleDeletion | ValueType::Deletion)) => {
                 // The older one deletes whatever this one could.
@@ -765,19 +768,6 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.shown
             || sequence <= conflict
             || oldest.is_some_and(|oldest| oldest < conflict && sequence <= oldest)
-    }
-}
-
-/// Where the user's part of a timed value ends, and the sequence number it wants.
-fn split_timed_value(value: &[u8], user_key: &[u8]) -> Result<(usize, SequenceNumber)> {
-    match value.split_last_chunk::<8>() {
-        Some((user_value, preferred)) => {
-            Ok((user_value.len(), SequenceNumber(u64::from_le_bytes(*preferred))))
-        }
-        None => Err(Error::corruption(format!(
-            "the timed value of key '{}' is shorter than its 8-byte number",
-            user_key.escape_ascii()
-        ))),
     }
 }
 

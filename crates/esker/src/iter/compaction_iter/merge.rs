@@ -3,7 +3,8 @@
 //! In: the input on the newest operand of a stripe. Out: one value, or fewer operands, or all of them unchanged if they
 //! cannot be combined; the input behind them.
 
-use super::{CompactionIterator, Head, split_timed_value};
+use super::timed::split_timed_value;
+use super::{CompactionIterator, Head};
 use esker_base::compaction_filter::FilterDecision;
 use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
@@ -61,7 +62,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.queue.clear();
         loop {
             self.take_operand()?;
-            let Some(next) = self.peek()? else { return Ok(None) };
+            let Some(next) = self.peek_behind_twins()? else { return Ok(None) };
             if next.stripe != head.stripe {
                 return Ok(Some(Base::Unknown));
             }

@@ -148,6 +148,25 @@ fn operands_are_combined_as_far_as_is_known() {
 }
 
 #[test]
+fn an_entry_that_is_there_twice_is_taken_once() {
+    let lines = ["a@9 merge 9", "a@9 merge 9", "a@8 merge 8", "a@8 merge 8", "a@7 put 7", "a@7 put 7"];
+    assert_eq!(compacted(&lines, options(&[])), ["a@9 put 7+8+9"]);
+    assert_eq!(compacted(&lines, options(&[8])), ["a@9 merge 9", "a@8 put 7+8"]);
+    let unmerged = CompactionIteratorOptions { merge_operator: None, ..options(&[]) };
+    assert_eq!(compacted(&lines, unmerged), ["a@9 merge 9", "a@8 merge 8", "a@7 put 7"]);
+    let history =
+        CompactionIteratorOptions { keep_history: true, keep_sequence_numbers: true, ..options(&[]) };
+    assert_eq!(compacted(&lines, history), ["a@9 merge 9", "a@8 merge 8", "a@7 put 7"]);
+    // A single deletion does not go because of its twin, and takes its value along.
+    assert_eq!(compacted(&["a@9 sd", "a@9 sd"], options(&[])), ["a@9 sd"]);
+    let lines = ["a@9 sd", "a@9 sd", "a@8 put 8", "a@8 put 8", "b@1 put 1"];
+    assert_eq!(compacted(&lines, options(&[])), ["b@1 put 1"]);
+    // Number 0 is what all have in the end.
+    let lines = ["a@0 merge 2", "a@0 merge 1"];
+    assert_eq!(compacted(&lines, options(&[])), ["a@0 merge 1+2"]);
+}
+
+#[test]
 fn operands_that_cannot_be_merged_are_kept_with_what_is_below() {
     let lines = ["a@9 merge bad", "a@8 merge 8", "a@7 put 7", "a@6 put 6"];
     let (out, stats) = compacted_with_stats(&lines, options(&[]));

@@ -1,0 +1,50 @@
+//! Values with a preferred sequence number in a flush or compaction.
+//!
+//! In: the input on such a value. Out: a plain value with that number, or the value as it was.
+
+use super::{CompactionIterator, Head, Source};
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, Result, SequenceNumber, ValueType};
+
+impl<I: InternalIterator> CompactionIterator<I> {
+    /// A value that wants an older sequence number than it was written with. It gets it where all older versions are here
+    /// and hidden by it, unless a range tombstone would then hide it. RocksDB `db/compaction/compaction_iterator.cc`.
+    pub(super) fn settle_timed_value(&mut self, head: Head) -> Result<()> {
+        let (value, preferred) = split_timed_value(self.input.value(), &self.user_key)?;
+        let sequence = preferred.min(head.sequence);
+        let is_safe = head.stripe == 0 && self.nothing_beyond();
+        if is_safe && !self.options.range_dels.should_delete(&self.user_key, sequence) {
+            self.changed.clear();
+            self.changed.extend_from_slice(&self.input.value()[..value]);
+            self.show(sequence, ValueType::Value, Source::Changed);
+            return Ok(());
+        }
+        self.keep_timed_value(head)
+    }
+
+    /// A value that keeps its place: with its preferred sequence number, if that may be written.
+    pub(super) fn keep_timed_value(&mut self, head: Head) -> Result<()> {
+        if self.options.plain_timed_values {
+            let (value, _) = split_timed_value(self.input.value(), &self.user_key)?;
+            self.changed.clear();
+            self.changed.extend_from_slice(&self.input.value()[..value]);
+            self.show(head.sequence, ValueType::Value, Source::Changed);
+        } else {
+            self.show(head.sequence, head.value_type, Source::Input);
+        }
+        Ok(())
+    }
+}
+
+/// Where the user's part of a timed value ends, and the sequence number it wants.
+pub(super) fn split_timed_value(value: &[u8], user_key: &[u8]) -> Result<(usize, SequenceNumber)> {
+    match value.split_last_chunk::<8>() {
+        Some((user_value, preferred)) => {
+            Ok((user_value.len(), SequenceNumber(u64::from_le_bytes(*preferred))))
+        }
+        None => Err(Error::corruption(format!(
+            "the timed value of key '{}' is shorter than its 8-byte number",
+            user_key.escape_ascii()
+        ))),
+    }
+}
