@@ -239,6 +239,12 @@ impl Error {
         self.edit(|e| e.message = format!("{place}: {}", e.message))
     }
 
+    /// The same error with a sentence behind its own: what the caller can do.
+    #[must_use]
+    pub fn advising(self, advice: impl fmt::Display) -> Error {
+        self.edit(|e| e.message = format!("{}; {advice}", e.message))
+    }
+
     /// RocksDB's status code.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -149,7 +149,8 @@ impl ManifestReader {
     pub fn open(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<ManifestReader> {
         let path = file_name::descriptor_file_name(dir, number);
         if !fs.file_exists(&path)? {
-            return Err(Error::corruption(format!("CURRENT names {}, which is not there", path.display())));
+            let what = format!("CURRENT names {}, which is not there", path.display());
+            return Err(advise(Error::corruption(what)));
         }
         let file = fs.new_sequential_file(&path)?;
         Ok(ManifestReader { path, log: LogReader::new(FileSource(file), 0), record: Vec::new() })
@@ -164,10 +165,19 @@ impl ManifestReader {
     /// # Errors
     /// `Corruption` and `IoError`, naming the file.
     pub fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
-        if !next_strict(&mut self.log, &mut self.record, &self.path.display())? {
+        if !next_strict(&mut self.log, &mut self.record, &self.path.display()).map_err(advise)? {
             return Ok(None);
         }
-        VersionEdit::decode(&self.record).map(Some).map_err(|e| e.at(self.path.display()))
+        VersionEdit::decode(&self.record).map(Some).map_err(|e| advise(e.at(self.path.display())))
+    }
+}
+
+/// A MANIFEST that cannot be read keeps a database shut for good: its user should know the way out.
+fn advise(error: Error) -> Error {
+    if error.is_corruption() {
+        error.advising("repair_db, or esker ldb repair, makes a new MANIFEST of the tables and WALs")
+    } else {
+        error
     }
 }
 

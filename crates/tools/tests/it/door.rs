@@ -96,3 +96,26 @@ fn a_repair_keeps_what_is_whole_and_lists_what_is_not() {
     assert_eq!(ldb(&db, &["get", "a1"]).ok(), "one\n");
     assert!(ldb(&temp.join("nothing"), &["repair"]).failed().contains("does not exist"));
 }
+
+/// What a power loss may leave of a MANIFEST that was being synced: half a record, and zeros or something else behind it.
+/// RocksDB refuses both, too.
+#[test]
+fn a_manifest_with_a_torn_record_before_other_bytes_says_how_it_is_repaired() {
+    for (what, tail) in [("zeros", [0u8; 100]), ("garbage", [0xA5; 100])] {
+        let temp = TempDir::new("tools-torn-manifest");
+        let db = sample(&temp);
+        let manifest = files(&db, "").into_iter().find(|path| path.to_string_lossy().contains("MANIFEST-"));
+        let manifest = manifest.expect("there is one");
+        let mut bytes = std::fs::read(&manifest).unwrap();
+        let half = bytes.len() - 3;
+        bytes.truncate(half);
+        bytes.extend_from_slice(&tail);
+        std::fs::write(&manifest, &bytes).unwrap();
+        let said = ldb(&db, &["get", "a1"]).failed();
+        let name = manifest.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(said.contains(&name) && said.contains("esker ldb repair"), "{what}: {said}");
+        let told = ldb(&db, &["repair", "--verbose"]).ok();
+        assert!(!told.contains("lost: ") && told.ends_with("OK\n"), "{what}: {told}");
+        assert_eq!(ldb(&db, &["get", "a1"]).ok(), "one\n", "{what}");
+    }
+}
