@@ -47,18 +47,44 @@ impl Layout {
     #[inline]
     pub(super) fn may_match(&self, contents: &[u8], hash: u64) -> bool {
         let line = self.line(contents, hash);
-        let mut g = (hash >> 32) as u32;
-        // All bits, though the first zero would do: where it comes cannot be predicted, and a wrong guess costs more
-        // than the other probes. Absent keys 4.3 ns instead of 9.0, present ones 4.3 instead of 3.6 (6 probes, small
-        // filter, one run on a busy 2-vCPU Zen 4 machine).
-        let mut all = 1u8;
-        for _ in 0..self.probes {
-            let bit = (g >> 23) as usize;
-            all &= line[bit / 8] >> (bit % 8);
-            g = g.wrapping_mul(GOLDEN);
+        let g = (hash >> 32) as u32;
+        // Nearly all filters have 10 bits a key.
+        match self.probes {
+            6 => has_all::<6>(line, g),
+            probes => has_all_of(line, g, probes),
         }
-        all & 1 == 1
     }
+}
+
+// All bits, though the first zero would do: where it comes cannot be predicted, and a wrong guess costs more than the other
+// probes. Absent keys 4.3 ns instead of 9.0, present ones 4.3 instead of 3.6 (6 probes, small filter, one run on a busy 2-vCPU
+// Zen 4 machine).
+
+/// Whether the bits of `N` probes are set. None waits for the one before: 10.5 ns instead of 12.3 with the hash of a key of 24
+/// bytes, 16.1 instead of 20.5 among 40 filters.
+#[inline]
+fn has_all<const N: usize>(line: &[u8; LINE_BYTES], g: u32) -> bool {
+    let (words, _) = line.as_chunks::<8>();
+    let mut all = 1u64;
+    let mut factor = 1u32;
+    for _ in 0..N {
+        let h = g.wrapping_mul(factor);
+        all &= u64::from_le_bytes(words[(h >> 29) as usize]) >> (h >> 23 & 63);
+        factor = factor.wrapping_mul(GOLDEN);
+    }
+    all == 1
+}
+
+/// The same for any number of probes.
+#[inline]
+fn has_all_of(line: &[u8; LINE_BYTES], mut g: u32, probes: u32) -> bool {
+    let mut all = 1u8;
+    for _ in 0..probes {
+        let bit = (g >> 23) as usize;
+        all &= line[bit / 8] >> (bit % 8);
+        g = g.wrapping_mul(GOLDEN);
+    }
+    all == 1
 }
 
 #[inline]
