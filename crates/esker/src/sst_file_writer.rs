@@ -84,7 +84,9 @@ impl SstFileWriter {
         self.files += 1;
         let mut options = TableBuilderOptions::new(self.icmp.clone(), Arc::new(family.table.clone()));
         let last_level = usize::try_from(family.num_levels).unwrap_or(1).saturating_sub(1);
-        let (compression, compression_options) = family.compression_for(last_level, 1, true);
+        // RocksDB's writer looks at the last level's options only together with a codec for it.
+        let is_bottommost = family.bottommost_compression.is_some();
+        let (compression, compression_options) = family.compression_for(last_level, 1, is_bottommost);
         options.compression = compression;
         options.compression_opts = compression_options.codec();
         options.prefix_extractor = family.prefix_extractor.clone();
