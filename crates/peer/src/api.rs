@@ -57,9 +57,9 @@ pub(crate) type ErrorPtr = *mut *mut c_char;
 macro_rules! c_functions {
     (
         $( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )*
-        since 11: $( fn $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )*
+        since 8: $( fn $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )*
     ) => {
-        /// The functions; all found, or none. Those of RocksDB 11 may be missing in an older library.
+        /// The functions; all found, or none. Those that came later than 7.8 may be missing in an older library.
         #[derive(Debug)]
         #[expect(non_snake_case, reason = "RocksDB's names")]
         pub(crate) struct Api {
@@ -231,7 +231,6 @@ c_functions! {
     fn block_based_options_set_filter_policy(options: *mut TableOptions, policy: *mut FilterPolicy);
     fn block_based_options_set_block_cache(options: *mut TableOptions, cache: *mut Cache);
     fn filterpolicy_create_bloom(bits_per_key: f64) -> *mut FilterPolicy;
-    fn cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
     fn options_set_block_based_table_factory(options: *mut Options, table: *mut TableOptions);
     fn put(
         db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize, value: *const c_char,
@@ -246,7 +245,6 @@ c_functions! {
     fn writebatch_delete_range(
         batch: *mut Batch, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
     );
-    fn get_default_column_family_handle(db: *mut Database) -> *mut Family;
     fn pinnableslice_value(value: *const PinnedValue, len: *mut usize) -> *const c_char;
     fn pinnableslice_destroy(value: *mut PinnedValue);
     fn create_iterator(db: *mut Database, options: *const ReadOptions) -> *mut Iter;
@@ -288,11 +286,13 @@ c_functions! {
     );
     fn checkpoint_object_destroy(checkpoint: *mut Checkpoint);
 
+
+    since 8:
+    fn cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
+    fn get_default_column_family_handle(db: *mut Database) -> *mut Family;
     fn wait_for_compact_options_create() -> *mut WaitOptions;
     fn wait_for_compact_options_destroy(options: *mut WaitOptions);
     fn wait_for_compact(db: *mut Database, options: *mut WaitOptions, error: ErrorPtr);
-
-    since 11:
     fn batched_multi_get_cf_slice(
         db: *mut Database, options: *const ReadOptions, family: *mut Family, count: usize, keys: *const Slice,
         values: *mut *mut PinnedValue, errors: *mut *mut c_char, sorted_input: bool,
@@ -315,6 +315,9 @@ c_functions! {
 /// Why a function must be there.
 pub(crate) const NEEDS_11: &str = "RocksDB 11's library";
 
+/// The library of RocksDB 7.8.3 that the tools use, as the system's loader finds it.
+pub const LIBRARY_7: &str = "librocksdb.so.7.8";
+
 /// The library's file name in the directory of peers.
 const LIBRARY: &str = "librocksdbjni-linux64.so";
 
@@ -329,7 +332,8 @@ fn peers_dir() -> PathBuf {
 static API: OnceLock<Result<Api, String>> = OnceLock::new();
 
 fn load(path: &Path) -> Result<Api, String> {
-    if !path.exists() {
+    // A mere name is looked for where the system keeps its libraries.
+    if path.components().count() > 1 && !path.exists() {
         return Err(format!("{} is not there", path.display()));
     }
     Api::load(path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))

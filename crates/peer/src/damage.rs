@@ -15,7 +15,7 @@ mod repaired;
 
 use crate::fixture::Fixture;
 use cases::Damage;
-use esker::comparator::BytewiseComparatorWithU64Ts;
+use esker::comparator::{BytewiseComparatorWithU64Ts, ComparatorRef, ReverseBytewiseComparatorWithU64Ts};
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
 use esker::options::load_latest_options;
@@ -107,6 +107,8 @@ struct Subject {
     files: Files,
     has_transactions: bool,
     has_timestamps: bool,
+    /// That of families with timestamps, where no OPTIONS file says it.
+    order: ComparatorRef,
     /// Without checksums nothing can be told of flipped bytes.
     has_checksums: bool,
     whole: State,
@@ -122,6 +124,11 @@ impl Subject {
             files: files_of(&fixture.db()),
             has_transactions: fixture.name.contains("_txn_"),
             has_timestamps: fixture.name.contains("_udt_"),
+            order: if fixture.name.contains("_udt_reverse") {
+                Arc::new(ReverseBytewiseComparatorWithU64Ts)
+            } else {
+                Arc::new(BytewiseComparatorWithU64Ts)
+            },
             has_checksums: !fixture.name.contains("checksum_none"),
             whole: State::new(),
             earlier: BTreeSet::new(),
@@ -233,8 +240,8 @@ impl Subject {
         let names = Db::list_column_families(options, DIR)?;
         let descriptor = |name: String| {
             let mut family = loaded.as_ref().and_then(|l| l.family(&name)).cloned().unwrap_or_default();
-            if self.has_timestamps {
-                family.comparator = Arc::new(BytewiseComparatorWithU64Ts);
+            if self.has_timestamps && family.comparator.timestamp_size() == 0 {
+                family.comparator = Arc::clone(&self.order);
             }
             family.merge_operator.get_or_insert_with(|| builtin::string_append(","));
             ColumnFamilyDescriptor::new(name, family)

@@ -1,10 +1,11 @@
 //! esker-peer: real RocksDB beside Esker, as an oracle for tests and as a rival for benchmarks ([`timed`]).
 //!
-//! Two peers, the oldest and the newest that are to be had (docs/testing.md, "RocksDB as oracle"):
+//! Peers, the oldest and the newest that are to be had and one between (docs/testing.md, "RocksDB as oracle"):
 //!
 //! | peer | what it is | where it comes from |
 //! |---|---|---|
 //! | [`RocksDb`] | the library of RocksDB 11.8.1, through its C functions | `.ci/fetch-peers` puts it into `target/peers` |
+//! | [`parties`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
 //! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
 //!
 //! [`Op`] and [`World`] drive Esker, a peer and a model alike; [`fixture`] reads the golden databases.
@@ -27,13 +28,15 @@ mod library;
 pub mod matrix;
 pub mod mixture;
 mod option_set;
+pub mod parties;
+pub mod party;
 pub mod timed;
 mod tools;
 mod transactions;
 pub mod turn;
 pub mod world;
 
-pub use api::{default_library, library_10, load_library};
+pub use api::{LIBRARY_7, default_library, library_10, load_library};
 pub use contents::Contents;
 pub use library::{FamilySpec, RocksDb, Snapshot, WriteFlags, write_sst_file};
 pub use tools::{InternalEntry, Tools};

@@ -7,7 +7,7 @@
 //!     families, then the database.
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
-use crate::api::{Api, Database, Family, Iter, Options, SnapshotPtr, api};
+use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, api};
 use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};
 use crate::contents::{Contents, Pair};
 use crate::option_set::{LoadedOptions, OptionSet};
@@ -360,13 +360,13 @@ impl RocksDb {
     /// RocksDB's, as text.
     pub fn wait_for_compact(&self) -> Result<(), String> {
         // SAFETY: no requirements.
-        let options = unsafe { (self.api.wait_for_compact_options_create)() };
+        let options = unsafe { self.api.wait_for_compact_options_create.expect(NEEDS_11)() };
         let result = call(self.api, |error| {
             // SAFETY: database and options are live.
-            unsafe { (self.api.wait_for_compact)(self.db, options, error) }
+            unsafe { self.api.wait_for_compact.expect(NEEDS_11)(self.db, options, error) }
         });
         // SAFETY: made above, not used again.
-        unsafe { (self.api.wait_for_compact_options_destroy)(options) };
+        unsafe { self.api.wait_for_compact_options_destroy.expect(NEEDS_11)(options) };
         result
     }
 

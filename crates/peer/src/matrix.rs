@@ -5,7 +5,7 @@
 //!
 //! | level | who |
 //! |---|---|
-//! | 7.8 | `ldb` 7.8.3, the libraries of 10.4.2 and 11.8.1, Esker |
+//! | 7.8 | the libraries of 7.8.3, 10.4.2 and 11.8.1, Esker; in one of four also `ldb` 7.8.3 |
 //! | 10.x | the libraries, Esker |
 //! | 11.x | the library of 11.8.1, Esker |
 //!
@@ -14,24 +14,28 @@
 //!     nobody was killed, every table; the library of 11 checks every block.
 //!  2. A seed takes the same turns wherever it runs.
 
-use crate::api::{default_library, library_10};
+use crate::api::{LIBRARY_7, default_library, library_10};
 use crate::contents::Contents;
 use crate::fixture::copy_files;
 use crate::library::FamilySpec;
 use crate::mixture::Mixture;
+use crate::parties::Parties;
 use crate::tools::Tools;
-use crate::turn::{Engine, Finish, Found, Turn};
+use crate::turn::{Engine, Finish, Found, Step, Turn};
 use crate::world::{Kinds, Merge, Op, Order, World};
 use esker::options::{TargetVersion, cf_options_from_string, print_options};
 use esker::{ColumnFamilyOptions, DbOptions};
 use esker_testkit::TempDir;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// Who may have a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Party {
-    /// `ldb` 7.8.3.
+    /// `ldb` 7.8.3, which makes and writes little, and checks what the library's C functions do not reach.
     Ldb,
+    /// RocksDB 7.8.3.
+    Library7(PathBuf),
     /// RocksDB 10.4.2.
     Library10(PathBuf),
     /// RocksDB 11.8.1.
@@ -43,7 +47,8 @@ enum Party {
 impl Party {
     fn name(&self) -> &'static str {
         match self {
-            Party::Ldb => "7.8.3",
+            Party::Ldb => "ldb 7.8.3",
+            Party::Library7(_) => "7.8.3",
             Party::Library10(_) => "10.4.2",
             Party::Library11(_) => "11.8.1",
             Party::Esker => "Esker",
@@ -52,9 +57,9 @@ impl Party {
 }
 
 /// Who is there, and the program that has turns.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Matrix {
-    program: PathBuf,
+    programs: RefCell<Parties>,
     tools: Tools,
     library_10: PathBuf,
     library_11: PathBuf,
@@ -100,7 +105,7 @@ impl Matrix {
             return Err(format!("{} is not there", library_11.display()));
         }
         let (tools, library_10) = (Tools::find()?, library_10()?);
-        Ok(Matrix { program: program.to_owned(), tools, library_10, library_11 })
+        Ok(Matrix { programs: RefCell::new(Parties::new(program)), tools, library_10, library_11 })
     }
 
     fn parties(&self, level: TargetVersion) -> Vec<Party> {
@@ -109,6 +114,15 @@ impl Matrix {
             parties.push(Party::Library10(self.library_10.clone()));
         }
         if level == TargetVersion::V7_8 {
+            parties.push(Party::Library7(LIBRARY_7.into()));
+        }
+        parties
+    }
+
+    /// Most of what `ldb` does is starting.
+    fn with_ldb(&self, level: TargetVersion, rng: &mut fastrand::Rng) -> Vec<Party> {
+        let mut parties = self.parties(level);
+        if level == TargetVersion::V7_8 && rng.u8(..4) == 0 {
             parties.push(Party::Ldb);
         }
         parties
@@ -123,25 +137,25 @@ impl Matrix {
         let level = levels[rng.usize(..levels.len())];
         let mixture = Mixture::random(&mut rng, level);
         let mut done = Done::default();
-        for writer in self.parties(level) {
+        let parties = self.with_ldb(level, &mut rng);
+        for writer in &parties {
             let dir = TempDir::new("matrix");
             let mut made = Journey {
-                world: world_of(&writer),
+                world: world_of(writer),
                 level,
                 mixture: mixture.clone(),
                 was_killed: false,
                 log: vec![format!("seed {seed}, level {}: {mixture:?}", level.name())],
             };
             done.databases += 1;
-            self.write(&writer, dir.path(), &mut made, &mut rng, &mut done)?;
-            for opener in self.parties(level) {
+            self.write(writer, dir.path(), &mut made, &mut rng, &mut done)?;
+            for opener in &parties {
                 let copy = TempDir::new("matrix-copy");
                 copy_files(dir.path(), copy.path());
                 let mut journey = made.clone();
-                self.look(&opener, copy.path(), &mut journey, &mut done)?;
-                self.write(&opener, copy.path(), &mut journey, &mut rng, &mut done)?;
-                let next = self.parties(level);
-                self.look(&next[rng.usize(..next.len())], copy.path(), &mut journey, &mut done)?;
+                self.look(opener, copy.path(), &mut journey, &mut done)?;
+                self.write(opener, copy.path(), &mut journey, &mut rng, &mut done)?;
+                self.look(&parties[rng.usize(..parties.len())], copy.path(), &mut journey, &mut done)?;
             }
         }
         Ok(done)
@@ -153,7 +167,8 @@ impl Matrix {
     pub fn chain(&self, seed: u64, turns: usize) -> Result<Done, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let level = TargetVersion::V7_8;
-        let parties = self.parties(level);
+        let mut parties = self.parties(level);
+        parties.push(Party::Ldb);
         let dir = TempDir::new("chain");
         let mixture = Mixture::random(&mut rng, level);
         let log = vec![format!("chain with seed {seed}")];
@@ -202,16 +217,20 @@ impl Matrix {
         let end = if killed { "killed" } else { "closed" };
         journey.log.push(format!("{} writes, {finish:?}, {end}", party.name()));
         let before = journey.expected();
-        let batches = journey.batches(party, rng);
+        let steps = journey.steps(party, rng);
         let expected = journey.expected();
         if *party == Party::Ldb {
-            let ops: Vec<Op> = batches.concat();
+            let ops = steps.into_iter().flat_map(|step| match step {
+                Step::Write(ops) | Step::Ingest(ops) => ops,
+                Step::Flush => Vec::new(),
+            });
+            let ops: Vec<Op> = ops.collect();
             self.written_by_ldb(dir, journey, &ops, finish).map_err(|e| journey.story(&e))?;
             journey.was_killed = false;
             let after = self.looked_by_ldb(dir, journey).map_err(|e| journey.story(&e))?;
             return journey.compare(&after, &expected);
         }
-        let found = self.turn(party, dir, journey, batches, false, finish, killed);
+        let found = self.turn(party, dir, journey, steps, false, finish, killed);
         let found = found.map_err(|e| journey.story(&e))?;
         done.kills += u64::from(killed);
         journey.was_killed |= killed;
@@ -225,14 +244,14 @@ impl Matrix {
         party: &Party,
         dir: &Path,
         journey: &Journey,
-        batches: Vec<Vec<Op>>,
+        steps: Vec<Step>,
         read_only: bool,
         finish: Finish,
         killed: bool,
     ) -> Result<Found, String> {
         let (engine, db_options) = match party {
             Party::Esker => (Engine::Esker(journey.level), &journey.mixture.esker_db),
-            Party::Library10(path) | Party::Library11(path) => {
+            Party::Library7(path) | Party::Library10(path) | Party::Library11(path) => {
                 (Engine::Library(path.clone()), &journey.mixture.rocksdb_db)
             }
             Party::Ldb => return Err("the tools are programs already".to_owned()),
@@ -246,16 +265,20 @@ impl Matrix {
             read_only,
             db_options: format!("{create}{db_options}"),
             families,
-            batches,
+            steps,
             finish,
             killed,
         };
-        turn.run(&self.program)
+        self.programs.borrow_mut().take_turn(&turn)
     }
 
     fn looked_by_ldb(&self, dir: &Path, journey: &Journey) -> Result<Vec<Contents>, String> {
         journey.replace_options(dir)?;
         self.tools.check_consistency(dir)?;
+        // It reads the MANIFEST with one comparator.
+        if journey.world.families.iter().all(|family| family.order == Order::Bytewise) {
+            self.tools.check_file_checksums(dir)?;
+        }
         if !journey.was_killed {
             self.tools.verify_tables(dir)?;
         }
@@ -300,21 +323,24 @@ impl Journey {
         self.world.families.iter().map(|family| self.world.contents(family)).collect()
     }
 
-    /// What the party is to write; the model has it afterwards. An empty batch is a flush.
-    fn batches(&mut self, party: &Party, rng: &mut fastrand::Rng) -> Vec<Vec<Op>> {
+    /// What the party is to write; the model has it afterwards.
+    fn steps(&mut self, party: &Party, rng: &mut fastrand::Rng) -> Vec<Step> {
         if *party == Party::Ldb {
             let count = rng.usize(1..8);
-            return vec![self.world.random_ops(rng, count, Kinds::LDB)];
+            return vec![Step::Write(self.world.random_ops(rng, count, Kinds::LDB))];
         }
-        let mut batches = Vec::new();
+        let mut steps = Vec::new();
         for _ in 0..rng.usize(1..25) {
             let count = rng.usize(1..20);
-            batches.push(self.world.random_ops(rng, count, Kinds::ALL));
+            steps.push(match rng.u8(..16) {
+                0 => Step::Ingest(self.world.ingest_ops(rng, count)),
+                _ => Step::Write(self.world.random_ops(rng, count, Kinds::ALL)),
+            });
             if rng.u8(..6) == 0 {
-                batches.push(Vec::new());
+                steps.push(Step::Flush);
             }
         }
-        batches
+        steps
     }
 
     fn compare(&self, found: &[Contents], expected: &[Contents]) -> Result<(), String> {

@@ -36,9 +36,6 @@ impl Mixture {
         if has_prefix {
             family += one(rng, &["prefix_extractor=fixed:4;", "prefix_extractor=capped:5;"]);
         }
-        if rng.u8(..3) == 0 {
-            family += "compaction_style=kCompactionStyleUniversal;";
-        }
         family += &compression(rng, aligned);
         if rng.u8(..4) == 0 {
             family += &blobs(rng);
@@ -46,18 +43,67 @@ impl Mixture {
         if rng.u8(..4) == 0 {
             family += "optimize_filters_for_hits=true;";
         }
+        family += &shape(rng, aligned);
         family += &format!("block_based_table_factory={{{}}};", table(rng, level, has_prefix, aligned));
-        let shared =
+        let journal =
             one(rng, &["", "", "recycle_log_file_num=2;", "atomic_flush=true;", "max_open_files=30;"]);
+        // With both, 7.8.3 may flush families for different reasons, and then aborts (`AtomicFlushMemTablesToOutputFiles`).
+        let few_wals = if journal.starts_with("atomic") { "" } else { "max_total_wal_size=50000;" };
+        let shared = [
+            journal,
+            one(
+                rng,
+                &["", "", "max_subcompactions=3;", "max_manifest_file_size=2000;", "max_background_jobs=4;"],
+            ),
+            one(rng, &["", "", "avoid_flush_during_shutdown=true;", "avoid_flush_during_recovery=true;"]),
+            one(rng, &["", "", few_wals, "paranoid_checks=true;", "use_fsync=true;"]),
+            // RocksDB before 9.2 records wrong ones of aligned blocks.
+            one(
+                rng,
+                &[
+                    "",
+                    "",
+                    if aligned { "" } else { "file_checksum_gen_factory=FileChecksumGenCrc32cFactory;" },
+                ],
+            ),
+        ]
+        .concat();
+        let theirs = match rng.u8(..8) {
+            0 if !shared.contains("atomic_flush") => "enable_pipelined_write=true;",
+            1 => "two_write_queues=true;",
+            2 => "track_and_verify_wals_in_manifest=true;",
+            _ => "",
+        };
         let wal = match level {
             TargetVersion::V7_8 => one(rng, &["", "", "wal_compression=kZSTD;"]),
             _ => one(rng, &["", "", "wal_compression=kZSTD;", "track_and_verify_wals=true;"]),
         };
-        Mixture { family, esker_db: shared.to_owned(), rocksdb_db: format!("{shared}{wal}") }
+        let rocksdb_db = format!("{shared}{theirs}{wal}");
+        Mixture { family, esker_db: shared, rocksdb_db }
     }
 }
 
-const CODECS: [&str; 6] = [
+/// How the tree of tables grows, and how memtables work.
+fn shape(rng: &mut fastrand::Rng, aligned: bool) -> String {
+    let mut text = match rng.u8(..9) {
+        0..=3 => "compaction_style=kCompactionStyleUniversal;".to_owned(),
+        4 => "level_compaction_dynamic_level_bytes=false;".to_owned(),
+        5 if !aligned => "compression_per_level=kNoCompression:kSnappyCompression:kZSTD;".to_owned(),
+        _ => String::new(),
+    };
+    text +=
+        one(rng, &["", "", "compaction_pri=kByCompensatedSize;", "compaction_pri=kOldestLargestSeqFirst;"]);
+    text +=
+        one(rng, &["", "", "", "memtable_prefix_bloom_size_ratio=0.1;memtable_whole_key_filtering=true;"]);
+    text += one(rng, &["", "", "", "max_successive_merges=3;"]);
+    text += one(rng, &["", "", "", "min_write_buffer_number_to_merge=2;max_write_buffer_number=4;"]);
+    text += one(rng, &["", "", "", "paranoid_file_checks=true;"]);
+    text += one(rng, &["", "", "", "max_sequential_skip_in_iterations=1;"]);
+    text
+}
+
+const CODECS: [&str; 7] = [
+    "kBZip2Compression",
     "kNoCompression",
     "kSnappyCompression",
     "kZlibCompression",
@@ -74,6 +120,16 @@ fn compression(rng: &mut fastrand::Rng, aligned: bool) -> String {
     if rng.u8(..4) == 0 {
         text += &format!("bottommost_compression={};", one(rng, &CODECS));
     }
+    text += one(
+        rng,
+        &[
+            "",
+            "",
+            "",
+            "",
+            "bottommost_compression_opts={enabled=true;max_dict_bytes=3000;zstd_max_train_bytes=30000};",
+        ],
+    );
     match rng.u8(..6) {
         0 => text += "compression_opts={max_dict_bytes=2000};",
         1 => text += "compression_opts={max_dict_bytes=2000;zstd_max_train_bytes=20000};",
@@ -93,6 +149,7 @@ fn blobs(rng: &mut fastrand::Rng) -> String {
         text += "enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=0.5;";
         text += one(rng, &["", "blob_garbage_collection_force_threshold=0.5;"]);
     }
+    text += one(rng, &["", "", "blob_file_starting_level=1;"]);
     text
 }
 
@@ -143,6 +200,10 @@ fn table(rng: &mut fastrand::Rng, level: TargetVersion, has_prefix: bool, aligne
         rng,
         &["", "", "index_shortening=kNoShortening;", "index_shortening=kShortenSeparatorsAndSuccessor;"],
     );
+    text += one(rng, &["", "", "", "enable_index_compression=false;"]);
+    text += one(rng, &["", "", "", "cache_index_and_filter_blocks=true;", "no_block_cache=true;"]);
+    text += one(rng, &["", "", "", "verify_compression=true;"]);
+    text += one(rng, &["", "", "", "block_size_deviation=40;"]);
     if aligned {
         text += "block_align=true;";
     }

@@ -67,7 +67,7 @@ impl TimedDb {
         // SAFETY: the options are live, the string ends in NUL.
         let db = call(api, |error| unsafe { (api.open)(set.as_ptr(), c_path.as_ptr(), error) })?;
         // SAFETY: the database is live.
-        let family = unsafe { (api.get_default_column_family_handle)(db) };
+        let family = unsafe { api.get_default_column_family_handle.expect(NEEDS_11)(db) };
         // SAFETY: no requirements.
         let read = unsafe { (api.readoptions_create)() };
         let write = [Durability::NoWal, Durability::Wal, Durability::Sync].map(|d| write_options(api, d));
@@ -238,11 +238,13 @@ impl TimedDb {
     /// RocksDB's, as text.
     pub fn settle(&self) -> Result<(), String> {
         // SAFETY: no requirements.
-        let options = unsafe { (self.api.wait_for_compact_options_create)() };
+        let options = unsafe { self.api.wait_for_compact_options_create.expect(NEEDS_11)() };
         // SAFETY: database and options are live.
-        let result = call(self.api, |error| unsafe { (self.api.wait_for_compact)(self.db, options, error) });
+        let result = call(self.api, |error| unsafe {
+            self.api.wait_for_compact.expect(NEEDS_11)(self.db, options, error)
+        });
         // SAFETY: made above, not used again.
-        unsafe { (self.api.wait_for_compact_options_destroy)(options) };
+        unsafe { self.api.wait_for_compact_options_destroy.expect(NEEDS_11)(options) };
         result
     }
 }
@@ -389,7 +391,7 @@ fn set_table_options(api: &'static Api, options: *mut Options, wanted: &TimedOpt
     // SAFETY: both are live; the options own the policy from here on.
     unsafe { (api.block_based_options_set_filter_policy)(table, policy) };
     // SAFETY: no requirements; an estimated charge of 0 lets the cache find out.
-    let cache = unsafe { (api.cache_create_hyper_clock)(wanted.cache_bytes, 0) };
+    let cache = unsafe { api.cache_create_hyper_clock.expect(NEEDS_11)(wanted.cache_bytes, 0) };
     // SAFETY: both are live; the options hold a reference of their own.
     unsafe { (api.block_based_options_set_block_cache)(table, cache) };
     // SAFETY: our reference is not used again.

@@ -5,6 +5,7 @@
 
 use crate::contents::{Contents, hex, unhex};
 use crate::world::Op;
+use esker_base::crc32c;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
@@ -107,6 +108,26 @@ impl Tools {
         let names = text.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map(|(names, _)| names);
         let names = names.ok_or_else(|| format!("ldb list_column_families printed '{text}'"))?;
         Ok(names.split(", ").map(str::to_owned).collect())
+    }
+
+    /// `ldb file_checksum_dump`: each table and blob file with a CRC32C in the MANIFEST has that one. How many have.
+    /// # Errors
+    /// As [`Tools::ldb`], and the first file that is missing or another.
+    pub fn check_file_checksums(self, db: &Path) -> Result<usize, String> {
+        let text = self.ldb(db, ["file_checksum_dump", "--hex"])?;
+        let mut checked = 0;
+        for line in text.lines() {
+            let Some((number, rest)) = line.split_once(", FileChecksumCrc32c, ") else { continue };
+            let path = ["sst", "blob"].map(|kind| db.join(format!("{number:0>6}.{kind}")));
+            let path = path.iter().find(|path| path.exists()).ok_or_else(|| format!("no file {number}"))?;
+            let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let found = hex(&crc32c::value(&bytes).to_be_bytes());
+            if rest.trim() != found {
+                return Err(format!("{}: CRC32C {found}, the MANIFEST says {rest}", path.display()));
+            }
+            checked += 1;
+        }
+        Ok(checked)
     }
 
     /// `sst_dump --command=verify` of each table in `db`; the number of tables.

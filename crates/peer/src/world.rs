@@ -42,6 +42,17 @@ impl Op {
             | Op::DeleteRange { family, .. } => family,
         }
     }
+
+    /// The key, or the first one of a range.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Op::Put { key, .. }
+            | Op::Delete { key, .. }
+            | Op::SingleDelete { key, .. }
+            | Op::Merge { key, .. } => key,
+            Op::DeleteRange { begin, .. } => begin,
+        }
+    }
 }
 
 /// The order of a family.
@@ -189,8 +200,41 @@ impl World {
         ops
     }
 
+    /// Random operations for a file to be ingested into one family: at most one range deletion, then puts, deletions and merges of
+    /// ascending keys; the model has them already. In such a file the keys are newer than the range deletion. It takes
+    /// one sequence number or none: the model's run ahead from here on.
+    pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<Op> {
+        let family = rng.usize(..self.families.len());
+        let mut ops = BTreeMap::new();
+        let mut range = None;
+        while ops.len() < count {
+            match self.random_op_of(rng, Kinds { all: true, ranges: range.is_none() }, family) {
+                op @ Op::DeleteRange { .. } => range = Some(op),
+                op @ (Op::Put { .. } | Op::Delete { .. } | Op::Merge { .. }) => {
+                    let key = op.key().to_vec();
+                    if !key.starts_with(b"single") {
+                        ops.insert(key, op);
+                    }
+                }
+                Op::SingleDelete { .. } => {}
+            }
+        }
+        let mut ops: Vec<Op> = ops.into_values().collect();
+        if self.families[family].order == Order::Reverse {
+            ops.reverse();
+        }
+        let ops: Vec<Op> = range.into_iter().chain(ops).collect();
+        ops.iter().for_each(|op| self.apply(op));
+        ops
+    }
+
     fn random_op(&self, rng: &mut fastrand::Rng, kinds: Kinds) -> Op {
-        let at = &self.families[rng.usize(..self.families.len())];
+        let family = rng.usize(..self.families.len());
+        self.random_op_of(rng, kinds, family)
+    }
+
+    fn random_op_of(&self, rng: &mut fastrand::Rng, kinds: Kinds, family: usize) -> Op {
+        let at = &self.families[family];
         let family = at.name.clone();
         let key = random_key(rng, self.key_space);
         let counter = at.merge == Merge::Uint64Add;

@@ -1,15 +1,15 @@
-//! A party's turn with a database, in a process of its own: see `esker_peer::turn`.
+//! Takes turns with databases, in a process of its own: see `esker_peer::party`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, task, told] = &arguments[..] else {
-        esker_peer::note("usage: esker-party TASK TOLD");
+    let [_, work] = &arguments[..] else {
+        esker_peer::note("usage: esker-party DIRECTORY");
         return ExitCode::from(2);
     };
-    match esker_peer::turn::Turn::run_here(Path::new(task), Path::new(told)) {
+    match esker_peer::party::serve(Path::new(work)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             esker_peer::note(&why);

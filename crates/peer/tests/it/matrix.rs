@@ -13,7 +13,7 @@ fn matrix() -> Option<Matrix> {
 fn mixtures_written_by_each_are_opened_by_each() {
     let Some(matrix) = matrix() else { return };
     let mut all = Done::default();
-    seed::for_each_seed("mixtures", 2, |seed, _| {
+    seed::for_each_seed("mixtures", 8, |seed, _| {
         all.add(matrix.mixture(seed).unwrap_or_else(|why| panic!("{why}")));
     });
     note(&format!("{} databases, {} turns, {} of them killed", all.databases, all.turns, all.kills));
@@ -22,7 +22,7 @@ fn mixtures_written_by_each_are_opened_by_each() {
 #[test]
 fn a_database_goes_from_hand_to_hand_twenty_times() {
     let Some(matrix) = matrix() else { return };
-    seed::for_each_seed("chain", 1, |seed, _| {
+    seed::for_each_seed("chain", 2, |seed, _| {
         matrix.chain(seed, 20).unwrap_or_else(|why| panic!("{why}"));
     });
 }

@@ -1,0 +1,110 @@
+//! The programs that take turns (`party.rs`), one for each engine, kept from turn to turn and started anew after a kill.
+//!
+//! In: a [`Turn`]. Out: what the party found and left.
+
+use crate::contents::unhex;
+use crate::party::{CLOSE, CLOSED, ERROR, THROUGH, TURN};
+use crate::turn::{Engine, Found, Turn, parse_found};
+use esker_testkit::TempDir;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The processes that are there.
+#[derive(Debug)]
+pub struct Parties {
+    program: PathBuf,
+    running: HashMap<Engine, Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    work: TempDir,
+}
+
+impl Parties {
+    /// `program` is the binary `esker-party`.
+    pub fn new(program: &Path) -> Parties {
+        Parties { program: program.to_owned(), running: HashMap::new() }
+    }
+
+    /// Has the turn's engine take it, and end it as the turn says.
+    /// # Errors
+    /// What the party said, or left behind when it died.
+    pub fn take_turn(&mut self, turn: &Turn) -> Result<Found, String> {
+        let mut process = match self.running.remove(&turn.engine) {
+            Some(process) => process,
+            None => Process::start(&self.program)?,
+        };
+        let found = process.take_turn(turn).map_err(|why| format!("{:?}: {why}", turn.engine))?;
+        if turn.killed {
+            process.kill()?;
+        } else {
+            self.running.insert(turn.engine.clone(), process);
+        }
+        Ok(found)
+    }
+}
+
+impl Process {
+    fn start(program: &Path) -> Result<Process, String> {
+        let work = TempDir::new("party");
+        let said = File::create(work.join("said")).map_err(|e| e.to_string())?;
+        let mut child = Command::new(program)
+            .arg(work.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        Ok(Process { child, input, output, work })
+    }
+
+    fn take_turn(&mut self, turn: &Turn) -> Result<Found, String> {
+        std::fs::write(self.work.join("task"), turn.print()).map_err(|e| e.to_string())?;
+        self.ask(TURN, THROUGH)?;
+        let told = std::fs::read_to_string(self.work.join("told")).map_err(|e| e.to_string())?;
+        let found = parse_found(&told)?;
+        if !turn.killed {
+            self.ask(CLOSE, CLOSED)?;
+        }
+        Ok(found)
+    }
+
+    fn ask(&mut self, what: &str, expected: &str) -> Result<(), String> {
+        let asked = writeln!(self.input, "{what}").and_then(|()| self.input.flush());
+        let mut line = String::new();
+        let answered = asked.and_then(|()| self.output.read_line(&mut line));
+        let line = line.trim();
+        if answered.is_ok() && line == expected {
+            return Ok(());
+        }
+        if let Some(why) = line.strip_prefix(ERROR).and_then(unhex) {
+            return Err(String::from_utf8_lossy(&why).into_owned());
+        }
+        // It is dead, or not itself any more.
+        self.child.kill().map_err(|e| e.to_string())?;
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        let said = std::fs::read(self.work.join("said")).unwrap_or_default();
+        Err(format!("asked to {what}, it ended: {status}: {}", String::from_utf8_lossy(&said).trim()))
+    }
+
+    fn kill(mut self) -> Result<(), String> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|e| e.to_string())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has no database open; or what it does with one is of no interest any more.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
