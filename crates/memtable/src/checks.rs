@@ -91,7 +91,7 @@ impl Checks {
         &self,
         tree: &'t Tree,
         target: &Target<'_>,
-        mut visit: impl FnMut(Record<'t>) -> bool,
+        visit: &mut dyn FnMut(Record<'t>) -> bool,
     ) -> Result<()> {
         if self.on_seek || self.order {
             let mut run = Run::new();

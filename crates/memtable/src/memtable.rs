@@ -234,12 +234,12 @@ impl MemTable {
         F: FnMut(ValueType, SequenceNumber, MemValue<'_>) -> bool,
     {
         let target = Target::new(key.internal_key());
-        let visit = |record| {
+        let mut visit = |record| {
             let (kind, sequence, value) = self.show(record);
             visit(kind, sequence, value)
         };
         if self.checks_itself() {
-            return self.options.checks.visit_versions(&self.tree, &target, visit);
+            return self.options.checks.visit_versions(&self.tree, &target, &mut visit);
         }
         self.tree.visit_versions(&target, visit);
         Ok(())

@@ -394,7 +394,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// `search` when no head before `at` can be that of a record at or after the target.
-    #[inline]
+    #[inline(always)]
     fn search_behind<const OWN: bool>(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -451,7 +451,7 @@ impl<'t, const N: usize> Node<N> {
 
     /// Inner nodes: the one that `target` is in, this or one to its right; the place of the child that leads there, and how
     /// many there are.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn way_down(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -506,7 +506,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// `Err` with the next leaf if all of this one is before `target`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first_of_key_here(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -644,7 +644,7 @@ impl<'t, const N: usize> Node<N> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn is_before(icmp: &InternalKeyComparator, record: Record<'_>, target: &Target<'_>, inclusive: bool) -> bool {
     match target.cmp_record(icmp, record) {
         cmp::Ordering::Less => true,
