@@ -11,6 +11,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+/// How long a party may take over what it is asked, on a machine however busy. RocksDB's waits for a flush have been seen not to end.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The processes that are there.
 #[derive(Debug)]
@@ -23,7 +28,8 @@ pub struct Parties {
 struct Process {
     child: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    /// The lines it writes.
+    output: Receiver<String>,
     work: TempDir,
 }
 
@@ -63,7 +69,7 @@ impl Process {
             .spawn()
             .map_err(|e| format!("{}: {e}", program.display()))?;
         let input = child.stdin.take().expect("piped");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let output = lines_of(child.stdout.take().expect("piped"));
         Ok(Process { child, input, output, work })
     }
 
@@ -80,16 +86,18 @@ impl Process {
 
     fn ask(&mut self, what: &str, expected: &str) -> Result<(), String> {
         let asked = writeln!(self.input, "{what}").and_then(|()| self.input.flush());
-        let mut line = String::new();
-        let answered = asked.and_then(|()| self.output.read_line(&mut line));
+        let line = match asked {
+            Ok(()) => self.output.recv_timeout(PATIENCE).unwrap_or_default(),
+            Err(_) => String::new(),
+        };
         let line = line.trim();
-        if answered.is_ok() && line == expected {
+        if line == expected {
             return Ok(());
         }
         if let Some(why) = line.strip_prefix(ERROR).and_then(unhex) {
             return Err(String::from_utf8_lossy(&why).into_owned());
         }
-        // It is dead, or not itself any more.
+        // It is dead, or not itself any more, or waits for ever: the signal tells.
         self.child.kill().map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
         let said = std::fs::read(self.work.join("said")).unwrap_or_default();
@@ -99,6 +107,19 @@ impl Process {
     fn kill(mut self) -> Result<(), String> {
         self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|e| e.to_string())
     }
+}
+
+/// The lines of `output`, until it ends or nobody wants them.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
 }
 
 impl Drop for Process {
