@@ -304,6 +304,7 @@ c_functions! {
     fn iter_key_slice(iter: *const Iter) -> Slice;
     fn iter_value_slice(iter: *const Iter) -> Slice;
     fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
+    fn transaction_set_commit_timestamp(txn: *mut Txn, timestamp: u64);
     fn verify_checksum(db: *mut Database, error: ErrorPtr);
     fn verify_file_checksums(db: *mut Database, error: ErrorPtr);
     fn increase_full_history_ts_low(

@@ -73,8 +73,20 @@ impl RocksTransactionDb {
     /// # Errors
     /// RocksDB's, as text.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        self.get_at(key, None)
+    }
+
+    /// The value of a key, now, or as of a timestamp.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn get_at(&self, key: &[u8], timestamp: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
         // SAFETY: no requirements.
         let options = unsafe { (self.api.readoptions_create)() };
+        if let Some(timestamp) = timestamp {
+            let (t, tn) = slice(timestamp);
+            // SAFETY: the options are live; the timestamp outlives them.
+            unsafe { (self.api.readoptions_set_timestamp)(options, t, tn) };
+        }
         let ((k, kn), mut len) = (slice(key), 0);
         let value = call(self.api, |error| {
             // SAFETY: database and options are live; `len` and the key outlive the call.
@@ -184,6 +196,12 @@ impl RocksTransaction<'_> {
         let (k, kn) = slice(key);
         // SAFETY: as above.
         call(self.db.api, |error| unsafe { (self.db.api.transaction_delete)(self.txn, k, kn, error) })
+    }
+
+    /// Sets the timestamp that it commits at.
+    pub fn set_commit_timestamp(&self, timestamp: u64) {
+        // SAFETY: the transaction is live.
+        unsafe { self.db.api.transaction_set_commit_timestamp.expect(NEEDS_11)(self.txn, timestamp) }
     }
 
     /// Writes it to the WAL.

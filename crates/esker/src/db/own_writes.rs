@@ -14,7 +14,7 @@ use super::{ColumnFamilyHandle, Db};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::{DbIter, MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
-use crate::read::latest::{latest_sequence, range_written_since};
+use crate::read::latest::{latest_sequence, range_written_since, timestamped_written_since};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
@@ -101,6 +101,23 @@ impl Db {
         let table_options = table_read_options(&options);
         let context = read_context(&family.cf, &options, &table_options, None);
         Ok(latest_sequence(&view, &context, key, since, with_tables)?.is_some())
+    }
+
+    /// Whether `key`, without a timestamp, of a family that has them was written after `since`, or at a timestamp newer than
+    /// this one.
+    /// # Errors
+    /// `Corruption` and `IoError` of the tables.
+    pub(crate) fn timestamped_written_since(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        since: SequenceNumber,
+        timestamp: Option<&[u8]>,
+    ) -> Result<bool> {
+        let (options, view) = (ReadOptions::default(), pinned_view(&family.cf));
+        let table_options = table_read_options(&options);
+        let context = read_context(&family.cf, &options, &table_options, None);
+        timestamped_written_since(&view, &context, key, since, timestamp)
     }
 
     /// Whether any key from `begin` to `end`, both included, was written after `since`; `None` is an open end.

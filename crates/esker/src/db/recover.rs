@@ -119,6 +119,8 @@ impl Recovery<'_> {
             stopped_in_recycled: false,
             ended_in_doubt: false,
         };
+        let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
+        run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
         for &wal in &wals {
             run.replay_file(wal)?;
         }

@@ -352,7 +352,7 @@ impl Db {
                     )));
                 }
                 last = Some(id);
-                timestamp_size = engine.families.with(id, |cf| cf.icmp.timestamp_size()).unwrap_or(0);
+                timestamp_size = engine.timestamp_size(id);
             }
             if timestamp_size > 0
                 && let Ok(Some((_, entry))) = entry_of(&op)

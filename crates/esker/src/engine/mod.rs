@@ -134,6 +134,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// Bytes of the timestamps of a family's keys; 0 if there is no such family.
+    pub(crate) fn timestamp_size(&self, family: ColumnFamilyId) -> usize {
+        self.families.with(family, |cf| cf.icmp.timestamp_size()).unwrap_or(0)
+    }
+
     pub(crate) fn fs(&self) -> &Arc<dyn FileSystem> {
         &self.env.fs
     }

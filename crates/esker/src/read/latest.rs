@@ -9,12 +9,13 @@
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
 
 use crate::cf::SuperVersion;
+use crate::iter::timestamped::{compare_timestamps, stored_tombstones, table_iter};
 use crate::read::get::ReadContext;
 use crate::read::tables::open_file;
 use esker_base::iter::InternalIterator;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
-use esker_format::range_del::FragmentedRangeTombstones;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 
 /// The newest sequence number of `key`, if anything was written to it after `since`.
 /// # Errors
@@ -99,6 +100,79 @@ pub(crate) fn range_written_since(
         }
     }
     Ok(false)
+}
+
+/// Whether `key`, without a timestamp, was written after `since`, or at a timestamp newer than this one: of each memtable
+/// and table the version with the newest timestamp counts, which must be the newest by number, too, and range tombstones.
+/// # Errors
+/// `Corruption` · `IoError` of tables.
+pub(crate) fn timestamped_written_since(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &[u8],
+    since: SequenceNumber,
+    timestamp: Option<&[u8]>,
+) -> Result<bool> {
+    let icmp = view.version.icmp();
+    let size = icmp.timestamp_size();
+    let wanted = Timestamped { icmp, plain: icmp.without_timestamp(), key, since, timestamp };
+    let (newest, oldest) = ([key, &vec![0xFF; size]].concat(), [key, &vec![0; size]].concat());
+    let target = seek_key(&newest, SequenceNumber::MAX);
+    for mem in view.history() {
+        if wanted.is_newer(&mut mem.iter(), &target)? || wanted.is_covered(&mem.stored_range_tombstones()) {
+            return Ok(true);
+        }
+    }
+    for level in 0..view.version.levels().len() {
+        for file in view.version.overlapping(level, Some(&newest), Some(&oldest)) {
+            if timestamp.is_none() && file.largest_seqno <= since {
+                continue;
+            }
+            let reader = open_file(context.tables, &file)?;
+            if wanted.is_newer(table_iter(&reader, *context.options, icmp).as_mut(), &target)?
+                || wanted.is_covered(&stored_tombstones(&reader, size))
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// A key of a family with timestamps, and what is newer than what was read of it.
+struct Timestamped<'a> {
+    icmp: &'a InternalKeyComparator,
+    plain: InternalKeyComparator,
+    key: &'a [u8],
+    since: SequenceNumber,
+    timestamp: Option<&'a [u8]>,
+}
+
+impl Timestamped<'_> {
+    fn is_newer(&self, iter: &mut dyn InternalIterator, target: &[u8]) -> Result<bool> {
+        iter.seek(target);
+        if !iter.valid() {
+            return iter.status().map(|()| false);
+        }
+        let entry = ParsedInternalKey::parse(iter.key())?;
+        let (key, timestamp) = self.icmp.split_timestamp(entry.user_key);
+        Ok(self.plain.compare_user_keys(key, self.key).is_eq() && self.is_later(entry.sequence, timestamp))
+    }
+
+    fn is_covered(&self, tombstones: &[RangeTombstone]) -> bool {
+        tombstones.iter().any(|tombstone| {
+            let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
+            let (end, _) = self.icmp.split_timestamp(&tombstone.end);
+            self.plain.compare_user_keys(start, self.key).is_le()
+                && self.plain.compare_user_keys(self.key, end).is_lt()
+                && self.is_later(tombstone.seq, timestamp)
+        })
+    }
+
+    fn is_later(&self, sequence: SequenceNumber, timestamp: &[u8]) -> bool {
+        sequence > self.since
+            || self.timestamp.is_some_and(|read| compare_timestamps(timestamp, read).is_gt())
+    }
 }
 
 fn has_newer(

@@ -47,6 +47,8 @@ impl Repair {
             families.insert(*id, replayed);
         }
         let mut two_phase = TwoPhaseReplay::new(true);
+        let timestamped = families.iter().filter(|(_, family)| family.icmp.timestamp_size() > 0);
+        two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
         for wal in &found.wals {
             if let Err(e) = self.replay(*wal, &mut two_phase, &mut families) {
                 if e.kind() == esker_base::ErrorKind::IoError {

@@ -39,19 +39,26 @@ pub struct WriteBatchWithIndex {
 #[derive(Debug)]
 struct Index {
     mem: Arc<MemTable>,
+    /// Bytes of the timestamps that are left out of the keys.
+    timestamp_size: usize,
     /// How much of the batch is in it.
     bytes: usize,
     ops: u32,
 }
 
 impl Index {
-    fn new(icmp: InternalKeyComparator) -> Index {
+    fn new(icmp: &InternalKeyComparator) -> Index {
         let options = MemTableOptions {
             arena_block_size: 64 << 10,
             use_huge_pages: false,
             ..MemTableOptions::default()
         };
-        Index { mem: MemTable::new(icmp, options), bytes: 0, ops: 0 }
+        Index {
+            mem: MemTable::new(icmp.without_timestamp(), options),
+            timestamp_size: icmp.timestamp_size(),
+            bytes: 0,
+            ops: 0,
+        }
     }
 
     /// Takes in what was added to the batch.
@@ -61,7 +68,8 @@ impl Index {
             let Some((id, entry)) = entry_of(&op)? else { continue };
             if id == family {
                 let sequence = SequenceNumber(OwnWrites::FIRST.0 + u64::from(self.ops));
-                self.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+                let key = &entry.key[..entry.key.len().saturating_sub(self.timestamp_size)];
+                self.mem.add(sequence, entry.value_type, key, entry.value)?;
             }
             self.ops += 1;
         }
@@ -301,15 +309,23 @@ impl WriteBatchWithIndex {
         db.multi_get_entity_over(options, family, own.as_ref(), keys)
     }
 
-    /// The ops in a family as a memtable; `None` if there are none.
-    fn own(&self, family: ColumnFamilyId, icmp: &InternalKeyComparator) -> Result<Option<OwnWrites>> {
+    /// The ops in a family as a memtable, keys without timestamps; `None` if there are none.
+    pub(super) fn own(
+        &self,
+        family: ColumnFamilyId,
+        icmp: &InternalKeyComparator,
+    ) -> Result<Option<OwnWrites>> {
         if self.batch.count() == 0 {
             return Ok(None);
         }
         let mut families = self.families.lock();
-        let index = families.entry(family).or_insert_with(|| Index::new(icmp.clone()));
-        if index.mem.comparator().user_comparator().name() != icmp.user_comparator().name() {
-            *index = Index::new(icmp.clone());
+        let index = families.entry(family).or_insert_with(|| Index::new(icmp));
+        let is_other = match icmp.timestamp_size() {
+            0 => index.mem.comparator().user_comparator().name() != icmp.user_comparator().name(),
+            size => index.timestamp_size != size,
+        };
+        if is_other {
+            *index = Index::new(icmp);
         }
         index.catch_up(family, &self.batch)?;
         if index.mem.is_empty() {
@@ -320,27 +336,41 @@ impl WriteBatchWithIndex {
     }
 }
 
-fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-    let covering = own.mem.max_covering_tombstone_seq(key, own.up_to);
-    let mut operands = MergeOperands::new();
-    let mut base: Option<Result<Option<Vec<u8>>>> = None;
-    own.mem.get(&LookupKey::new(key, own.up_to), |value_type, sequence, value| {
-        if sequence < covering {
+/// What own writes make of one key.
+pub(super) struct OwnState {
+    /// What operands apply to, if the writes say: a value, or that there is none.
+    pub(super) base: Option<Option<Vec<u8>>>,
+    pub(super) operands: MergeOperands,
+}
+
+impl OwnState {
+    pub(super) fn of(own: &OwnWrites, key: &[u8]) -> Result<OwnState> {
+        let covering = own.mem.max_covering_tombstone_seq(key, own.up_to);
+        let mut operands = MergeOperands::new();
+        let mut base = None;
+        own.mem.get(&LookupKey::new(key, own.up_to), |value_type, sequence, value| {
+            if sequence < covering {
+                base = Some(Ok(None));
+            } else if value_type == ValueType::Merge {
+                operands.push(value.bytes());
+                return true;
+            } else {
+                base = Some(shown(value_type, value.bytes(), key));
+            }
+            false
+        })?;
+        if base.is_none() && covering > SequenceNumber::ZERO {
             base = Some(Ok(None));
-        } else if value_type == ValueType::Merge {
-            operands.push(value.bytes());
-            return true;
-        } else {
-            base = Some(shown(value_type, value.bytes(), key));
         }
-        false
-    })?;
-    if base.is_none() && covering > SequenceNumber::ZERO {
-        base = Some(Ok(None));
+        Ok(OwnState { base: base.transpose()?, operands })
     }
+}
+
+fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let OwnState { base, operands } = OwnState::of(own, key)?;
     match base {
-        Some(base) if operands.is_empty() => base,
-        Some(base) => operands.merge_newest_first(operator, key, base?.as_deref()).map(Some),
+        Some(base) if operands.is_empty() => Ok(base),
+        Some(base) => operands.merge_newest_first(operator, key, base.as_deref()).map(Some),
         None if operands.is_empty() => Ok(None),
         None => Err(Error::new(
             ErrorKind::MergeInProgress,
@@ -362,11 +392,11 @@ fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u
     }
 }
 
-/// What transactions say to families with user-defined timestamps: their keys would be written without one.
+/// What batches, optimistic transactions and writes outside of transactions say to families with user-defined timestamps.
 #[cold]
 pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
     Error::not_supported(format!(
-        "column family '{}' has user-defined timestamps: transactions have no commit timestamps",
+        "column family '{}' has user-defined timestamps: only transactions that lock come to it, to single keys",
         family.name()
     ))
 }

@@ -9,6 +9,7 @@
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
 use super::pessimistic::{Core, Transaction, TransactionState};
+use super::timestamps::{TIMESTAMP_BYTES, has_timestamps, is_timestamped};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
 use esker_base::sync::{Arc, Mutex};
@@ -72,7 +73,7 @@ impl TransactionDb {
     /// prepared when it was closed, or went down, are there again: [`TransactionDb::get_all_prepared_transactions`].
     /// # Errors
     /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted` · `InvalidArgument`: no memory for
-    /// locks.
+    /// locks; a family with timestamps of another size than 8 bytes.
     pub fn open_cf(
         options: &DbOptions,
         txn_options: &TransactionDbOptions,
@@ -85,6 +86,7 @@ impl TransactionDb {
         if txn_options.max_lock_memory == 0 {
             return Err(Error::invalid_argument("max_lock_memory: with 0 bytes nothing can be locked"));
         }
+        families.iter().try_for_each(|family| check_timestamps(&family.name, &family.options))?;
         let mut options = options.clone();
         options.allow_2pc = true;
         let db = Db::open_cf(&options, path, families)?;
@@ -148,6 +150,7 @@ impl TransactionDb {
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
+        check_timestamps(name, options)?;
         let family = self.db().create_column_family(name, options)?;
         self.add_locks(&family)?;
         Ok(family)
@@ -243,7 +246,8 @@ impl TransactionDb {
     /// Writes `batch` as one, outside of any transaction: what it names is locked until it is written, in the order of the
     /// keys, unless `skip_concurrency_control` is on.
     /// # Errors
-    /// `TimedOut(LockTimeout)` after `default_lock_timeout` · `NotSupported`: a range, and only points can be locked ·
+    /// `TimedOut(LockTimeout)` after `default_lock_timeout` · `NotSupported`: a range, and only points can be locked; a
+    /// family with user-defined timestamps, as they must be newer in the order of the locks ·
     /// the others of locks ([`Transaction::put`]) · as [`Db::write`].
     pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         if self.shared.options.skip_concurrency_control {
@@ -267,6 +271,9 @@ impl TransactionDb {
                 _ => {
                     let Some(cf) = self.db().engine().families.by_id(id) else { continue };
                     let family = ColumnFamilyHandle { cf };
+                    if has_timestamps(&family) {
+                        return Err(no_timestamps(&family));
+                    }
                     let locks = self.shared.locks_of(&family)?.clone();
                     let (_, family, locks) = order.insert((id, family, locks));
                     (&*family, &*locks)
@@ -304,7 +311,7 @@ impl TransactionDb {
 
     fn add_locks(&self, family: &ColumnFamilyHandle) -> Result<()> {
         let options = FamilyOptions {
-            comparator: family.comparator().clone(),
+            comparator: family.cf.icmp.without_timestamp().user_comparator().clone(),
             locking: self.shared.options.locking,
             ..FamilyOptions::default()
         };
@@ -329,7 +336,9 @@ impl TransactionDb {
             core.locker.set_lock_timeout(Timeout::Never);
             for (id, key, end) in batch.iter().filter_map(target) {
                 let Some(cf) = self.db().engine().families.by_id(id) else { continue };
-                let family = ColumnFamilyHandle { cf };
+                let (key, _) = cf.icmp.split_timestamp(key);
+                let end = end.map(|end| cf.icmp.split_timestamp(end).0);
+                let family = ColumnFamilyHandle { cf: cf.clone() };
                 let locks = self.shared.locks_of(&family)?;
                 let end = end.filter(|_| self.shared.options.locking == Locking::Ranges);
                 match lock(&mut core.locker, locks, &family, key, end, LockMode::Exclusive) {
@@ -337,6 +346,7 @@ impl TransactionDb {
                     _ => {}
                 }
             }
+            core.may_have_timestamps = is_timestamped(self.db(), &batch);
             core.batch = WriteBatchWithIndex::of_batch((*batch).clone());
             core.state = TransactionState::Prepared;
             core.name = Some(name.clone());
@@ -349,18 +359,25 @@ impl TransactionDb {
 impl Shared {
     /// The lock table of a family.
     /// # Errors
-    /// `InvalidArgument` for a family of another database, or one that was not made through the `TransactionDb` ·
-    /// `NotSupported` for one with user-defined timestamps.
+    /// `InvalidArgument` for a family of another database, or one that was not made through the `TransactionDb`.
     pub(super) fn locks_of<'a>(&self, family: &'a ColumnFamilyHandle) -> Result<&'a Arc<esker_lock::Family>> {
-        if family.cf.icmp.timestamp_size() > 0 {
-            return Err(no_timestamps(family));
-        }
         family.cf.locks.get().ok_or_else(|| {
             Error::invalid_argument(format!(
                 "column family '{}' was not opened or created by this TransactionDb",
                 family.name()
             ))
         })
+    }
+}
+
+/// # Errors
+/// `InvalidArgument` for timestamps that no transaction can commit at.
+fn check_timestamps(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
+    match options.comparator.timestamp_size() {
+        0 | TIMESTAMP_BYTES => Ok(()),
+        size => Err(Error::invalid_argument(format!(
+            "column family '{name}' has timestamps of {size} bytes: those of transactions have {TIMESTAMP_BYTES}"
+        ))),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::batch_index::WriteBatchWithIndex;
 use super::options::IsolationLevel;
+use super::timestamps::refuse_timestamps;
 use super::{OptimisticTransaction, Transaction};
 use crate::db::{AttributeGroup, ColumnFamilyHandle, Db, WideColumns};
 use crate::options::ReadOptions;
@@ -92,6 +93,7 @@ impl Transaction {
         mode: LockMode,
         do_validate: bool,
     ) -> Result<Option<WideColumns>> {
+        refuse_timestamps(family, "entities")?;
         let key = key.as_ref();
         self.lock_for_update(options, family, key, mode, do_validate)?;
         Ok(self
@@ -111,6 +113,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
+        refuse_timestamps(family, "entities")?;
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
         self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
     }
@@ -124,6 +127,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
+        refuse_timestamps(family, "entities")?;
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
         self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
     }
@@ -138,6 +142,7 @@ impl Transaction {
     ) -> Result<()> {
         check_groups(groups)?;
         for group in groups {
+            refuse_timestamps(group.column_family, "entities")?;
             self.lock(group.column_family, key.as_ref(), None, LockMode::Exclusive, true)?;
         }
         put_groups(&mut self.core_mut().batch, key.as_ref(), groups)

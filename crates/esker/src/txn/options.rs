@@ -51,6 +51,9 @@ pub struct TransactionDbOptions {
     pub write_policy: WritePolicy,
     /// Neither locks nor checks: the caller knows that there are no conflicts. Default false.
     pub skip_concurrency_control: bool,
+    /// In families with user-defined timestamps, whether keys that were written at a newer timestamp than the one that a
+    /// transaction reads at are conflicts. Default true.
+    pub enable_udt_validation: bool,
 }
 
 impl Default for TransactionDbOptions {
@@ -63,6 +66,7 @@ impl Default for TransactionDbOptions {
             locking: Locking::Ranges,
             write_policy: WritePolicy::WriteCommitted,
             skip_concurrency_control: false,
+            enable_udt_validation: true,
         }
     }
 }

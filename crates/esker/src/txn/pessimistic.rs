@@ -14,15 +14,16 @@
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
-use super::batch_index::WriteBatchWithIndex;
+use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::db::{Shared, lock};
 use super::iterator::TransactionIterator;
 use super::options::{IsolationLevel, TransactionOptions, timeout};
+use super::timestamps::{UNSET, has_timestamps, refuse_timestamps, stored};
 use crate::db::{ColumnFamilyHandle, Db};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::snapshot::Snapshot;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_lock::{Canceller, Endpoint, LockMode, Locker, Locking};
 use std::collections::HashMap;
@@ -59,6 +60,10 @@ pub(super) struct Core {
     save_points: Vec<SavePoint>,
     /// Keys that were read for update: how often, and after how many save points for the first time.
     reads: HashMap<(ColumnFamilyId, Vec<u8>), (u32, usize)>,
+    pub(super) read_timestamp: u64,
+    pub(super) commit_timestamp: u64,
+    /// It has come to families with user-defined timestamps.
+    pub(super) may_have_timestamps: bool,
 }
 
 #[derive(Debug)]
@@ -82,7 +87,14 @@ impl Core {
             snapshot_needed: false,
             save_points: Vec::new(),
             reads: HashMap::new(),
+            read_timestamp: UNSET,
+            commit_timestamp: UNSET,
+            may_have_timestamps: false,
         }
+    }
+
+    pub(super) fn snapshot_sequence(&self) -> Option<SequenceNumber> {
+        self.snapshot.as_ref().map(Snapshot::sequence)
     }
 
     /// Nothing written, nothing locked.
@@ -147,6 +159,10 @@ impl Transaction {
 
     pub(super) fn db(&self) -> &Db {
         &self.shared.db
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Its number: what lock dumps and deadlocks call it.
@@ -221,7 +237,7 @@ impl Transaction {
         if self.core().options.isolation == IsolationLevel::Serializable {
             self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
         }
-        self.core().batch.get_pinned(self.db(), &self.read_options(options), family, key.as_ref())
+        self.read_own(&self.read_options(options), family, key.as_ref())
     }
 
     /// The values of `keys` in `family`, all as of the same moment.
@@ -240,8 +256,7 @@ impl Transaction {
         }
         let mut options = self.read_options(options);
         options.snapshot.get_or_insert_with(|| self.db().snapshot());
-        let get = |key: &_| self.core().batch.get_pinned(self.db(), &options, family, AsRef::as_ref(key));
-        keys.iter().map(get).collect()
+        keys.iter().map(|key| self.read_own(&options, family, key.as_ref())).collect()
     }
 
     /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, everything
@@ -253,6 +268,9 @@ impl Transaction {
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
+        if has_timestamps(family) {
+            return Err(no_timestamps(family));
+        }
         let core = self.core();
         if core.options.isolation == IsolationLevel::Serializable && !core.options.skip_concurrency_control {
             let end = |bound: &Option<Vec<u8>>| bound.clone();
@@ -288,7 +306,7 @@ impl Transaction {
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
         self.lock_for_update(options, family, key, mode, do_validate)?;
-        let value = self.core().batch.get_pinned(self.db(), &self.read_options(options), family, key)?;
+        let value = self.read_own(&self.update_options(options, family), family, key)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
@@ -306,6 +324,7 @@ impl Transaction {
                 "If do_validate is false then GetForUpdate with snapshot is not defined.",
             ));
         }
+        self.check_read_timestamp(options, family, do_validate)?;
         self.lock(family, key, None, mode, do_validate)?;
         let core = self.core_mut();
         let depth = core.save_points.len();
@@ -358,7 +377,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.put(family.id(), key.as_ref(), value.as_ref())
+        self.core_mut().batch.put(family.id(), &stored(family, key.as_ref()), value.as_ref())
     }
 
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
@@ -371,7 +390,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.put(family.id(), key.as_ref(), value.as_ref())
+        self.core_mut().batch.put(family.id(), &stored(family, key.as_ref()), value.as_ref())
     }
 
     /// Removes `key` from the default family.
@@ -387,7 +406,7 @@ impl Transaction {
     /// As [`Transaction::put_cf`].
     pub fn delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.delete(family.id(), key.as_ref())
+        self.core_mut().batch.delete(family.id(), &stored(family, key.as_ref()))
     }
 
     /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
@@ -395,7 +414,7 @@ impl Transaction {
     /// As [`Transaction::put_cf`].
     pub fn delete_untracked(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.delete(family.id(), key.as_ref())
+        self.core_mut().batch.delete(family.id(), &stored(family, key.as_ref()))
     }
 
     /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
@@ -403,7 +422,7 @@ impl Transaction {
     /// As [`Transaction::put_cf`].
     pub fn single_delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.single_delete(family.id(), key.as_ref())
+        self.core_mut().batch.single_delete(family.id(), &stored(family, key.as_ref()))
     }
 
     /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
@@ -415,7 +434,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.single_delete(family.id(), key.as_ref())
+        self.core_mut().batch.single_delete(family.id(), &stored(family, key.as_ref()))
     }
 
     /// Adds an operand to `key` for the family's merge operator; the key is locked.
@@ -428,7 +447,7 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.merge(family.id(), key.as_ref(), operand.as_ref())
+        self.core_mut().batch.merge(family.id(), &stored(family, key.as_ref()), operand.as_ref())
     }
 
     /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
@@ -441,7 +460,7 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.merge(family.id(), key.as_ref(), operand.as_ref())
+        self.core_mut().batch.merge(family.id(), &stored(family, key.as_ref()), operand.as_ref())
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end` included, for keys that
@@ -604,10 +623,12 @@ impl Transaction {
     /// Writes everything to the database, as one, and gives up all locks.
     /// # Errors
     /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over; it must be prepared first
-    /// (`skip_prepare` is off) · as [`Db::write`]: it is then as it was before, and may be committed again or rolled back.
+    /// (`skip_prepare` is off); it has written to a family with user-defined timestamps, and has no commit timestamp · as
+    /// [`Db::write`]: it is then as it was before, and may be committed again or rolled back.
     pub fn commit(&mut self) -> Result<()> {
         let core = self.core.as_mut().expect("only drop takes it");
         let db = &self.shared.db;
+        let stamp = core.stamp(db);
         match core.state {
             TransactionState::Started if !core.options.skip_prepare => {
                 return Err(Error::invalid_argument(
@@ -615,15 +636,18 @@ impl Transaction {
                 ));
             }
             TransactionState::Started => {
+                let stamp = stamp?;
                 core.locker.begin_commit()?;
-                if !core.batch.is_empty() {
+                if let Some(stamp) = stamp {
+                    db.write(&core.write_options, &mut core.stamped_batch(db, stamp)?)?;
+                } else if !core.batch.is_empty() {
                     db.write(&core.write_options, core.batch.write_batch_mut())?;
                 }
             }
             TransactionState::Prepared => {
                 let name = core.name.as_deref().expect("prepared transactions have a name");
                 db.engine().check_writable()?;
-                db.inner.write_path.commit_prepared(&core.write_options, name)?;
+                db.inner.write_path.commit_prepared(&core.write_options, name, stamp?)?;
             }
             TransactionState::Committed => return Err(over("committed")),
             TransactionState::RolledBack => return Err(over("rolledback")),
@@ -633,7 +657,7 @@ impl Transaction {
     }
 
     /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it had just begun, without a
-    /// snapshot.
+    /// snapshot; its timestamps stay.
     /// # Errors
     /// `InvalidArgument`: it is over · as [`Db::write`], for one that was prepared: it is so still.
     pub fn rollback(&mut self) -> Result<()> {
@@ -697,6 +721,11 @@ impl Transaction {
     ) -> Result<()> {
         self.check_started()?;
         family.check_live()?;
+        if end.is_some() {
+            refuse_timestamps(family, "range deletions")?;
+        }
+        let timestamped = has_timestamps(family);
+        self.core_mut().may_have_timestamps |= timestamped;
         if self.core().options.skip_concurrency_control {
             return Ok(());
         }
@@ -705,8 +734,8 @@ impl Transaction {
             return Err(Error::not_supported("ranges cannot be locked: TransactionDbOptions::locking"));
         }
         let core = self.core_mut();
-        let has_snapshot = core.snapshot.is_some() || core.snapshot_needed;
-        if !has_snapshot {
+        let checks_timestamp = timestamped && validate && core.read_timestamp != UNSET;
+        if core.snapshot.is_none() && !core.snapshot_needed && !checks_timestamp {
             return lock(&mut core.locker, &locks, family, key, end, mode);
         }
         core.locker.set_save_point();
@@ -730,9 +759,12 @@ impl Transaction {
         if self.core().snapshot_needed {
             self.set_snapshot();
         }
-        let Some(snapshot) = self.core().snapshot.as_ref().filter(|_| validate) else { return Ok(()) };
-        let since = snapshot.sequence();
+        if !validate {
+            return Ok(());
+        }
+        let since = self.core().snapshot_sequence().unwrap_or(SequenceNumber::MAX);
         let written = match end {
+            None if has_timestamps(family) => self.timestamped_conflict(family, key)?,
             None => self.db().written_since(family, key, since, true)?,
             Some(end) => self.db().range_written_since(family, (Some(key), Some(end)), since, true)?,
         };

@@ -9,5 +9,5 @@ pub(crate) use manager::{WalOptions, Wals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::open_wal;
 pub(crate) use two_phase::{
-    Prepared, PreparedSections, TwoPhaseReplay, section_record, section_record_again,
+    Prepared, PreparedSections, TwoPhaseReplay, section_record, section_record_again, stamped,
 };

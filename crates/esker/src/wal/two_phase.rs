@@ -59,6 +59,8 @@ pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>)
 pub(crate) struct TwoPhaseReplay {
     /// Without it, markers are refused.
     allowed: bool,
+    /// Families whose keys get the timestamps of commits.
+    timestamped: BTreeSet<ColumnFamilyId>,
     /// Whether batches of the WAL at hand take one number each, as far as it is known.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
@@ -72,6 +74,11 @@ impl TwoPhaseReplay {
         TwoPhaseReplay { allowed, ..TwoPhaseReplay::default() }
     }
 
+    /// Keys of these families have timestamps, which a commit may say.
+    pub(crate) fn set_timestamped(&mut self, families: impl IntoIterator<Item = ColumnFamilyId>) {
+        self.timestamped = families.into_iter().collect();
+    }
+
     /// The next WAL begins: it may have been written under another policy.
     pub(crate) fn begin_file(&mut self) {
         self.by_batch = None;
@@ -79,8 +86,8 @@ impl TwoPhaseReplay {
 
     /// Gives `insert` what the record applies, and says how many sequence numbers it took.
     /// # Errors
-    /// `NotSupported` if there is a transaction and none is allowed, or one with a commit timestamp · `Corruption` if
-    /// markers do not match · those of `insert`.
+    /// `NotSupported` if there is a transaction and none is allowed · `Corruption` if markers do not match, or a commit
+    /// timestamp does not match its keys · those of `insert`.
     pub(crate) fn record(
         &mut self,
         wal: FileNumber,
@@ -102,6 +109,7 @@ impl TwoPhaseReplay {
             open: None,
             batch,
             prepared: &mut self.prepared,
+            timestamped: &self.timestamped,
         };
         for op in batch.iter() {
             record.op(&op, insert).map_err(|e| e.at(format_args!("{:06}.log", wal.0)))?;
@@ -159,7 +167,9 @@ impl TwoPhaseReplay {
             let kind_of = |xid: &[u8]| self.prepared.get(xid).and_then(|s| s.first()).map(|s| s.kind);
             let resolved = || {
                 batch.iter().find_map(|op| match op {
-                    BatchOp::Commit { xid } | BatchOp::Rollback { xid } => kind_of(xid),
+                    BatchOp::Commit { xid }
+                    | BatchOp::CommitWithTimestamp { xid, .. }
+                    | BatchOp::Rollback { xid } => kind_of(xid),
                     _ => None,
                 })
             };
@@ -185,6 +195,7 @@ struct Record<'a> {
     open: Option<Section>,
     batch: &'a WriteBatchView<'a>,
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
+    timestamped: &'a BTreeSet<ColumnFamilyId>,
 }
 
 impl Record<'_> {
@@ -192,14 +203,12 @@ impl Record<'_> {
         match *op {
             BatchOp::BeginPrepare(kind) => self.begin(kind),
             BatchOp::EndPrepare { xid } => self.end(xid),
-            BatchOp::Commit { xid } => self.commit(xid, insert),
+            BatchOp::Commit { xid } => self.commit(xid, None, insert),
+            BatchOp::CommitWithTimestamp { timestamp, xid } => self.commit(xid, Some(timestamp), insert),
             BatchOp::Rollback { xid } => {
                 let sections = self.prepared.remove(xid).unwrap_or_default();
                 self.numbers.end_batch();
                 self.keep_what_is_left(&sections, insert)
-            }
-            BatchOp::CommitWithTimestamp { .. } => {
-                Err(Error::not_supported("a transaction with a commit timestamp"))
             }
             BatchOp::Noop => {
                 if self.numbers.in_batch {
@@ -262,11 +271,14 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// A commit whose section is not there was applied, and is in tables.
-    fn commit(&mut self, xid: &[u8], insert: &mut Insert<'_>) -> Result<()> {
+    /// A commit whose section is not there was applied, and is in tables. Its timestamp goes where it belongs.
+    fn commit(&mut self, xid: &[u8], timestamp: Option<&[u8]>, insert: &mut Insert<'_>) -> Result<()> {
         let sections = self.prepared.remove(xid).unwrap_or_default();
         *self.took_unknown |= sections.is_empty();
-        for section in sections {
+        for mut section in sections {
+            if let Some(timestamp) = timestamp {
+                section.batch = stamped(&section.batch, timestamp, &|id| self.timestamped.contains(&id))?;
+            }
             if section.kind == PrepareKind::Committed {
                 for op in section.batch.iter() {
                     insert(self.wal, self.numbers.take(&op), &op)?;
@@ -335,6 +347,49 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
         _ => return None,
     };
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
+}
+
+/// The ops of `batch`; keys of the families that `has_timestamps` names end in `timestamp`, in place of what they ended in.
+/// # Errors
+/// `Corruption` if a key has no room for a timestamp · as [`WriteBatch::put`].
+pub(crate) fn stamped(
+    batch: &WriteBatch,
+    timestamp: &[u8],
+    has_timestamps: &dyn Fn(ColumnFamilyId) -> bool,
+) -> Result<WriteBatch> {
+    let mut all = WriteBatch::with_capacity(batch.data_size());
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for mut op in batch.iter() {
+        if op.family().is_some_and(has_timestamps) {
+            match &mut op {
+                BatchOp::Put { key, .. }
+                | BatchOp::Delete { key, .. }
+                | BatchOp::SingleDelete { key, .. }
+                | BatchOp::Merge { key, .. }
+                | BatchOp::BlobIndex { key, .. }
+                | BatchOp::PutEntity { key, .. }
+                | BatchOp::TimedPut { key, .. } => *key = stamp(key, timestamp, &mut first)?,
+                BatchOp::DeleteRange { begin, end, .. } => {
+                    *begin = stamp(begin, timestamp, &mut first)?;
+                    *end = stamp(end, timestamp, &mut second)?;
+                }
+                _ => {}
+            }
+            all.push(op)?;
+        } else {
+            all.push(op)?;
+        }
+    }
+    Ok(all)
+}
+
+fn stamp<'a>(key: &[u8], timestamp: &[u8], into: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    let plain = key.len().checked_sub(timestamp.len()).and_then(|len| key.get(..len));
+    let plain = plain.ok_or_else(|| Error::corruption("a key has no room for its commit timestamp"))?;
+    into.clear();
+    into.extend_from_slice(plain);
+    into.extend_from_slice(timestamp);
+    Ok(into)
 }
 
 /// The record of a prepared transaction: its ops between markers.

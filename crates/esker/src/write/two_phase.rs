@@ -16,7 +16,7 @@
 use super::WritePath;
 use super::queue::{Follower, Request};
 use crate::options::WriteOptions;
-use crate::wal::{section_record, section_record_again};
+use crate::wal::{section_record, section_record_again, stamped};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
@@ -50,13 +50,25 @@ impl WritePath {
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
     }
 
-    /// Commits the prepared transaction `xid`: its ops are applied, together.
+    /// Commits the prepared transaction `xid`: its ops are applied, together; with `timestamp`, at that one in families
+    /// that have timestamps of 8 bytes.
     /// # Errors
     /// `InvalidArgument` if none of this name is prepared · as [`WritePath::write`].
-    pub(crate) fn commit_prepared(&self, options: &WriteOptions, xid: &[u8]) -> Result<()> {
-        let batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
+    pub(crate) fn commit_prepared(
+        &self,
+        options: &WriteOptions,
+        xid: &[u8],
+        timestamp: Option<[u8; 8]>,
+    ) -> Result<()> {
+        let mut batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
         let mut record = WriteBatch::new();
-        record.put_marker(BatchOp::Commit { xid })?;
+        match &timestamp {
+            None => record.put_marker(BatchOp::Commit { xid })?,
+            Some(timestamp) => {
+                record.put_marker(BatchOp::CommitWithTimestamp { timestamp, xid })?;
+                batch = Arc::new(stamped(&batch, timestamp, &|id| self.engine.timestamp_size(id) > 0)?);
+            }
+        }
         self.step(options, record, TwoPhase::Commit { xid: xid.to_vec(), batch })
     }
 

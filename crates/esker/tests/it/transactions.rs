@@ -6,6 +6,7 @@ mod entities;
 mod isolation;
 mod locking;
 mod optimistic;
+mod timestamps;
 mod two_phase;
 
 use esker::internals::env::mem::MemFs;

@@ -1,6 +1,8 @@
 //! Prepared transactions, handed over in both directions between Esker and RocksDB 11.8.1, and committed by the other.
 
-use esker::{Options, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+use esker::{
+    Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
+};
 use esker_peer::{RocksDb, RocksTransactionDb, WritePolicy, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
@@ -272,4 +274,76 @@ fn transactions_change_hands_again_and_again() {
             .collect();
         assert_eq!(names, open.keys().cloned().collect::<Vec<_>>());
     });
+}
+
+/// Both know the timestamp from the commit's record: the section has none.
+#[test]
+fn commit_timestamps_are_read_by_both_from_wals() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    const NAME: &str = "leveldb.BytewiseComparator.u64ts";
+    let ts = u64::to_le_bytes;
+    let dir = TempDir::new("commit-timestamps");
+    let open = || {
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.compatible_with = esker::options::TargetVersion::V11;
+        options.cf.comparator = esker::comparator::by_name(NAME).expect("built in");
+        TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path()).expect("opens")
+    };
+    let read = |db: &TransactionDb, key: &str, moment: u64| {
+        let options = ReadOptions { timestamp: Some(ts(moment).to_vec()), ..ReadOptions::default() };
+        let family = db.db().default_column_family();
+        let found = db.db().get_with_timestamp(&options, &family, key).expect("read");
+        found.map(|(value, written)| (value.to_vec(), written))
+    };
+    {
+        let db = open();
+        for (name, key) in [("one", "a"), ("two", "b")] {
+            let mut txn = esker_begin(&db, name);
+            txn.put(key, name).expect("locked");
+            txn.prepare().expect("prepared");
+            if name == "one" {
+                txn.set_commit_timestamp(10).expect("set");
+                txn.commit().expect("committed");
+            }
+        }
+        let mut plain = esker_begin(&db, "plain");
+        plain.put("c", "plain").expect("locked");
+        plain.set_commit_timestamp(11).expect("set");
+        plain.commit().expect("committed");
+    }
+    {
+        let options = format!("comparator={NAME};");
+        let db = RocksTransactionDb::open(dir.path(), &options, WritePolicy::Committed).expect("opens");
+        let get = |key: &[u8], moment| db.get_at(key, Some(&ts(moment))).expect("read");
+        assert_eq!((get(b"a", 9), get(b"a", 10)), (None, Some(b"one".to_vec())));
+        assert_eq!((get(b"c", 10), get(b"c", 11)), (None, Some(b"plain".to_vec())));
+        assert_eq!(get(b"b", 99), None);
+        let (name, two) = db.prepared().into_iter().next().expect("it is prepared");
+        assert_eq!(name, "two");
+        two.set_commit_timestamp(20);
+        two.commit().expect("committed");
+        assert_eq!((get(b"b", 19), get(b"b", 20)), (None, Some(b"two".to_vec())));
+        for (name, key) in [("three", b"d"), ("four", b"e")] {
+            let txn = db.begin(name).expect("begun");
+            txn.put(key, name.as_bytes()).expect("locked");
+            txn.prepare().expect("prepared");
+            if name == "three" {
+                txn.set_commit_timestamp(30);
+                txn.commit().expect("committed");
+            }
+        }
+    }
+    let db = open();
+    assert_eq!(read(&db, "a", 99), Some((b"one".to_vec(), ts(10).to_vec())));
+    assert_eq!(read(&db, "b", 99), Some((b"two".to_vec(), ts(20).to_vec())));
+    assert_eq!(read(&db, "c", 99), Some((b"plain".to_vec(), ts(11).to_vec())));
+    assert_eq!(read(&db, "d", 99), Some((b"three".to_vec(), ts(30).to_vec())));
+    assert_eq!(read(&db, "e", 99), None);
+    let mut four = db.get_transaction_by_name(b"four").expect("it is prepared");
+    four.set_commit_timestamp(40).expect("set");
+    four.commit().expect("committed");
+    assert_eq!(read(&db, "e", 40), Some((b"four".to_vec(), ts(40).to_vec())));
 }

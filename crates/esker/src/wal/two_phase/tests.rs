@@ -169,9 +169,38 @@ fn markers_that_do_not_match_are_corruption_and_none_are_taken_without_leave() {
     }
     let plain = record(1, &["noop", "put a"]);
     assert_eq!(refusing.record(FileNumber(4), &plain.view(), &mut |_, _, _| Ok(())).unwrap(), 1);
-    let mut stamped = WriteBatch::new();
-    stamped.put_marker(BatchOp::CommitWithTimestamp { timestamp: &[0; 8], xid: b"x" }).unwrap();
-    let error =
-        TwoPhaseReplay::new(true).record(FileNumber(4), &stamped.view(), &mut |_, _, _| Ok(())).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotSupported);
+}
+
+#[test]
+fn a_commit_s_timestamp_is_put_into_the_families_that_have_them() {
+    let other = ColumnFamilyId(7);
+    let mut r = TwoPhaseReplay::new(true);
+    r.set_timestamped([other]);
+    let mut ops = WriteBatch::new();
+    ops.put(DEFAULT, b"plain-key", b"v").unwrap();
+    ops.put(other, &[b"a", &[0; 8][..]].concat(), b"v").unwrap();
+    ops.delete_range(other, &[b"b", &[0; 8][..]].concat(), &[b"c", &[0; 8][..]].concat()).unwrap();
+    let mut section = section_record(b"x", &ops).unwrap();
+    section.set_sequence(SequenceNumber(1));
+    let mut applied = Vec::new();
+    let mut insert = |_, sequence: SequenceNumber, op: &BatchOp<'_>| {
+        let end = if let BatchOp::DeleteRange { end, .. } = op { end.to_vec() } else { Vec::new() };
+        applied.push((sequence.0, key_of(op).unwrap().2, end));
+        Ok(())
+    };
+    r.record(FileNumber(4), &section.view(), &mut insert).unwrap();
+    let mut commit = WriteBatch::new();
+    commit.put_marker(BatchOp::CommitWithTimestamp { timestamp: &[9; 8], xid: b"x" }).unwrap();
+    commit.set_sequence(SequenceNumber(5));
+    assert_eq!(r.record(FileNumber(5), &commit.view(), &mut insert).unwrap(), 3);
+    let key = |key: &[u8]| [key, &[9; 8]].concat();
+    let expected = [(5, b"plain-key".to_vec(), vec![]), (6, key(b"a"), vec![]), (7, key(b"b"), key(b"c"))];
+    assert_eq!(applied, expected);
+    let mut short = WriteBatch::new();
+    short.put(other, b"short", b"v").unwrap();
+    r.record(FileNumber(5), &section_record(b"y", &short).unwrap().view(), &mut |_, _, _| Ok(())).unwrap();
+    let mut commit = WriteBatch::new();
+    commit.put_marker(BatchOp::CommitWithTimestamp { timestamp: &[9; 8], xid: b"y" }).unwrap();
+    let error = r.record(FileNumber(5), &commit.view(), &mut |_, _, _| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
 }

@@ -377,21 +377,22 @@ fn what_cannot_be_is_refused() {
 
 /// Keys would be taken for keys that end in a timestamp.
 #[test]
-fn families_with_timestamps_are_refused_by_name_and_nothing_is_locked() {
+fn what_cannot_be_done_with_timestamps_is_refused_by_name_and_nothing_is_locked() {
     let db = open();
     let mut stamped = options().cf;
     stamped.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
     let family = db.create_column_family("stamped", &stamped).unwrap();
-    let refused = |result: esker::Result<()>| {
+    let refused_as = |kind: ErrorKind, result: esker::Result<()>| {
         let error = result.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains("'stamped'"), "{error}");
     };
+    let refused = |result| refused_as(ErrorKind::NotSupported, result);
     let mut txn = begin(&db);
     let key = "longer than a timestamp";
-    refused(txn.put_cf(&family, key, "1"));
-    refused(txn.delete_range_cf(&family, "a", "b"));
-    refused(txn.get_opt(&ReadOptions::default(), &family, key).map(drop));
+    refused_as(ErrorKind::InvalidArgument, txn.delete_range_cf(&family, "a", "b"));
+    refused_as(ErrorKind::InvalidArgument, txn.put_entity(&family, key, &[(b"a", b"1")]));
+    refused(txn.get_entity(&ReadOptions::default(), &family, key).map(drop));
     refused(txn.iter_opt(&ReadOptions::default(), &family).map(drop));
     refused(db.put_cf(&WriteOptions::default(), &family, key, "1"));
     txn.put("a", "1").unwrap();

@@ -1,0 +1,264 @@
+//! Transactions in families with user-defined timestamps: written without, committed with one.
+
+use super::options;
+use esker::internals::env::{CrashChoices, CrashFs};
+use esker::txn::LockMode;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, ErrorKind, FlushOptions, Options, ReadOptions,
+    Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
+};
+use std::sync::Arc;
+
+const INVALID: ErrorKind = ErrorKind::InvalidArgument;
+
+/// With a family `stamped`.
+fn open_with(options: &Options, txn_options: &TransactionDbOptions) -> (TransactionDb, ColumnFamilyHandle) {
+    let mut options = options.clone();
+    options.db.create_missing_column_families = true;
+    let mut stamped = options.cf.clone();
+    stamped.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
+    let families = vec![
+        ColumnFamilyDescriptor::new("default", options.cf.clone()),
+        ColumnFamilyDescriptor::new("stamped", stamped),
+    ];
+    let db = TransactionDb::open_cf(&options.db, txn_options, "/db", families).unwrap();
+    let family = db.db().column_family("stamped").unwrap();
+    (db, family)
+}
+
+fn open() -> (TransactionDb, ColumnFamilyHandle) {
+    open_with(&options(), &TransactionDbOptions::default())
+}
+
+fn begin(db: &TransactionDb) -> Transaction {
+    let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
+    db.begin_transaction(&WriteOptions::default(), &options)
+}
+
+fn at(timestamp: u64) -> ReadOptions {
+    ReadOptions { timestamp: Some(timestamp.to_le_bytes().to_vec()), ..ReadOptions::default() }
+}
+
+fn read(db: &Db, family: &ColumnFamilyHandle, key: &str, timestamp: u64) -> Option<(String, u64)> {
+    let (value, written) = db.get_with_timestamp(&at(timestamp), family, key).unwrap()?;
+    let written = u64::from_le_bytes(written.as_slice().try_into().unwrap());
+    Some((String::from_utf8(value.to_vec()).unwrap(), written))
+}
+
+fn for_update(
+    txn: &mut Transaction,
+    family: &ColumnFamilyHandle,
+    key: &str,
+) -> esker::Result<Option<Vec<u8>>> {
+    txn.get_for_update_opt(&ReadOptions::default(), family, key, LockMode::Exclusive, true)
+}
+
+/// Puts `key` and commits at `timestamp`.
+fn put_at(db: &TransactionDb, family: &ColumnFamilyHandle, key: &str, value: &str, timestamp: u64) {
+    let mut txn = begin(db);
+    txn.put_cf(family, key, value).unwrap();
+    txn.set_commit_timestamp(timestamp).unwrap();
+    txn.commit().unwrap();
+}
+
+#[test]
+fn everything_is_written_at_the_commit_timestamp() {
+    let (db, family) = open();
+    let mut txn = begin(&db);
+    txn.put_cf(&family, "a", "1").unwrap();
+    txn.put("plain", "1").unwrap();
+    txn.merge_cf(&family, "m", "x").unwrap();
+    assert_eq!(txn.commit().unwrap_err().kind(), INVALID);
+    assert_eq!(db.db().get("plain").unwrap(), None, "nothing is written");
+    txn.set_commit_timestamp(10).unwrap();
+    assert_eq!(txn.commit_timestamp(), Some(10));
+    txn.commit().unwrap();
+    assert_eq!(db.db().get("plain").unwrap().unwrap(), b"1");
+    let mut txn = begin(&db);
+    txn.delete_cf(&family, "a").unwrap();
+    txn.merge_cf(&family, "m", "y").unwrap();
+    txn.set_commit_timestamp(20).unwrap();
+    txn.commit().unwrap();
+    let read = |key, timestamp| read(db.db(), &family, key, timestamp);
+    assert_eq!(read("a", 9), None);
+    assert_eq!(read("a", 10), Some(("1".to_owned(), 10)));
+    assert_eq!(read("a", 20), None);
+    assert_eq!(read("m", 19), Some(("x".to_owned(), 10)));
+    assert_eq!(read("m", 20), Some(("x,y".to_owned(), 20)));
+    assert_eq!(db.get_lock_status_data(), []);
+}
+
+#[test]
+fn a_commit_timestamp_is_wanted_only_for_what_is_still_in_the_batch() {
+    let (db, family) = open();
+    let mut txn = begin(&db);
+    txn.put("plain", "1").unwrap();
+    txn.set_save_point();
+    txn.put_cf(&family, "a", "1").unwrap();
+    txn.rollback_to_save_point().unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.db().get("plain").unwrap().unwrap(), b"1");
+    assert_eq!(read(db.db(), &family, "a", 99), None);
+}
+
+#[test]
+fn own_writes_are_read_whatever_the_timestamp_and_others_as_of_it() {
+    let (db, family) = open();
+    put_at(&db, &family, "a", "old", 10);
+    put_at(&db, &family, "m", "x", 10);
+    put_at(&db, &family, "m", "y", 20);
+    let mut txn = begin(&db);
+    let get = |txn: &mut Transaction, key, timestamp| {
+        let value = txn.get_opt(&at(timestamp), &family, key).unwrap();
+        value.map(|value| String::from_utf8(value).unwrap())
+    };
+    assert_eq!(get(&mut txn, "a", 10).as_deref(), Some("old"));
+    assert_eq!(get(&mut txn, "a", 9), None);
+    txn.put_cf(&family, "a", "new").unwrap();
+    txn.merge_cf(&family, "m", "z").unwrap();
+    assert_eq!(get(&mut txn, "a", 1).as_deref(), Some("new"));
+    assert_eq!(get(&mut txn, "m", 1).as_deref(), Some("z"));
+    assert_eq!(get(&mut txn, "m", 15).as_deref(), Some("x,z"));
+    assert_eq!(get(&mut txn, "m", 20).as_deref(), Some("y,z"));
+    txn.put_cf(&family, "m", "base").unwrap();
+    txn.merge_cf(&family, "m", "w").unwrap();
+    assert_eq!(get(&mut txn, "m", 20).as_deref(), Some("base,w"));
+    txn.single_delete_cf(&family, "a").unwrap();
+    assert_eq!(get(&mut txn, "a", 99), None);
+    let all = txn.multi_get(&at(20), &family, &["a", "m"]).unwrap();
+    assert_eq!(all.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+    // As in RocksDB, there is no reading without a timestamp, own writes or not.
+    for key in ["a", "m", "none"] {
+        let error = txn.get_opt(&ReadOptions::default(), &family, key).unwrap_err();
+        assert_eq!(error.kind(), INVALID);
+    }
+}
+
+#[test]
+fn what_is_newer_than_the_read_timestamp_is_a_conflict() {
+    let (db, family) = open();
+    for flush in [false, true] {
+        put_at(&db, &family, "a", "1", 10);
+        put_at(&db, &family, "gone", "1", 10);
+        let mut txn = begin(&db);
+        txn.delete_cf(&family, "gone").unwrap();
+        txn.set_commit_timestamp(30).unwrap();
+        txn.commit().unwrap();
+        let options = WriteOptions::default();
+        db.db().delete_range_with_ts(&options, &family, "r", "s", &30u64.to_le_bytes()).unwrap();
+        if flush {
+            db.db().flush_opt(&FlushOptions::default(), &[&family]).unwrap();
+        }
+        let mut txn = begin(&db);
+        assert_eq!(for_update(&mut txn, &family, "a").unwrap_err().kind(), INVALID, "no read timestamp");
+        txn.set_read_timestamp_for_validation(10).unwrap();
+        assert_eq!(txn.set_read_timestamp_for_validation(9).unwrap_err().kind(), INVALID);
+        assert_eq!(for_update(&mut txn, &family, "a").unwrap().unwrap(), b"1");
+        for key in ["gone", "r1"] {
+            assert_eq!(for_update(&mut txn, &family, key).unwrap_err().kind(), ErrorKind::Busy, "{key}");
+            assert_eq!(txn.put_cf(&family, key, "2").unwrap_err().kind(), ErrorKind::Busy, "{key}");
+            // Nothing is locked by that.
+            begin(&db).put_cf(&family, key, "2").unwrap();
+        }
+        txn.put_untracked(&family, "gone", "2").unwrap();
+        txn.put_cf(&family, "s", "2").unwrap();
+        let again = txn.get_for_update_opt(&at(11), &family, "a", LockMode::Exclusive, true);
+        assert_eq!(again.unwrap_err().kind(), INVALID, "another timestamp");
+        let blind = txn.get_for_update_opt(&at(10), &family, "a", LockMode::Exclusive, false);
+        assert_eq!(blind.unwrap_err().kind(), INVALID, "with one, it is validated");
+        assert_eq!(txn.set_commit_timestamp(10).unwrap_err().kind(), INVALID);
+        txn.rollback().unwrap();
+        txn.set_read_timestamp_for_validation(30).unwrap();
+        assert_eq!(for_update(&mut txn, &family, "gone").unwrap(), None);
+        txn.set_commit_timestamp(31).unwrap();
+        txn.commit().unwrap();
+    }
+}
+
+#[test]
+fn without_validation_timestamps_are_no_conflicts_but_snapshots_are() {
+    let txn_options =
+        TransactionDbOptions { enable_udt_validation: false, ..TransactionDbOptions::default() };
+    let (db, family) = open_with(&options(), &txn_options);
+    put_at(&db, &family, "a", "1", 10);
+    let mut txn = begin(&db);
+    assert_eq!(for_update(&mut txn, &family, "a").unwrap().unwrap(), b"1", "the newest");
+    txn.set_read_timestamp_for_validation(5).unwrap();
+    assert_eq!(for_update(&mut txn, &family, "a").unwrap_err().kind(), INVALID);
+    txn.put_cf(&family, "a", "2").unwrap();
+    txn.set_commit_timestamp(5).unwrap();
+    txn.rollback().unwrap();
+    let mut txn = begin(&db);
+    txn.set_snapshot();
+    txn.put_cf(&family, "b", "1").unwrap();
+    put_at(&db, &family, "a", "3", 20);
+    assert_eq!(txn.put_cf(&family, "a", "4").unwrap_err().kind(), ErrorKind::Busy);
+}
+
+#[test]
+fn a_prepared_transaction_gets_its_timestamp_when_it_commits_and_a_crash_changes_nothing() {
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let (db, family) = open_with(&options, &TransactionDbOptions::default());
+    let sync = WriteOptions { sync: true, ..WriteOptions::default() };
+    let prepare = |name: &str, key: &str| {
+        let mut txn = db.begin_transaction(&sync, &TransactionOptions::default());
+        txn.set_name(name.as_bytes()).unwrap();
+        txn.put_cf(&family, key, name).unwrap();
+        txn.put(key, name).unwrap();
+        txn.prepare().unwrap();
+        txn
+    };
+    let (mut one, two, three) = (prepare("one", "a"), prepare("two", "b"), prepare("three", "c"));
+    assert_eq!(one.commit().unwrap_err().kind(), INVALID);
+    assert_eq!(read(db.db(), &family, "a", 99), None);
+    one.set_commit_timestamp(10).unwrap();
+    one.commit().unwrap();
+    assert_eq!(read(db.db(), &family, "a", 99), Some(("one".to_owned(), 10)));
+    let crashed = Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced()));
+    drop((one, two, three, family, db));
+
+    options.db.env = Env::with_fs(crashed);
+    let (db, family) = open_with(&options, &TransactionDbOptions::default());
+    assert_eq!(read(db.db(), &family, "a", 9), None);
+    assert_eq!(read(db.db(), &family, "a", 99), Some(("one".to_owned(), 10)));
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
+    let error = begin(&db).put_cf(&family, "b", "1").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "it is locked");
+    let mut two = db.get_transaction_by_name(b"two").unwrap();
+    assert_eq!(two.get_opt(&at(1), &family, "b").unwrap().unwrap(), b"two");
+    assert_eq!(two.commit().unwrap_err().kind(), INVALID);
+    two.set_commit_timestamp(20).unwrap();
+    two.commit().unwrap();
+    db.get_transaction_by_name(b"three").unwrap().rollback().unwrap();
+    for in_tables in [false, true] {
+        assert_eq!(read(db.db(), &family, "b", 99), Some(("two".to_owned(), 20)), "{in_tables}");
+        assert_eq!(read(db.db(), &family, "c", 99), None);
+        db.db().flush_opt(&FlushOptions::default(), &[&family]).unwrap();
+    }
+}
+
+#[test]
+fn timestamps_of_another_size_are_refused_at_open() {
+    let (db, _) = open();
+    let mut other = options().cf;
+    other.comparator = Arc::new(Short);
+    assert_eq!(db.create_column_family("short", &other).unwrap_err().kind(), INVALID);
+}
+
+/// Timestamps of 4 bytes.
+#[derive(Debug)]
+struct Short;
+
+impl esker::comparator::Comparator for Short {
+    fn name(&self) -> &str {
+        "short"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.cmp(b)
+    }
+    fn timestamp_size(&self) -> usize {
+        4
+    }
+}
