@@ -13,10 +13,11 @@
 //! Invariants
 //!  1. What a node says is true of all records in its range, from its first one to that of its right neighbour, at all
 //!     snapshots that have been published; whatever it said stays true. Its range only shrinks, and a node that is split
-//!     off says the same. So who reads it before `next` may believe it of the range up to there.
+//!     off says no more. So who reads it before `next` may believe it of the range up to there.
 //!  2. A node above says no more than the nodes below it: its words are made and lowered under its latch, from theirs, and who
-//!     lowers those below comes by afterwards. A root that is put on top meanwhile is seen by one of the two: both have a
-//!     fence between their store and their load.
+//!     lowers those below comes by afterwards, before he is published. He comes by where his own record is: a node below that
+//!     was split meanwhile has his end on both sides, so a node above that is split asks those below it. A root that is put on
+//!     top meanwhile is seen by one of the two: both have a fence between their store and their load.
 //!  3. `head_since`: from that snapshot on the records of a leaf's first user key are hidden by newer ones, which lie in the leaf on
 //!     its left. What a leaf begins with never changes, but in the leftmost, which has nothing on its left.
 //!  4. `since` is stored before `until`, and read after it.
@@ -79,10 +80,11 @@ impl Dead {
         self.until.load(Ordering::Relaxed) == NEVER
     }
 
-    /// Whether this ends something. REQUIRES: the latch.
+    /// Whether this ends something, or has ended it here by a split (`split_above`): then nobody else tells those above.
+    /// REQUIRES: the latch.
     #[inline]
     fn end(&self, sequence: u64) -> bool {
-        let ends = sequence < own!(self.until);
+        let ends = sequence <= own!(self.until);
         if ends {
             self.until.store(sequence, Ordering::Release);
         }
@@ -200,27 +202,51 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
     live == 0
 }
 
-/// The same for a node above: those below it, up to where its right neighbour begins. REQUIRES: its latch.
-#[cold]
-fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
+/// Shows `each` the nodes below this one, up to where its right neighbour begins, those too that it does not know yet.
+/// REQUIRES: its latch.
+fn for_each_below<'t, const N: usize>(node: &'t Node<N>, mut each: impl FnMut(&'t Node<N>)) {
     let end = node.next().map(|next| next.child(0));
-    // Invariant 2: who put an end to one below stores that, and then looks for the root.
-    fence(Ordering::SeqCst);
-    let (mut since, mut live) = (0, 0);
     let mut below = Some(node.child(0));
     while let Some(child) = below
         && !end.is_some_and(|end| std::ptr::eq(end, child))
     {
-        let dead = child.dead();
-        live += usize::from(dead.until.load(Ordering::Acquire) != NEVER);
-        since = since.max(dead.since.load(Ordering::Acquire));
+        each(child);
         below = child.next();
     }
+}
+
+/// The same for a node above: those below it, up to where its right neighbour begins. REQUIRES: its latch.
+#[cold]
+fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
+    // Invariant 2: who put an end to one below stores that, and then looks for the root.
+    fence(Ordering::SeqCst);
+    let (mut since, mut live) = (0, 0);
+    for_each_below(node, |child| {
+        live += usize::from(child.dead().until.load(Ordering::Acquire) != NEVER);
+        since = since.max(child.dead().since.load(Ordering::Acquire));
+    });
     deaths.await_more(live);
     if live == 0 {
         node.dead().begin(since);
     }
     live == 0
+}
+
+/// Of the node above that is split off `node` and begins with `first`. From here on both say no more than those below them: who
+/// has put an end to one of them that was split afterwards is on his way to one half only. REQUIRES: the latch of `node`.
+pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node<N>) -> Dead {
+    let dead = node.dead();
+    let (mut stays, mut goes) = (own!(dead.until), own!(dead.until));
+    let mut is_right = false;
+    if stays > 0 {
+        for_each_below(node, |child| {
+            is_right |= std::ptr::eq(child, first);
+            let until = if is_right { &mut goes } else { &mut stays };
+            *until = child.dead().until.load(Ordering::Acquire).min(*until);
+        });
+    }
+    dead.until.store(stays, Ordering::Release);
+    Dead::new(own!(dead.since), goes, NEVER)
 }
 
 impl<const N: usize> Tree<N> {

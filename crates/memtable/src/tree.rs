@@ -13,6 +13,7 @@
 //!  3. The arena belongs to the tree: nodes and records live as long as it.
 
 use crate::arena::Arena;
+use crate::dead::After;
 use crate::node::{self, Inserted, Node};
 use crate::record::{Record, Target};
 use esker_base::sync::Mutex;
@@ -96,6 +97,21 @@ impl<const N: usize> Tree<N> {
     /// # Safety
     /// The record lies in this tree's arena.
     pub(crate) unsafe fn insert(&self, record: Record<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let after = unsafe { self.insert_unsettled(record) }?;
+        self.settle(after, &Target::of(record));
+        Ok(())
+    }
+
+    /// Inserts `record`; what that means for stretches of deleted keys beyond its leaf is for `settle` to do, before readers are
+    /// told of it.
+    /// # Errors
+    /// As `insert`.
+    ///
+    /// # Safety
+    /// As `insert`.
+    #[inline]
+    pub(crate) unsafe fn insert_unsettled<'t>(&'t self, record: Record<'t>) -> Result<After<'t, N>> {
         let target = Target::of(record);
         let leaf = self.find(0, &target, true);
         let (inserted, after) =
@@ -108,8 +124,7 @@ impl<const N: usize> Tree<N> {
                 self.settle_split(right);
             }
         }
-        self.settle(after, &target);
-        Ok(())
+        Ok(after)
     }
 
     /// Makes `right` known above. If there is no memory for that, it stays known to its left neighbour only, which

@@ -11,15 +11,19 @@ fn tree<const N: usize>() -> Tree<N> {
     Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("memory")
 }
 
-fn add<const N: usize>(tree: &Tree<N>, (key, seq, is_deletion): Version) {
+fn add<const N: usize>(tree: &Tree<N>, version: Version) {
+    let record = record(tree, version);
+    // SAFETY: the record lies in the tree's arena.
+    unsafe { tree.insert(record) }.unwrap();
+}
+
+fn record<const N: usize>(tree: &Tree<N>, (key, seq, is_deletion): Version) -> Record<'_> {
     let kind = if is_deletion { ValueType::Deletion } else { ValueType::Value };
     let key = key.to_be_bytes();
     let len = encoded_len(key.len(), 0);
     let place = tree.arena().allocate_record(len, &ShardStats::NONE).unwrap();
     // SAFETY: `len` fresh bytes of the arena.
-    let record = unsafe { Record::write(place, len, SequenceNumber(seq), kind, &key, b"") };
-    // SAFETY: the record lies in the tree's arena.
-    unsafe { tree.insert(record) }.unwrap();
+    unsafe { Record::write(place, len, SequenceNumber(seq), kind, &key, b"") }
 }
 
 /// Whether a reader at `snapshot` finds `key`.
@@ -49,6 +53,27 @@ fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versio
     passed
 }
 
+/// Nodes above say no more than those below them.
+fn check_words<const N: usize>(tree: &Tree<N>) {
+    let mut leftmost = tree.root();
+    while leftmost.level() > 0 {
+        let mut above = Some(leftmost);
+        while let Some(node) = above {
+            let until = node.dead().until.load(Ordering::Relaxed);
+            for_each_below(node, |child| {
+                let below = child.dead().until.load(Ordering::Relaxed);
+                assert!(
+                    until <= below,
+                    "level {}: dead until {until}, one below until {below}",
+                    node.level()
+                );
+            });
+            above = node.next();
+        }
+        leftmost = leftmost.child(0);
+    }
+}
+
 #[test]
 fn nothing_that_is_there_is_passed_over() {
     let mut passed = 0;
@@ -72,6 +97,49 @@ fn nothing_that_is_there_is_passed_over() {
             }
             passed += check(&tree, &versions, last, &versions);
             passed += check(&tree, &versions, rng.u64(..=last), &versions);
+        }
+    }
+    assert!(passed > 10_000, "{passed}");
+}
+
+/// Each insert into a leaf is told above only after some of the others: its thread had lost the processor in between.
+#[test]
+fn nothing_that_is_there_is_passed_over_when_the_nodes_above_learn_of_it_late() {
+    let mut passed = 0;
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tree = tree::<4>();
+        let mut versions = Vec::new();
+        let keys = 10 + rng.u16(..60);
+        let mut last = 0;
+        while last < 600 {
+            let mut group: Vec<Version> = Vec::new();
+            for _ in 0..rng.usize(1..4) {
+                // As a batch: a run of keys, of which most are deleted.
+                let (key, count, puts) = (rng.u16(..keys), rng.u16(1..20), rng.u16(..12));
+                for i in 0..count {
+                    last += 1;
+                    group.push(((key + i) % keys, last, puts > 0 && (i % puts != 0 || puts > 9)));
+                }
+            }
+            if rng.bool() {
+                rng.shuffle(&mut group);
+            }
+            let mut late = Vec::new();
+            for &version in &group {
+                let record = record(&tree, version);
+                // SAFETY: the record lies in the tree's arena.
+                late.push((unsafe { tree.insert_unsettled(record) }.unwrap(), record));
+                while !late.is_empty() && rng.u8(..4) == 0 {
+                    let (after, record) = late.swap_remove(rng.usize(..late.len()));
+                    tree.settle(after, &Target::of(record));
+                }
+            }
+            rng.shuffle(&mut late);
+            late.into_iter().for_each(|(after, record)| tree.settle(after, &Target::of(record)));
+            versions.extend(group);
+            check_words(&tree);
+            passed += check(&tree, &versions, last, &versions);
         }
     }
     assert!(passed > 10_000, "{passed}");

@@ -212,18 +212,17 @@ impl<'t, const N: usize> Node<N> {
                 slot.head = head_after(prefix, icmp.order(), key_at(slot.record));
             }
         }
-        // Versions of one user key that come apart: those that stay hide those that go.
-        let last = keep.checked_sub(1).filter(|_| self.level == 0).map(|last| self.record::<true>(last));
-        let first = slots[0].record;
-        let hides = last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first)));
-        Node::build(
-            arena,
-            self.level,
-            prefix,
-            slots,
-            link.next(),
-            (self.dead.split(hides), self.shade.split()),
-        )
+        // SAFETY: a slot's child is null or a node of this tree.
+        let dead = match unsafe { Node::from_ptr(slots[0].child) } {
+            Some(first) => dead::split_above(self, first),
+            None => {
+                // Versions of one user key that come apart: those that stay hide those that go.
+                let last = keep.checked_sub(1).map(|last| self.record::<true>(last));
+                let first = slots[0].record;
+                self.dead.split(last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first))))
+            }
+        };
+        Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.shade.split()))
     }
 
     /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.
