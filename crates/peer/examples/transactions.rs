@@ -30,7 +30,7 @@ fn esker(dir: &Path, locking: Locking) -> TransactionDb {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.max_total_wal_size = 32 << 30;
-    options.cf.write_buffer_size = 8 << 30;
+    options.cf.write_buffer_size = 2 << 30;
     let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&options, &txn_options, dir).expect("opens");
     let family = db.db().default_column_family();
@@ -46,7 +46,7 @@ fn esker(dir: &Path, locking: Locking) -> TransactionDb {
 }
 
 fn rocksdb(dir: &Path) -> RocksTransactionDb {
-    let options = "create_if_missing=true;write_buffer_size=8589934592;max_total_wal_size=34359738368;";
+    let options = "create_if_missing=true;write_buffer_size=2147483648;max_total_wal_size=8589934592;";
     let db = RocksTransactionDb::open(dir, options, WritePolicy::Committed).expect("opens");
     for first in (0..KEYS).step_by(1000) {
         let txn = db.begin_unnamed();

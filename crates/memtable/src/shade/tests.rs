@@ -199,7 +199,7 @@ mod models {
     /// An insert and a tombstone in all interleavings, in trees of tiny nodes.
     fn model<const N: usize>(old: &'static [Version], new: &'static [Version], tombstone: Tombstone) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(2);
         builder.max_branches = 20_000;
         builder.check(move || {
             let tree = Arc::new(tree::<N>());
