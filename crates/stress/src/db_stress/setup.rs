@@ -86,11 +86,12 @@ impl Setup {
             .map_err(|e| format!("the database does not open: {e}"))
     }
 
-    /// Opens a checkpoint, whose files do not fail.
+    /// Opens a checkpoint, whose files do not fail. Families that were being cleared when it was made may not be in it.
     pub(super) fn open_copy(&self, directory: &Path) -> Result<Db, String> {
         let family = ColumnFamilyOptions::default().merge_operator(Some(builtin::put()));
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
-        Db::open_cf(&DbOptions::default(), directory, self.families.iter().map(descriptor).collect())
+        let db = DbOptions { create_missing_column_families: true, ..DbOptions::default() };
+        Db::open_cf(&db, directory, self.families.iter().map(descriptor).collect())
             .map_err(|e| format!("the checkpoint does not open: {e}"))
     }
 
