@@ -79,7 +79,9 @@ impl Worker<'_> {
         }
         let families = self.families;
         let _shared = families[number].read();
-        let family = self.db.column_family(&self.run.setup.families[number]).ok_or("a family is gone")?;
+        let Some(family) = self.db.column_family(&self.run.setup.families[number]) else {
+            return self.gone();
+        };
         self.maintain(number, &family)?;
         let flags = self.run.flags;
         let roll = self.rng.u32(..100);
@@ -101,6 +103,11 @@ impl Worker<'_> {
         } else {
             self.read(number, &family)
         }
+    }
+
+    /// A family is not there. That is so if it was dropped, and then a fault kept it from being made again: nobody goes on then.
+    fn gone(&self) -> Outcome {
+        if self.run.stop.load(Ordering::SeqCst) { Ok(()) } else { Err("a family is gone".to_owned()) }
     }
 
     fn one_in(&mut self, n: u32) -> bool {

@@ -133,7 +133,7 @@ impl Worker<'_> {
         let families = self.families;
         let _alone = families[number].write();
         let name = &self.run.setup.families[number];
-        let family = self.db.column_family(name).ok_or("a family is gone")?;
+        let Some(family) = self.db.column_family(name) else { return self.gone() };
         let keys: Vec<u32> = (0..self.run.flags.max_key).collect();
         for key in &keys {
             self.run.expected.begin_delete(self.place(number, *key));
