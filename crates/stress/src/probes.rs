@@ -3,7 +3,7 @@
 //! In: the name of a campaign that has ended, and what `probe!` counted meanwhile. Out: the counts as text, or the points that
 //! the campaign has always passed and did not pass this time.
 //!
-//! A new point is put into [`EXPECTED`] for each campaign that passes it in its short form; a point that a change of the
+//! A new point is put into `EXPECTED` for each campaign that passes it in its short form; a point that a change of the
 //! engine made unreachable is taken out with that change, knowingly.
 
 use esker::internals::base::probe;
