@@ -15,6 +15,8 @@ use std::fmt;
 
 /// A column family as readers and writers see it.
 pub(crate) struct ColumnFamily {
+    /// Which of this process's open databases it is of: `Engine::tag`.
+    pub(crate) database: u64,
     pub(crate) id: ColumnFamilyId,
     pub(crate) name: String,
     pub(crate) icmp: InternalKeyComparator,
@@ -30,6 +32,7 @@ pub(crate) struct ColumnFamily {
 impl ColumnFamily {
     /// A family that starts with this view.
     pub(crate) fn new(
+        database: u64,
         id: ColumnFamilyId,
         name: String,
         icmp: InternalKeyComparator,
@@ -38,7 +41,7 @@ impl ColumnFamily {
     ) -> ColumnFamily {
         let super_version = Swap::new(super_version);
         let (locks, dropped) = (OnceLock::new(), AtomicBool::new(false));
-        ColumnFamily { id, name, icmp, super_version, tables, locks, dropped }
+        ColumnFamily { database, id, name, icmp, super_version, tables, locks, dropped }
     }
 
     /// Whether it was dropped: reads go on with what they hold, writes fail.

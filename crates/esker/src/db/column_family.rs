@@ -67,7 +67,10 @@ impl ColumnFamilyHandle {
         self.cf.icmp.user_comparator()
     }
 
-    pub(crate) fn check_live(&self) -> Result<()> {
+    /// # Errors
+    /// `InvalidArgument` for a family of another database than `db` · `ColumnFamilyDropped`.
+    pub(crate) fn check_live(&self, db: &Db) -> Result<()> {
+        db.inner.check_family(&self.cf)?;
         if self.cf.is_dropped() {
             return Err(Error::column_family_dropped(format!(
                 "column family '{}' was dropped",
@@ -136,10 +139,11 @@ impl Db {
 
     /// Drops a family. Its data goes when the last handle and iterator are gone.
     /// # Errors
-    /// `InvalidArgument` for the default family or one that was dropped already · `IoError` from the MANIFEST.
+    /// `InvalidArgument` for the default family, one that was dropped already or is of another database · `IoError` from the MANIFEST.
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
+        self.inner.check_family(&family.cf)?;
         if family.id() == ColumnFamilyId::DEFAULT {
             return Err(Error::invalid_argument("Can't drop default column family"));
         }
@@ -196,11 +200,12 @@ fn new_family(
     let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
     let mem = new_memtable(&engine.options, &icmp, &descriptor.options, 1, earliest);
     let tables = family_tables(&engine.db_options(), &engine.path, descriptor);
-    family_with(in_manifest, descriptor, mem, log_number, tables)
+    family_with(engine.tag, in_manifest, descriptor, mem, log_number, tables)
 }
 
-/// A family with this memtable over its current version.
+/// A family of the database with this tag, with this memtable over its current version.
 pub(super) fn family_with(
+    database: u64,
     in_manifest: &Family,
     descriptor: &ColumnFamilyDescriptor,
     mem: Arc<MemTable>,
@@ -214,7 +219,7 @@ pub(super) fn family_with(
     let super_version =
         SuperVersion::first(mem.clone(), version.clone(), options.clone(), dead_ranges.clone());
     let name = descriptor.name.clone();
-    let cf = ColumnFamily::new(in_manifest.id(), name, icmp, Arc::new(super_version), tables);
+    let cf = ColumnFamily::new(database, in_manifest.id(), name, icmp, Arc::new(super_version), tables);
     FamilyState {
         cf: Arc::new(cf),
         compaction_options: CompactionOptions::from(options.as_ref()),

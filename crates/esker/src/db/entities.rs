@@ -71,6 +71,7 @@ impl Db {
         key: impl AsRef<[u8]>,
         columns: &[(&[u8], &[u8])],
     ) -> Result<()> {
+        family.check_live(self)?;
         let mut batch = WriteBatch::new();
         batch.put_entity(family.id(), key.as_ref(), columns)?;
         self.write(options, &mut batch)
@@ -90,6 +91,7 @@ impl Db {
         }
         let mut batch = WriteBatch::new();
         for group in groups {
+            group.column_family.check_live(self)?;
             batch.put_entity(group.column_family.id(), key.as_ref(), group.columns)?;
         }
         self.write(options, &mut batch)

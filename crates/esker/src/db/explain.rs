@@ -164,6 +164,7 @@ impl Db {
         if family.cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Err(Error::not_supported("explain: families with user-defined timestamps"));
         }
+        self.inner.check_family(&family.cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.inner.check_own(snapshot)?;
         }

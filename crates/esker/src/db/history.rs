@@ -25,7 +25,7 @@ impl Db {
             return Err(Error::invalid_argument("ts_low size mismatch"));
         }
         let mut manifest = engine.manifest.lock();
-        family.check_live()?;
+        family.check_live(self)?;
         {
             let state = engine.state.lock();
             state.background_error.check_writes()?;

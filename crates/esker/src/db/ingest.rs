@@ -77,7 +77,7 @@ impl Db {
             return Err(Error::invalid_argument("ingestion arg list is empty"));
         }
         for (i, arg) in args.iter().enumerate() {
-            arg.column_family.check_live()?;
+            arg.column_family.check_live(self)?;
             if arg.external_files.is_empty() {
                 return Err(Error::invalid_argument("external file list is empty"));
             }

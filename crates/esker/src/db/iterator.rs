@@ -90,10 +90,11 @@ impl Db {
 
     /// An iterator over `family` within the bounds of `options`, as of its snapshot or of now.
     /// # Errors
-    /// `InvalidArgument` if the snapshot is one of another database, or the iterator is to follow new writes and has a
+    /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator is to follow new writes and has a
     /// snapshot or timestamps, too · `Corruption` and `IoError` from opening level-0 files.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         check_tailing(&options, family.cf.icmp.timestamp_size() > 0)?;
+        self.inner.check_family(&family.cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
         let cf = family.cf.clone();
         let held = self.inner.hold_for_iterator(&options);
@@ -114,8 +115,9 @@ impl Db {
     /// A cursor over all internal entries of `family` as of now: every version of every key but those that range
     /// tombstones hide. For tools; keys end in their sequence number and type.
     /// # Errors
-    /// `Corruption` and `IoError` from opening level-0 files.
+    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening level-0 files.
     pub fn internal_iter(&self, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
+        self.inner.check_family(&family.cf)?;
         let view = pinned_view(&family.cf);
         let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
         internal_iterator(&family.cf, &view, &options, SequenceNumber::MAX)

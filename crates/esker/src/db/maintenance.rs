@@ -23,7 +23,7 @@ impl Db {
         self.engine().check_writable()?;
         self.engine().check_open()?;
         for family in families {
-            family.check_live()?;
+            family.check_live(self)?;
         }
         let ids: Vec<_> = families.iter().map(|f| f.id()).collect();
         if !options.allow_write_stall {
@@ -72,7 +72,7 @@ impl Db {
         let engine = self.engine();
         engine.check_writable()?;
         engine.check_open()?;
-        family.check_live()?;
+        family.check_live(self)?;
         if let (Some(begin), Some(end)) = (begin, end)
             && family.cf.icmp.without_timestamp().compare_user_keys(begin, end).is_gt()
         {

@@ -84,12 +84,15 @@ impl Db {
 
     fn read_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
         output.reset(keys.len());
-        if let Some(Err(e)) = options.snapshot.as_ref().map(|snapshot| self.inner.check_own(snapshot)) {
+        let families = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
+        let own = options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot));
+        let own =
+            own.and_then(|()| (0..families).try_for_each(|i| self.inner.check_family(&keys.family(i).cf)));
+        if let Err(e) = own {
             return (0..keys.len()).for_each(|i| output.set(i, Answer::Made(Err(e.clone()))));
         }
         let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
-        let asked = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
-        if options.timestamp.is_some() || (0..asked).any(has_timestamps) {
+        if options.timestamp.is_some() || (0..families).any(has_timestamps) {
             return self.read_timestamped_batch(options, keys, output);
         }
         let guard = epoch::pin();

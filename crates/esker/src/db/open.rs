@@ -43,7 +43,7 @@ pub enum OpenMode {
     ReadOnly,
 }
 
-/// Tells this process's databases from each other in shared thread pools.
+/// Tells this process's databases from each other: their jobs in shared thread pools, their families.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 impl Db {
@@ -115,6 +115,7 @@ struct Opening {
     mode: OpenMode,
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
+    tag: u64,
 }
 
 impl Opening {
@@ -143,7 +144,8 @@ impl Opening {
             lock = Some(fs.lock_file(&file_name::lock_file_name(&path))?);
         }
         let info_log = open_info_log(&options, &path, mode)?;
-        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log })
+        let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);
+        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, tag })
     }
 
     fn run(mut self) -> Result<Db> {
@@ -326,7 +328,7 @@ impl Opening {
             let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
             let log_number = family.oldest_wal(new_wal);
             let tables = tables[&family.id].clone();
-            family_with(in_manifest, &family.descriptor, family.mem, log_number, tables)
+            family_with(self.tag, in_manifest, &family.descriptor, family.mem, log_number, tables)
         };
         recovered.families.into_iter().map(state).collect()
     }
@@ -345,11 +347,11 @@ impl Opening {
         for family in states {
             state.families.insert(family.cf.id, family);
         }
-        let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);
         Arc::new(Engine::new(EngineParts {
             path: self.path.clone(),
             wal_dir: self.wal_dir.clone(),
-            scheduler: Scheduler::new(self.options.env.pool.clone(), tag),
+            tag: self.tag,
+            scheduler: Scheduler::new(self.options.env.pool.clone(), self.tag),
             options: self.options.clone(),
             db_id,
             session_id,

@@ -63,6 +63,8 @@ impl Db {
             ));
         }
         let cf = &family.cf;
+        self.inner.check_family(cf)?;
+        options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
         let (view, sequence) = self.inner.pinned_moment(cf, options, None);
         let statistics = self.engine().options.statistics.clone();
         let base = internal_iterator(cf, &view, options, sequence)?;

@@ -55,8 +55,8 @@ impl Db {
     /// happens to the database, until it is dropped.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids the I/O it would take ·
-    /// `InvalidArgument` for merge operands in a family without merge operator, and for a snapshot of another database · `NotSupported` for what only a newer
-    /// version can read.
+    /// `InvalidArgument` for merge operands in a family without merge operator, and for a
+    /// snapshot or family of another database · `NotSupported` for what only a newer version can read.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -90,6 +90,12 @@ impl Db {
     /// away meanwhile.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.hold_now(Holder::User)
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if `family` is one of another database.
+    pub(crate) fn check_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        self.inner.check_family(&family.cf)
     }
 
     /// The newest sequence number that reads see.
@@ -144,6 +150,7 @@ impl DbInner {
         own: Option<&OwnWrites>,
         statistics: Option<&Statistics>,
     ) -> Result<Option<PinnedBytes>> {
+        self.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;
         }
@@ -180,6 +187,7 @@ impl DbInner {
         cf: &ColumnFamily,
         key: &[u8],
     ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        self.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;
         }
@@ -198,11 +206,25 @@ impl DbInner {
         Err(Error::invalid_argument("the snapshot is one of another database"))
     }
 
+    /// # Errors
+    /// `InvalidArgument` if it is a family of another database.
+    #[inline]
+    pub(super) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
+        if cf.database == self.engine.tag { Ok(()) } else { Err(foreign_family(&cf.name)) }
+    }
+
     /// The sequence number that a read sees up to. Load the view before calling it.
     #[inline]
     pub(super) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
         options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
     }
+}
+
+#[cold]
+fn foreign_family(name: &str) -> Error {
+    Error::invalid_argument(format!(
+        "column family '{name}' is one of another database, or of an earlier opening"
+    ))
 }
 
 /// What `read::get` needs besides the view.

@@ -23,11 +23,11 @@ impl Db {
     pub fn set_options(&self, family: &ColumnFamilyHandle, changes: &[(&str, &str)]) -> Result<()> {
         let engine = self.engine();
         self.check_changes(changes)?;
-        family.check_live()?;
+        family.check_live(self)?;
         {
             let mut state = engine.state.lock();
             let db_options = engine.db_options();
-            let Some(family_state) = state.family_mut(family.id()) else { return family.check_live() };
+            let Some(family_state) = state.family_mut(family.id()) else { return family.check_live(self) };
             let changed = options::set_options(&family_state.options, &db_options, changes)?;
             family_state.compaction_options = CompactionOptions::from(&changed);
             family_state.options = Arc::new(changed);

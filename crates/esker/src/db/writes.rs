@@ -168,7 +168,7 @@ impl Db {
         fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>,
     ) -> Result<()> {
         self.engine().check_writable()?;
-        family.check_live()?;
+        family.check_live(self)?;
         if family.cf.icmp.timestamp_size() > 0 {
             return Err(timestamp_wanted());
         }
@@ -259,7 +259,7 @@ impl Db {
         fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>,
     ) -> Result<()> {
         self.engine().check_writable()?;
-        family.check_live()?;
+        family.check_live(self)?;
         self.write_one(options, family.id(), fill)
     }
 

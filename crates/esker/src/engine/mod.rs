@@ -83,6 +83,8 @@ pub(crate) struct Engine {
     // Synchronise themselves.
     pub(crate) info_log: Arc<dyn InfoLog>,
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
+    /// Which of this process's open databases this is.
+    pub(crate) tag: u64,
     pub(crate) scheduler: Scheduler,
     pub(crate) purger: Arc<Purger>,
     pub(crate) families: ColumnFamilySet,

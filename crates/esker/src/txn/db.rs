@@ -181,7 +181,7 @@ impl TransactionDb {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live()?;
+        family.check_live(self.db())?;
         self.write_one(options, |batch| batch.put(family.id(), key.as_ref(), value.as_ref()))
     }
 
@@ -201,7 +201,7 @@ impl TransactionDb {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live()?;
+        family.check_live(self.db())?;
         self.write_one(options, |batch| batch.delete(family.id(), key.as_ref()))
     }
 
@@ -215,7 +215,7 @@ impl TransactionDb {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live()?;
+        family.check_live(self.db())?;
         self.write_one(options, |batch| batch.merge(family.id(), key.as_ref(), operand.as_ref()))
     }
 
@@ -229,7 +229,7 @@ impl TransactionDb {
         begin: impl AsRef<[u8]>,
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live()?;
+        family.check_live(self.db())?;
         self.write_one(options, |batch| batch.delete_range(family.id(), begin.as_ref(), end.as_ref()))
     }
 

@@ -186,7 +186,7 @@ impl OptimisticTransaction {
         keys: &[impl AsRef<[u8]>],
     ) -> Result<Vec<Option<WideColumns>>> {
         if self.isolation == IsolationLevel::Serializable {
-            keys.iter().for_each(|key| self.touch(family, key.as_ref()));
+            keys.iter().try_for_each(|key| self.touch(family, key.as_ref()))?;
         }
         self.batch.entities(&self.db, &self.read_options(options), family, keys)
     }
@@ -200,7 +200,7 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<WideColumns>> {
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.get_entity(options, family, key)
     }
 
@@ -214,7 +214,7 @@ impl OptimisticTransaction {
         columns: &Columns<'_>,
     ) -> Result<()> {
         self.check_usable(family)?;
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.batch.put_entity(family.id(), key.as_ref(), columns)
     }
 
@@ -242,7 +242,7 @@ impl OptimisticTransaction {
         check_groups(groups)?;
         for group in groups {
             self.check_usable(group.column_family)?;
-            self.touch(group.column_family, key.as_ref());
+            self.touch(group.column_family, key.as_ref())?;
         }
         put_groups(&mut self.batch, key.as_ref(), groups)
     }

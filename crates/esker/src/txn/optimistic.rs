@@ -138,7 +138,7 @@ impl OptimisticTransaction {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
         if self.isolation == IsolationLevel::Serializable {
-            self.touch(family, key.as_ref());
+            self.touch(family, key.as_ref())?;
         }
         let value = self.batch.get_pinned(&self.db, &self.read_options(options), family, key.as_ref())?;
         Ok(value.map(|value| value.to_vec()))
@@ -154,7 +154,7 @@ impl OptimisticTransaction {
         keys: &[impl AsRef<[u8]>],
     ) -> Result<Vec<Option<PinnedBytes>>> {
         if self.isolation == IsolationLevel::Serializable {
-            keys.iter().for_each(|key| self.touch(family, key.as_ref()));
+            keys.iter().try_for_each(|key| self.touch(family, key.as_ref()))?;
         }
         let mut options = self.read_options(options);
         options.snapshot.get_or_insert_with(|| self.db.snapshot());
@@ -178,7 +178,7 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.get_opt(options, family, key)
     }
 
@@ -193,7 +193,7 @@ impl OptimisticTransaction {
     ) -> Result<TransactionIterator> {
         if self.isolation == IsolationLevel::Serializable {
             let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
-            self.touch_range(family, range);
+            self.touch_range(family, range)?;
         }
         self.batch.iter_with_base(&self.db, &self.read_options(options), family)
     }
@@ -216,7 +216,7 @@ impl OptimisticTransaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.check_usable(family)?;
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.batch.put(family.id(), key.as_ref(), value.as_ref())
     }
 
@@ -246,7 +246,7 @@ impl OptimisticTransaction {
     /// As [`OptimisticTransaction::put_cf`].
     pub fn delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_usable(family)?;
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.batch.delete(family.id(), key.as_ref())
     }
 
@@ -255,7 +255,7 @@ impl OptimisticTransaction {
     /// As [`OptimisticTransaction::put_cf`].
     pub fn single_delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_usable(family)?;
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.batch.single_delete(family.id(), key.as_ref())
     }
 
@@ -269,7 +269,7 @@ impl OptimisticTransaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.check_usable(family)?;
-        self.touch(family, key.as_ref());
+        self.touch(family, key.as_ref())?;
         self.batch.merge(family.id(), key.as_ref(), operand.as_ref())
     }
 
@@ -287,7 +287,7 @@ impl OptimisticTransaction {
         if family.cf.icmp.compare_user_keys(begin, end).is_gt() {
             return Err(Error::invalid_argument("end key comes before start key"));
         }
-        self.touch_range(family, (Some(begin.to_vec()), Some(end.to_vec())));
+        self.touch_range(family, (Some(begin.to_vec()), Some(end.to_vec())))?;
         self.batch.delete_range(family.id(), begin, end)
     }
 
@@ -411,7 +411,7 @@ impl OptimisticTransaction {
         if family.cf.icmp.timestamp_size() > 0 {
             return Err(no_timestamps(family));
         }
-        family.check_live()
+        family.check_live(&self.db)
     }
 
     pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
@@ -430,17 +430,29 @@ impl OptimisticTransaction {
         self.snapshot.as_ref().map_or_else(|| self.db.latest_sequence_number(), Snapshot::sequence)
     }
 
-    pub(super) fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) {
+    /// # Errors
+    /// `InvalidArgument` for a family of another database: it would pass for that of ours with the same id.
+    pub(super) fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<()> {
+        self.db.check_family(family)?;
         let since = self.since();
         self.families.entry(family.id()).or_insert_with(|| family.clone());
         let oldest = self.touched.entry((family.id(), key.to_vec())).or_insert(since);
         *oldest = since.min(*oldest);
+        Ok(())
     }
 
-    fn touch_range(&mut self, family: &ColumnFamilyHandle, range: (Option<Vec<u8>>, Option<Vec<u8>>)) {
+    /// # Errors
+    /// As [`Self::touch`].
+    fn touch_range(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        range: (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> Result<()> {
+        self.db.check_family(family)?;
         let since = self.since();
         self.families.entry(family.id()).or_insert_with(|| family.clone());
         self.ranges.push(Range { family: family.id(), begin: range.0, end: range.1, since });
+        Ok(())
     }
 }
 

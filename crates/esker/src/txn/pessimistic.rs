@@ -491,7 +491,7 @@ impl Transaction {
         mode: LockMode,
     ) -> Result<()> {
         self.check_started()?;
-        family.check_live()?;
+        family.check_live(self.db())?;
         let locks = self.shared.locks_of(family)?.clone();
         self.core_mut().locker.lock_range(&locks, begin, end, mode)
     }
@@ -720,7 +720,7 @@ impl Transaction {
         validate: bool,
     ) -> Result<()> {
         self.check_started()?;
-        family.check_live()?;
+        family.check_live(self.db())?;
         if end.is_some() {
             refuse_timestamps(family, "range deletions")?;
         }

@@ -15,6 +15,7 @@ mod door;
 mod entities;
 mod errors;
 mod export;
+mod foreign_families;
 mod ingest;
 mod moment;
 mod multi_get;
