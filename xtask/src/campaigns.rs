@@ -18,13 +18,16 @@ pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["metamorphic", "--lists", "1000000", "--seconds", &seconds(minutes)])
 }
 
-/// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long.
+/// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long: half of it short lives, half long
+/// histories.
 pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
     let env = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
-    let seconds = seconds(minutes);
+    let half = (minutes * 30).to_string();
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--"];
-    let campaign = ["sim", "--cycles", "100000000", "--seconds", &seconds];
-    run(root, &env, "cargo", &[&cargo[..], &campaign].concat())
+    for campaign in [["sim", "--cycles", "100000000"], ["histories", "--histories", "100000000"]] {
+        run(root, &env, "cargo", &[&cargo[..], &campaign, &["--seconds", &half]].concat())?;
+    }
+    Ok(())
 }
 
 /// Many threads, without a sanitizer.

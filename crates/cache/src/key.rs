@@ -7,8 +7,11 @@
 //!  1. Different offsets of one file never collide; neither do files that share their first word (those of one
 //!     session). Other files collide by chance only: about one pair in 2^64.
 
+#[cfg(not(shuttle))]
 use esker_base::sync::OnceLock;
+#[cfg(not(shuttle))]
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
+#[cfg(not(shuttle))]
 use std::hash::{BuildHasher, RandomState};
 
 /// Name of a cached value.
@@ -45,12 +48,28 @@ impl CacheKey {
 
 /// An identity for a file that brings none of its own: no other call in this process returns the same, nor, but by chance,
 /// one in another process, so that what a tier kept on disk is not taken for something else.
+#[cfg(not(shuttle))]
 pub fn process_unique_identity() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     static PROCESS: OnceLock<u64> = OnceLock::new();
-    let process =
-        PROCESS.get_or_init(|| if cfg!(shuttle) { 1 } else { RandomState::new().hash_one("process") });
-    (*process, NEXT.fetch_add(1, Ordering::Relaxed))
+    (*PROCESS.get_or_init(|| RandomState::new().hash_one("process")), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// As outside of simulations, from one seed the same.
+#[cfg(shuttle)]
+pub fn process_unique_identity() -> (u64, u64) {
+    (1, SIMULATED.replace(SIMULATED.get() + 1))
+}
+
+/// In a simulation: identities begin anew, on this thread of the system, so that what comes after does not hang on what was before.
+#[cfg(shuttle)]
+pub fn begin_identities_anew() {
+    SIMULATED.set(1);
+}
+
+#[cfg(shuttle)]
+thread_local! {
+    static SIMULATED: std::cell::Cell<u64> = const { std::cell::Cell::new(1) };
 }
 
 #[cfg(test)]

@@ -104,18 +104,18 @@ struct Caught {
 
 /// What happened, of brief loads.
 #[derive(Default)]
-struct Trace {
+pub(crate) struct Trace {
     /// A hash of all operations that changed something.
-    hash: u64,
+    pub(crate) hash: u64,
     /// The last of them.
-    last: VecDeque<String>,
+    pub(crate) last: VecDeque<String>,
 }
 
 /// Operations that a failure shows.
 const SHOWN: usize = 40;
 
 impl Trace {
-    fn add(&mut self, op: &Op) {
+    pub(crate) fn add(&mut self, op: &Op) {
         let text = op.to_string();
         self.hash = text.bytes().fold(self.hash, |h, b| (h ^ u64::from(b)).wrapping_mul(PRIME));
         if self.last.len() == SHOWN {
@@ -197,7 +197,7 @@ fn run_one(
     Ok(next_base)
 }
 
-const PRIME: u64 = 0x0100_0000_01b3;
+pub(crate) const PRIME: u64 = 0x0100_0000_01b3;
 
 /// Runs the load and gives what crashes would have left meanwhile, what was written, and a hash of what happened.
 fn crash_points(
@@ -259,7 +259,7 @@ fn catcher(
     }
 }
 
-fn choices_of(seed: u64) -> CrashChoices {
+pub(crate) fn choices_of(seed: u64) -> CrashChoices {
     match seed % 10 {
         0..3 => CrashChoices::process_kill(),
         3 => CrashChoices::lose_unsynced(),
@@ -332,7 +332,7 @@ fn check_once(
 
 /// Whether the database does not open because the last record of its MANIFEST is there in its full length, with other
 /// bytes: RocksDB refuses that, too.
-fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
+pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
     let is_garbled = match choices.tail {
         Tail::Cut => false,
         // Behind whole records they are the end.
@@ -363,7 +363,7 @@ fn open_and_compare(
 }
 
 /// These files, and in a simulation a clock that stands still.
-fn env_over(fs: impl FileSystem + 'static) -> Env {
+pub(crate) fn env_over(fs: impl FileSystem + 'static) -> Env {
     if cfg!(shuttle) {
         let clock = esker::internals::env::MockClock::new(1_800_000_000_000_000);
         return Env::new(Arc::new(fs), Arc::new(clock));

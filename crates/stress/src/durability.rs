@@ -1,7 +1,7 @@
 //! The commands of the durability campaigns: crash, kill9, faults.
 
 use clap::Args;
-use esker_stress::{crash, db_stress, faults, kill9};
+use esker_stress::{crash, db_stress, faults, histories, kill9};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -46,6 +46,56 @@ pub(crate) struct FaultsArguments {
     /// Every how-manieth operation fails in turn.
     #[arg(long, default_value_t = 1)]
     step: u64,
+}
+
+/// Parameters of `histories`.
+#[derive(Args)]
+pub(crate) struct HistoriesArguments {
+    /// Of the first history; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many.
+    #[arg(long, default_value_t = 10_000)]
+    histories: u64,
+    /// Operations of each.
+    #[arg(long, default_value_t = 1000)]
+    operations: u64,
+    /// Crashes of each, at least.
+    #[arg(long, default_value_t = 10)]
+    crashes: u64,
+    /// Operations to leave out: `3-40,77-78`, without the last of each.
+    #[arg(long, value_delimiter = ',', value_parser = parse_range)]
+    skip: Vec<(u64, u64)>,
+    /// Do each history twice, and compare what happened (with `--cfg shuttle`).
+    #[arg(long)]
+    twice: bool,
+    /// Seconds after which none is begun.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Seconds that a failure may be shrunk.
+    #[arg(long, default_value_t = 120)]
+    shrink: u64,
+}
+
+fn parse_range(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = text.split_once('-').ok_or("a range is FROM-TO")?;
+    let number = |text: &str| text.parse().map_err(|e| format!("{text}: {e}"));
+    Ok((number(from)?, number(to)?))
+}
+
+pub(crate) fn run_histories(arguments: &HistoriesArguments) -> Result<String, String> {
+    let parameters = histories::Parameters {
+        seed: arguments.seed,
+        histories: arguments.histories,
+        operations: arguments.operations,
+        crashes: arguments.crashes,
+        skip: arguments.skip.iter().map(|(from, to)| *from..*to).collect(),
+        twice: arguments.twice,
+        limit: arguments.seconds.map(std::time::Duration::from_secs),
+        shrink: std::time::Duration::from_secs(arguments.shrink),
+        verbose: true,
+    };
+    histories::run(&parameters).map(|report| report.to_string())
 }
 
 pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {

@@ -7,7 +7,7 @@
 //! [`model`]: random operations against a database that is obviously right. [`threads`]: many writers and readers at
 //! once, with invariants. [`scans`]: scans beside writers, each answer compared with a model that knows sequence numbers.
 //! [`metamorphic`]: the same operations under many sets of options. [`crash`]: crashes at random moments on a simulated
-//! disk. [`kill9`]: a child process killed on the real one. [`faults`]: every file operation failing in turn. [`db_stress`]: all
+//! disk. [`histories`]: long ones with crash after crash, each answer compared. [`kill9`]: a child process killed on the real one. [`faults`]: every file operation failing in turn. [`db_stress`]: all
 //! of it on a real directory, in processes that are killed, with expected values outside of the database.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -15,6 +15,7 @@
 pub mod crash;
 pub mod db_stress;
 pub mod faults;
+pub mod histories;
 pub mod kill9;
 pub mod metamorphic;
 pub mod model;

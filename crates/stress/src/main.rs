@@ -41,6 +41,8 @@ enum Campaign {
     ScanThreads(ScansArguments),
     /// Crashes at random moments on a simulated disk.
     Crash(durability::CrashArguments),
+    /// Long histories with crash after crash, each answer compared.
+    Histories(durability::HistoriesArguments),
     /// A child process killed while it writes, on the real disk.
     Kill9(durability::Kill9Arguments),
     /// What `kill9` starts and kills.
@@ -63,6 +65,7 @@ impl Campaign {
             Campaign::Threads(_) => "threads",
             Campaign::ScanThreads(_) => "scan-threads",
             Campaign::Crash(_) => "crash",
+            Campaign::Histories(_) => "histories",
             Campaign::Kill9(_) | Campaign::Kill9Child(_) => "kill9",
             Campaign::Faults(_) => "faults",
         }
@@ -216,6 +219,7 @@ fn main() -> ExitCode {
         Campaign::Threads(arguments) => run_threads(arguments),
         Campaign::ScanThreads(arguments) => run_scans(arguments),
         Campaign::Crash(arguments) => durability::run_crash(&arguments),
+        Campaign::Histories(arguments) => durability::run_histories(&arguments),
         Campaign::Kill9(arguments) => durability::run_kill9(&arguments),
         Campaign::Kill9Child(arguments) => durability::run_child(&arguments),
         Campaign::Faults(arguments) => durability::run_faults(&arguments),

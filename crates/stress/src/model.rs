@@ -10,9 +10,9 @@
 
 mod cursor;
 pub(crate) mod families;
-mod round;
+pub(crate) mod round;
 pub(crate) mod settings;
-mod state;
+pub(crate) mod state;
 
 pub use round::Kind;
 

@@ -97,12 +97,24 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
     Ok(report)
 }
 
-/// One machine: its scheduler is one of three kinds, each of which finds what the others seldom do.
+/// The short lives of one machine.
 fn machine(seed: u64, parameters: &Parameters) -> Result<crash::Report, String> {
+    let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
+    let parameters = crash::Parameters { seed, points, verbose: false, brief: true, max_batches };
+    in_machine(seed, move || crash::run(&parameters))?
+}
+
+/// What `work` gives in a machine of its own. Its scheduler is one of three kinds, each of which finds what the others seldom do.
+/// # Errors
+/// A thread panicked, or all of them wait.
+pub(crate) fn in_machine<T: Send + 'static>(
+    seed: u64,
+    work: impl Fn() -> T + Send + Sync + 'static,
+) -> Result<T, String> {
     match seed % 4 {
-        0 => simulate(PctScheduler::new_from_seed(seed, 3, 1), seed, parameters),
-        1 => simulate(UrwRandomScheduler::new_from_seed(seed, 1), seed, parameters),
-        _ => simulate(RandomScheduler::new_from_seed(seed, 1), seed, parameters),
+        0 => simulate(PctScheduler::new_from_seed(seed, 3, 1), seed, work),
+        1 => simulate(UrwRandomScheduler::new_from_seed(seed, 1), seed, work),
+        _ => simulate(RandomScheduler::new_from_seed(seed, 1), seed, work),
     }
 }
 
@@ -120,11 +132,11 @@ fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
     format!("sim: SEED={seed}: {why}\n{again}")
 }
 
-fn simulate(
+fn simulate<T: Send + 'static>(
     scheduler: impl Scheduler + 'static,
     seed: u64,
-    parameters: &Parameters,
-) -> Result<crash::Report, String> {
+    work: impl Fn() -> T + Send + Sync + 'static,
+) -> Result<T, String> {
     let mut config = Config::new();
     config.stack_size = STACK;
     config.max_steps = MaxSteps::None;
@@ -132,11 +144,10 @@ fn simulate(
     config.silence_warnings = true;
     let outcome = Arc::new(Mutex::new(None));
     let told = outcome.clone();
-    let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
-    let parameters = crash::Parameters { seed, points, verbose: false, brief: true, max_batches };
     let run = move || {
         esker::internals::env::random::seed(seed);
-        let result = crash::run(&parameters);
+        esker::internals::cache::key::begin_identities_anew();
+        let result = work();
         *told.lock().expect("nobody panics with it") = Some(result);
     };
     catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(run))).map_err(|panic| {
@@ -145,7 +156,7 @@ fn simulate(
         format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
     })?;
     let result = outcome.lock().expect("nobody panics with it").take();
-    result.unwrap_or_else(|| Err("the machine stopped".to_owned()))
+    result.ok_or_else(|| "the machine stopped".to_owned())
 }
 
 fn add(all: &mut crash::Report, one: crash::Report) {

@@ -1,6 +1,12 @@
 //! One database from its creation on: random operations, each answer compared.
 
-use super::cursor::{Cursor, Shape, show};
+mod journal;
+mod reads;
+
+use journal::Journal;
+pub(crate) use journal::{Floor, Promises};
+
+use super::cursor::{Cursor, show};
 use super::families::{FamilySpec, Merge};
 use super::settings::Settings;
 use super::state::State;
@@ -8,8 +14,8 @@ use super::{Parameters, Report};
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
-    ColumnFamilyHandle, CompactRangeOptions, Db, Env, FlushOptions, OpenMode, ReadOptions, Snapshot,
-    WriteBatch, WriteOptions,
+    ColumnFamilyHandle, CompactRangeOptions, Db, Env, FlushOptions, OpenMode, Snapshot, WriteBatch,
+    WriteOptions,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +48,9 @@ pub enum Kind {
     Reopen,
     DropFamily,
     Pause,
+    /// Several threads that write.
+    Burst,
+    SyncWal,
 }
 
 /// How often, of the sum.
@@ -64,9 +73,31 @@ const WEIGHTS: [(Kind, u32); 16] = [
     (Kind::Pause, 10),
 ];
 
+/// As [`WEIGHTS`], for short lives with crashes.
+const WEIGHTS_WITH_CRASHES: [(Kind, u32); 18] = [
+    (Kind::Put, 240),
+    (Kind::Delete, 80),
+    (Kind::Merge, 90),
+    (Kind::DeleteRange, 20),
+    (Kind::Batch, 100),
+    (Kind::Get, 120),
+    (Kind::MultiGet, 15),
+    (Kind::Scan, 20),
+    (Kind::Cursor, 120),
+    (Kind::Snapshot, 30),
+    (Kind::Flush, 40),
+    (Kind::Compact, 14),
+    (Kind::Verify, 1),
+    (Kind::Reopen, 4),
+    (Kind::DropFamily, 4),
+    (Kind::Pause, 2),
+    (Kind::Burst, 12),
+    (Kind::SyncWal, 8),
+];
+
 /// A write to one family.
 #[derive(Clone, Debug)]
-enum Write {
+pub(crate) enum Write {
     Put(usize, Vec<u8>),
     Delete(usize),
     SingleDelete(usize),
@@ -90,7 +121,7 @@ struct TakenSnapshot {
 
 type Checked = Result<(), String>;
 
-pub(super) struct Round {
+pub(crate) struct Round {
     rng: fastrand::Rng,
     parameters: Parameters,
     specs: Vec<FamilySpec>,
@@ -108,18 +139,29 @@ pub(super) struct Round {
     operation: u64,
     comparisons: u64,
     counts: Vec<u64>,
+    /// If there are crashes: what may and must be there after one.
+    journal: Option<Journal>,
 }
 
 impl Round {
     pub(super) fn new(seed: u64, parameters: &Parameters) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = if parameters.keys > 0 { parameters.keys } else { [60, 300, 1000, 3000][rng.usize(..4)] };
+        Round::with(rng, keys, parameters, Env::with_fs(Arc::new(MemFs::new())), &WEIGHTS)
+    }
+
+    fn with(
+        mut rng: fastrand::Rng,
+        keys: usize,
+        parameters: &Parameters,
+        env: Env,
+        weights: &[(Kind, u32)],
+    ) -> Round {
         let specs = FamilySpec::all(&mut rng, keys);
-        let env = Env::with_fs(Arc::new(MemFs::new()));
         let settings = Settings::random(&mut rng, &env, &specs);
         let states = specs.iter().map(|spec| State::empty(spec.keys.len())).collect();
         let weights: Vec<_> =
-            WEIGHTS.iter().copied().filter(|(kind, _)| !parameters.without.contains(kind)).collect();
+            weights.iter().copied().filter(|(kind, _)| !parameters.without.contains(kind)).collect();
         Round {
             counts: vec![0; weights.len()],
             rng,
@@ -137,6 +179,7 @@ impl Round {
             noted: 0,
             operation: 0,
             comparisons: 0,
+            journal: None,
         }
     }
 
@@ -156,26 +199,36 @@ impl Round {
 
     pub(super) fn run(&mut self, report: &mut Report) -> Checked {
         self.open()?;
-        let total: u32 = self.weights.iter().map(|(_, weight)| weight).sum();
         while self.operation < self.parameters.operations {
-            let mut roll = self.rng.u32(..total);
-            let chosen = self.weights.iter().position(|(_, weight)| {
-                let here = roll < *weight;
-                roll = roll.saturating_sub(*weight);
-                here
-            });
-            let chosen = chosen.expect("the roll is below the sum");
-            self.counts[chosen] += 1;
-            self.step(self.weights[chosen].0)?;
-            if self.parameters.calm {
-                self.db().wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
-            }
-            self.operation += 1;
+            let chosen = self.choose();
+            self.operate(chosen)?;
         }
         self.reopen()?;
         self.verify()?;
         self.close()?;
         self.add_to(report);
+        Ok(())
+    }
+
+    /// The place of a kind among the weights.
+    fn choose(&mut self) -> usize {
+        let total: u32 = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut roll = self.rng.u32(..total);
+        let chosen = self.weights.iter().position(|(_, weight)| {
+            let here = roll < *weight;
+            roll = roll.saturating_sub(*weight);
+            here
+        });
+        chosen.expect("the roll is below the sum")
+    }
+
+    fn operate(&mut self, chosen: usize) -> Checked {
+        self.counts[chosen] += 1;
+        self.step(self.weights[chosen].0)?;
+        if self.parameters.calm {
+            self.db().wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
+        }
+        self.operation += 1;
         Ok(())
     }
 
@@ -208,6 +261,8 @@ impl Round {
             Kind::Reopen => self.reopen(),
             Kind::DropFamily => self.drop_family(),
             Kind::Pause => self.pause_and_read(),
+            Kind::Burst => self.burst(),
+            Kind::SyncWal => self.sync_wal(),
         }
     }
 
@@ -246,12 +301,15 @@ impl Round {
             db.close().map_err(|e| format!("close: {e}"))?;
         }
         drop(db);
+        if let Some(journal) = &mut self.journal {
+            journal.closed();
+        }
         Ok(())
     }
 
     fn reopen(&mut self) -> Checked {
         self.close()?;
-        self.settings = Settings::random(&mut self.rng, &self.env, &self.specs);
+        self.draw_settings();
         if self.rng.u8(..4) == 0 {
             let descriptors = self.settings.descriptors(&self.specs);
             let db = Db::open_with(&self.settings.db, PATH, descriptors, OpenMode::ReadOnly);
@@ -277,10 +335,13 @@ impl Round {
         let family = self.rng.usize(1..self.specs.len());
         let name = self.specs[family].name;
         self.note(Event::Other(format!("drop '{name}' and create it again")));
+        let journal = self.journal.as_ref();
+        journal.inspect(|j| j.family_changes(family));
         let db = self.db.as_ref().expect("open between operations");
         db.drop_column_family(&self.handles[family]).map_err(|e| format!("drop '{name}': {e}"))?;
         let created = db.create_column_family(name, &self.settings.families[family]);
         self.handles[family] = created.map_err(|e| format!("create '{name}': {e}"))?;
+        journal.inspect(|j| j.family_is(family, self.handles[family].id()));
         self.states[family] = State::empty(self.specs[family].keys.len());
         for taken in &mut self.snapshots {
             taken.states[family] = None;
@@ -352,19 +413,15 @@ impl Round {
     }
 
     fn apply(&mut self, family: usize, write: &Write) {
-        let (spec, state) = (&self.specs[family], &mut self.states[family]);
-        match write {
-            Write::Put(index, value) => state.put(*index, value),
-            Write::Delete(index) | Write::SingleDelete(index) => state.delete(*index),
-            Write::Merge(index, operand) => state.merge(*index, spec.merge, operand),
-            Write::DeleteRange(begin, end) => {
-                state.delete_range(spec.lower_bound(begin), spec.lower_bound(end));
-            }
-        }
+        write.apply(&self.specs[family], &mut self.states[family]);
         self.note(Event::Write(family, write.clone()));
     }
 
     fn write_options(&mut self) -> WriteOptions {
+        if let Some(journal) = &self.journal {
+            let unlogged = journal.unlogged();
+            return WriteOptions::default().sync(!unlogged && self.rng.u8(..20) == 0).disable_wal(unlogged);
+        }
         let sync = self.rng.u8(..20) == 0;
         // What is only in memory is flushed at close, unless that was turned off.
         let db = &self.settings.db;
@@ -388,285 +445,56 @@ impl Round {
         };
         done.map_err(|e| format!("{write:?} in '{}': {e}", self.specs[family].name))?;
         self.apply(family, &write);
+        if self.journal.is_some() {
+            let sequence = self.db().latest_sequence_number().0;
+            self.wrote(sequence, options.sync, vec![(family, write)]);
+        }
         Ok(())
     }
 
     fn write_batch(&mut self) -> Checked {
         let mut batch = WriteBatch::new();
-        let mut saved = None;
+        let (mut saved, mut writes) = (None, Vec::new());
         for _ in 0..self.rng.usize(..12) {
             match self.rng.u8(..12) {
                 0 => {
                     batch.set_save_point();
-                    saved = Some((self.states.clone(), self.noted));
+                    saved = Some((self.states.clone(), self.noted, writes.len()));
                 }
                 1 => {
-                    if let Some((states, noted)) = saved.take() {
+                    if let Some((states, noted, kept)) = saved.take() {
                         batch.rollback_to_save_point().map_err(|e| format!("rollback_to_save_point: {e}"))?;
                         self.states = states;
+                        writes.truncate(kept);
                         while self.noted > noted {
                             self.events.pop_back();
                             self.noted -= 1;
                         }
                     }
                 }
-                _ => self.add_to_batch(&mut batch)?,
+                _ => writes.extend(self.add_to_batch(&mut batch)?),
             }
         }
         let options = self.write_options();
-        self.db().write(&options, &mut batch).map_err(|e| format!("write of a batch: {e}"))
+        self.db().write(&options, &mut batch).map_err(|e| format!("write of a batch: {e}"))?;
+        if !writes.is_empty() {
+            self.wrote(batch.sequence().0, options.sync, writes);
+        }
+        Ok(())
     }
 
-    fn add_to_batch(&mut self, batch: &mut WriteBatch) -> Checked {
+    fn add_to_batch(&mut self, batch: &mut WriteBatch) -> Result<Option<(usize, Write)>, String> {
         let kind = [Kind::Put, Kind::Delete, Kind::Merge, Kind::Put, Kind::DeleteRange][self.rng.usize(..5)];
         if self.parameters.without.contains(&kind) || (kind == Kind::DeleteRange && self.rng.u8(..10) > 0) {
-            return Ok(());
+            return Ok(None);
         }
         let family = self.family();
         let write = self.random_write(family, kind);
-        let (id, keys) = (self.handles[family].id(), &self.specs[family].keys);
-        let done = match &write {
-            Write::Put(index, value) => batch.put(id, &keys[*index], value),
-            Write::Delete(index) => batch.delete(id, &keys[*index]),
-            Write::SingleDelete(index) => batch.single_delete(id, &keys[*index]),
-            Write::Merge(index, operand) => batch.merge(id, &keys[*index], operand),
-            Write::DeleteRange(begin, end) => batch.delete_range(id, begin, end),
-        };
+        let id = self.handles[family].id();
+        let done = write.add_to(batch, id, &self.specs[family]);
         done.map_err(|e| format!("{write:?} into a batch: {e}"))?;
         self.apply(family, &write);
-        Ok(())
-    }
-
-    // ---- reads
-
-    fn compare(
-        &mut self,
-        family: usize,
-        index: usize,
-        call: &str,
-        expected: Option<&[u8]>,
-        found: esker::Result<Option<&[u8]>>,
-    ) -> Checked {
-        self.comparisons += 1;
-        let found = match found {
-            Ok(found) if found == expected => return Ok(()),
-            Ok(found) => found.map_or("nothing".to_owned(), show),
-            Err(error) => error.to_string(),
-        };
-        let expected = expected.map_or("nothing".to_owned(), show);
-        Err(self.blame(family, Some(index), &format!("{call}: expected {expected}, found {found}")))
-    }
-
-    /// `what`, and what happened to the key lately.
-    fn blame(&self, family: usize, index: Option<usize>, what: &str) -> String {
-        let spec = &self.specs[family];
-        let mut text = format!("family '{}': {what}", spec.name);
-        let Some(index) = index else { return text };
-        text += &format!("\nkey {} (index {index}); what happened to it:", show(&spec.keys[index]));
-        let concerns = |event: &Event| match event {
-            Event::Other(_) => true,
-            Event::Write(of, _) if *of != family => false,
-            Event::Write(
-                _,
-                Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _),
-            ) => *i == index,
-            Event::Write(_, Write::DeleteRange(begin, end)) => {
-                (spec.lower_bound(begin)..spec.lower_bound(end)).contains(&index)
-            }
-        };
-        let lines: Vec<String> = self
-            .events
-            .iter()
-            .rev()
-            .filter(|(_, event)| concerns(event))
-            .take(60)
-            .map(|(operation, event)| match event {
-                Event::Other(what) => format!("\n  {operation}: {what}"),
-                Event::Write(_, Write::DeleteRange(b, e)) => {
-                    format!("\n  {operation}: DeleteRange {} to {}", show(b), show(e))
-                }
-                Event::Write(_, Write::Put(_, v)) => format!("\n  {operation}: Put {}", show(v)),
-                Event::Write(_, Write::Merge(_, v)) => format!("\n  {operation}: Merge {}", show(v)),
-                Event::Write(_, Write::Delete(_)) => format!("\n  {operation}: Delete"),
-                Event::Write(_, Write::SingleDelete(_)) => format!("\n  {operation}: SingleDelete"),
-            })
-            .collect();
-        lines.into_iter().rev().for_each(|line| text += &line);
-        for taken in &self.snapshots {
-            text += &format!(
-                "\nsnapshot of operation {}, sequence {:?}",
-                taken.taken_at,
-                taken.snapshot.sequence()
-            );
-        }
-        text
-    }
-
-    /// A moment to read at: read options, and what each family must show.
-    fn random_moment(&mut self, family: usize) -> (ReadOptions, State, Option<usize>) {
-        let mut options = ReadOptions::default();
-        if !self.snapshots.is_empty() && self.rng.u8(..3) == 0 {
-            let chosen = self.rng.usize(..self.snapshots.len());
-            let taken = &self.snapshots[chosen];
-            if let Some(state) = &taken.states[family] {
-                options.snapshot = Some(taken.snapshot.clone());
-                return (options, state.clone(), Some(chosen));
-            }
-        }
-        (options, self.states[family].clone(), None)
-    }
-
-    fn get(&mut self) -> Checked {
-        let family = self.family();
-        let index = self.rng.usize(..self.specs[family].keys.len());
-        let (options, state, at) = self.random_moment(family);
-        let (key, handle) = (&self.specs[family].keys[index], &self.handles[family]);
-        if at.is_none() && self.rng.u8(..16) == 0 {
-            let may = self.db().key_may_exist(handle, key);
-            if state.get(index).is_some() && !may {
-                return Err(self.blame(family, Some(index), "key_may_exist: false"));
-            }
-            return Ok(());
-        }
-        let found = self.db().get_pinned_opt(&options, handle, key);
-        let found = found.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
-        let call = if at.is_some() { "get at a snapshot" } else { "get" };
-        self.compare(family, index, call, state.get(index), found)
-    }
-
-    fn multi_get(&mut self) -> Checked {
-        let snapshot =
-            (!self.snapshots.is_empty() && self.rng.bool()).then(|| self.rng.usize(..self.snapshots.len()));
-        let mut wanted = Vec::new();
-        for _ in 0..self.rng.usize(1..20) {
-            let family = self.family();
-            let there = snapshot.is_none_or(|s| self.snapshots[s].states[family].is_some());
-            if there {
-                wanted.push((family, self.rng.usize(..self.specs[family].keys.len())));
-            }
-        }
-        let pairs: Vec<(&ColumnFamilyHandle, &[u8])> =
-            wanted.iter().map(|(f, i)| (&self.handles[*f], self.specs[*f].keys[*i].as_slice())).collect();
-        let options = ReadOptions {
-            snapshot: snapshot.map(|s| self.snapshots[s].snapshot.clone()),
-            ..ReadOptions::default()
-        };
-        let found = self.db().multi_get_cf(&options, &pairs);
-        for ((family, index), value) in wanted.into_iter().zip(found) {
-            let state = match snapshot {
-                Some(s) => self.snapshots[s].states[family].clone().expect("chosen for that"),
-                None => self.states[family].clone(),
-            };
-            let value = value.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
-            self.compare(family, index, "multi_get", state.get(index), value)?;
-        }
-        Ok(())
-    }
-
-    fn new_cursor(&mut self) -> Result<Cursor, String> {
-        let family = self.family();
-        let extractor = self.settings.families[family].prefix_extractor.clone();
-        let shape = Shape::random(&mut self.rng, &self.specs[family], extractor.is_some());
-        self.cursor_with(family, shape)
-    }
-
-    fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, String> {
-        let (moment, state, at) = self.random_moment(family);
-        let extractor = self.settings.families[family].prefix_extractor.clone();
-        let options = ReadOptions { snapshot: moment.snapshot, ..shape.read_options(&mut self.rng) };
-        let iter =
-            self.db().iter_opt(options, &self.handles[family]).map_err(|e| format!("iter_opt: {e}"))?;
-        let family = (family, self.handles[family].id());
-        Ok(Cursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor))
-    }
-
-    fn check_cursor(&mut self, cursor: &Cursor) -> Checked {
-        self.comparisons += 1;
-        cursor
-            .check(&self.specs[cursor.family])
-            .map_err(|(index, what)| self.blame(cursor.family, index, &what))
-    }
-
-    /// One move at random.
-    fn move_cursor(&mut self, cursor: &mut Cursor) -> Checked {
-        let spec = &self.specs[cursor.family];
-        let roll = if cursor.is_valid() { self.rng.u8(..20) } else { self.rng.u8(..6) };
-        match roll {
-            0 => cursor.seek_to_first(spec),
-            1 => cursor.seek_to_last(spec),
-            2 | 3 => {
-                let target = spec.random_target(&mut self.rng);
-                cursor.seek(spec, &target);
-            }
-            4 | 5 => {
-                let target = spec.random_target(&mut self.rng);
-                cursor.seek_for_prev(spec, &target);
-            }
-            6..=13 => cursor.next(spec),
-            _ => cursor.prev(spec),
-        }
-        self.check_cursor(cursor)
-    }
-
-    /// A new iterator, a seek, some steps one way, perhaps some back.
-    fn scan(&mut self) -> Checked {
-        let mut cursor = self.new_cursor()?;
-        self.move_cursor(&mut cursor)?;
-        let mut forward = self.rng.bool();
-        for _ in 0..self.rng.usize(..40) {
-            if !cursor.is_valid() {
-                break;
-            }
-            let spec = &self.specs[cursor.family];
-            if forward {
-                cursor.next(spec)
-            } else {
-                cursor.prev(spec)
-            }
-            self.check_cursor(&cursor)?;
-            if self.rng.u8(..10) == 0 {
-                forward = !forward;
-            }
-        }
-        Ok(())
-    }
-
-    /// A step of an iterator that lives on through writes, flushes and compactions.
-    fn use_cursor(&mut self) -> Checked {
-        if self.cursors.len() < CURSORS && self.rng.u8(..20) == 0 || self.cursors.is_empty() {
-            let cursor = self.new_cursor()?;
-            self.cursors.push(cursor);
-        }
-        let chosen = self.rng.usize(..self.cursors.len());
-        let mut cursor = self.cursors.swap_remove(chosen);
-        match self.rng.u16(..400) {
-            0 => return Ok(()),
-            1 | 2 => {
-                let family = cursor.family;
-                if cursor.id == self.handles[family].id() {
-                    let state =
-                        if cursor.at_snapshot { cursor.state.clone() } else { self.states[family].clone() };
-                    cursor.refresh(state)?;
-                }
-            }
-            _ => {}
-        }
-        let checked = self.move_cursor(&mut cursor);
-        self.cursors.push(cursor);
-        checked
-    }
-
-    fn take_or_release_snapshot(&mut self) {
-        if self.snapshots.len() < SNAPSHOTS && self.rng.bool() {
-            let snapshot = self.db().snapshot();
-            let states = self.states.iter().cloned().map(Some).collect();
-            self.snapshots.push(TakenSnapshot { snapshot, states, taken_at: self.operation });
-            self.note(Event::Other("take a snapshot".to_owned()));
-        } else if !self.snapshots.is_empty() {
-            let chosen = self.rng.usize(..self.snapshots.len());
-            let taken = self.snapshots.swap_remove(chosen).taken_at;
-            self.note(Event::Other(format!("release the snapshot of operation {taken}")));
-        }
+        Ok(Some((family, write)))
     }
 
     // ---- background work
@@ -677,7 +505,11 @@ impl Round {
         self.note(Event::Other(format!("flush {chosen:?}, wait {wait}")));
         let handles: Vec<&ColumnFamilyHandle> = chosen.iter().map(|&f| &self.handles[f]).collect();
         let options = FlushOptions { wait, allow_write_stall: true };
-        self.db().flush_opt(&options, &handles).map_err(|e| format!("flush: {e}"))
+        self.db().flush_opt(&options, &handles).map_err(|e| format!("flush: {e}"))?;
+        if let Some(journal) = self.journal.as_ref().filter(|_| wait) {
+            journal.flushed(&chosen, self.settings.db.atomic_flush);
+        }
+        Ok(())
     }
 
     fn compact(&mut self) -> Checked {
@@ -718,62 +550,6 @@ impl Round {
         let read = (0..30).try_for_each(|_| self.use_cursor().and_then(|()| self.get()));
         let continued = self.db().continue_background_work();
         read.and(continued.map_err(|e| format!("continue_background_work: {e}")))
-    }
-
-    /// Everything, in both directions, and every key by itself; and each snapshot.
-    fn verify(&mut self) -> Checked {
-        for family in 0..self.specs.len() {
-            for backward in [false, true] {
-                self.verify_scan(family, backward, None)?;
-            }
-            for index in 0..self.specs[family].keys.len() {
-                let found = self.db().get_pinned_opt(
-                    &ReadOptions::default(),
-                    &self.handles[family],
-                    &self.specs[family].keys[index],
-                );
-                let found = found.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
-                let state = self.states[family].clone();
-                self.compare(family, index, "get of every key", state.get(index), found)?;
-            }
-            for snapshot in 0..self.snapshots.len() {
-                let backward = self.rng.bool();
-                self.verify_scan(family, backward, Some(snapshot))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn verify_scan(&mut self, family: usize, backward: bool, snapshot: Option<usize>) -> Checked {
-        let mut options = ReadOptions::default();
-        let mut state = self.states[family].clone();
-        if let Some(snapshot) = snapshot {
-            let taken = &self.snapshots[snapshot];
-            let Some(of_snapshot) = &taken.states[family] else { return Ok(()) };
-            (options.snapshot, state) = (Some(taken.snapshot.clone()), of_snapshot.clone());
-        }
-        let iter =
-            self.db().iter_opt(options, &self.handles[family]).map_err(|e| format!("iter_opt: {e}"))?;
-        let shape = Shape::default();
-        let spec = &self.specs[family];
-        let id = self.handles[family].id();
-        let mut cursor = Cursor::new(spec, (family, id), iter, shape, state, snapshot.is_some(), None);
-        if backward {
-            cursor.seek_to_last(spec)
-        } else {
-            cursor.seek_to_first(spec)
-        }
-        self.check_cursor(&cursor)?;
-        while cursor.is_valid() {
-            let spec = &self.specs[family];
-            if backward {
-                cursor.prev(spec)
-            } else {
-                cursor.next(spec)
-            }
-            self.check_cursor(&cursor)?;
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,489 @@
+//! Long histories with crashes: one database, a thousand operations of all kinds, crash after crash on the same disk.
+//!
+//! In: a seed and how many histories. Out: a [`Report`], or the first history after which something was wrong, with the few
+//! operations that suffice for it and the command that shows it again.
+//!
+//! A history is a round of the [`crate::model`] campaign whose lives end in a crash instead of a close: at a random file operation of
+//! any kind, within openings too, again and again. What is then found must be what some prefix of the writes leads to, the
+//! same in all families, with all that was promised: flushed and synced writes after a power loss, acknowledged ones after
+//! the death of the process, families that were dropped and made. The history goes on from there, with other options. Between
+//! crashes every answer is compared with the model: gets, scans, iterators that live on, snapshots, beside flushes, compactions
+//! and threads that write.
+//!
+//! Built with `--cfg shuttle`, each history is a simulated machine (see [`crate::sim`]): the seed gives the same history again. Built
+//! without, operations, options and what crashes leave are drawn from the seed, and threads take their own time.
+
+use crate::crash::{Trace, choices_of, env_over, is_refusal};
+use crate::model;
+use crate::model::round::{Floor, Promises, Round};
+use esker::internals::env::crash::CrashKind;
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, Op, OpKind};
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Of the first history; the next have the next numbers.
+    pub seed: u64,
+    /// Histories.
+    pub histories: u64,
+    /// Operations of each.
+    pub operations: u64,
+    /// Crashes of each, at least.
+    pub crashes: u64,
+    /// Operations that are left out: for shrinking.
+    pub skip: Vec<Range<u64>>,
+    /// Do each history twice, and compare what happened. For simulations.
+    pub twice: bool,
+    /// Begin no history after so long.
+    pub limit: Option<Duration>,
+    /// How long a failure may be shrunk.
+    pub shrink: Duration,
+    /// Print a line now and then.
+    pub verbose: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            seed: 1,
+            histories: 1,
+            operations: 1000,
+            crashes: 10,
+            skip: Vec::new(),
+            twice: false,
+            limit: None,
+            shrink: Duration::from_secs(120),
+            verbose: false,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Histories.
+    pub histories: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Of those, killed processes.
+    pub kills: u64,
+    /// Of those, crashes within an opening.
+    pub in_openings: u64,
+    /// Writes lost in crashes, none of which was promised.
+    pub lost: u64,
+    /// Power losses that garbled the MANIFEST's end, after which the database did not open, as it should: the history went on as if
+    /// the process had died there.
+    pub refused: u64,
+    /// A hash of all file operations that change something.
+    pub fingerprint: u64,
+    /// These operations, of one history that is done twice.
+    pub file_operations: Vec<String>,
+    /// Operations and answers.
+    pub answers: model::Report,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = self.time.as_secs_f64() / self.histories.max(1) as f64;
+        writeln!(
+            f,
+            "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
+             recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {:.3} s each; history {:016x}",
+            self.histories,
+            self.answers.operations,
+            self.answers.comparisons,
+            self.crashes,
+            self.kills,
+            self.in_openings,
+            self.lost,
+            self.refused,
+            each,
+            self.fingerprint
+        )?;
+        for (kind, count) in &self.answers.by_kind {
+            write!(f, "{kind:?} {count}  ")?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn add(&mut self, one: &Report) {
+        self.histories += one.histories;
+        self.crashes += one.crashes;
+        self.kills += one.kills;
+        self.in_openings += one.in_openings;
+        self.lost += one.lost;
+        self.refused += one.refused;
+        self.fingerprint ^= one.fingerprint;
+        self.answers.operations += one.answers.operations;
+        self.answers.comparisons += one.answers.comparisons;
+        for (kind, count) in &one.answers.by_kind {
+            match self.answers.by_kind.iter_mut().find(|(k, _)| k == kind) {
+                Some((_, sum)) => *sum += count,
+                None => self.answers.by_kind.push((*kind, *count)),
+            }
+        }
+    }
+}
+
+/// Carries the histories out.
+/// # Errors
+/// What was wrong, and the command that shows it again.
+#[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
+#[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let start = Instant::now();
+    let mut report = Report::default();
+    while report.histories < parameters.histories
+        && parameters.limit.is_none_or(|limit| start.elapsed() < limit)
+    {
+        let seed = parameters.seed + report.histories;
+        let one = one(seed, parameters).map_err(|why| shrink(seed, parameters, why))?;
+        if parameters.twice {
+            let again = self::one(seed, parameters).map_err(|why| shrink(seed, parameters, why))?;
+            same(&one.file_operations, &again.file_operations).map_err(|why| {
+                format!("histories: SEED={seed}: the same seed gave another history: {why}")
+            })?;
+        }
+        report.add(&one);
+        if parameters.verbose && report.histories.is_multiple_of(100) {
+            let seconds = start.elapsed().as_secs_f64();
+            let Report { histories, crashes, .. } = report;
+            eprintln!("histories: {histories}, {crashes} crashes, seed {seed} ({seconds:.0} s so far)");
+        }
+    }
+    report.time = start.elapsed();
+    Ok(report)
+}
+
+/// # Errors
+/// Where they part.
+fn same(first: &[String], again: &[String]) -> Result<(), String> {
+    let parts = first.iter().zip(again).position(|(a, b)| a != b);
+    let at = parts.unwrap_or(first.len().min(again.len()));
+    let (a, b) = (first.get(at), again.get(at));
+    if a == b { Ok(()) } else { Err(format!("file operation {at} was {a:?} and then {b:?}")) }
+}
+
+/// What was wrong, and at which operation.
+#[derive(Clone, Debug)]
+struct Failure {
+    operation: u64,
+    why: String,
+}
+
+/// One history, in a machine of its own.
+fn one(seed: u64, parameters: &Parameters) -> Result<Report, Failure> {
+    #[cfg(shuttle)]
+    {
+        let parameters = parameters.clone();
+        crate::sim::in_machine(seed, move || History::new(seed, &parameters).run()).unwrap_or_else(|why| {
+            // A panic does not say where.
+            Err(Failure { operation: u64::MAX, why })
+        })
+    }
+    #[cfg(not(shuttle))]
+    History::new(seed, parameters).run()
+}
+
+/// When a crash comes: at the so-manieth file operation of these kinds.
+#[derive(Clone, Copy, Debug)]
+enum Among {
+    All,
+    /// Not an append to a WAL, of which there are many.
+    Rarer,
+    /// Of the MANIFEST, CURRENT and directories.
+    State,
+}
+
+impl Among {
+    fn has(self, op: &Op, name: &str) -> bool {
+        match self {
+            Among::All => true,
+            Among::Rarer => !(name.ends_with(".log") && op.kind == OpKind::Append),
+            Among::State => {
+                name.starts_with("MANIFEST")
+                    || name.starts_with("CURRENT")
+                    || name.ends_with(".dbtmp")
+                    || op.kind == OpKind::DirSync
+            }
+        }
+    }
+}
+
+/// A crash: what it has left, and what had been promised.
+struct Crash {
+    disk: CrashFs,
+    choices: CrashChoices,
+    floor: Floor,
+    /// As if the process had died there: if the disk is rightly refused.
+    killed: (CrashFs, Floor),
+    op: String,
+}
+
+impl Crash {
+    fn new(disk: &CrashFs, seed: u64, promises: &Promises, op: String) -> Crash {
+        let choices = choices_of(seed);
+        // Before the disks: what is promised later need not be on them.
+        let (floor, of_killed) = (promises.at(choices.kind), promises.at(CrashKind::ProcessKill));
+        let killed = (disk.crash_clone(&CrashChoices::process_kill()), of_killed);
+        Crash { disk: disk.crash_clone(&choices), choices, floor, killed, op }
+    }
+}
+
+/// What the hook of the file system looks at.
+#[derive(Default)]
+struct Watch {
+    trace: Trace,
+    /// All of it, if the history is done twice.
+    whole: Option<Vec<String>>,
+    /// The next crash: among which operations, how many to let by, its seed.
+    armed: Option<(Among, u64, u64)>,
+    crash: Option<Crash>,
+}
+
+impl Watch {
+    fn sees(&mut self, op: &Op, name: &str) -> Option<u64> {
+        self.trace.add(op);
+        self.whole.iter_mut().for_each(|whole| whole.push(op.to_string()));
+        let (among, left, seed) = self.armed.as_mut()?;
+        if !among.has(op, name) {
+            return None;
+        }
+        if *left > 0 {
+            *left -= 1;
+            return None;
+        }
+        let seed = *seed;
+        self.armed = None;
+        Some(seed)
+    }
+}
+
+/// One history.
+struct History {
+    rng: fastrand::Rng,
+    parameters: Parameters,
+    disk: CrashFs,
+    fs: FaultFs,
+    watch: Arc<Mutex<Watch>>,
+    round: Round,
+    report: Report,
+}
+
+impl History {
+    fn new(seed: u64, parameters: &Parameters) -> History {
+        let disk = CrashFs::new();
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        let round = Round::with_crashes(seed, &model::Parameters::default(), env_over(fs.clone()));
+        let watch = Watch { whole: parameters.twice.then(Vec::new), ..Watch::default() };
+        History {
+            rng: fastrand::Rng::with_seed(!seed),
+            parameters: parameters.clone(),
+            disk,
+            fs,
+            watch: Arc::new(Mutex::new(watch)),
+            round,
+            report: Report { histories: 1, ..Report::default() },
+        }
+    }
+
+    fn run(mut self) -> Result<Report, Failure> {
+        let done = self.carry_out();
+        if let Err(mut failure) = done {
+            let watch = self.watch();
+            let last: String = watch.trace.last.iter().map(|op| format!("\n  {op}")).collect();
+            failure.why += &format!("\nthe last file operations:{last}");
+            return Err(failure);
+        }
+        let (fingerprint, whole) = {
+            let mut watch = self.watch();
+            (watch.trace.hash, watch.whole.take())
+        };
+        self.report.fingerprint = fingerprint;
+        self.report.file_operations = whole.unwrap_or_default();
+        Ok(self.report)
+    }
+
+    fn carry_out(&mut self) -> Result<(), Failure> {
+        let mut number = 0;
+        let failed = |operation| move |why| Failure { operation, why };
+        self.look_at_files();
+        self.round.open_first().map_err(failed(0))?;
+        while number < self.parameters.operations || self.report.crashes < self.parameters.crashes {
+            number = self.life(number)?;
+            self.crash().map_err(failed(number))?;
+        }
+        self.round.finish(&mut self.report.answers).map_err(failed(number))
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Operations from `number` on until there is a crash; gives the number of the next.
+    fn life(&mut self, mut number: u64) -> Result<u64, Failure> {
+        let most = (2 * self.parameters.operations / self.parameters.crashes.max(1)).max(2);
+        let (quiet, length) = (number + self.rng.u64(..most), number + most * 3 / 2);
+        let among = [Among::All, Among::Rarer, Among::Rarer, Among::State][self.rng.usize(..4)];
+        let armed = (among, self.rng.u64(..8), self.rng.u64(..));
+        while number < length && self.watch().crash.is_none() {
+            if number == quiet {
+                self.watch().armed = Some(armed);
+            }
+            if !self.parameters.skip.iter().any(|range| range.contains(&number)) {
+                self.round.operate_alone(number).map_err(|why| Failure { operation: number, why })?;
+            }
+            number += 1;
+        }
+        Ok(number)
+    }
+
+    /// Shows the hook all file operations of the disk as it is now.
+    fn look_at_files(&mut self) {
+        let (disk, watch) = (self.disk.clone(), self.watch.clone());
+        let promises = self.round.promises();
+        self.fs.on_op(move |op| {
+            let name = op.path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with("LOG")
+                || matches!(op.kind, OpKind::Read | OpKind::Stat | OpKind::List | OpKind::Open)
+            {
+                return;
+            }
+            let seed = watch.lock().unwrap_or_else(PoisonError::into_inner).sees(op, &name);
+            if let Some(seed) = seed {
+                let crash = Crash::new(&disk, seed, &promises, op.to_string());
+                watch.lock().unwrap_or_else(PoisonError::into_inner).crash = Some(crash);
+            }
+        });
+    }
+
+    /// Crashes, now if that has not happened yet; perhaps again while the database is opened; and goes on from there.
+    fn crash(&mut self) -> Result<(), String> {
+        let seed = self.rng.u64(..);
+        let caught = {
+            let mut watch = self.watch();
+            watch.armed = None;
+            watch.crash.take()
+        };
+        let promises = self.round.promises();
+        let mut crash =
+            caught.unwrap_or_else(|| Crash::new(&self.disk, seed, &promises, "nothing".to_owned()));
+        self.fs.clear_hook();
+        self.round.abandon();
+        self.count(&crash);
+        while self.rng.u8(..3) == 0 {
+            let Some(again) = self.crash_while_opening(&crash) else { break };
+            crash = again;
+            self.report.in_openings += 1;
+            self.count(&crash);
+        }
+        let told = format!("crash before {}, {:?}", crash.op, crash.choices);
+        match self.recover(crash.disk, crash.floor, &told) {
+            Ok(lost) => self.report.lost += lost as u64,
+            Err((true, why)) if is_refusal(&why, &crash.choices) => {
+                self.report.refused += 1;
+                let (disk, floor) = crash.killed;
+                let lost = self
+                    .recover(disk, floor, &format!("{told}; as if killed"))
+                    .map_err(|(_, why)| format!("{why}\n{told}"))?;
+                self.report.lost += lost as u64;
+            }
+            Err((_, why)) => return Err(format!("{why}\n{told}")),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, crash: &Crash) {
+        self.report.crashes += 1;
+        self.report.kills += u64::from(crash.choices.kind == CrashKind::ProcessKill);
+    }
+
+    /// Opens a copy of what a crash has left and crashes at one operation of that; `None` if opening took fewer.
+    fn crash_while_opening(&mut self, first: &Crash) -> Option<Crash> {
+        let disk = first.disk.crash_clone(&CrashChoices::process_kill());
+        let (at, seed) = (self.rng.u64(..90), self.rng.u64(..));
+        let found = Arc::new(Mutex::new(None));
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        let caught = found.clone();
+        let copied = disk.clone();
+        fs.on_op(move |op| {
+            if op.index == at {
+                let choices = choices_of(seed);
+                let killed = copied.crash_clone(&CrashChoices::process_kill());
+                let crashed = copied.crash_clone(&choices);
+                *caught.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((crashed, choices, killed, op.to_string()));
+            }
+        });
+        self.round.try_to_open(env_over(fs));
+        let (disk, choices, killed, op) = found.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        // What had been promised then still holds; recovery itself promises nothing.
+        let floor = first.floor;
+        let op = format!("{op} while what a crash before {} had left was opened", first.op);
+        Some(Crash { disk, choices, floor, killed: (killed, floor), op })
+    }
+
+    fn recover(&mut self, disk: CrashFs, floor: Floor, told: &str) -> Result<usize, (bool, String)> {
+        self.fs = FaultFs::new(Arc::new(disk.clone()));
+        self.disk = disk;
+        self.look_at_files();
+        let env: Env = env_over(self.fs.clone());
+        self.round.recover(env, floor, told)
+    }
+}
+
+/// The failure with as few operations as still fail, and how to see it again.
+#[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
+fn shrink(seed: u64, parameters: &Parameters, failure: Failure) -> String {
+    let until = Instant::now() + parameters.shrink;
+    let mut smallest = (parameters.clone(), failure);
+    let fails = |parameters: &Parameters| one(seed, parameters).err().map(|f| (parameters.clone(), f));
+    // Nothing behind the failure matters.
+    let end = smallest.1.operation.saturating_add(1).min(parameters.operations);
+    let mut size = end / 2;
+    while size > 0 && Instant::now() < until {
+        let mut from = 0;
+        while from < end && Instant::now() < until {
+            let mut fewer = smallest.0.clone();
+            if !fewer.skip.iter().any(|r| r.start <= from && from + size <= r.end) {
+                fewer.skip.push(from..from + size);
+                fewer.skip = merged(fewer.skip);
+                if let Some(found) = fails(&fewer) {
+                    smallest = found;
+                }
+            }
+            from += size;
+        }
+        size /= 2;
+    }
+    let (parameters, Failure { operation, why }) = smallest;
+    let skip: Vec<String> = parameters.skip.iter().map(|r| format!("{}-{}", r.start, r.end)).collect();
+    let skip = if skip.is_empty() { String::new() } else { format!(" --skip {}", skip.join(",")) };
+    let (operations, crashes) = (parameters.operations, parameters.crashes);
+    let place = if operation == u64::MAX { String::new() } else { format!(" at operation {operation}") };
+    format!(
+        "histories: SEED={seed}{place}: {why}\n\
+         again: histories --histories 1 --seed {seed} --operations {operations} --crashes {crashes}{skip}"
+    )
+}
+
+/// Ranges that touch are one.
+fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|r| r.start);
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}

@@ -1,0 +1,473 @@
+//! A round with crashes: what is promised while it goes on, and what may be there afterwards.
+//!
+//! In: the writes that were acknowledged, flushes, families that were dropped. Out: [`Promises`], which a crash looks at when it
+//! happens, and whether what is found afterwards is what some prefix of the writes leads to, the same in all families, and
+//! not less than what was promised.
+//!
+//! Invariants
+//!  1. A promise is in [`Promises`] before the next operation begins, and not before the database has given it.
+//!  2. `written` is in the order of sequence numbers.
+//!  3. Each operation draws from a generator of its own, so that leaving out others changes little: for shrinking.
+
+use super::{Checked, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write};
+use crate::model::Parameters;
+use crate::model::families::FamilySpec;
+use crate::model::settings::Settings;
+use crate::model::state::State;
+use esker::internals::base::sync::process::atomic::{AtomicU32, AtomicU64, Ordering};
+use esker::internals::base::sync::thread;
+use esker::internals::env::crash::CrashKind;
+use esker::{ColumnFamilyId, Db, Env, WriteBatch, WriteOptions};
+use std::sync::Arc;
+
+const FAMILIES: usize = 4;
+/// Instead of a family's number: it is being dropped or made.
+const CHANGING: u32 = u32::MAX;
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What must be there after a crash now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floor {
+    /// The newest sequence number.
+    sequence: u64,
+    families: [u32; FAMILIES],
+}
+
+/// What has been promised so far. Not part of a simulation: looking at it is no place where threads change.
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    /// What survives a killed process.
+    acknowledged: AtomicU64,
+    /// What survives a power loss.
+    durable: AtomicU64,
+    families: [AtomicU32; FAMILIES],
+}
+
+impl Promises {
+    pub(crate) fn at(&self, kind: CrashKind) -> Floor {
+        let sequence = match kind {
+            CrashKind::ProcessKill => self.acknowledged.load(Ordering::SeqCst),
+            CrashKind::PowerLoss => self.durable.load(Ordering::SeqCst),
+        };
+        Floor { sequence, families: std::array::from_fn(|i| self.families[i].load(Ordering::SeqCst)) }
+    }
+
+    fn promise(&self, kind: CrashKind, sequence: u64) {
+        match kind {
+            CrashKind::ProcessKill => self.acknowledged.fetch_max(sequence, Ordering::SeqCst),
+            CrashKind::PowerLoss => self.durable.fetch_max(sequence, Ordering::SeqCst),
+        };
+    }
+
+    fn promise_all(&self, sequence: u64) {
+        self.promise(CrashKind::ProcessKill, sequence);
+        self.promise(CrashKind::PowerLoss, sequence);
+    }
+}
+
+/// Changes of families, with the numbers that these had.
+type Changes = Vec<(usize, ColumnFamilyId, Write)>;
+
+struct Written {
+    /// Of its first change.
+    sequence: u64,
+    changes: Changes,
+}
+
+/// See the head of the file.
+pub(crate) struct Journal {
+    promises: Arc<Promises>,
+    /// The round's, for the generator of each operation.
+    seed: u64,
+    /// Nothing goes to the WAL; flushes are atomic.
+    unlogged: bool,
+    /// The WAL stays in the process until somebody flushes it.
+    manual: bool,
+    /// What the last crash has left.
+    base: Vec<State>,
+    base_ids: Vec<ColumnFamilyId>,
+    /// Since then.
+    written: Vec<Written>,
+    /// The newest number of each family.
+    newest: [u64; FAMILIES],
+}
+
+impl Journal {
+    pub(super) fn unlogged(&self) -> bool {
+        self.unlogged
+    }
+
+    pub(super) fn family_changes(&self, family: usize) {
+        self.promises.families[family].store(CHANGING, Ordering::SeqCst);
+    }
+
+    pub(super) fn family_is(&self, family: usize, id: ColumnFamilyId) {
+        self.promises.families[family].store(id.0, Ordering::SeqCst);
+    }
+
+    /// A flush of these families came to its end.
+    pub(super) fn flushed(&self, families: &[usize], atomic: bool) {
+        let newest = match atomic && !families.is_empty() {
+            true => self.newest.iter().max(),
+            false => families.iter().map(|&f| &self.newest[f]).max(),
+        };
+        self.promises.promise_all(newest.copied().unwrap_or(0));
+    }
+
+    /// The database was closed: what had no WAL was flushed.
+    pub(super) fn closed(&self) {
+        if self.unlogged {
+            self.flushed(&[0], true);
+        }
+    }
+
+    fn wrote(&mut self, sequence: u64, sync: bool, changes: Changes) {
+        for (family, ..) in &changes {
+            self.newest[*family] = self.newest[*family].max(sequence);
+        }
+        self.promise_write(sequence, sync);
+        self.written.push(Written { sequence, changes });
+    }
+
+    fn promise_write(&self, sequence: u64, sync: bool) {
+        let (unlogged, manual) = (self.unlogged, self.manual);
+        promise_write(&self.promises, unlogged, manual, sequence, sync);
+    }
+
+    /// The longest prefix of the writes that leads to what was found, in families with these numbers.
+    fn prefix_of(&self, specs: &[FamilySpec], found: &[State], ids: &[ColumnFamilyId]) -> Option<usize> {
+        let of_base = |f: usize| match ids[f] == self.base_ids[f] {
+            true => self.base[f].clone(),
+            false => State::empty(specs[f].keys.len()),
+        };
+        let mut states: Vec<State> = (0..specs.len()).map(of_base).collect();
+        let mut longest = (states == found).then_some(0);
+        for (i, written) in self.written.iter().enumerate() {
+            for (family, _, write) in written.changes.iter().filter(|(family, id, _)| *id == ids[*family]) {
+                write.apply(&specs[*family], &mut states[*family]);
+            }
+            if states == found {
+                longest = Some(i + 1);
+            }
+        }
+        longest
+    }
+
+    fn sequence_of(&self, prefix: usize) -> u64 {
+        prefix.checked_sub(1).map_or(0, |last| self.written[last].sequence)
+    }
+
+    /// Goes on from what was found.
+    fn restart(&mut self, found: &[State], ids: Vec<ColumnFamilyId>) {
+        self.base = found.to_vec();
+        for (family, id) in ids.iter().enumerate() {
+            self.family_is(family, *id);
+        }
+        self.base_ids = ids;
+        self.written.clear();
+        self.newest = [0; FAMILIES];
+        self.promises.acknowledged.store(0, Ordering::SeqCst);
+        self.promises.durable.store(0, Ordering::SeqCst);
+    }
+}
+
+fn promise_write(promises: &Promises, unlogged: bool, manual: bool, sequence: u64, sync: bool) {
+    if sync {
+        promises.promise_all(sequence);
+    } else if !unlogged && !manual {
+        promises.promise(CrashKind::ProcessKill, sequence);
+    }
+}
+
+impl Write {
+    pub(super) fn apply(&self, spec: &FamilySpec, state: &mut State) {
+        match self {
+            Write::Put(index, value) => state.put(*index, value),
+            Write::Delete(index) | Write::SingleDelete(index) => state.delete(*index),
+            Write::Merge(index, operand) => state.merge(*index, spec.merge, operand),
+            Write::DeleteRange(begin, end) => {
+                state.delete_range(spec.lower_bound(begin), spec.lower_bound(end));
+            }
+        }
+    }
+
+    pub(super) fn add_to(
+        &self,
+        batch: &mut WriteBatch,
+        id: ColumnFamilyId,
+        spec: &FamilySpec,
+    ) -> esker::Result<()> {
+        match self {
+            Write::Put(index, value) => batch.put(id, &spec.keys[*index], value),
+            Write::Delete(index) => batch.delete(id, &spec.keys[*index]),
+            Write::SingleDelete(index) => batch.single_delete(id, &spec.keys[*index]),
+            Write::Merge(index, operand) => batch.merge(id, &spec.keys[*index], operand),
+            Write::DeleteRange(begin, end) => batch.delete_range(id, begin, end),
+        }
+    }
+}
+
+impl Round {
+    /// A database that is not open yet, for short lives with crashes.
+    pub(crate) fn with_crashes(seed: u64, parameters: &Parameters, env: Env) -> Round {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let keys = rng.usize(20..100);
+        let mut round = Round::with(rng, keys, parameters, env, &WEIGHTS_WITH_CRASHES);
+        let families = round.specs.len();
+        round.journal = Some(Journal {
+            promises: Arc::default(),
+            seed,
+            unlogged: false,
+            manual: false,
+            base: round.states.clone(),
+            base_ids: vec![ColumnFamilyId(CHANGING); families],
+            written: Vec::new(),
+            newest: [0; FAMILIES],
+        });
+        round
+    }
+
+    /// Makes the database.
+    pub(crate) fn open_first(&mut self) -> Checked {
+        self.draw_settings();
+        self.open()?;
+        let ids = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
+        let states = self.states.clone();
+        self.journal.as_mut().expect("it was made with crashes").restart(&states, ids);
+        Ok(())
+    }
+
+    fn journal(&self) -> &Journal {
+        self.journal.as_ref().expect("it was made with crashes")
+    }
+
+    pub(crate) fn promises(&self) -> Arc<Promises> {
+        self.journal().promises.clone()
+    }
+
+    /// Operation `number`, whatever came before it.
+    pub(crate) fn operate_alone(&mut self, number: u64) -> Checked {
+        let seed = self.journal().seed ^ (number + 1).wrapping_mul(SEED_STEP);
+        self.rng = fastrand::Rng::with_seed(seed);
+        self.operation = number;
+        let chosen = self.choose();
+        self.operate(chosen)
+    }
+
+    pub(super) fn draw_settings(&mut self) {
+        self.settings = Settings::random(&mut self.rng, &self.env, &self.specs);
+        let rng = &mut self.rng;
+        let Some(journal) = &mut self.journal else { return };
+        let db = &mut self.settings.db;
+        // Recycled WALs are refused together with writes that go to none.
+        journal.unlogged = db.atomic_flush && db.recycle_log_file_num == 0 && rng.u8(..3) == 0;
+        // So that no clean close loses anything.
+        db.avoid_flush_during_shutdown &= !journal.unlogged;
+        journal.manual = db.manual_wal_flush;
+    }
+
+    pub(super) fn wrote(&mut self, sequence: u64, sync: bool, writes: Vec<(usize, Write)>) {
+        let handles = &self.handles;
+        let Some(journal) = &mut self.journal else { return };
+        let with_id = |(family, write): (usize, Write)| (family, handles[family].id(), write);
+        journal.wrote(sequence, sync, writes.into_iter().map(with_id).collect());
+    }
+
+    pub(super) fn sync_wal(&mut self) -> Checked {
+        let sync = self.rng.bool();
+        self.note(Event::Other(format!("flush_wal, sync {sync}")));
+        self.db().flush_wal(sync).map_err(|e| format!("flush_wal: {e}"))?;
+        let journal = self.journal();
+        if let Some(last) = journal.written.last().filter(|_| !journal.unlogged) {
+            journal.promises.promise(CrashKind::ProcessKill, last.sequence);
+            if sync {
+                journal.promises.promise(CrashKind::PowerLoss, last.sequence);
+            }
+        }
+        Ok(())
+    }
+
+    /// Some threads write at once; what they wrote is in the order of its numbers.
+    pub(super) fn burst(&mut self) -> Checked {
+        let threads: Vec<Vec<_>> = (0..self.rng.usize(2..=3))
+            .map(|_| (0..self.rng.usize(1..=5)).map(|_| self.batch_of_burst()).collect())
+            .collect();
+        let journal = self.journal();
+        let (unlogged, manual, promises) = (journal.unlogged, journal.manual, &*journal.promises);
+        let (db, specs, handles) = (self.db(), &self.specs, &self.handles);
+        let write = |(options, writes): (WriteOptions, Vec<(usize, Write)>)| {
+            let mut batch = WriteBatch::new();
+            for (family, write) in &writes {
+                write.add_to(&mut batch, handles[*family].id(), &specs[*family])?;
+            }
+            db.write(&options, &mut batch)?;
+            let sequence = batch.sequence().0;
+            promise_write(promises, unlogged, manual, sequence, options.sync);
+            Ok((sequence, options.sync, writes))
+        };
+        let written: Vec<esker::Result<Vec<_>>> = thread::scope(|scope| {
+            let spawned: Vec<_> = threads
+                .into_iter()
+                .map(|batches| scope.spawn(move || batches.into_iter().map(write).collect()))
+                .collect();
+            spawned.into_iter().map(|thread| thread.join().expect("a writer panicked")).collect()
+        });
+        let mut all = Vec::new();
+        for of_thread in written {
+            all.extend(of_thread.map_err(|e| format!("a write of several threads: {e}"))?);
+        }
+        all.sort_by_key(|(sequence, ..)| *sequence);
+        self.note(Event::Other(format!("a burst of {} batches", all.len())));
+        for (sequence, sync, writes) in all {
+            writes.iter().for_each(|(family, write)| self.apply(*family, write));
+            self.wrote(sequence, sync, writes);
+        }
+        Ok(())
+    }
+
+    /// Keys that are deleted singly are left alone: what is in them when the batch is written is not known yet.
+    fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, Write)>) {
+        let options = self.write_options();
+        let kinds = [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge, Kind::DeleteRange];
+        let mut writes = Vec::new();
+        while writes.is_empty() {
+            for _ in 0..self.rng.usize(1..5) {
+                let (kind, family) = (kinds[self.rng.usize(..kinds.len())], self.family());
+                let write = self.random_write(family, kind);
+                let index = match &write {
+                    Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _) => *i,
+                    Write::DeleteRange(..) => 0,
+                };
+                if !self.specs[family].is_single(index) {
+                    writes.push((family, write));
+                }
+            }
+        }
+        (options, writes)
+    }
+
+    /// The machine or the process is gone: nothing is closed that a caller would close.
+    pub(crate) fn abandon(&mut self) {
+        self.cursors.clear();
+        self.snapshots.clear();
+        self.handles.clear();
+        self.db = None;
+    }
+
+    /// An opening with settings of its own that comes to nothing, for crashes in the middle of it.
+    pub(crate) fn try_to_open(&mut self, env: Env) {
+        let settings = Settings::random(&mut self.rng, &env, &self.specs);
+        // If it fails, the opening that counts tells why.
+        drop(Db::open_cf(&settings.db, super::PATH, settings.descriptors(&self.specs)));
+    }
+
+    /// Opens what a crash has left, compares, and goes on from there; `what` tells of the crash. Gives the number of writes that
+    /// were lost.
+    /// # Errors
+    /// `Err((true, _))`: it does not open.
+    pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {
+        self.env = env;
+        self.draw_settings();
+        self.note(Event::Other(what.to_owned()));
+        self.open().map_err(|why| (true, format!("the database does not open: {why}")))?;
+        self.compare_with_promises(floor).map_err(|why| (false, why))
+    }
+
+    fn compare_with_promises(&mut self, floor: Floor) -> Result<usize, String> {
+        let found = (0..self.specs.len()).map(|f| self.contents_of(f)).collect::<Result<Vec<_>, _>>()?;
+        let ids: Vec<_> = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
+        for (family, promised) in floor.families.iter().enumerate() {
+            // 0: that of "default", and of a database that was never open.
+            if ![0, CHANGING, ids[family].0].contains(promised) {
+                let name = self.specs[family].name;
+                return Err(format!("family '{name}' was {promised} and is {}", ids[family].0));
+            }
+        }
+        let journal = self.journal.as_mut().expect("it was made with crashes");
+        let all = journal.written.len();
+        let Some(prefix) = journal.prefix_of(&self.specs, &found, &ids) else {
+            let why = journal.nearest(&self.specs, &found, &ids);
+            return Err(self.blame(why.0, why.1, &why.2));
+        };
+        let (survived, promised) = (journal.sequence_of(prefix), floor.sequence);
+        if survived < promised {
+            return Err(format!("promised up to sequence {promised}, found up to {survived}"));
+        }
+        journal.restart(&found, ids);
+        self.states = found;
+        if self.rng.u8(..4) == 0 {
+            self.verify()?;
+        }
+        Ok(all - prefix)
+    }
+
+    fn contents_of(&self, family: usize) -> Result<State, String> {
+        let spec = &self.specs[family];
+        let unreadable = |e: esker::Error| format!("family '{}' cannot be read: {e}", spec.name);
+        let mut iter = self.db().iter_cf(&self.handles[family]).map_err(unreadable)?;
+        let mut state = State::empty(spec.keys.len());
+        iter.seek_to_first();
+        while let Some((key, value)) = iter.item() {
+            let index = spec.lower_bound(key);
+            if spec.keys.get(index).map(Vec::as_slice) != Some(key) {
+                return Err(format!("family '{}' has the key \"{}\"", spec.name, key.escape_ascii()));
+            }
+            state.put(index, value);
+            iter.next();
+        }
+        iter.status().map_err(unreadable)?;
+        Ok(state)
+    }
+
+    /// All is compared once more, and the database is closed.
+    pub(crate) fn finish(&mut self, report: &mut super::Report) -> Checked {
+        self.verify()?;
+        self.db().verify_checksum().map_err(|e| format!("verify_checksum: {e}"))?;
+        self.close()?;
+        self.add_to(report);
+        Ok(())
+    }
+}
+
+impl Journal {
+    /// Of no prefix: how the nearest one differs. Family, key, and what to say.
+    fn nearest(
+        &self,
+        specs: &[FamilySpec],
+        found: &[State],
+        ids: &[ColumnFamilyId],
+    ) -> (usize, Option<usize>, String) {
+        let mut best: Option<(usize, usize, usize, usize)> = None;
+        for prefix in 0..=self.written.len() {
+            let mut differ = Vec::new();
+            for (family, spec) in specs.iter().enumerate() {
+                let mut state = match ids[family] == self.base_ids[family] {
+                    true => self.base[family].clone(),
+                    false => State::empty(spec.keys.len()),
+                };
+                for written in &self.written[..prefix] {
+                    let of_family = |c: &&(usize, ColumnFamilyId, Write)| c.0 == family && c.1 == ids[family];
+                    written.changes.iter().filter(of_family).for_each(|c| c.2.apply(spec, &mut state));
+                }
+                let keys = 0..spec.keys.len();
+                differ.extend(
+                    keys.filter(|&i| state.get(i) != found[family].get(i)).map(|index| (family, index)),
+                );
+            }
+            if let Some((family, index)) = differ.first()
+                && best.is_none_or(|(fewest, ..)| differ.len() <= fewest)
+            {
+                best = Some((differ.len(), prefix, *family, *index));
+            }
+        }
+        let (keys, prefix, family, index) = best.expect("it differs from each prefix");
+        let text = format!(
+            "not what any prefix of {} writes leads to; nearest is that of {prefix} (up to sequence {}), from which {keys} \
+             keys differ: found {:?}",
+            self.written.len(),
+            self.sequence_of(prefix),
+            found[family].get(index).map(super::show)
+        );
+        (family, Some(index), text)
+    }
+}

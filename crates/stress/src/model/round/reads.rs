@@ -1,0 +1,294 @@
+//! What a round reads, and whether the answers are right.
+
+use super::{CURSORS, Checked, Event, Round, SNAPSHOTS, TakenSnapshot, Write};
+use crate::model::cursor::{Cursor, Shape, show};
+use crate::model::state::State;
+use esker::{ColumnFamilyHandle, ReadOptions};
+
+impl Round {
+    pub(super) fn compare(
+        &mut self,
+        family: usize,
+        index: usize,
+        call: &str,
+        expected: Option<&[u8]>,
+        found: esker::Result<Option<&[u8]>>,
+    ) -> Checked {
+        self.comparisons += 1;
+        let found = match found {
+            Ok(found) if found == expected => return Ok(()),
+            Ok(found) => found.map_or("nothing".to_owned(), show),
+            Err(error) => error.to_string(),
+        };
+        let expected = expected.map_or("nothing".to_owned(), show);
+        Err(self.blame(family, Some(index), &format!("{call}: expected {expected}, found {found}")))
+    }
+
+    /// `what`, and what happened to the key lately.
+    pub(super) fn blame(&self, family: usize, index: Option<usize>, what: &str) -> String {
+        let spec = &self.specs[family];
+        let mut text = format!("family '{}': {what}", spec.name);
+        let Some(index) = index else { return text };
+        text += &format!("\nkey {} (index {index}); what happened to it:", show(&spec.keys[index]));
+        let concerns = |event: &Event| match event {
+            Event::Other(_) => true,
+            Event::Write(of, _) if *of != family => false,
+            Event::Write(
+                _,
+                Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _),
+            ) => *i == index,
+            Event::Write(_, Write::DeleteRange(begin, end)) => {
+                (spec.lower_bound(begin)..spec.lower_bound(end)).contains(&index)
+            }
+        };
+        let lines: Vec<String> = self
+            .events
+            .iter()
+            .rev()
+            .filter(|(_, event)| concerns(event))
+            .take(60)
+            .map(|(operation, event)| match event {
+                Event::Other(what) => format!("\n  {operation}: {what}"),
+                Event::Write(_, Write::DeleteRange(b, e)) => {
+                    format!("\n  {operation}: DeleteRange {} to {}", show(b), show(e))
+                }
+                Event::Write(_, Write::Put(_, v)) => format!("\n  {operation}: Put {}", show(v)),
+                Event::Write(_, Write::Merge(_, v)) => format!("\n  {operation}: Merge {}", show(v)),
+                Event::Write(_, Write::Delete(_)) => format!("\n  {operation}: Delete"),
+                Event::Write(_, Write::SingleDelete(_)) => format!("\n  {operation}: SingleDelete"),
+            })
+            .collect();
+        lines.into_iter().rev().for_each(|line| text += &line);
+        for taken in &self.snapshots {
+            text += &format!(
+                "\nsnapshot of operation {}, sequence {:?}",
+                taken.taken_at,
+                taken.snapshot.sequence()
+            );
+        }
+        text
+    }
+
+    /// A moment to read at: read options, and what each family must show.
+    pub(super) fn random_moment(&mut self, family: usize) -> (ReadOptions, State, Option<usize>) {
+        let mut options = ReadOptions::default();
+        if !self.snapshots.is_empty() && self.rng.u8(..3) == 0 {
+            let chosen = self.rng.usize(..self.snapshots.len());
+            let taken = &self.snapshots[chosen];
+            if let Some(state) = &taken.states[family] {
+                options.snapshot = Some(taken.snapshot.clone());
+                return (options, state.clone(), Some(chosen));
+            }
+        }
+        (options, self.states[family].clone(), None)
+    }
+
+    pub(super) fn get(&mut self) -> Checked {
+        let family = self.family();
+        let index = self.rng.usize(..self.specs[family].keys.len());
+        let (options, state, at) = self.random_moment(family);
+        let (key, handle) = (&self.specs[family].keys[index], &self.handles[family]);
+        if at.is_none() && self.rng.u8(..16) == 0 {
+            let may = self.db().key_may_exist(handle, key);
+            if state.get(index).is_some() && !may {
+                return Err(self.blame(family, Some(index), "key_may_exist: false"));
+            }
+            return Ok(());
+        }
+        let found = self.db().get_pinned_opt(&options, handle, key);
+        let found = found.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
+        let call = if at.is_some() { "get at a snapshot" } else { "get" };
+        self.compare(family, index, call, state.get(index), found)
+    }
+
+    pub(super) fn multi_get(&mut self) -> Checked {
+        let snapshot =
+            (!self.snapshots.is_empty() && self.rng.bool()).then(|| self.rng.usize(..self.snapshots.len()));
+        let mut wanted = Vec::new();
+        for _ in 0..self.rng.usize(1..20) {
+            let family = self.family();
+            let there = snapshot.is_none_or(|s| self.snapshots[s].states[family].is_some());
+            if there {
+                wanted.push((family, self.rng.usize(..self.specs[family].keys.len())));
+            }
+        }
+        let pairs: Vec<(&ColumnFamilyHandle, &[u8])> =
+            wanted.iter().map(|(f, i)| (&self.handles[*f], self.specs[*f].keys[*i].as_slice())).collect();
+        let options = ReadOptions {
+            snapshot: snapshot.map(|s| self.snapshots[s].snapshot.clone()),
+            ..ReadOptions::default()
+        };
+        let found = self.db().multi_get_cf(&options, &pairs);
+        for ((family, index), value) in wanted.into_iter().zip(found) {
+            let state = match snapshot {
+                Some(s) => self.snapshots[s].states[family].clone().expect("chosen for that"),
+                None => self.states[family].clone(),
+            };
+            let value = value.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
+            self.compare(family, index, "multi_get", state.get(index), value)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn new_cursor(&mut self) -> Result<Cursor, String> {
+        let family = self.family();
+        let extractor = self.settings.families[family].prefix_extractor.clone();
+        let shape = Shape::random(&mut self.rng, &self.specs[family], extractor.is_some());
+        self.cursor_with(family, shape)
+    }
+
+    pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, String> {
+        let (moment, state, at) = self.random_moment(family);
+        let extractor = self.settings.families[family].prefix_extractor.clone();
+        let options = ReadOptions { snapshot: moment.snapshot, ..shape.read_options(&mut self.rng) };
+        let iter =
+            self.db().iter_opt(options, &self.handles[family]).map_err(|e| format!("iter_opt: {e}"))?;
+        let family = (family, self.handles[family].id());
+        Ok(Cursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor))
+    }
+
+    pub(super) fn check_cursor(&mut self, cursor: &Cursor) -> Checked {
+        self.comparisons += 1;
+        cursor
+            .check(&self.specs[cursor.family])
+            .map_err(|(index, what)| self.blame(cursor.family, index, &what))
+    }
+
+    /// One move at random.
+    pub(super) fn move_cursor(&mut self, cursor: &mut Cursor) -> Checked {
+        let spec = &self.specs[cursor.family];
+        let roll = if cursor.is_valid() { self.rng.u8(..20) } else { self.rng.u8(..6) };
+        match roll {
+            0 => cursor.seek_to_first(spec),
+            1 => cursor.seek_to_last(spec),
+            2 | 3 => {
+                let target = spec.random_target(&mut self.rng);
+                cursor.seek(spec, &target);
+            }
+            4 | 5 => {
+                let target = spec.random_target(&mut self.rng);
+                cursor.seek_for_prev(spec, &target);
+            }
+            6..=13 => cursor.next(spec),
+            _ => cursor.prev(spec),
+        }
+        self.check_cursor(cursor)
+    }
+
+    /// A new iterator, a seek, some steps one way, perhaps some back.
+    pub(super) fn scan(&mut self) -> Checked {
+        let mut cursor = self.new_cursor()?;
+        self.move_cursor(&mut cursor)?;
+        let mut forward = self.rng.bool();
+        for _ in 0..self.rng.usize(..40) {
+            if !cursor.is_valid() {
+                break;
+            }
+            let spec = &self.specs[cursor.family];
+            if forward {
+                cursor.next(spec)
+            } else {
+                cursor.prev(spec)
+            }
+            self.check_cursor(&cursor)?;
+            if self.rng.u8(..10) == 0 {
+                forward = !forward;
+            }
+        }
+        Ok(())
+    }
+
+    /// A step of an iterator that lives on through writes, flushes and compactions.
+    pub(super) fn use_cursor(&mut self) -> Checked {
+        if self.cursors.len() < CURSORS && self.rng.u8(..20) == 0 || self.cursors.is_empty() {
+            let cursor = self.new_cursor()?;
+            self.cursors.push(cursor);
+        }
+        let chosen = self.rng.usize(..self.cursors.len());
+        let mut cursor = self.cursors.swap_remove(chosen);
+        match self.rng.u16(..400) {
+            0 => return Ok(()),
+            1 | 2 => {
+                let family = cursor.family;
+                if cursor.id == self.handles[family].id() {
+                    let state =
+                        if cursor.at_snapshot { cursor.state.clone() } else { self.states[family].clone() };
+                    cursor.refresh(state)?;
+                }
+            }
+            _ => {}
+        }
+        let checked = self.move_cursor(&mut cursor);
+        self.cursors.push(cursor);
+        checked
+    }
+
+    pub(super) fn take_or_release_snapshot(&mut self) {
+        if self.snapshots.len() < SNAPSHOTS && self.rng.bool() {
+            let snapshot = self.db().snapshot();
+            let states = self.states.iter().cloned().map(Some).collect();
+            self.snapshots.push(TakenSnapshot { snapshot, states, taken_at: self.operation });
+            self.note(Event::Other("take a snapshot".to_owned()));
+        } else if !self.snapshots.is_empty() {
+            let chosen = self.rng.usize(..self.snapshots.len());
+            let taken = self.snapshots.swap_remove(chosen).taken_at;
+            self.note(Event::Other(format!("release the snapshot of operation {taken}")));
+        }
+    }
+
+    /// Everything, in both directions, and every key by itself; and each snapshot.
+    pub(super) fn verify(&mut self) -> Checked {
+        for family in 0..self.specs.len() {
+            for backward in [false, true] {
+                self.verify_scan(family, backward, None)?;
+            }
+            for index in 0..self.specs[family].keys.len() {
+                let found = self.db().get_pinned_opt(
+                    &ReadOptions::default(),
+                    &self.handles[family],
+                    &self.specs[family].keys[index],
+                );
+                let found = found.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
+                let state = self.states[family].clone();
+                self.compare(family, index, "get of every key", state.get(index), found)?;
+            }
+            for snapshot in 0..self.snapshots.len() {
+                let backward = self.rng.bool();
+                self.verify_scan(family, backward, Some(snapshot))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn verify_scan(&mut self, family: usize, backward: bool, snapshot: Option<usize>) -> Checked {
+        let mut options = ReadOptions::default();
+        let mut state = self.states[family].clone();
+        if let Some(snapshot) = snapshot {
+            let taken = &self.snapshots[snapshot];
+            let Some(of_snapshot) = &taken.states[family] else { return Ok(()) };
+            (options.snapshot, state) = (Some(taken.snapshot.clone()), of_snapshot.clone());
+        }
+        let iter =
+            self.db().iter_opt(options, &self.handles[family]).map_err(|e| format!("iter_opt: {e}"))?;
+        let shape = Shape::default();
+        let spec = &self.specs[family];
+        let id = self.handles[family].id();
+        let mut cursor = Cursor::new(spec, (family, id), iter, shape, state, snapshot.is_some(), None);
+        if backward {
+            cursor.seek_to_last(spec)
+        } else {
+            cursor.seek_to_first(spec)
+        }
+        self.check_cursor(&cursor)?;
+        while cursor.is_valid() {
+            let spec = &self.specs[family];
+            if backward {
+                cursor.prev(spec)
+            } else {
+                cursor.next(spec)
+            }
+            self.check_cursor(&cursor)?;
+        }
+        Ok(())
+    }
+}

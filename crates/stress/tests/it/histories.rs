@@ -1,0 +1,18 @@
+//! Long histories with crashes, shortened.
+
+use esker_stress::histories::{Parameters, run};
+
+#[test]
+fn what_was_promised_outlives_crash_after_crash() {
+    let parameters =
+        Parameters { seed: 1, histories: 3, operations: 400, crashes: 6, ..Parameters::default() };
+    let report = run(&parameters).unwrap_or_else(|why| panic!("{why}"));
+    assert!(report.crashes >= 18 && report.kills > 0 && report.in_openings > 0, "{report}");
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_histories_repeat_themselves() {
+    let parameters = Parameters { seed: 11, histories: 4, twice: true, ..Parameters::default() };
+    run(&parameters).unwrap_or_else(|why| panic!("{why}"));
+}
