@@ -9,7 +9,7 @@ mod noop;
 pub use self::esker::EskerStore;
 pub use noop::NoStore;
 
-use ::esker::{ReadOptions, Result, WriteOptions};
+use ::esker::{MultiScanArgs, ReadOptions, Result, WriteOptions};
 
 /// Opens and removes the database of one run.
 pub trait Store: Sync {
@@ -94,6 +94,16 @@ pub trait Engine: Send + Sync {
     /// The engine's.
     fn cursor(&self, options: ReadOptions) -> Result<Self::Cursor>;
 
+    /// Hands the entries of all ranges of `args` to `each`, range by range: key and value.
+    /// # Errors
+    /// The engine's; what was not read then is left out.
+    fn multi_scan(
+        &self,
+        options: ReadOptions,
+        args: &MultiScanArgs,
+        each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()>;
+
     /// Flushes what is in memory and waits.
     /// # Errors
     /// The engine's.
@@ -146,6 +156,8 @@ pub trait Cursor {
     fn seek_to_last(&mut self);
     /// To the first key at or after `target`.
     fn seek(&mut self, target: &[u8]);
+    /// To the last key at or before `target`.
+    fn seek_for_prev(&mut self, target: &[u8]);
     /// To the next key. REQUIRES: `valid()`.
     fn next(&mut self);
     /// To the previous key. REQUIRES: `valid()`.

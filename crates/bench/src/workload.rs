@@ -7,6 +7,7 @@ mod background;
 mod compute;
 mod delete;
 mod mixed;
+mod multi_scan;
 mod read;
 mod scan;
 mod write;
@@ -70,6 +71,8 @@ pub(crate) enum Workload {
     /// As `ReadRandom`, among the first hundredth of the keys.
     ReadHot,
     MultiReadRandom,
+    MultiScan,
+    MultiScanRandom,
     NewIterator,
     SeekRandom,
     /// The first thread does something else behind the others.
@@ -103,6 +106,7 @@ pub(crate) enum Foreground {
 }
 
 pub(crate) use compute::Checksum;
+pub(crate) use multi_scan::range_keys;
 
 /// What the threads of one benchmark share.
 #[derive(Default)]
@@ -162,6 +166,8 @@ impl<'a, E: Engine> Worker<'a, E> {
             Workload::ReadRandom => self.read_random(self.key_count()),
             Workload::ReadHot => self.read_random(self.key_count().div_ceil(100)),
             Workload::MultiReadRandom => self.multi_read_random(),
+            Workload::MultiScan => self.multi_scan(),
+            Workload::MultiScanRandom => self.multi_scan_random(),
             Workload::NewIterator => self.new_iterator(),
             Workload::SeekRandom => self.seek_random(),
             Workload::Behind(background, _) if self.index == 0 => self.run_behind(background),

@@ -59,7 +59,7 @@ mod write;
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
     AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, ExplainScan,
-    IngestExternalFileArg, MultiGetOutput, OpenMode, WideColumns, destroy_db,
+    IngestExternalFileArg, MultiGetOutput, MultiScan, OpenMode, Scan, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -67,10 +67,12 @@ pub use esker_base::{
     ValueType, compaction_filter, comparator, merge_operator, prefix, table_properties_collector,
 };
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
+pub use esker_table::AheadCounts;
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, ImportColumnFamilyOptions,
-    IngestExternalFileOptions, Options, ReadOptions, ReadTier, WalRecoveryMode, WriteOptions,
+    IngestExternalFileOptions, MultiScanArgs, Options, ReadOptions, ReadTier, ScanOptions, WalRecoveryMode,
+    WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 mod batch;
 mod below;
-pub(crate) use batch::{Gathered, Wanted, gather};
+pub(crate) use batch::{COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer};
 pub(crate) use below::Started;
 
 /// Blocks by file and offset.
@@ -170,16 +170,21 @@ impl BlockSource {
         options: &TableReadOptions,
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.lookup(&self.key(handle))
-        {
-            counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        if let Some(block) = self.cached(handle, kind) {
             if let Some(readahead) = readahead {
                 readahead.skipped(handle);
             }
             return Ok(block);
         }
         self.load(handle, kind, options, readahead)
+    }
+
+    /// The block if the cache has it.
+    #[inline]
+    pub(crate) fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<BlockRef> {
+        let block = self.cache.as_ref()?.lookup(&self.key(handle))?;
+        counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        Some(block)
     }
 
     /// The block if the cache has it, for as long as the guard lives: what the cache lends so counts nothing.
@@ -212,8 +217,9 @@ impl BlockSource {
         }
     }
 
+    /// The block from where it is, if the cache has not got it.
     #[cold]
-    fn load(
+    pub(crate) fn load(
         &self,
         handle: BlockHandle,
         kind: BlockKind,

@@ -26,6 +26,7 @@ pub mod options;
 mod readahead;
 mod reader;
 mod residence;
+mod scans_ahead;
 mod table_cache;
 pub mod tier;
 mod verify;
@@ -43,5 +44,6 @@ pub use options::{
     TableReadOptions, TableReaderOptions,
 };
 pub use reader::{Missing, TableReader, TableValue, Visit};
+pub use scans_ahead::{AheadCounts, AheadOptions, ScanRange, ScanTables, ScansAhead};
 pub use table_cache::{TableCache, TableCacheOptions, TableFile};
 pub use writer::{TableBuilder, TableFileInfo};

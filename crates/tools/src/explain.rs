@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::ldb::open_as_it_is;
 use crate::text::parse_hex;
 use clap::{Args, Subcommand};
-use esker::{ColumnFamilyHandle, Db, ExplainScan, Explanation, ReadOptions};
+use esker::{ColumnFamilyHandle, Db, ExplainScan, Explanation, MultiScanArgs, ReadOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -43,6 +43,18 @@ enum Read {
     },
     /// To the first key at or after one
     Seek { key: String },
+    /// Rows of several ranges that are told together: START LIMIT, START LIMIT, … in order
+    #[command(name = "multiscan")]
+    MultiScan {
+        #[arg(required = true, num_args = 2..)]
+        bounds: Vec<String>,
+        /// From the end of each range to its start
+        #[arg(long)]
+        reverse: bool,
+        /// Bytes that may be read ahead at once; 0 for the default
+        #[arg(long, default_value_t = 0)]
+        max_prefetch_size: u64,
+    },
     /// Rows in order
     Scan {
         /// The first key; without it the scan begins at an end
@@ -87,6 +99,17 @@ fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> Ou
             db.explain_multi_get(&read, family, &keys)?
         }
         Read::Seek { key: text } => db.explain_seek(&read, family, key(text)?)?,
+        Read::MultiScan { bounds, reverse, max_prefetch_size } => {
+            let (reverse, max_prefetch_size) = (*reverse, *max_prefetch_size);
+            let mut args = MultiScanArgs { reverse, max_prefetch_size, ..MultiScanArgs::default() };
+            for range in bounds.chunks(2) {
+                let [start, limit] = range else {
+                    return Err(Failure::new("a range is a START and a LIMIT"));
+                };
+                args.insert(key(start)?, key(limit)?);
+            }
+            db.explain_multi_scan(&read, family, &args)?
+        }
         Read::Scan { from, to, rows, reverse } => {
             read.iterate_upper_bound = to.as_ref().map(key).transpose()?;
             let from = from.as_ref().map(key).transpose()?;

@@ -3,8 +3,8 @@
 use super::{Batch, Cursor, Engine, Store};
 use esker::internals::format::file_name::parse_file_name;
 use esker::{
-    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, Options, ReadOptions, Result, SubCode,
-    WriteBatch, WriteOptions, destroy_db, options::BottommostLevelCompaction,
+    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, MultiScanArgs, Options, ReadOptions,
+    Result, SubCode, WriteBatch, WriteOptions, destroy_db, options::BottommostLevelCompaction,
 };
 use std::path::PathBuf;
 
@@ -128,6 +128,20 @@ impl Engine for EskerEngine {
     fn cursor(&self, options: ReadOptions) -> Result<DbIterator> {
         self.db.iter_opt(options, &self.family)
     }
+    fn multi_scan(
+        &self,
+        options: ReadOptions,
+        args: &MultiScanArgs,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let mut scans = self.db.new_multi_scan(options, &self.family, args)?;
+        while let Some(mut scan) = scans.next_scan() {
+            while let Some((key, value)) = scan.next_item()? {
+                each(key, value);
+            }
+        }
+        Ok(())
+    }
     fn flush(&self) -> Result<()> {
         self.db.flush()
     }
@@ -187,6 +201,9 @@ impl Cursor for DbIterator {
     }
     fn seek(&mut self, target: &[u8]) {
         DbIterator::seek(self, target);
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        DbIterator::seek_for_prev(self, target);
     }
     #[inline]
     fn next(&mut self) {

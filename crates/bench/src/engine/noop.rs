@@ -1,7 +1,7 @@
 //! An engine that does nothing: what a loop costs by itself.
 
 use super::{Batch, Cursor, Engine, Store};
-use esker::{ReadOptions, Result, WriteOptions};
+use esker::{MultiScanArgs, ReadOptions, Result, WriteOptions};
 use std::hint::black_box;
 
 /// A database that forgets everything, finds every key with an empty value, and whose scans never end.
@@ -75,6 +75,15 @@ impl Engine for NoStore {
     fn cursor(&self, _: ReadOptions) -> Result<NoStore> {
         Ok(NoStore)
     }
+    fn multi_scan(
+        &self,
+        _: ReadOptions,
+        args: &MultiScanArgs,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        args.ranges.iter().for_each(|range| each(&range.start, &[]));
+        Ok(())
+    }
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -115,6 +124,9 @@ impl Cursor for NoStore {
     fn seek_to_first(&mut self) {}
     fn seek_to_last(&mut self) {}
     fn seek(&mut self, target: &[u8]) {
+        black_box(target);
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
         black_box(target);
     }
     fn next(&mut self) {}

@@ -114,7 +114,19 @@ flags! {
     multiread_stride: i64 = 0;
     /// Multi-get hands values out pinned; else copied.
     multiread_batched: bool = false;
-    /// Steps after each seek.
+    /// Ranges of one multiscan.
+    multiscan_size: i64 = 10;
+    /// Keys between the end of one of its ranges and the start of the next.
+    multiscan_stride: i64 = 100;
+    /// Blocks of a file with no more bytes than this between them are read as one: MultiScanArgs::io_coalesce_threshold.
+    multiscan_coalesce_threshold: u64 = 16384;
+    /// Bytes of blocks that are read ahead at once; 0: 8 MiB: MultiScanArgs::max_prefetch_size.
+    multiscan_max_prefetch_size: u64 = 0;
+    /// Sets MultiScanArgs::use_async_io.
+    multiscan_use_async_io: bool = false;
+    /// If not, multiscanrandom seeks and steps through its ranges one by one.
+    use_multiscan: bool = true;
+    /// Steps after each seek; keys of each range of multiscan (0: 50).
     seek_nexts: i32 = 0;
     /// Keys to delete behind those stepped over.
     seek_nexts_to_delete: i32 = 0;

@@ -14,6 +14,7 @@ pub(crate) enum OpKind {
     Write,
     Delete,
     Seek,
+    MultiScan,
     Merge,
     Update,
     Compress,
@@ -24,11 +25,12 @@ pub(crate) enum OpKind {
 }
 
 impl OpKind {
-    const ALL: [OpKind; 11] = [
+    const ALL: [OpKind; 12] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Delete,
         OpKind::Seek,
+        OpKind::MultiScan,
         OpKind::Merge,
         OpKind::Update,
         OpKind::Compress,
@@ -44,6 +46,7 @@ impl OpKind {
             OpKind::Write => "write",
             OpKind::Delete => "delete",
             OpKind::Seek => "seek",
+            OpKind::MultiScan => "multiscan",
             OpKind::Merge => "merge",
             OpKind::Update => "update",
             OpKind::Compress => "compress",

@@ -6,7 +6,7 @@ use super::name::Named;
 use crate::flags::Flags;
 use crate::keys::WriteOrder;
 use crate::output::Stop;
-use crate::workload::{Background, Checksum, Foreground, Plan, Workload, non_negative};
+use crate::workload::{Background, Checksum, Foreground, Plan, Workload, non_negative, range_keys};
 use esker::{ReadOptions, WriteOptions};
 
 /// What is done once, by the main thread, and not measured.
@@ -72,6 +72,8 @@ pub(super) const SUPPORTED: &[(&str, What)] = &[
     ("readmissing", threads(Workload::ReadRandom)),
     ("readhot", threads(Workload::ReadHot)),
     ("multireadrandom", threads(Workload::MultiReadRandom)),
+    ("multiscan", threads(Workload::MultiScan)),
+    ("multiscanrandom", threads(Workload::MultiScanRandom)),
     ("newiterator", threads(Workload::NewIterator)),
     ("seekrandom", threads(Workload::SeekRandom)),
     ("newiteratorwhilewriting", behind(Background::Write, Foreground::NewIterator)),
@@ -126,8 +128,6 @@ const KNOWN: &[&str] = &[
     "mixgraph",
     "multireadentity",
     "multireadrandomcoroutine",
-    "multiscan",
-    "multiscanrandom",
     "openandcompact",
     "randomreplacekeys",
     "randomtransaction",
@@ -193,6 +193,18 @@ impl Benchmark {
             "readmissing" => plan.key_size += 1,
             "filluniquerandom" if flags.threads > 1 => {
                 return Err(Stop::Failed("filluniquerandom: runs with --threads=1 only".to_owned()));
+            }
+            "multiscan" => {
+                let stride = non_negative(flags.multiscan_stride);
+                let distance = range_keys(flags.seek_nexts).saturating_add(stride);
+                if distance.saturating_mul(non_negative(flags.multiscan_size)) >= plan.num {
+                    let why =
+                        "multiscan: --num must be above (seek_nexts + multiscan_stride) * multiscan_size";
+                    return Err(Stop::Failed(why.to_owned()));
+                }
+                if flags.multiscan_size < 1 {
+                    return Err(Stop::Failed("multiscan: --multiscan_size must be at least 1".to_owned()));
+                }
             }
             "mergerandom" | "readwhilemerging" | "seekrandomwhilemerging"
                 if flags.merge_operator.is_empty() =>

@@ -48,6 +48,19 @@ fn multi_gets_count_keys() {
 }
 
 #[test]
+fn multi_scans_go_through_their_ranges() {
+    let few = ["--multiscan_size=3", "--multiscan_stride=20", "--seek_nexts=10", "--reads=95"];
+    assert_eq!(after("fillseq,flush", "multiscan", &few), "4 operations; (multiscans:4)");
+    let reverse = [&few[..], &["--reverse_iterator", "--multiscan_max_prefetch_size=500"]].concat();
+    assert_eq!(after("fillseq,flush", "multiscan", &reverse), "4 operations; (multiscans:4)");
+    for flag in ["--use_multiscan", "--nouse_multiscan", "--reverse_iterator"] {
+        let flags = [flag, "--reads=3000", "--value_size=20000"];
+        let told = after("fillseq,flush", "multiscanrandom", &flags);
+        assert!(told.contains("rows_scanned:3") && told.contains("max_range_keys:52)"), "{flag}: {told}");
+    }
+}
+
+#[test]
 fn deletions_delete() {
     assert_eq!(after("fillseq,deleteseq", "readrandom", &[]), "1000 operations; (0 of 1000 found)");
     assert_eq!(after("fillseq,deleteseq", "readseq", &["--deletes=400"]), "600 operations;");

@@ -9,19 +9,22 @@
 
 mod watch;
 
-use super::iterator::watched_iter;
+use super::iterator::{new_ahead, watched_iter, within_ranges};
 use super::reads::{pinned_view, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
+use crate::iter::DbIter;
 use crate::observe::{Explanation, KeyRead, ReadSource, ScanRead, SeenEntry, Step};
-use crate::options::ReadOptions;
+use crate::options::{MultiScanArgs, ReadOptions};
 use crate::read::get::ReadContext;
 use crate::read::saver::Saver;
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
 use esker_base::perf_context::{PerfContext, PerfLevel, perf_level, set_perf_level};
+use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::key::LookupKey;
+use esker_table::ScansAhead;
 pub(super) use watch::{Watch, Watched};
 
 /// Which rows a scan is to give.
@@ -112,6 +115,52 @@ impl Db {
         family: &ColumnFamilyHandle,
         scan: &ExplainScan,
     ) -> Result<Explanation> {
+        self.explain_iter(("scan", options, family), None, |mut iter, read| {
+            match (&scan.from, scan.reverse) {
+                (Some(from), false) => iter.seek(from),
+                (Some(from), true) => iter.seek_for_prev(from),
+                (None, false) => iter.seek_to_first(),
+                (None, true) => iter.seek_to_last(),
+            }
+            read_rows(&mut iter, read, scan.rows, scan.reverse)
+        })
+    }
+
+    /// What the scans of [`Db::new_multi_scan`] look at, run by run, and what they read ahead. An error ends them here.
+    /// # Errors
+    /// As [`Db::explain_get`] and [`Db::new_multi_scan`].
+    pub fn explain_multi_scan(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        args: &MultiScanArgs,
+    ) -> Result<Explanation> {
+        let ahead = new_ahead(args, &family.cf.icmp, options, None)?;
+        let options = &within_ranges(options.clone(), args);
+        self.explain_iter(("multiscan", options, family), Some(ahead.clone()), |mut iter, read| {
+            for (number, range) in args.ranges.iter().enumerate() {
+                ahead.enter(number);
+                let lower =
+                    if args.reverse { Some(&range.start) } else { options.iterate_lower_bound.as_ref() };
+                iter.set_bounds(lower.map(Vec::as_slice), range.limit.as_deref());
+                match &range.limit {
+                    Some(limit) if args.reverse => iter.seek_for_prev(limit),
+                    _ => iter.seek(&range.start),
+                }
+                read_rows(&mut iter, read, u64::MAX, args.reverse)?;
+            }
+            read.ahead = Some(ahead.counts());
+            Ok(())
+        })
+    }
+
+    /// What `scan` does with an iterator.
+    fn explain_iter(
+        &self,
+        (operation, options, family): (&'static str, &ReadOptions, &ColumnFamilyHandle),
+        ahead: Option<Arc<ScansAhead>>,
+        scan: impl FnOnce(DbIter, &mut ScanRead) -> Result<()>,
+    ) -> Result<Explanation> {
         let start = self.begin_explaining(options, family)?;
         let watch = Watch::new(self.engine().env.clock.clone());
         let view = pinned_view(&family.cf);
@@ -119,25 +168,8 @@ impl Db {
         let mut read = ScanRead::default();
         let before = PerfContext::current();
         let scanned = counting(|| {
-            let mut iter = watched_iter(&family.cf, &view, options, sequence, &watch)?;
-            match (&scan.from, scan.reverse) {
-                (Some(from), false) => iter.seek(from),
-                (Some(from), true) => iter.seek_for_prev(from),
-                (None, false) => iter.seek_to_first(),
-                (None, true) => iter.seek_to_last(),
-            }
-            while iter.valid() && read.rows < scan.rows {
-                read.rows += 1;
-                read.row_bytes += (iter.key().len() + iter.value().len()) as u64;
-                match &mut read.ends {
-                    Some((_, last)) => *last = iter.key().to_vec(),
-                    None => read.ends = Some((iter.key().to_vec(), iter.key().to_vec())),
-                }
-                if read.rows < scan.rows {
-                    if scan.reverse { iter.prev() } else { iter.next() }
-                }
-            }
-            iter.status()
+            let iter = watched_iter(&family.cf, &view, options, sequence, (&watch, ahead))?;
+            scan(iter, &mut read)
         });
         read.error = scanned.err().map(|e| e.to_string());
         let after = PerfContext::current();
@@ -147,7 +179,7 @@ impl Db {
         read.operands = after.internal_merge_count - before.internal_merge_count;
         (read.runs, read.left_out) = watch.told(&view);
         Ok(Explanation {
-            operation: "scan",
+            operation,
             family: family.name().to_owned(),
             sequence,
             keys: Vec::new(),
@@ -187,6 +219,22 @@ impl Db {
             nanos: self.now() - start,
         }
     }
+}
+
+/// Steps through rows from where the iterator stands until there are as many as `rows`.
+fn read_rows(iter: &mut DbIter, read: &mut ScanRead, rows: u64, reverse: bool) -> Result<()> {
+    while iter.valid() && read.rows < rows {
+        read.rows += 1;
+        read.row_bytes += (iter.key().len() + iter.value().len()) as u64;
+        match &mut read.ends {
+            Some((_, last)) => *last = iter.key().to_vec(),
+            None => read.ends = Some((iter.key().to_vec(), iter.key().to_vec())),
+        }
+        if read.rows < rows {
+            if reverse { iter.prev() } else { iter.next() }
+        }
+    }
+    iter.status()
 }
 
 /// Calls `read` with this thread's counters on.

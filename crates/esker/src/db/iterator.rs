@@ -4,6 +4,7 @@
 //! and files it needs stay as long as it lives, also when the database is closed.
 
 mod park;
+mod prepared;
 mod runs;
 mod timestamped;
 
@@ -15,13 +16,16 @@ use crate::iter::db_iter::KeepAlive;
 use crate::iter::timestamped::TimestampedIter;
 use crate::iter::versions::VersionsIter;
 use crate::iter::{DbIter, DbIterOptions, DeadRangesOfView};
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{MultiScanArgs, ReadOptions, ReadTier};
 use crate::snapshot::{Holder, Snapshot};
 use esker_base::iter::InternalIterator;
 use esker_base::stats::Statistics;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_table::ScansAhead;
 use esker_table::blob::BlobReader;
+use prepared::Prepared;
+pub(super) use prepared::{new_ahead, within_ranges};
 use runs::Runs;
 pub(super) use timestamped::{new_timestamped_iter, new_versions_iter};
 
@@ -36,6 +40,8 @@ pub struct DbIterator {
     watched: Watched,
     /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
     held: Option<Snapshot>,
+    /// The ranges that it was told will be scanned.
+    prepared: Option<Box<Prepared>>,
 }
 
 /// What it reads.
@@ -93,6 +99,29 @@ impl Db {
     /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator is to follow new writes and has a
     /// snapshot or timestamps, too · `Corruption` and `IoError` from opening level-0 files.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
+        self.new_iterator(options, family, None)
+    }
+
+    /// An iterator that was told of the ranges of `args` when it was made. Files outside all of them are not opened.
+    /// # Errors
+    /// As [`Db::new_multi_scan`].
+    pub(super) fn prepared_iter(
+        &self,
+        options: ReadOptions,
+        family: &ColumnFamilyHandle,
+        args: &MultiScanArgs,
+    ) -> Result<DbIterator> {
+        let statistics = self.inner.engine.options.statistics.as_ref();
+        let prepared = Prepared::new(args, &family.cf.icmp, &options, statistics)?;
+        self.new_iterator(within_ranges(options, args), family, Some(prepared))
+    }
+
+    fn new_iterator(
+        &self,
+        options: ReadOptions,
+        family: &ColumnFamilyHandle,
+        prepared: Option<Prepared>,
+    ) -> Result<DbIterator> {
         check_tailing(&options, family.cf.icmp.timestamp_size() > 0)?;
         self.inner.check_family(&family.cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
@@ -105,11 +134,13 @@ impl Db {
         } else if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             Cursor::Timestamped(Box::new(new_timestamped_iter(&cf, &view, &options, sequence, None)?))
         } else {
-            Cursor::Plain(new_db_iter(&cf, &view, &options, sequence, statistics)?)
+            let ahead = prepared.as_ref().map(|prepared| prepared.ahead.clone());
+            Cursor::Plain(new_db_iter(&cf, &view, &options, sequence, statistics, ahead)?)
         };
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
-        Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held })
+        let prepared = prepared.map(Box::new);
+        Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held, prepared })
     }
 
     /// A cursor over all internal entries of `family` as of now: every version of every key but those that range
@@ -132,6 +163,7 @@ impl DbIterator {
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
+        self.leave_ranges();
         self.catch_up();
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek_to_first());
@@ -139,6 +171,7 @@ impl DbIterator {
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
+        self.leave_ranges();
         self.catch_up();
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek_to_last());
@@ -146,6 +179,9 @@ impl DbIterator {
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        if self.prepared.is_some() {
+            self.enter_range(target.as_ref(), false);
+        }
         self.catch_up();
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek(target.as_ref()));
@@ -153,6 +189,9 @@ impl DbIterator {
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        if self.prepared.is_some() {
+            self.enter_range(target.as_ref(), true);
+        }
         self.catch_up();
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
@@ -394,8 +433,9 @@ fn new_db_iter(
     options: &ReadOptions,
     sequence: SequenceNumber,
     statistics: Option<Arc<Statistics>>,
+    ahead: Option<Arc<ScansAhead>>,
 ) -> Result<DbIter<Runs>> {
-    let iter = Runs::new(cf, view, options, sequence)?;
+    let iter = Runs::new(cf, view, options, sequence, ahead)?;
     let mut iter_options = db_iter_options(cf, view, options, sequence, statistics);
     iter_options.dead_ranges = dead_ranges(view, options);
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
@@ -409,9 +449,10 @@ pub(super) fn watched_iter(
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
-    watch: &Arc<Watch>,
+    (watch, ahead): (&Arc<Watch>, Option<Arc<ScansAhead>>),
 ) -> Result<DbIter> {
-    let iter: Box<dyn InternalIterator> = Box::new(Runs::watched(cf, view, options, sequence, watch)?);
+    let runs = Runs::watched(cf, view, options, sequence, (watch, ahead))?;
+    let iter: Box<dyn InternalIterator> = Box::new(runs);
     let mut iter_options = db_iter_options(cf, view, options, sequence, None);
     iter_options.dead_ranges = dead_ranges(view, options);
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
@@ -495,7 +536,7 @@ pub(super) fn internal_iterator(
     options: &ReadOptions,
     sequence: SequenceNumber,
 ) -> Result<Box<dyn InternalIterator>> {
-    Ok(Box::new(Runs::new(cf, view, options, sequence)?))
+    Ok(Box::new(Runs::new(cf, view, options, sequence, None)?))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use value::NEWEST_FIRST;
 pub(crate) use value::with_default_column;
 
 pub(crate) use dead::DeadRangesOfView;
+pub(crate) use options::set_bound;
 pub use options::{DbIterCounters, DbIterOptions};
 
 use crate::read::merge::MergeOperands;
@@ -224,6 +225,18 @@ impl<I: InternalIterator> DbIter<I> {
     /// The inner cursor.
     pub(crate) fn inner(&self) -> &I {
         &self.iter
+    }
+
+    /// The inner cursor, not to be moved.
+    pub(crate) fn inner_mut(&mut self) -> &mut I {
+        &mut self.iter
+    }
+
+    /// Shows what lies within these bounds. To be positioned next.
+    pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.valid = false;
+        self.options.set_bounds(lower, upper);
+        self.iter.set_upper_bound(upper);
     }
 
     /// Whether it stands on an entry.

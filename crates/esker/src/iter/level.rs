@@ -8,6 +8,7 @@
 //!  1. `current` is the open cursor of file `index`, or `None`.
 //!  2. Files are opened only when a key within their bounds is asked for or a step leads into them.
 
+use super::db_iter::set_bound;
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
 use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
@@ -369,7 +370,7 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
     }
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        self.upper_bound = user_key.map(<[u8]>::to_vec);
+        set_bound(&mut self.upper_bound, user_key);
         if let Some(iter) = &mut self.current {
             iter.set_upper_bound(user_key);
         }

@@ -137,6 +137,12 @@ impl TimestampedIter {
         self.valid
     }
 
+    /// Shows what lies within these bounds, which are without timestamps. To be positioned next.
+    pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.valid = false;
+        self.options.set_bounds(lower, upper);
+    }
+
     pub(crate) fn status(&self) -> Result<()> {
         self.status.clone()
     }

@@ -4,13 +4,13 @@
 
 use super::JsonWriter;
 use esker_base::{FileNumber, SequenceNumber, ValueType};
-use esker_table::{FoundAt, Touched, TouchedKind};
+use esker_table::{AheadCounts, FoundAt, Touched, TouchedKind};
 use std::fmt;
 
 /// What a read did, and why.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// `get`, `multiget`, `seek` or `scan`.
+    /// `get`, `multiget`, `seek`, `scan` or `multiscan`.
     pub operation: &'static str,
     /// The column family's name.
     pub family: String,
@@ -130,6 +130,8 @@ pub struct ScanRead {
     pub tombstone_seeks: u64,
     /// Merge operands.
     pub operands: u64,
+    /// What several scans read ahead; the blocks count as read by the runs that were the first to miss one.
+    pub ahead: Option<AheadCounts>,
     /// First and last user key that it gave.
     pub ends: Option<(Vec<u8>, Vec<u8>)>,
     /// What ended it with an error.
@@ -278,6 +280,14 @@ impl ScanRead {
                 writeln!(f, "  {count} {what}")?;
             }
         }
+        if let Some(ahead) = &self.ahead {
+            let AheadCounts { waves, ranges, blocks_read, blocks_cached, bytes_read, reads, .. } = ahead;
+            writeln!(
+                f,
+                "  {waves} times blocks read ahead, for {ranges} ranges: {blocks_read} blocks ({bytes_read} B)"
+            )?;
+            writeln!(f, "    in {reads} reads, {blocks_cached} cached")?;
+        }
         for run in &self.runs {
             write!(f, "  {:<44} {:>12}  ", run.source.to_string(), micros(run.nanos))?;
             write!(f, "{} seeks, {} steps", run.seeks, run.steps)?;
@@ -309,6 +319,14 @@ impl ScanRead {
             .number("skipped_deletions", self.skipped_deletions)
             .number("tombstone_seeks", self.tombstone_seeks)
             .number("operands", self.operands);
+        if let Some(ahead) = &self.ahead {
+            json.object("ahead", |json| {
+                json.number("waves", ahead.waves).number("ranges", ahead.ranges);
+                json.number("blocks_read", ahead.blocks_read).number("bytes_read", ahead.bytes_read);
+                json.number("reads", ahead.reads).number("blocks_cached", ahead.blocks_cached);
+                json.number("most_held_bytes", ahead.most_held_bytes);
+            });
+        }
         json.objects("runs", &self.runs, |run, json| {
             json.text("source", &run.source.to_string())
                 .number("seeks", run.seeks)

@@ -19,6 +19,7 @@ mod foreign_families;
 mod ingest;
 mod moment;
 mod multi_get;
+mod multi_scan;
 mod observe;
 mod obsolete_files;
 mod one_roof;

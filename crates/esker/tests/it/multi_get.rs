@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-const KEYS: u64 = 400;
+pub(crate) const KEYS: u64 = 400;
 
-fn options(fs: FaultFs) -> Options {
+pub(crate) fn options(fs: FaultFs) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
@@ -33,7 +33,7 @@ fn options(fs: FaultFs) -> Options {
     options
 }
 
-fn open(options: &Options, path: &Path, rng: &mut fastrand::Rng) -> Db {
+pub(crate) fn open(options: &Options, path: &Path, rng: &mut fastrand::Rng) -> Db {
     let mut families = Vec::new();
     for name in ["default", "plain", "reverse"] {
         let mut cf = options.cf.clone();
@@ -63,7 +63,7 @@ fn keep_little_in_memory(table: &mut BlockBasedTableOptions, rng: &mut fastrand:
 }
 
 /// Short and long, with and without eight common bytes.
-fn key(n: u64) -> Vec<u8> {
+pub(crate) fn key(n: u64) -> Vec<u8> {
     match n % 3 {
         0 => format!("{n:03}").into_bytes(),
         1 => format!("a-long-common-prefix-{n:03}").into_bytes(),
@@ -71,7 +71,7 @@ fn key(n: u64) -> Vec<u8> {
     }
 }
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Ends of a range in the family's order.
 fn range(reverse: bool, rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
@@ -79,7 +79,7 @@ fn range(reverse: bool, rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     if (a < b) == reverse { (b, a) } else { (a, b) }
 }
 
-fn change(db: &Db, family: &ColumnFamilyHandle, model: &mut Model, rng: &mut fastrand::Rng) {
+pub(crate) fn change(db: &Db, family: &ColumnFamilyHandle, model: &mut Model, rng: &mut fastrand::Rng) {
     let k = key(rng.u64(..KEYS));
     let length = if rng.u8(..8) == 0 { 1500 } else { rng.usize(..40) };
     let value = vec![rng.u8(b'a'..=b'z'); length];
@@ -111,7 +111,7 @@ fn change(db: &Db, family: &ColumnFamilyHandle, model: &mut Model, rng: &mut fas
     }
 }
 
-fn settle(db: &Db, families: &[ColumnFamilyHandle], rng: &mut fastrand::Rng) {
+pub(crate) fn settle(db: &Db, families: &[ColumnFamilyHandle], rng: &mut fastrand::Rng) {
     let chosen: Vec<_> = families.iter().filter(|_| rng.bool()).collect();
     match rng.u8(..4) {
         0 | 1 => db.flush_opt(&Default::default(), &chosen).unwrap(),

@@ -18,6 +18,9 @@ use esker_format::trailer::TRAILER_BYTES;
 /// Bytes between two blocks that are read with them rather than left out: less than another read costs.
 const GAP_BYTES: u64 = 4 << 10;
 
+/// The same for scans that are known beforehand: RocksDB's number (`MultiScanArgs::io_coalesce_threshold`).
+pub(crate) const COALESCED_GAP_BYTES: u64 = 16 << 10;
+
 /// Bytes of one read, at most: more are no cheaper together.
 const RUN_BYTES: u64 = 1 << 20;
 
@@ -41,8 +44,33 @@ struct Reading {
     read: Result<()>,
 }
 
+/// What was done to get blocks.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct GatherCounts {
+    /// From files.
+    pub(crate) blocks_read: u64,
+    /// From the cache, or from below it.
+    pub(crate) blocks_cached: u64,
+    /// Of those from files, as stored.
+    pub(crate) bytes_read: u64,
+    /// Runs of neighbours.
+    pub(crate) reads: u64,
+    /// Neighbours with something between them.
+    pub(crate) gaps_read: u64,
+}
+
 /// All the blocks that are `wanted`, in their order. Those of one table are wanted in the order of their offsets.
 pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Gathered> {
+    gather_closer(wanted, options, GAP_BYTES, &mut GatherCounts::default())
+}
+
+/// As [`gather`]. Up to `gap_bytes` between two blocks are read with them.
+pub(crate) fn gather_closer(
+    wanted: &[Wanted<'_>],
+    options: &TableReadOptions,
+    gap_bytes: u64,
+    counts: &mut GatherCounts,
+) -> Vec<Gathered> {
     // All lookups below the cache begin before the first one is waited for.
     let started: Vec<Started> =
         wanted.iter().map(|w| w.source.start(w.handle, BlockKind::Data, options)).collect();
@@ -68,7 +96,14 @@ pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<G
             Err(e) => *found = Some(Err(e)),
         }
     }
-    join_neighbours(wanted, &mut reading);
+    join_neighbours(wanted, &mut reading, gap_bytes);
+    counts.blocks_cached += found.iter().flatten().filter(|found| found.is_ok()).count() as u64;
+    for block in &reading {
+        counts.blocks_read += 1;
+        counts.bytes_read += block.stored.len() as u64;
+        counts.reads += u64::from(block.is_first);
+        counts.gaps_read += u64::from(!block.gap.is_empty());
+    }
     read_all(wanted, &mut reading);
     for block in reading {
         let Wanted { source, handle } = wanted[block.at];
@@ -82,7 +117,7 @@ pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<G
 }
 
 /// Marks blocks that lie close behind the one before them.
-fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
+fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u64) {
     let mut run_bytes = 0;
     for i in 1..reading.len() {
         let (before, here) = (&wanted[reading[i - 1].at], &wanted[reading[i].at]);
@@ -93,7 +128,7 @@ fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
             _ => u64::MAX,
         };
         run_bytes += here.handle.size;
-        reading[i].is_first = gap > GAP_BYTES || run_bytes > RUN_BYTES;
+        reading[i].is_first = gap > gap_bytes || run_bytes > RUN_BYTES;
         if reading[i].is_first {
             run_bytes = here.handle.size;
         } else {

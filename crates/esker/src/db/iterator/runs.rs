@@ -7,11 +7,13 @@
 //! Invariants
 //!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both have in the same order.
 //!  2. Cursors of which one has hopped are kept, but not where they stand.
-//!  3. A memtable of which the sequence number sees nothing is not among them.
+//!  3. `ahead` knows the files of `sources`, if there is one.
+//!  4. A memtable of which the sequence number sees nothing is not among them.
 
 use super::super::explain::{Watch, Watched};
 use super::super::reads::table_read_options;
 use crate::cf::{ColumnFamily, SuperVersion};
+use crate::iter::db_iter::set_bound;
 use crate::iter::range_del::FileBounds;
 use crate::iter::timestamped::table_iter;
 use crate::iter::{
@@ -26,7 +28,7 @@ use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;
-use esker_table::{TableCache, TableReadOptions};
+use esker_table::{ScanTables, ScansAhead, TableCache, TableReadOptions, TableReader};
 use std::cell::Cell;
 
 /// What a child reads.
@@ -105,6 +107,9 @@ pub(super) struct Runs {
     sequence: SequenceNumber,
     upper_bound: Option<Vec<u8>>,
     wanted_prefix_of: Option<Vec<u8>>,
+    tables: Arc<TableCache>,
+    /// Scans that it was told of beforehand.
+    ahead: Option<Arc<ScansAhead>>,
 }
 
 impl Runs {
@@ -116,8 +121,9 @@ impl Runs {
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
+        ahead: Option<Arc<ScansAhead>>,
     ) -> Result<Runs> {
-        Runs::open(cf, view, options, Opening::new(cf, options, sequence))
+        Runs::open(cf, view, options, Opening::new(cf, options, sequence, ahead))
     }
 
     /// The same, with everything it opens watched.
@@ -128,9 +134,9 @@ impl Runs {
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
-        watch: &Arc<Watch>,
+        (watch, ahead): (&Arc<Watch>, Option<Arc<ScansAhead>>),
     ) -> Result<Runs> {
-        Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone())))
+        Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone()), ahead))
     }
 
     fn open(
@@ -154,14 +160,30 @@ impl Runs {
         )?;
         let cursor = Cursor::new(&cf.icmp, opened);
         let icmp = cf.icmp.clone();
-        Ok(Runs {
+        let runs = Runs {
             icmp,
             sources,
             cursor,
             sequence: children.sequence,
             upper_bound: None,
             wanted_prefix_of: None,
-        })
+            tables: cf.tables.clone(),
+            ahead: children.opener.ahead.clone(),
+        };
+        runs.tell_ahead();
+        Ok(runs)
+    }
+
+    /// What is opened from now on belongs to these scans. REQUIRES: nothing is open, or no scans are left.
+    pub(super) fn set_ahead(&mut self, ahead: Option<Arc<ScansAhead>>) {
+        self.ahead = ahead;
+    }
+
+    /// Tells the scans which files there are.
+    fn tell_ahead(&self) {
+        let Some(ahead) = &self.ahead else { return };
+        let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
+        ahead.set_tables(Some(Box::new(FilesOfScans { icmp, tables, sources: self.sources.clone() })));
     }
 
     /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are not opened again.
@@ -188,7 +210,8 @@ impl Runs {
             }
             if kept.is_none() || !self.may_keep(at.get() - 1, sequence) {
                 exchange.gone.extend(kept.map(|passed| from + passed));
-                let opening = opening.get_or_insert_with(|| Opening::new(cf, options, sequence));
+                let opening =
+                    opening.get_or_insert_with(|| Opening::new(cf, options, sequence, self.ahead.clone()));
                 exchange.fresh.push((count, source.to_owned(), opening.open(source)?));
             }
             count += 1;
@@ -201,6 +224,7 @@ impl Runs {
     /// Closes all; what it goes over to next is all fresh.
     pub(super) fn park(&mut self) {
         self.sources = Vec::new();
+        self.ahead.iter().for_each(|ahead| ahead.set_tables(None));
         self.cursor = Cursor::Merged(MergingIterator::new(self.icmp.clone(), Vec::new()));
     }
 
@@ -234,6 +258,7 @@ impl Runs {
                 );
             }
         }
+        self.tell_ahead();
         if let Cursor::Merged(merged) = &mut self.cursor {
             merged.exchange(&gone, children, place);
         }
@@ -299,8 +324,13 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn new<'a>(cf: &'a ColumnFamily, options: &ReadOptions, sequence: SequenceNumber) -> Opening<'a> {
-        Opening::watched(cf, options, sequence, None)
+    fn new<'a>(
+        cf: &'a ColumnFamily,
+        options: &ReadOptions,
+        sequence: SequenceNumber,
+        ahead: Option<Arc<ScansAhead>>,
+    ) -> Opening<'a> {
+        Opening::watched(cf, options, sequence, None, ahead)
     }
 
     fn watched<'a>(
@@ -308,6 +338,7 @@ impl Opening<'_> {
         options: &ReadOptions,
         sequence: SequenceNumber,
         watch: Option<Arc<Watch>>,
+        ahead: Option<Arc<ScansAhead>>,
     ) -> Opening<'a> {
         let opener = Arc::new(ReadOpener {
             tables: cf.tables.clone(),
@@ -315,6 +346,7 @@ impl Opening<'_> {
             options: iterator_table_options(options),
             ignore_range_deletions: options.ignore_range_deletions,
             watch,
+            ahead,
         });
         Opening { cf, opener, sequence }
     }
@@ -423,7 +455,7 @@ impl InternalIterator for Runs {
         of_cursor!(self.pinned_value())
     }
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        self.upper_bound = user_key.map(<[u8]>::to_vec);
+        set_bound(&mut self.upper_bound, user_key);
         of_cursor!(mut self.set_upper_bound(user_key));
     }
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
@@ -449,7 +481,7 @@ fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> 
 
 /// A seek may ask prefix filters only if the caller wants nothing but keys with the prefix of the seek key; with mere
 /// bounds a key could be missed, so bounds alone never turn it on.
-fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
+pub(super) fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
     let mut table_options = table_read_options(options);
     table_options.prefix_filter_on_seek = options.prefix_same_as_start && !options.total_order_seek;
     table_options
@@ -463,6 +495,44 @@ struct ReadOpener {
     ignore_range_deletions: bool,
     /// Who counts what its cursors do, if anybody does.
     watch: Option<Arc<Watch>>,
+    /// Scans that its cursors are part of.
+    ahead: Option<Arc<ScansAhead>>,
+}
+
+/// The files of some runs, for those who read ahead.
+struct FilesOfScans {
+    icmp: InternalKeyComparator,
+    tables: Arc<TableCache>,
+    sources: Vec<Source>,
+}
+
+impl FilesOfScans {
+    /// Calls `each` with the table of `file`, if it can be opened: the scan will meet the error.
+    fn table(&self, file: &Arc<FileMeta>, each: &mut dyn FnMut(&Arc<TableReader>)) {
+        if let Ok(table) = open_file(&self.tables, file) {
+            each(&table);
+        }
+    }
+}
+
+impl ScanTables for FilesOfScans {
+    fn within(&self, start: &[u8], limit: &[u8], each: &mut dyn FnMut(&Arc<TableReader>)) {
+        let icmp = &self.icmp;
+        let ends_before = |file: &FileMeta| icmp.compare_user_keys(file.largest_user_key(), start).is_lt();
+        let begins_behind = |file: &FileMeta| icmp.compare_user_keys(file.smallest_user_key(), limit).is_ge();
+        for source in &self.sources {
+            match source {
+                Source::Memtable(_) => {}
+                Source::File(file) if ends_before(file) || begins_behind(file) => {}
+                Source::File(file) => self.table(file, each),
+                Source::Level(files) => {
+                    let first = files.partition_point(|file| ends_before(file));
+                    let within = files[first..].iter().take_while(|file| !begins_behind(file));
+                    within.for_each(|file| self.table(file, each));
+                }
+            }
+        }
+    }
 }
 
 /// `iter`, counted if it is watched.
@@ -481,7 +551,12 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_file(&self.tables, file)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        let iter = table_iter(&reader, self.options, &self.icmp);
+        let iter = match &self.ahead {
+            Some(ahead) if self.icmp.timestamp_size() == 0 => {
+                Box::new(reader.iter(self.options).with_scans_ahead(ahead.clone()))
+            }
+            _ => table_iter(&reader, self.options, &self.icmp),
+        };
         Ok(OpenedFile { iter: watched(&self.watch, Watched::File(file.number), iter), range_dels })
     }
 

@@ -37,6 +37,25 @@ pub struct DbIterOptions {
     pub statistics: Option<Arc<Statistics>>,
 }
 
+impl DbIterOptions {
+    /// Other bounds. Allocates nothing once there has been a key as long in the place of each.
+    pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        set_bound(&mut self.lower_bound, lower);
+        set_bound(&mut self.upper_bound, upper);
+    }
+}
+
+/// Puts a copy of `key` in the place of another, into its memory if it fits.
+pub(crate) fn set_bound(bound: &mut Option<Vec<u8>>, key: Option<&[u8]>) {
+    match (bound.as_mut(), key) {
+        (Some(bound), Some(key)) => {
+            bound.clear();
+            bound.extend_from_slice(key);
+        }
+        (_, key) => *bound = key.map(<[u8]>::to_vec),
+    }
+}
+
 impl Default for DbIterOptions {
     fn default() -> DbIterOptions {
         DbIterOptions {

@@ -1,0 +1,161 @@
+//! Iterators that are told beforehand which ranges will be scanned.
+//!
+//! In: ranges. Out: the same rows as without them; the iterator ends where each range does, and the blocks of the ranges are
+//! read together when the first of them is missing in the cache (`esker_table::ScansAhead`).
+//!
+//! Invariants
+//!  1. While `prepared` is there, the bounds are those of the range that was entered last; else those of the read options.
+//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever they change.
+
+use super::runs::iterator_table_options;
+use super::{Cursor, DbIterator, Watched};
+use crate::options::{MultiScanArgs, ReadOptions};
+use esker_base::Result;
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::sync::Arc;
+use esker_format::key::InternalKeyComparator;
+use esker_table::{AheadCounts, AheadOptions, ScanRange, ScansAhead};
+
+/// Ranges to be scanned one after the other.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    reverse: bool,
+    /// The range that is to be entered next.
+    next: usize,
+    pub(super) ahead: Arc<ScansAhead>,
+}
+
+impl Prepared {
+    /// # Errors
+    /// `InvalidArgument`: see [`DbIterator::prepare`].
+    pub(super) fn new(
+        args: &MultiScanArgs,
+        icmp: &InternalKeyComparator,
+        options: &ReadOptions,
+        statistics: Option<&Arc<Statistics>>,
+    ) -> Result<Prepared> {
+        let ahead = new_ahead(args, icmp, options, statistics)?;
+        Ok(Prepared { reverse: args.reverse, next: 0, ahead })
+    }
+}
+
+/// What reads the ranges of `args` ahead.
+/// # Errors
+/// `InvalidArgument`: see [`DbIterator::prepare`].
+pub(in crate::db) fn new_ahead(
+    args: &MultiScanArgs,
+    icmp: &InternalKeyComparator,
+    options: &ReadOptions,
+    statistics: Option<&Arc<Statistics>>,
+) -> Result<Arc<ScansAhead>> {
+    let count = |ticker| statistics.into_iter().for_each(|s| s.record_tick(ticker, 1));
+    count(Ticker::MultiscanPrepareCalls);
+    args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))?;
+    let ranges = args.ranges.iter().map(|range| (range.start.clone(), range.limit.clone()));
+    let ahead_options = AheadOptions {
+        table: iterator_table_options(options),
+        coalesced_gap_bytes: args.io_coalesce_threshold,
+        most_bytes: args.max_prefetch_size,
+        reverse: args.reverse,
+    };
+    Ok(Arc::new(ScansAhead::new(ranges.collect(), ahead_options, statistics.cloned())))
+}
+
+/// The options of an iterator that goes through these ranges, with bounds around all of them.
+pub(in crate::db) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> ReadOptions {
+    if args.reverse {
+        options.iterate_lower_bound = args.ranges.first().map(|first| first.start.clone());
+    }
+    options.iterate_upper_bound = args.ranges.last().and_then(|last| last.limit.clone());
+    options
+}
+
+impl DbIterator {
+    /// Tells which ranges will be scanned: blocks that they need and that are not in the cache are read together, those of all
+    /// files and of as many ranges as `args` has room for. To be followed by a [`seek`](Self::seek) to the start of each range,
+    /// in their order (with `reverse`, a [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be left out.
+    /// From there to the next seek the range takes the place of `iterate_upper_bound`, and with `reverse` of
+    /// `iterate_lower_bound` too. Any other positioning ends it: the iterator is then as if nothing had been prepared.
+    ///
+    /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of the ranges while all blocks are
+    /// in the cache. With `pin_data` and in families with timestamps nothing is read ahead; the bounds are set all the same.
+    /// # Errors
+    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan); nothing has changed then.
+    pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
+        let statistics = self.db.engine.options.statistics.as_ref();
+        let prepared = Prepared::new(args, &self.cf.icmp, &self.options, statistics)?;
+        self.leave_ranges();
+        if let Cursor::Plain(iter) = &mut self.iter {
+            iter.forget_place();
+            if !matches!(self.watched, Watched::Stays) {
+                let ahead = prepared.ahead.clone();
+                iter.park(|runs| {
+                    runs.park();
+                    runs.set_ahead(Some(ahead));
+                });
+                self.watched = Watched::Parked;
+            }
+        }
+        self.prepared = Some(Box::new(prepared));
+        Ok(())
+    }
+
+    /// Before a seek to `target`: its range is entered, or all are left if it is not where one begins.
+    pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
+        let Some(prepared) = &mut self.prepared else { return };
+        let begins_at = |(start, limit): &ScanRange| match reverse {
+            false => start == target,
+            true => limit.as_deref() == Some(target),
+        };
+        let ranges = prepared.ahead.ranges();
+        let rest = &ranges[prepared.next..];
+        let Some(behind) = rest.iter().position(begins_at).filter(|_| prepared.reverse == reverse) else {
+            return self.leave_ranges();
+        };
+        let number = prepared.next + behind;
+        prepared.next = number + 1;
+        prepared.ahead.enter(number);
+        let (start, limit) = &ranges[number];
+        let lower =
+            if reverse { Some(start.as_slice()) } else { self.options.iterate_lower_bound.as_deref() };
+        self.iter.set_bounds(lower, limit.as_deref());
+    }
+
+    /// Enters the range behind the one that was entered last. False if there is none.
+    pub(in crate::db) fn enter_next_range(&mut self) -> bool {
+        let Some(prepared) = &self.prepared else { return false };
+        let ranges = prepared.ahead.ranges().clone();
+        let Some((start, limit)) = ranges.get(prepared.next) else { return false };
+        match limit {
+            Some(limit) if prepared.reverse => self.seek_for_prev(limit),
+            _ => self.seek(start),
+        }
+        true
+    }
+
+    /// As if nothing had been prepared. To be positioned next.
+    pub(super) fn leave_ranges(&mut self) {
+        let Some(prepared) = self.prepared.take() else { return };
+        prepared.ahead.set_tables(None);
+        if let Cursor::Plain(iter) = &mut self.iter {
+            iter.inner_mut().set_ahead(None);
+        }
+        let ReadOptions { iterate_lower_bound: lower, iterate_upper_bound: upper, .. } = &self.options;
+        self.iter.set_bounds(lower.as_deref(), upper.as_deref());
+    }
+
+    /// What was read ahead for the ranges that it was told of last.
+    pub fn ahead_counts(&self) -> AheadCounts {
+        self.prepared.as_ref().map_or_else(AheadCounts::default, |prepared| prepared.ahead.counts())
+    }
+}
+
+impl Cursor {
+    fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        match self {
+            Cursor::Plain(iter) => iter.set_bounds(lower, upper),
+            Cursor::Timestamped(iter) => iter.set_bounds(lower, upper),
+            Cursor::Versions(iter) => iter.set_bounds(lower, upper),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Options of several scans that are told together: RocksDB's `ScanOptions` and `MultiScanArgs`.
+//!
+//! Source: RocksDB `include/rocksdb/options.h`; which ranges are refused: `DBIter::ValidateScanOptions` there.
+
+use esker_base::{Error, Result};
+use esker_format::key::InternalKeyComparator;
+use std::collections::HashMap;
+
+/// One range of a [`MultiScanArgs`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScanOptions {
+    /// The first user key that may be shown.
+    pub start: Vec<u8>,
+    /// The user key before which the scan ends; `None`: it goes on to the end of the family.
+    pub limit: Option<Vec<u8>>,
+    /// Names and values for table formats that are not the library's own. Block-based tables do not look at it, here as in
+    /// RocksDB. Default `None`.
+    pub property_bag: Option<HashMap<String, String>>,
+}
+
+impl ScanOptions {
+    /// From `start` to the end.
+    pub fn new(start: impl Into<Vec<u8>>) -> ScanOptions {
+        ScanOptions { start: start.into(), limit: None, property_bag: None }
+    }
+
+    /// Ends before this key.
+    #[must_use]
+    pub fn limit(mut self, limit: impl Into<Vec<u8>>) -> ScanOptions {
+        self.limit = Some(limit.into());
+        self
+    }
+}
+
+/// The ranges of [`Db::new_multi_scan`](crate::Db::new_multi_scan) and [`DbIterator::prepare`](crate::DbIterator::prepare),
+/// and how their blocks are read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MultiScanArgs {
+    /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last may be without a limit.
+    pub ranges: Vec<ScanOptions>,
+    /// Blocks of a file with no more bytes than this between them are read as one. Default 16 KiB.
+    pub io_coalesce_threshold: u64,
+    /// Bytes of blocks, as stored, that are read ahead and held at once, in all files together. RocksDB's limit is for each
+    /// file, and an iterator that has reached it fails with `PrefetchLimitReached`; here the blocks behind are read when they
+    /// are come to. Default 0: 8 MiB, and blocks that lie behind the first MiB of one file in one range are left to the
+    /// ordinary read-ahead.
+    pub max_prefetch_size: u64,
+    /// Accepted. The blocks that are read ahead go to the kernel together either way, through `io_uring` where there is one.
+    /// Default false.
+    pub use_async_io: bool,
+    /// Each range is read from its limit, which it must have, to its start; the ranges are given, and come, in ascending order
+    /// all the same. Default false.
+    pub reverse: bool,
+}
+
+impl Default for MultiScanArgs {
+    fn default() -> MultiScanArgs {
+        MultiScanArgs {
+            ranges: Vec::new(),
+            io_coalesce_threshold: 16 << 10,
+            max_prefetch_size: 0,
+            use_async_io: false,
+            reverse: false,
+        }
+    }
+}
+
+impl MultiScanArgs {
+    /// No ranges yet.
+    pub fn new() -> MultiScanArgs {
+        MultiScanArgs::default()
+    }
+
+    /// Adds the range from `start` up to, not including, `limit`.
+    pub fn insert(&mut self, start: impl Into<Vec<u8>>, limit: impl Into<Vec<u8>>) {
+        self.ranges.push(ScanOptions::new(start).limit(limit));
+    }
+
+    /// Adds the range from `start` to the end; none may follow.
+    pub fn insert_unbounded(&mut self, start: impl Into<Vec<u8>>) {
+        self.ranges.push(ScanOptions::new(start));
+    }
+
+    /// # Errors
+    /// `InvalidArgument` as [`Db::new_multi_scan`](crate::Db::new_multi_scan) says. `icmp` compares keys without timestamps.
+    pub(crate) fn check(&self, icmp: &InternalKeyComparator) -> Result<()> {
+        let refuse = |why: String| Err(Error::invalid_argument(format!("MultiScanArgs: {why}")));
+        if self.ranges.is_empty() {
+            return refuse("there are no ranges".to_owned());
+        }
+        let mut before: Option<&ScanOptions> = None;
+        for (i, range) in self.ranges.iter().enumerate() {
+            match &range.limit {
+                Some(limit) if icmp.compare_user_keys(&range.start, limit).is_ge() => {
+                    return refuse(format!("range {i} does not begin before its limit"));
+                }
+                None if self.reverse => {
+                    return refuse(format!("range {i} has no limit, and reverse scans need one"));
+                }
+                _ => {}
+            }
+            match before.map(|before| &before.limit) {
+                Some(None) => {
+                    return refuse(format!("range {} has no limit, and another one follows it", i - 1));
+                }
+                Some(Some(end)) if icmp.compare_user_keys(&range.start, end).is_lt() => {
+                    return refuse(format!("range {i} begins before range {} ends", i - 1));
+                }
+                _ => {}
+            }
+            before = Some(range);
+        }
+        Ok(())
+    }
+}

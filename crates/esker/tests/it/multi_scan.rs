@@ -1,0 +1,351 @@
+//! Scans that are told together give what scans one by one give.
+
+use crate::multi_get::{KEYS, Model, change, key, open, options, settle};
+use esker::internals::base::prefix;
+use esker::internals::cache::{Cache, CacheOptions};
+use esker::internals::env::fault::OpKind;
+use esker::internals::env::{FaultFs, FaultRule, FileSystem, PosixFileSystem, mem::MemFs};
+use esker::internals::table::FilterPolicy;
+use esker::options::Statistics;
+use esker::{
+    ColumnFamilyHandle, Db, DbIterator, Env, ErrorKind, MultiScanArgs, ReadOptions, ReadTier, ScanOptions,
+    Snapshot,
+};
+use esker_testkit::TempDir;
+use esker_testkit::seed::for_each_seed;
+use std::path::Path;
+use std::sync::Arc;
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What the model has of a range, in the order of the scan.
+fn expected(model: &Model, range: &ScanOptions, descending: bool, reverse: bool) -> Rows {
+    let is_before = |a: &Vec<u8>, b: &Vec<u8>| if descending { a > b } else { a < b };
+    let within = |k: &&Vec<u8>| {
+        !is_before(k, &range.start) && range.limit.as_ref().is_none_or(|limit| is_before(k, limit))
+    };
+    let mut rows: Rows = model.keys().filter(within).map(|k| (k.clone(), model[k].clone())).collect();
+    if descending != reverse {
+        rows.reverse();
+    }
+    rows
+}
+
+/// Ranges that ascend in the family's order; now and then they touch.
+fn ranges(descending: bool, rng: &mut fastrand::Rng) -> MultiScanArgs {
+    let mut ends: Vec<_> = (0..2 + rng.usize(..20)).map(|_| key(rng.u64(..KEYS + 20))).collect();
+    ends.sort();
+    ends.dedup();
+    if descending {
+        ends.reverse();
+    }
+    let mut args = MultiScanArgs { reverse: rng.bool(), ..MultiScanArgs::default() };
+    let step = 1 + rng.usize(..2);
+    for pair in ends.windows(2).step_by(step) {
+        args.insert(pair[0].clone(), pair[1].clone());
+    }
+    if args.ranges.is_empty() || (!args.reverse && rng.u8(..4) == 0) {
+        let last = args.ranges.pop().map_or_else(|| key(0), |last| last.start);
+        args.reverse = false;
+        args.insert_unbounded(last);
+    }
+    args.io_coalesce_threshold = [0, 100, 16 << 10][rng.usize(..3)];
+    args.max_prefetch_size = [0, 1, 300, 5000][rng.usize(..4)];
+    args
+}
+
+/// Rows of the iterator's range, which was entered just now; maybe not all, and now and then a step back.
+fn walk(iter: &mut DbIterator, reverse: bool, expected: &Rows, rng: &mut fastrand::Rng) {
+    let (mut at, mut steps) = (0, 0);
+    loop {
+        assert_eq!(iter.valid(), at < expected.len(), "row {at}: {:?}", iter.status());
+        iter.status().unwrap();
+        let Some((k, value)) = expected.get(at) else { return };
+        assert_eq!((iter.key(), iter.value()), (k.as_slice(), value.as_slice()), "row {at}");
+        steps += 1;
+        if rng.u8(..100) == 0 || steps > 600 {
+            return;
+        }
+        let turn = at > 0 && rng.u8(..10) == 0;
+        at = if turn { at - 1 } else { at + 1 };
+        if reverse != turn { iter.prev() } else { iter.next() }
+    }
+}
+
+fn check(
+    db: &Db,
+    family: &ColumnFamilyHandle,
+    (model, snapshot): (&Model, Option<&Snapshot>),
+    disturb: &mut dyn FnMut(&mut fastrand::Rng),
+    rng: &mut fastrand::Rng,
+) {
+    let descending = family.name() == "reverse";
+    let mut read = snapshot.map_or_else(ReadOptions::default, |s| ReadOptions::new().snapshot(s));
+    read.fill_cache = rng.u8(..4) > 0;
+    read.pin_data = rng.u8(..8) == 0;
+    let args = ranges(descending, rng);
+    let expected = |range| expected(model, range, descending, args.reverse);
+
+    let mut scans = db.new_multi_scan(read.clone(), family, &args).unwrap();
+    for range in &args.ranges {
+        let scan = scans.next_scan().expect("there is one for each range");
+        let rows = scan.map(|item| item.map(|(k, v)| (k, v.to_vec())));
+        assert_eq!(rows.collect::<Result<Rows, _>>().unwrap(), expected(range), "{range:?}");
+        disturb(rng);
+    }
+    assert!(scans.next_scan().is_none());
+    let counts = scans.ahead_counts();
+    let most = if args.max_prefetch_size == 0 { u64::MAX } else { args.max_prefetch_size };
+    assert!(counts.most_held_bytes <= most, "{counts:?} of {most}");
+    assert!(counts.ranges as usize <= args.ranges.len(), "{counts:?}");
+
+    // The same, by hand, with ranges left out, and an iterator that has stood somewhere.
+    let mut iter = db.iter_opt(read, family).unwrap();
+    iter.seek(key(rng.u64(..KEYS)));
+    iter.prepare(&args).unwrap();
+    assert!(!iter.valid());
+    for range in &args.ranges {
+        if rng.u8(..4) == 0 {
+            continue;
+        }
+        match &range.limit {
+            Some(limit) if args.reverse => iter.seek_for_prev(limit),
+            _ => iter.seek(&range.start),
+        }
+        walk(&mut iter, args.reverse, &expected(range), rng);
+        disturb(rng);
+        if rng.u8(..8) == 0 && iter.valid() && !iter.is_parked() && iter.park().is_ok() {
+            let at = iter.key().to_vec();
+            iter.next();
+            if iter.valid() {
+                iter.prev();
+                assert_eq!(iter.item().map(|(k, _)| k), Some(at.as_slice()));
+            }
+        }
+    }
+    iter.seek_to_first();
+    let all = ScanOptions::new(if descending { vec![0xFF; 40] } else { Vec::new() });
+    let all = self::expected(model, &all, descending, false);
+    assert_eq!(iter.item(), all.first().map(|(k, v)| (k.as_slice(), v.as_slice())));
+    iter.seek_to_last();
+    assert_eq!(iter.item(), all.last().map(|(k, v)| (k.as_slice(), v.as_slice())));
+}
+
+#[test]
+fn scans_give_what_the_model_gives_while_files_change() {
+    for_each_seed("multi_scan", 6, |_, mut rng| {
+        let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+        options.db.max_open_files = if rng.bool() { 12 } else { -1 };
+        options.db.statistics = Some(Arc::new(Statistics::new()));
+        let db = open(&options, Path::new("/db"), &mut rng);
+        let families: Vec<_> =
+            ["default", "plain", "reverse"].iter().map(|name| db.column_family(name).unwrap()).collect();
+        let mut models = vec![Model::new(); 3];
+        let mut kept: Vec<(Snapshot, Vec<Model>)> = Vec::new();
+        for _ in 0..16 {
+            for _ in 0..rng.usize(..80) {
+                let f = rng.usize(..3);
+                change(&db, &families[f], &mut models[f], &mut rng);
+            }
+            if rng.u8(..4) == 0 {
+                kept.push((db.snapshot(), models.clone()));
+            }
+            settle(&db, &families, &mut rng);
+            let f = rng.usize(..3);
+            check(&db, &families[f], (&models[f], None), &mut |_| {}, &mut rng);
+            if let Some((snapshot, models)) = kept.get(rng.usize(..kept.len().max(1))) {
+                check(&db, &families[f], (&models[f], Some(snapshot)), &mut |_| {}, &mut rng);
+            }
+            // What is written and moved meanwhile does not show.
+            let seen = models[f].clone();
+            let held = db.snapshot();
+            let mut disturb = |rng: &mut fastrand::Rng| {
+                change(&db, &families[f], &mut models[f], rng);
+                settle(&db, &families, rng);
+            };
+            check(&db, &families[f], (&seen, Some(&held)), &mut disturb, &mut rng);
+        }
+    });
+}
+
+/// Keys of eight bytes, each in a block of its own, in files of a hundred.
+fn cold(fs: Arc<dyn FileSystem>, path: &Path) -> Db {
+    let mut options = options(FaultFs::new(fs.clone()));
+    options.db.env = Env::with_fs(fs);
+    options.cf.table.no_block_cache = true;
+    options.cf.table.block_size = 1;
+    let db = Db::open(&options, path).unwrap();
+    for n in 0..1000u64 {
+        db.put(n.to_be_bytes(), vec![b'v'; 90]).unwrap();
+        if n % 100 == 99 {
+            db.flush().unwrap();
+        }
+    }
+    db
+}
+
+fn tens(from: u64) -> MultiScanArgs {
+    let mut args = MultiScanArgs::new();
+    (from..from + 10).for_each(|n| args.insert((n * 50).to_be_bytes(), (n * 50 + 10).to_be_bytes()));
+    args
+}
+
+#[test]
+fn blocks_of_all_ranges_and_files_come_with_a_few_reads() {
+    let dir = TempDir::new("multi-scan");
+    let db = cold(Arc::new(PosixFileSystem::new()), &dir.path().join("db"));
+    let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
+    let mut rows = 0;
+    while let Some(scan) = scans.next_scan() {
+        rows += scan.count();
+    }
+    assert_eq!(rows, 100);
+    let counts = scans.ahead_counts();
+    assert_eq!((counts.waves, counts.ranges), (1, 10));
+    assert!((100..=120).contains(&counts.blocks_read), "{counts:?}");
+    // Two ranges of a file lie near enough to each other for one read.
+    assert_eq!(counts.reads, 5);
+
+    let args = MultiScanArgs { io_coalesce_threshold: 0, max_prefetch_size: 1500, ..tens(0) };
+    let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &args).unwrap();
+    while let Some(scan) = scans.next_scan() {
+        assert_eq!(scan.count(), 10);
+    }
+    let counts = scans.ahead_counts();
+    assert!(counts.waves > 2 && counts.reads == 10, "{counts:?}");
+    assert!(counts.most_held_bytes <= 1500, "{counts:?}");
+}
+
+#[test]
+fn what_is_in_the_cache_costs_no_wave() {
+    let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+    options.cf.table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(8 << 20)).unwrap()));
+    let db = Db::open(&options, "/db").unwrap();
+    (0..1000u64).for_each(|n| db.put(n.to_be_bytes(), [0; 50]).unwrap());
+    db.flush().unwrap();
+    let scan = |read: ReadOptions| {
+        let mut scans = db.new_multi_scan(read, &db.default_column_family(), &tens(0)).unwrap();
+        while let Some(mut scan) = scans.next_scan() {
+            while scan.next_item().unwrap().is_some() {}
+        }
+        scans.ahead_counts()
+    };
+    assert_eq!(scan(ReadOptions::default()).waves, 1);
+    assert_eq!(scan(ReadOptions::default()).waves, 0);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_ends_its_range_alone() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let db = cold(Arc::new(fs.clone()), Path::new("/db"));
+    let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
+    // One block of the wave, which has 110, and the same one when the scan comes to it.
+    fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(".sst").nth(55));
+    fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(".sst").nth(110));
+    let (mut good, mut bad) = (0, 0);
+    while let Some(scan) = scans.next_scan() {
+        let rows: Vec<_> = scan.collect();
+        match rows.last() {
+            Some(Err(e)) => {
+                assert_eq!(e.kind(), ErrorKind::IoError);
+                bad += 1;
+            }
+            _ => good += usize::from(rows.len() == 10),
+        }
+    }
+    fs.clear_rules();
+    assert_eq!((good, bad), (9, 1));
+    let mut again = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
+    while let Some(scan) = again.next_scan() {
+        assert_eq!(scan.count(), 10);
+    }
+}
+
+#[test]
+fn ranges_that_make_no_sense_are_refused() {
+    let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
+    db.put("a", "1").unwrap();
+    let refused = |args: &MultiScanArgs| {
+        let family = db.default_column_family();
+        let error = db.new_multi_scan(ReadOptions::default(), &family, args).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        assert_eq!(iter.prepare(args).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(iter.key(), b"a", "it is as it was");
+        error.to_string()
+    };
+    let of = |ranges: &[(&str, &str)]| {
+        let mut args = MultiScanArgs::new();
+        ranges.iter().for_each(|(start, limit)| args.insert(*start, *limit));
+        args
+    };
+    assert!(refused(&of(&[])).contains("there are no ranges"));
+    assert!(refused(&of(&[("b", "a")])).contains("range 0 does not begin before its limit"));
+    assert!(refused(&of(&[("a", "a")])).contains("range 0 does not begin before its limit"));
+    assert!(refused(&of(&[("a", "c"), ("b", "d")])).contains("range 1 begins before range 0 ends"));
+    assert!(refused(&of(&[("c", "d"), ("a", "b")])).contains("range 1 begins before range 0 ends"));
+    let mut open_ended = MultiScanArgs::new();
+    open_ended.insert_unbounded("a");
+    assert!(db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &open_ended).is_ok());
+    assert!(refused(&MultiScanArgs { reverse: true, ..open_ended.clone() }).contains("has no limit"));
+    open_ended.insert("b", "c");
+    assert!(refused(&open_ended).contains("range 0 has no limit, and another one follows it"));
+}
+
+#[test]
+fn scans_of_a_database_that_was_closed_go_on() {
+    let db = cold(Arc::new(MemFs::new()), Path::new("/db"));
+    let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
+    assert_eq!(scans.next_scan().unwrap().count(), 10);
+    db.close().unwrap();
+    drop(db);
+    while let Some(scan) = scans.next_scan() {
+        assert_eq!(scan.count(), 10);
+    }
+}
+
+#[test]
+fn the_cache_only_tier_reads_nothing_ahead() {
+    let db = cold(Arc::new(MemFs::new()), Path::new("/db"));
+    let read = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
+    let mut scans = db.new_multi_scan(read, &db.default_column_family(), &tens(0)).unwrap();
+    let error = scans.next_scan().unwrap().next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incomplete);
+    assert_eq!(scans.ahead_counts(), Default::default());
+}
+
+#[test]
+fn scans_within_a_prefix_end_with_it() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs);
+    options.cf.prefix_extractor = Some(prefix::fixed(2));
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    let db = Db::open(&options, "/db").unwrap();
+    for keys in [["aa1", "ab1", "cc1"], ["aa2", "bb1", "cc2"]] {
+        keys.iter().for_each(|key| db.put(key, "v").unwrap());
+        db.flush().unwrap();
+    }
+    let mut args = MultiScanArgs::new();
+    args.insert("aa", "b");
+    args.insert("bz", "c");
+    args.insert("cc", "d");
+    let read = ReadOptions::new().prefix_same_as_start(true);
+    let mut scans = db.new_multi_scan(read, &db.default_column_family(), &args).unwrap();
+    let mut found = Vec::new();
+    while let Some(scan) = scans.next_scan() {
+        found.push(scan.map(|item| String::from_utf8(item.unwrap().0).unwrap()).collect::<Vec<_>>());
+    }
+    assert_eq!(found, [vec!["aa1", "aa2"], vec![], vec!["cc1", "cc2"]]);
+}
+
+#[test]
+fn an_explanation_tells_what_was_read_ahead() {
+    let db = cold(Arc::new(MemFs::new()), Path::new("/db"));
+    let told = db.explain_multi_scan(&ReadOptions::default(), &db.default_column_family(), &tens(2)).unwrap();
+    let scan = told.scan.as_ref().unwrap();
+    assert_eq!((told.operation, scan.rows, &scan.error), ("multiscan", 100, &None));
+    assert_eq!(scan.ahead.unwrap().ranges, 10);
+    assert!(told.to_string().contains("1 times blocks read ahead, for 10 ranges"), "{told}");
+    assert!(told.to_json().contains(r#""ahead": {"waves": 1, "ranges": 10"#), "{}", told.to_json());
+}

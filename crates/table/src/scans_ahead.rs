@@ -1,0 +1,355 @@
+//! Blocks of scans that are known beforehand, read together.
+//!
+//! In: ranges in order, and who says which tables may hold keys of one. Out: blocks, for the table cursors of one iterator.
+//! Nothing happens as long as the cache has what they ask for. The first block that it has not brings those of all tables
+//! for the range that is scanned and as many ranges behind it as there is room for, in one go: a wave. The next wave comes
+//! with the first block that is missing in a range behind it.
+//! What is wanted of it: RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
+//!
+//! Invariants
+//!  1. What is held is bounded: a wave's blocks have at most `most_bytes` in the file, and are let go before the next wave.
+//!  2. What a scan shows does not depend on it: a block that was not read ahead, or could not be, is read by whoever needs it,
+//!     who then meets the error.
+//!  3. The lock is not held while anything is read.
+
+use crate::block_source::{
+    BlockKind, BlockRef, BlockSource, COALESCED_GAP_BYTES, GatherCounts, Wanted, gather_closer,
+};
+use crate::options::{ReadTier, TableReadOptions};
+use crate::readahead::Readahead;
+use crate::reader::TableReader;
+use esker_base::stats::{Histogram, Statistics, Ticker};
+use esker_base::sync::Mutex;
+use esker_base::{Result, SequenceNumber};
+use esker_cache::CacheKey;
+use esker_format::handle::BlockHandle;
+use esker_format::key;
+use esker_format::trailer::TRAILER_BYTES;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes of one wave where the user names no limit.
+const WAVE_BYTES: u64 = 8 << 20;
+
+/// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
+const PART_BYTES: u64 = 1 << 20;
+
+/// Which tables a range may have keys in.
+pub trait ScanTables: Send {
+    /// Calls `each` with every table that may hold keys from `start` up to, not including, `limit`. Tables that cannot be
+    /// opened are left out.
+    fn within(&self, start: &[u8], limit: &[u8], each: &mut dyn FnMut(&Arc<TableReader>));
+}
+
+/// A range of user keys: from the first up to, not including, the second, if there is one.
+pub type ScanRange = (Vec<u8>, Option<Vec<u8>>);
+
+/// What was read ahead so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct AheadCounts {
+    /// How often blocks were read ahead.
+    pub waves: u64,
+    /// Ranges for which that was done.
+    pub ranges: u64,
+    /// Blocks that came from files.
+    pub blocks_read: u64,
+    /// Blocks that were found in the cache, or below it.
+    pub blocks_cached: u64,
+    /// Bytes of the former, as stored.
+    pub bytes_read: u64,
+    /// Reads that brought them.
+    pub reads: u64,
+    /// The most bytes, as stored, that were held at once.
+    pub most_held_bytes: u64,
+}
+
+/// How ranges are read ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct AheadOptions {
+    /// Of the scans' reads.
+    pub table: TableReadOptions,
+    /// Blocks with no more bytes than this between them are read as one.
+    pub coalesced_gap_bytes: u64,
+    /// Bytes of the blocks of a wave, as stored; 0 for as many as are worth it.
+    pub most_bytes: u64,
+    /// Scans go from the end of each range to its start.
+    pub reverse: bool,
+}
+
+impl Default for AheadOptions {
+    fn default() -> AheadOptions {
+        AheadOptions {
+            table: TableReadOptions::default(),
+            coalesced_gap_bytes: COALESCED_GAP_BYTES,
+            most_bytes: 0,
+            reverse: false,
+        }
+    }
+}
+
+/// See the head of the file.
+pub struct ScansAhead {
+    ranges: Arc<[ScanRange]>,
+    options: AheadOptions,
+    statistics: Option<Arc<Statistics>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: Option<Box<dyn ScanTables>>,
+    held: HashMap<CacheKey, Held>,
+    /// The range that is scanned.
+    current: usize,
+    /// Ranges before this one have had their wave.
+    planned: usize,
+    counts: AheadCounts,
+}
+
+struct Held {
+    block: BlockRef,
+    is_used: bool,
+}
+
+/// Blocks of one table, in the order of their offsets.
+type Part = (Arc<TableReader>, Vec<BlockHandle>);
+
+impl fmt::Debug for ScansAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScansAhead({} ranges)", self.ranges.len())
+    }
+}
+
+impl ScansAhead {
+    /// Of `ranges`, which ascend. It does nothing until it is told of tables.
+    pub fn new(
+        ranges: Arc<[ScanRange]>,
+        options: AheadOptions,
+        statistics: Option<Arc<Statistics>>,
+    ) -> ScansAhead {
+        ScansAhead { ranges, options, statistics, state: Mutex::new(State::default()) }
+    }
+
+    /// From now on the tables are those that `tables` knows; without it nothing is read ahead any more, and nothing is held.
+    pub fn set_tables(&self, tables: Option<Box<dyn ScanTables>>) {
+        let mut state = self.state.lock();
+        let let_go = match tables {
+            Some(_) => HashMap::new(),
+            None => std::mem::take(&mut state.held),
+        };
+        let before = std::mem::replace(&mut state.tables, tables);
+        drop(state);
+        self.count_wasted(&let_go);
+        drop(before);
+    }
+
+    /// Range `number` is scanned from now on. Those before it are done with, and what is held for them once no range is left
+    /// that the last wave was for.
+    pub fn enter(&self, number: usize) {
+        let mut state = self.state.lock();
+        state.current = number;
+        let is_done = number >= state.planned && !state.held.is_empty();
+        let let_go = if is_done { std::mem::take(&mut state.held) } else { HashMap::new() };
+        drop(state);
+        self.count_wasted(&let_go);
+    }
+
+    /// The ranges.
+    pub fn ranges(&self) -> &Arc<[ScanRange]> {
+        &self.ranges
+    }
+
+    /// What was read ahead so far.
+    pub fn counts(&self) -> AheadCounts {
+        self.state.lock().counts
+    }
+
+    /// The data block at `handle`, as [`BlockSource::block`] gives it.
+    pub(crate) fn block(
+        &self,
+        source: &BlockSource,
+        handle: BlockHandle,
+        options: &TableReadOptions,
+        readahead: &mut Readahead,
+    ) -> Result<BlockRef> {
+        let key = source.key(handle);
+        let found = self.held(&key).or_else(|| source.cached(handle, BlockKind::Data));
+        let found = match found {
+            None if self.read_wave() => self.held(&key),
+            found => found,
+        };
+        match found {
+            Some(block) => {
+                readahead.skipped(handle);
+                Ok(block)
+            }
+            None => source.load(handle, BlockKind::Data, options, Some(readahead)),
+        }
+    }
+
+    fn held(&self, key: &CacheKey) -> Option<BlockRef> {
+        let mut state = self.state.lock();
+        let held = state.held.get_mut(key)?;
+        held.is_used = true;
+        Some(held.block.clone())
+    }
+
+    /// Reads the blocks of the range that is scanned and of those behind it, unless that was done. Whether it was done now.
+    #[cold]
+    fn read_wave(&self) -> bool {
+        if self.options.table.read_tier != ReadTier::ReadAll {
+            return false;
+        }
+        let mut state = self.state.lock();
+        if state.current < state.planned {
+            return false;
+        }
+        let Some(tables) = state.tables.take() else { return false };
+        let first = state.current;
+        drop(state);
+        let (parts, planned) = self.plan(&*tables, first);
+        let mut counts = GatherCounts::default();
+        let held = self.read(&parts, &mut counts);
+        let bytes = parts.iter().flat_map(|(_, handles)| handles).copied().map(stored_bytes).sum();
+        self.count(&counts, held.len());
+        let mut state = self.state.lock();
+        state.tables = Some(tables);
+        state.planned = planned;
+        let let_go = std::mem::replace(&mut state.held, held);
+        let told = &mut state.counts;
+        told.waves += 1;
+        told.ranges += (planned - first) as u64;
+        told.blocks_read += counts.blocks_read;
+        told.blocks_cached += counts.blocks_cached;
+        told.bytes_read += counts.bytes_read;
+        told.reads += counts.reads;
+        told.most_held_bytes = told.most_held_bytes.max(bytes);
+        drop(state);
+        self.count_wasted(&let_go);
+        true
+    }
+
+    /// Which blocks belong to the wave that begins with range `first`, and with which range the next one begins.
+    fn plan(&self, tables: &dyn ScanTables, first: usize) -> (Vec<Part>, usize) {
+        let most_bytes = if self.options.most_bytes == 0 { WAVE_BYTES } else { self.options.most_bytes };
+        let (mut wave, mut places) = (Vec::<Part>::new(), HashMap::new());
+        let mut bytes = 0;
+        for (number, (start, limit)) in self.ranges.iter().enumerate().skip(first) {
+            // How far a scan without a limit will go nobody knows.
+            let Some(limit) = limit else { return (wave, number + 1) };
+            let room = most_bytes - bytes;
+            let (mut of_range, mut range_bytes, mut fits) = (Vec::<Part>::new(), 0, true);
+            tables.within(start, limit, &mut |reader| {
+                let most = PART_BYTES.min(room - range_bytes);
+                let mut handles = Vec::new();
+                // What cannot be planned is read by the scan.
+                if let Ok(is_all) = reader.blocks_within((start, limit), &self.options, most, &mut handles) {
+                    fits &= is_all || most == PART_BYTES;
+                    range_bytes += handles.iter().copied().map(stored_bytes).sum::<u64>();
+                    of_range.push((Arc::clone(reader), handles));
+                }
+            });
+            if number > first && !fits {
+                return (wave, number);
+            }
+            bytes += range_bytes;
+            for (reader, handles) in of_range {
+                let place = *places.entry(Arc::as_ptr(&reader) as usize).or_insert_with(|| {
+                    wave.push((reader, Vec::new()));
+                    wave.len() - 1
+                });
+                wave[place].1.extend(handles);
+            }
+            if !fits {
+                return (wave, number + 1);
+            }
+        }
+        (wave, self.ranges.len())
+    }
+
+    fn read(&self, parts: &[Part], counts: &mut GatherCounts) -> HashMap<CacheKey, Held> {
+        let wanted: Vec<Wanted<'_>> = (parts.iter())
+            .flat_map(|(reader, handles)| {
+                let mut handles = handles.clone();
+                handles.sort_unstable_by_key(|handle| handle.offset);
+                handles.dedup();
+                handles.into_iter().map(|handle| Wanted { source: &reader.source, handle })
+            })
+            .collect();
+        let blocks = gather_closer(&wanted, &self.options.table, self.options.coalesced_gap_bytes, counts);
+        let held = wanted.iter().zip(blocks).filter_map(|(wanted, block)| {
+            let held = Held { block: block.ok()?, is_used: false };
+            Some((wanted.source.key(wanted.handle), held))
+        });
+        held.collect()
+    }
+
+    fn count(&self, counts: &GatherCounts, blocks: usize) {
+        let Some(statistics) = &self.statistics else { return };
+        for (ticker, count) in [
+            (Ticker::MultiscanBlocksPrefetched, counts.blocks_read),
+            (Ticker::MultiscanBlocksFromCache, counts.blocks_cached),
+            (Ticker::MultiscanPrefetchBytes, counts.bytes_read),
+            (Ticker::MultiscanIoRequests, counts.reads),
+            (Ticker::MultiscanIoCoalescedNonadjacent, counts.gaps_read),
+        ] {
+            statistics.record_tick(ticker, count);
+        }
+        statistics.record_in_histogram(Histogram::MultiscanBlocksPerPrepare, blocks as u64);
+    }
+
+    fn count_wasted(&self, let_go: &HashMap<CacheKey, Held>) {
+        if let Some(statistics) = &self.statistics {
+            let wasted = let_go.values().filter(|held| !held.is_used).count();
+            statistics.record_tick(Ticker::MultiscanPrefetchBlocksWasted, wasted as u64);
+        }
+    }
+}
+
+fn stored_bytes(handle: BlockHandle) -> u64 {
+    handle.size + TRAILER_BYTES as u64
+}
+
+impl TableReader {
+    /// The data blocks that a scan from `start` up to `limit` reads, in the order in which it does, as far as they have `most`
+    /// bytes. Whether these are all.
+    /// # Errors
+    /// Those of reading the index.
+    fn blocks_within(
+        &self,
+        (start, limit): (&[u8], &[u8]),
+        options: &AheadOptions,
+        most: u64,
+        handles: &mut Vec<BlockHandle>,
+    ) -> Result<bool> {
+        let (icmp, source, table) = (&self.options.icmp, &self.source, &options.table);
+        if table.prefix_filter_on_seek && !self.may_contain_prefix(table, start) {
+            return Ok(true);
+        }
+        let mut walker = self.walker(table)?;
+        let from = if options.reverse { limit } else { start };
+        walker.seek(source, table, &key::seek_key(from, SequenceNumber::MAX), icmp)?;
+        if options.reverse && !walker.valid() {
+            walker.seek_to_last(source, table)?;
+        }
+        let mut bytes = 0;
+        while walker.valid() {
+            let separator = walker.separator_user_key();
+            if options.reverse && icmp.compare_user_keys(separator, start).is_lt() {
+                break;
+            }
+            let is_last = !options.reverse && icmp.compare_user_keys(separator, limit).is_ge();
+            bytes += stored_bytes(walker.handle());
+            if bytes > most {
+                return Ok(false);
+            }
+            handles.push(walker.handle());
+            if is_last {
+                break;
+            }
+            if options.reverse { walker.prev(source, table)? } else { walker.next(source, table)? }
+        }
+        Ok(true)
+    }
+}
