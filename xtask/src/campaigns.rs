@@ -21,13 +21,16 @@ pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
 /// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long: half of it short lives, half long
 /// histories.
 pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
-    let env = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
     let half = (minutes * 30).to_string();
+    simulated(root, &["sim", "--cycles", "100000000", "--seconds", &half])?;
+    simulated(root, &["histories", "--histories", "100000000", "--seconds", &half])
+}
+
+/// A campaign in the simulated machine.
+fn simulated(root: &Path, campaign: &[&str]) -> Outcome {
+    let env = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--"];
-    for campaign in [["sim", "--cycles", "100000000"], ["histories", "--histories", "100000000"]] {
-        run(root, &env, "cargo", &[&cargo[..], &campaign, &["--seconds", &half]].concat())?;
-    }
-    Ok(())
+    run(root, &env, "cargo", &[&cargo, campaign].concat())
 }
 
 /// Many threads, without a sanitizer.
@@ -35,11 +38,13 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Scans beside writers against a model with sequence numbers, then random histories with one thread.
+/// Scans beside writers against a model with sequence numbers, then random histories with one thread, then the first once more in
+/// the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     let histories = ["test", "--profile", "stress", "-p", "esker", "--test", "it", "--", "scan_histories"];
-    run(root, &[("ROUNDS", "2000")], "cargo", &histories)
+    run(root, &[("ROUNDS", "2000")], "cargo", &histories)?;
+    simulated(root, &["sim-scans", "--seconds", &seconds(minutes)])
 }
 
 /// Twenty million requests for locks against the reference, three times: played by one thread, by real threads, and by

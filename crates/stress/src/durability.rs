@@ -162,6 +162,36 @@ pub(crate) struct SimArguments {
     seconds: Option<u64>,
 }
 
+/// Parameters of `sim-scans`.
+#[cfg(shuttle)]
+#[derive(Args)]
+pub(crate) struct SimScansArguments {
+    /// Of the first round; the next have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Databases, at most.
+    #[arg(long, default_value_t = u64::MAX)]
+    rounds: u64,
+    /// Batches of each writer.
+    #[arg(long, default_value_t = 80)]
+    batches: u64,
+    /// Seconds after which no round is begun.
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+#[cfg(shuttle)]
+pub(crate) fn run_sim_scans(arguments: &SimScansArguments) -> Result<String, String> {
+    let parameters = esker_stress::sim::scans::Parameters {
+        seed: arguments.seed,
+        rounds: arguments.rounds,
+        batches: arguments.batches,
+        limit: arguments.seconds.map(std::time::Duration::from_secs),
+        verbose: true,
+    };
+    esker_stress::sim::scans::run(&parameters).map(|report| report.to_string())
+}
+
 #[cfg(shuttle)]
 pub(crate) fn run_sim(arguments: &SimArguments) -> Result<String, String> {
     let parameters = esker_stress::sim::Parameters {

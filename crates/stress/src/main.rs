@@ -29,6 +29,9 @@ enum Campaign {
     /// Crashes in a simulated machine.
     #[cfg(shuttle)]
     Sim(durability::SimArguments),
+    /// Scans beside writers in a simulated machine.
+    #[cfg(shuttle)]
+    SimScans(durability::SimScansArguments),
     /// Random operations on a real directory, with expected values outside of it.
     #[command(name = "db_stress")]
     DbStress(db_stress::Flags),
@@ -60,6 +63,8 @@ impl Campaign {
             Campaign::Metamorphic(_) => "metamorphic",
             #[cfg(shuttle)]
             Campaign::Sim(_) => "sim",
+            #[cfg(shuttle)]
+            Campaign::SimScans(_) => "sim-scans",
             Campaign::DbStress(_) => "db_stress",
             Campaign::DbCrashtest(_) => "db_crashtest",
             Campaign::Threads(_) => "threads",
@@ -214,6 +219,8 @@ fn main() -> ExitCode {
         Campaign::Metamorphic(arguments) => run_metamorphic(arguments),
         #[cfg(shuttle)]
         Campaign::Sim(arguments) => durability::run_sim(&arguments),
+        #[cfg(shuttle)]
+        Campaign::SimScans(arguments) => durability::run_sim_scans(&arguments),
         Campaign::DbStress(flags) => db_stress::run(&flags).map(|report| report.to_string()),
         Campaign::DbCrashtest(flags) => durability::run_crash_test(&flags),
         Campaign::Threads(arguments) => run_threads(arguments),

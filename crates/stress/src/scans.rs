@@ -3,7 +3,8 @@
 //!
 //! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a database in memory files with
 //! options of its own (those of the model campaign, and a compaction filter now and then), in which most keys are deleted most
-//! of the time. Threads choose their own moments, so a seed gives the same options again, not the same history.
+//! of the time. Threads choose their own moments, so a seed gives the same options again, not the same history; in the simulated
+//! machine (`sim-scans`) it gives the same history, too.
 //!
 //! Who does what: `writer` writes batches, deletes runs and ranges; `keeper` ingests files, flushes, compacts, sets options; `scanner`
 //! takes moments and moves cursors. What was written: `history`.
@@ -19,14 +20,15 @@ mod keeper;
 mod scanner;
 mod writer;
 
+use crate::crash::env_over;
 use crate::model::families::FamilySpec;
 use crate::model::settings::Settings;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker::internals::base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use esker::internals::base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, thread};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::thread_pool;
-use esker::{ColumnFamilyHandle, Db, Env};
+use esker::{ColumnFamilyHandle, Db};
 use history::History;
 use std::fmt;
 use std::sync::Arc;
@@ -96,11 +98,38 @@ impl fmt::Display for Report {
 
 type Outcome = Result<(), String>;
 
+/// How much a round is.
+#[derive(Clone, Debug)]
+pub(crate) struct Size {
+    /// Keys of each family: one of these.
+    pub(crate) keys: [usize; 3],
+    /// Batches of each writer.
+    pub(crate) batches: u64,
+    /// Changes of views.
+    pub(crate) maintenance: u64,
+    /// Turns of each scanner.
+    pub(crate) scans: u64,
+    /// Of a thousand turns so many begin with a new moment, and so many with a new cursor.
+    pub(crate) new: (u16, u16),
+}
+
+impl Size {
+    /// Until it is stopped.
+    const ENDLESS: Size = Size {
+        keys: [60, 300, 1000],
+        batches: u64::MAX,
+        maintenance: u64::MAX,
+        scans: u64::MAX,
+        new: (2, 12),
+    };
+}
+
 /// What the threads of a round share.
 struct Round {
     db: Db,
     specs: Vec<FamilySpec>,
     settings: Settings,
+    size: Size,
     handles: Vec<ColumnFamilyHandle>,
     history: History,
     /// Odd while the writer of this number writes; the last is the keeper.
@@ -114,11 +143,11 @@ struct Round {
 }
 
 impl Round {
-    fn open(seed: u64, writers: usize) -> Result<Round, String> {
+    fn open(seed: u64, writers: usize, size: &Size) -> Result<Round, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let keys = [60, 300, 1000][rng.usize(..3)];
+        let keys = size.keys[rng.usize(..3)];
         let specs = FamilySpec::all(&mut rng, keys);
-        let env = Env::with_fs(Arc::new(MemFs::new()));
+        let env = env_over(MemFs::new());
         let mut settings = Settings::random(&mut rng, &env, &specs);
         for options in &mut settings.families {
             if rng.bool() {
@@ -138,6 +167,7 @@ impl Round {
             db,
             specs,
             settings,
+            size: size.clone(),
             busy: (0..=writers).map(|_| AtomicU64::new(0)).collect(),
             gate: RwLock::new(()),
             stop: AtomicBool::new(false),
@@ -166,7 +196,7 @@ impl Round {
         for busy in &self.busy {
             let before = busy.load(Ordering::SeqCst);
             while before % 2 == 1 && busy.load(Ordering::SeqCst) == before {
-                std::thread::yield_now();
+                thread::yield_now();
             }
         }
     }
@@ -218,11 +248,55 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
 )]
 fn run_round(parameters: &Parameters, seed: u64, time: Duration) -> Result<Report, String> {
     let start = Instant::now();
-    let round = Arc::new(Round::open(seed, parameters.writers)?);
-    let mut threads = Vec::new();
-    let mut begin = |name: String, work: fn(&Round, usize, fastrand::Rng) -> Outcome, index: usize| {
-        let rng = fastrand::Rng::with_seed(seed ^ ((threads.len() as u64 + 1) << 40));
-        let round = round.clone();
+    let threads = Threads::begin(seed, parameters, &Size::ENDLESS)?;
+    // On a machine that was stopped meanwhile, too, everybody has had a turn.
+    let round = &threads.round;
+    let is_idle = || [&round.writes, &round.comparisons].iter().any(|n| n.load(Ordering::Relaxed) == 0);
+    while (start.elapsed() < time || is_idle()) && !round.stopped() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    round.stop.store(true, Ordering::Relaxed);
+    let report = threads.finish()?;
+    Ok(Report { seconds: start.elapsed().as_secs_f64(), ..report })
+}
+
+/// A round of this size, whose threads end by themselves.
+/// # Errors
+/// As [`run`].
+#[cfg(shuttle)]
+pub(crate) fn run_sized(parameters: &Parameters, size: &Size) -> Result<Report, String> {
+    Threads::begin(parameters.seed, parameters, size)?.finish()
+}
+
+/// The threads of a round.
+struct Threads {
+    round: Arc<Round>,
+    threads: Vec<(String, thread::JoinHandle<Outcome>)>,
+}
+
+impl Threads {
+    fn begin(seed: u64, parameters: &Parameters, size: &Size) -> Result<Threads, String> {
+        let round = Arc::new(Round::open(seed, parameters.writers, size)?);
+        let mut threads = Threads { round, threads: Vec::new() };
+        for index in 0..parameters.writers {
+            threads.add(seed, format!("writer-{index}"), writer::write, index)?;
+        }
+        threads.add(seed, "keeper".to_owned(), keeper::keep, parameters.writers)?;
+        for index in 0..parameters.scanners {
+            threads.add(seed, format!("scanner-{index}"), scanner::scan, index)?;
+        }
+        Ok(threads)
+    }
+
+    fn add(
+        &mut self,
+        seed: u64,
+        name: String,
+        work: fn(&Round, usize, fastrand::Rng) -> Outcome,
+        index: usize,
+    ) -> Outcome {
+        let rng = fastrand::Rng::with_seed(seed ^ ((self.threads.len() as u64 + 1) << 40));
+        let round = self.round.clone();
         let thread = thread_pool::spawn(&name, move || {
             let outcome = work(&round, index, rng);
             if outcome.is_err() {
@@ -230,41 +304,35 @@ fn run_round(parameters: &Parameters, seed: u64, time: Duration) -> Result<Repor
             }
             outcome
         });
-        threads.push((name, thread.map_err(|e| e.to_string())?));
-        Ok::<(), String>(())
-    };
-    for index in 0..parameters.writers {
-        begin(format!("writer-{index}"), writer::write, index)?;
+        self.threads.push((name, thread.map_err(|e| e.to_string())?));
+        Ok(())
     }
-    begin("keeper".to_owned(), keeper::keep, parameters.writers)?;
-    for index in 0..parameters.scanners {
-        begin(format!("scanner-{index}"), scanner::scan, index)?;
+
+    /// Waits for all of them, and closes the database.
+    fn finish(self) -> Result<Report, String> {
+        let mut outcome = Ok(());
+        for (name, thread) in self.threads {
+            let result = thread.join().unwrap_or_else(|_| Err("panicked; see above".to_owned()));
+            outcome = outcome.and(result.map_err(|e| format!("{name}: {e}")));
+        }
+        outcome?;
+        let round = &self.round;
+        round.db.close().map_err(|e| format!("close: {e}"))?;
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        Ok(Report {
+            rounds: 1,
+            writes: count(&round.writes),
+            comparisons: count(&round.comparisons),
+            maintenance: count(&round.maintenance),
+            seconds: 0.0,
+        })
     }
-    // On a machine that was stopped meanwhile, too, everybody has had a turn.
-    let is_idle = || [&round.writes, &round.comparisons].iter().any(|n| n.load(Ordering::Relaxed) == 0);
-    while (start.elapsed() < time || is_idle()) && !round.stopped() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    round.stop.store(true, Ordering::Relaxed);
-    let mut outcome = Ok(());
-    for (name, thread) in threads {
-        let result = thread.join().unwrap_or_else(|_| Err("panicked; see above".to_owned()));
-        outcome = outcome.and(result.map_err(|e| format!("{name}: {e}")));
-    }
-    outcome?;
-    round.db.close().map_err(|e| format!("close: {e}"))?;
-    let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    Ok(Report {
-        rounds: 1,
-        writes: count(&round.writes),
-        comparisons: count(&round.comparisons),
-        maintenance: count(&round.maintenance),
-        seconds: start.elapsed().as_secs_f64(),
-    })
 }
 
-/// Lets others work.
+/// Lets others work. In a simulation, they do when its scheduler wants it.
 #[expect(clippy::disallowed_methods, reason = "the patience of the campaign, not of the engine")]
 fn rest(microseconds: u64) {
-    std::thread::sleep(Duration::from_micros(microseconds));
+    if !cfg!(shuttle) {
+        std::thread::sleep(Duration::from_micros(microseconds));
+    }
 }

@@ -5,6 +5,8 @@
 //! and of the simulated disk is a place where shuttle's scheduler decides who goes on. All threads share one thread of the
 //! system, so nothing else decides anything.
 //!
+//! `machine` is the machine, [`scans`] another life in it.
+//!
 //! A cycle is a crash of the campaign in [`crate::crash`], with small loads: what the crash left is opened, by as many threads
 //! as an opening has, read and compared; some openings crash again.
 //!
@@ -12,16 +14,14 @@
 //! clock, which stands still. Not under it: the order in which weaker memory than sequential consistency could show writes
 //! (shuttle has none), names of sessions and of the database, which decide nothing.
 
-use crate::crash;
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler};
-use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+mod delays;
+mod machine;
+pub mod scans;
 
-/// Bytes of the stack of each simulated thread.
-const STACK: usize = 1 << 20;
+use crate::crash;
+pub(crate) use machine::in_machine;
+use std::fmt;
+use std::time::{Duration, Instant};
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -104,20 +104,6 @@ fn machine(seed: u64, parameters: &Parameters) -> Result<crash::Report, String> 
     in_machine(seed, move || crash::run(&parameters))?
 }
 
-/// What `work` gives in a machine of its own. Its scheduler is one of three kinds, each of which finds what the others seldom do.
-/// # Errors
-/// A thread panicked, or all of them wait.
-pub(crate) fn in_machine<T: Send + 'static>(
-    seed: u64,
-    work: impl Fn() -> T + Send + Sync + 'static,
-) -> Result<T, String> {
-    match seed % 4 {
-        0 => simulate(PctScheduler::new_from_seed(seed, 3, 1), seed, work),
-        1 => simulate(UrwRandomScheduler::new_from_seed(seed, 1), seed, work),
-        _ => simulate(RandomScheduler::new_from_seed(seed, 1), seed, work),
-    }
-}
-
 /// The failure with as few batches as still fail, and how to see it again.
 fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
     let fails = |max_batches| {
@@ -130,33 +116,6 @@ fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
     let again =
         format!("again: sim --cycles 1 --seed {seed} --per-machine {per_machine} --max-batches {batches}");
     format!("sim: SEED={seed}: {why}\n{again}")
-}
-
-fn simulate<T: Send + 'static>(
-    scheduler: impl Scheduler + 'static,
-    seed: u64,
-    work: impl Fn() -> T + Send + Sync + 'static,
-) -> Result<T, String> {
-    let mut config = Config::new();
-    config.stack_size = STACK;
-    config.max_steps = MaxSteps::None;
-    config.failure_persistence = FailurePersistence::None;
-    config.silence_warnings = true;
-    let outcome = Arc::new(Mutex::new(None));
-    let told = outcome.clone();
-    let run = move || {
-        esker::internals::env::random::seed(seed);
-        esker::internals::cache::key::begin_identities_anew();
-        let result = work();
-        *told.lock().expect("nobody panics with it") = Some(result);
-    };
-    catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(run))).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
-    })?;
-    let result = outcome.lock().expect("nobody panics with it").take();
-    result.ok_or_else(|| "the machine stopped".to_owned())
 }
 
 fn add(all: &mut crash::Report, one: crash::Report) {

@@ -69,9 +69,10 @@ impl Condvar {
         let held = guard.0.take().expect("present but during a wait");
         guard.0 = Some(self.0.wait(held).expect(POISON));
     }
-    /// Waits for a notification: no time passes in a model, so it comes.
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _at_most: std::time::Duration) {
+    /// Waits for a notification: no time passes in a model, so it comes. Gives whether the time was over.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _at_most: std::time::Duration) -> bool {
         self.wait(guard);
+        false
     }
     /// Wakes one.
     pub fn notify_one(&self) {

@@ -16,8 +16,9 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer.
-const PARALLEL_APPLY_BYTES: usize = 16 << 10;
+/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer. In the simulated
+/// machine, whose batches are small, nearly every group is inserted by all.
+const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
 /// How many groups a leader writes for others before it hands over: its own caller waits as long.
 const ROUNDS: usize = 4;

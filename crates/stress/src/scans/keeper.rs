@@ -10,8 +10,9 @@ use esker::{
 };
 
 pub(super) fn keep(round: &Round, number: usize, mut rng: fastrand::Rng) -> Outcome {
-    let mut files = 0;
-    while !round.stopped() {
+    let (mut files, mut left) = (0, round.size.maintenance);
+    while left > 0 && !round.stopped() {
+        left -= 1;
         let family = rng.usize(..round.specs.len());
         match rng.u8(..32) {
             0..10 => {

@@ -56,7 +56,9 @@ struct Scanner<'a> {
 
 pub(super) fn scan(round: &Round, _number: usize, rng: fastrand::Rng) -> Outcome {
     let mut scanner = Scanner { round, rng, moments: Vec::new(), cursors: Vec::new() };
-    while !round.stopped() {
+    let mut left = round.size.scans;
+    while left > 0 && !round.stopped() {
+        left -= 1;
         scanner.act()?;
     }
     Ok(())
@@ -64,14 +66,16 @@ pub(super) fn scan(round: &Round, _number: usize, rng: fastrand::Rng) -> Outcome
 
 impl Scanner<'_> {
     fn act(&mut self) -> Outcome {
+        let mut one_of = |share| self.rng.u16(..1000) < share;
+        let (new_moment, new_cursor) = (one_of(self.round.size.new.0), one_of(self.round.size.new.1));
         let roll = self.rng.u16(..1000);
-        if roll < 2 || self.moments.is_empty() {
+        if new_moment || self.moments.is_empty() {
             self.moments.push(Arc::new(Moment::take(self.round)));
             if self.moments.len() > MOMENTS {
                 self.moments.swap_remove(self.rng.usize(..MOMENTS));
             }
         }
-        if roll < 12 || self.cursors.is_empty() {
+        if new_cursor || self.cursors.is_empty() {
             let cursor = self.open()?;
             self.cursors.push(cursor);
             if self.cursors.len() > CURSORS {

@@ -18,7 +18,9 @@ struct Writer<'a> {
 pub(super) fn write(round: &Round, number: usize, rng: fastrand::Rng) -> Outcome {
     let put = round.specs.iter().map(|spec| vec![false; spec.keys.len()]).collect();
     let mut writer = Writer { round, number, rng, count: 0, put };
-    while !round.stopped() {
+    let mut left = round.size.batches;
+    while left > 0 && !round.stopped() {
+        left -= 1;
         writer.write_one()?;
         let pause = writer.rng.u64(..3000);
         rest(pause);

@@ -1,0 +1,84 @@
+//! A scheduler that puts threads to sleep where it hurts.
+//!
+//! In: a seed. Out: which thread goes on. A system takes a thread's processor away in the middle of what it does and gives it back
+//! thousands of steps later, while others go on: what is halfway done is seen by many. Throwing dice at every step lets
+//! everybody advance alike, so that nobody is ever that late. Here a running thread falls asleep now and then, for a number of
+//! steps that is drawn over orders of magnitude; how often and how long at most is drawn once a machine.
+//!
+//! Invariant: while anybody can run, somebody does: if all are asleep, the one that would wake first.
+
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use std::collections::HashMap;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Delays {
+    seed: u64,
+    rng: fastrand::Rng,
+    begun: bool,
+    step: u64,
+    /// Steps between two falls asleep, on average.
+    seldom: u64,
+    /// A sleep is at most two to this power.
+    longest: u32,
+    /// When they wake.
+    asleep: HashMap<TaskId, u64>,
+}
+
+impl Delays {
+    pub(super) fn new(seed: u64) -> Delays {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let seldom = 1 << rng.u32(4..=12);
+        let longest = rng.u32(6..=17);
+        Delays { seed, rng, begun: false, step: 0, seldom, longest, asleep: HashMap::new() }
+    }
+
+    fn is_awake(&mut self, task: TaskId) -> bool {
+        match self.asleep.get(&task) {
+            Some(&until) if until > self.step => false,
+            Some(_) => self.asleep.remove(&task).is_some(),
+            None => true,
+        }
+    }
+}
+
+impl Scheduler for Delays {
+    /// One execution a scheduler.
+    fn new_execution(&mut self) -> Option<Schedule> {
+        (!std::mem::replace(&mut self.begun, true)).then(|| Schedule::new(self.seed))
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        self.step += 1;
+        if let Some(current) = current
+            && self.rng.u64(..self.seldom) == 0
+        {
+            let most = 1 << self.rng.u32(..=self.longest);
+            self.asleep.insert(current, self.step + self.rng.u64(..most));
+        }
+        let ids = runnable.iter().map(|task| task.id());
+        let mut awake: Vec<TaskId> = ids.clone().filter(|&id| self.is_awake(id)).collect();
+        if awake.is_empty() {
+            return ids.min_by_key(|id| (self.asleep.get(id).copied(), usize::from(*id)));
+        }
+        // Most of the time whoever runs goes on.
+        if let Some(current) = current.filter(|current| awake.contains(current)) {
+            if !is_yielding && self.rng.u8(..4) > 0 {
+                return Some(current);
+            }
+            if is_yielding && awake.len() > 1 {
+                awake.retain(|id| *id != current);
+            }
+        }
+        Some(awake[self.rng.usize(..awake.len())])
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.rng.u64(..)
+    }
+}

@@ -1,0 +1,57 @@
+//! One simulated machine: what runs in it is decided by its seed.
+//!
+//! In: a seed and what to do. Out: what that gave, or why the machine stopped: a panic, or threads that wait for each other.
+//! Which thread goes on at each place where it matters is drawn by one of four schedulers, each of which finds what the others
+//! seldom do: one that seldom changes threads (PCT, Burckhardt et al., ASPLOS 2010), one that weighs them by what they have
+//! left, one that throws dice, and [`Delays`].
+
+use super::delays::Delays;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of the stack of each simulated thread.
+const STACK: usize = 1 << 20;
+
+/// What `work` gives in the machine of this seed.
+/// # Errors
+/// A thread panicked, or all of them wait.
+pub(crate) fn in_machine<T: Send + 'static>(
+    seed: u64,
+    work: impl Fn() -> T + Send + Sync + 'static,
+) -> Result<T, String> {
+    match seed % 4 {
+        0 => run(PctScheduler::new_from_seed(seed, 3, 1), seed, work),
+        1 => run(UrwRandomScheduler::new_from_seed(seed, 1), seed, work),
+        2 => run(RandomScheduler::new_from_seed(seed, 1), seed, work),
+        _ => run(Delays::new(seed), seed, work),
+    }
+}
+
+fn run<T: Send + 'static>(
+    scheduler: impl Scheduler + 'static,
+    seed: u64,
+    work: impl Fn() -> T + Send + Sync + 'static,
+) -> Result<T, String> {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    config.max_steps = MaxSteps::None;
+    config.failure_persistence = FailurePersistence::None;
+    config.silence_warnings = true;
+    let outcome = Arc::new(Mutex::new(None));
+    let told = outcome.clone();
+    let run = move || {
+        esker::internals::env::random::seed(seed);
+        esker::internals::cache::key::begin_identities_anew();
+        let result = work();
+        *told.lock().expect("nobody panics with it") = Some(result);
+    };
+    catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(run))).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
+    })?;
+    let result = outcome.lock().expect("nobody panics with it").take();
+    result.ok_or_else(|| "the machine stopped".to_owned())
+}
