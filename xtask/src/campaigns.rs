@@ -38,12 +38,25 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Scans beside writers against a model with sequence numbers, then random histories with one thread, then the first once more in
-/// the simulated machine.
+/// Scans beside writers against a model with sequence numbers, then random histories with one thread, then scans beside RocksDB,
+/// then the first once more in the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     let histories = ["test", "--profile", "stress", "-p", "esker", "--test", "it", "--", "scan_histories"];
     run(root, &[("ROUNDS", "2000")], "cargo", &histories)?;
+    let beside = [
+        "test",
+        "--profile",
+        "stress",
+        "-p",
+        "esker-peer",
+        "--test",
+        "it",
+        "--",
+        "--nocapture",
+        "scans_find",
+    ];
+    run(root, &[("ROUNDS", "500")], "cargo", &beside)?;
     simulated(root, &["sim-scans", "--seconds", &seconds(minutes)])
 }
 

@@ -113,6 +113,11 @@ impl Block {
         Some((entries_end, values, u32::try_from(restarts).ok()?, restart_count))
     }
 
+    /// Takes its bytes away: for who drops it, and has use for the memory.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
     /// All its bytes; ranges that cursors give index into them.
     #[inline]
     pub fn bytes(&self) -> &[u8] {

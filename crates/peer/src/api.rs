@@ -163,6 +163,9 @@ c_functions! {
     fn readoptions_destroy(options: *mut ReadOptions);
     fn readoptions_set_total_order_seek(options: *mut ReadOptions, value: c_uchar);
     fn readoptions_set_snapshot(options: *mut ReadOptions, snapshot: *const SnapshotPtr);
+    fn readoptions_set_prefix_same_as_start(options: *mut ReadOptions, value: c_uchar);
+    fn readoptions_set_iterate_lower_bound(options: *mut ReadOptions, key: *const c_char, key_len: usize);
+    fn readoptions_set_iterate_upper_bound(options: *mut ReadOptions, key: *const c_char, key_len: usize);
     fn get_cf(
         db: *mut Database, options: *const ReadOptions, family: *mut Family, key: *const c_char, key_len: usize,
         value_len: *mut usize, error: ErrorPtr,
@@ -175,6 +178,7 @@ c_functions! {
     fn iter_valid(iter: *const Iter) -> c_uchar;
     fn iter_seek_to_first(iter: *mut Iter);
     fn iter_seek_to_last(iter: *mut Iter);
+    fn iter_seek_for_prev(iter: *mut Iter, key: *const c_char, key_len: usize);
     fn iter_next(iter: *mut Iter);
     fn iter_prev(iter: *mut Iter);
     fn iter_key(iter: *const Iter, len: *mut usize) -> *const c_char;

@@ -38,7 +38,7 @@ pub mod world;
 
 pub use api::{LIBRARY_7, default_library, library_10, load_library};
 pub use contents::Contents;
-pub use library::{FamilySpec, RocksDb, Snapshot, WriteFlags, write_sst_file};
+pub use library::{CursorOptions, FamilySpec, RocksCursor, RocksDb, Snapshot, WriteFlags, write_sst_file};
 pub use tools::{InternalEntry, Tools};
 pub use transactions::{RocksTransaction, RocksTransactionDb, WritePolicy};
 pub use world::{Op, World};

@@ -7,6 +7,10 @@
 //!     families, then the database.
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
+mod cursor;
+
+pub use cursor::{CursorOptions, RocksCursor};
+
 use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, api};
 use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};
 use crate::contents::{Contents, Pair};

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 mod batch;
 mod below;
+pub(crate) mod spare;
 pub(crate) use batch::{COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer};
 pub(crate) use below::Started;
 
@@ -108,6 +109,14 @@ impl CachedBlock {
             CachedBlock::Blob(value) => value.capacity(),
         };
         inner + size_of::<CachedBlock>()
+    }
+}
+
+impl Drop for CachedBlock {
+    fn drop(&mut self) {
+        if let CachedBlock::KeyValue(block) = self {
+            spare::give(block.take_bytes());
+        }
     }
 }
 
@@ -319,7 +328,7 @@ impl BlockSource {
     /// Contents and trailer at `handle`, unchecked.
     pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
-        let mut stored = vec![0; handle.size as usize + TRAILER_BYTES];
+        let mut stored = spare::take(handle.size as usize + TRAILER_BYTES);
         let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
         if n < stored.len() {
             return Err(self.truncated(n, handle));
@@ -365,7 +374,13 @@ impl BlockSource {
     ) -> Result<CachedBlock> {
         self.contents_kind(stored, handle, verify)
             .and_then(|codec| {
-                self.decompress(codec, stored.get(..handle.size as usize).unwrap_or_default(), kind)
+                let stored = stored.get(..handle.size as usize).unwrap_or_default();
+                if codec != CompressionType::None {
+                    return self.decompress(codec, stored, kind);
+                }
+                let mut contents = spare::take(stored.len());
+                contents.copy_from_slice(stored);
+                Ok(contents)
             })
             .and_then(|contents| self.block_of(contents, kind))
             .and_then(|block| self.with_values(block, kind, verify))

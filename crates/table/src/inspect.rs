@@ -65,8 +65,8 @@ impl TableReader {
         walker.seek_to_first(&self.source, &options).map_err(|e| self.source.in_file(e))?;
         while walker.valid() {
             let handle = walker.handle();
-            if let CachedBlock::KeyValue(block) = self.source.read(handle, BlockKind::Data, true)? {
-                visit(DataBlock { handle, separator: walker.separator(), block: &block })?;
+            if let CachedBlock::KeyValue(block) = &self.source.read(handle, BlockKind::Data, true)? {
+                visit(DataBlock { handle, separator: walker.separator(), block })?;
             }
             walker.next(&self.source, &options).map_err(|e| self.source.in_file(e))?;
         }
@@ -78,10 +78,8 @@ impl TableReader {
     /// `Corruption`, `IoError`, or the first error of `visit`.
     pub fn for_each_stored_tombstone(&self, visit: &mut EntryVisitor<'_>) -> Result<()> {
         let Some(handle) = self.meta.find(RANGE_DEL) else { return Ok(()) };
-        match self.source.read(handle, BlockKind::Meta, true)? {
-            CachedBlock::KeyValue(block) => {
-                DataBlock { handle, separator: &[], block: &block }.for_each(visit)
-            }
+        match &self.source.read(handle, BlockKind::Meta, true)? {
+            CachedBlock::KeyValue(block) => DataBlock { handle, separator: &[], block }.for_each(visit),
             _ => Ok(()),
         }
     }

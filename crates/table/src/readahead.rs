@@ -4,6 +4,7 @@
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so that short scans
 //! read little they do not need. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
+use crate::block_source::spare;
 use crate::options::BlockBasedTableOptions;
 use esker_base::Result;
 use esker_env::RandomAccessFile;
@@ -127,10 +128,10 @@ impl Readahead {
     }
 
     fn fill(&mut self, file: &dyn RandomAccessFile, offset: u64, length: usize) -> Result<()> {
-        if self.buffer.len() < length {
-            self.buffer.resize(length, 0);
+        if self.buffer.capacity() < length {
+            spare::give(std::mem::replace(&mut self.buffer, spare::take_up_to(length, 2 * length)));
         }
-        self.buffer.truncate(length);
+        self.buffer.resize(length, 0);
         self.start = offset;
         match file.read_at(offset, &mut self.buffer) {
             Ok(n) => {
@@ -149,6 +150,12 @@ impl Readahead {
         let from = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
         let to = from.checked_add(handle.size as usize + TRAILER_BYTES)?;
         (to <= self.buffer.len()).then_some(from..to)
+    }
+}
+
+impl Drop for Readahead {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.buffer));
     }
 }
 

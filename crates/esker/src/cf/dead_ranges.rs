@@ -18,34 +18,35 @@
 //!
 //! Invariants
 //!  1. Every range in here is true, in that sense, for all views that hold this value. Ingestion, which puts entries with old
-//!     sequence numbers into the history, gives the family's views a fresh value from then on.
+//!     sequence numbers into the history, gives the family's views a fresh value from then on; so does a compaction whose filter
+//!     removes what hides older versions (`Purge`, `RemoveAndSkipUntil`), which takes the history back.
 //!  2. Ranges come from scans whose view was complete at their sequence number (`cf.super_version.holds(view)` after the
 //!     number was read), that saw everything: not from those that ignore range deletions, stop at memtables or caches, or
 //!     stay within a prefix. The same scans use them. There are none in families with timestamps.
-//!  3. The list is replaced, never changed. Readers take no lock.
-//!  4. At most [`MAX_RANGES`] ranges are kept; of those within a newer one at most [`OLDER_KEPT`], for readers at older
-//!     sequence numbers.
+//!  3. What readers look at is replaced, never changed. Readers take no lock. Who puts a range in copies one chunk of its layer,
+//!     and the list of chunks.
+//!  4. The ranges of a layer are sorted and disjoint. One that takes the place of older ones sends them a layer down, where readers
+//!     at older sequence numbers find them.
+//!  5. Ranges take at most [`MAX_BYTES`], which are charged to the family's block cache. Beyond that the lower layers go first,
+//!     then chunks, one picked at random: scans that go round in more than there is room for lose a part, not all.
 
+mod layers;
+
+use crate::options::ColumnFamilyOptions;
 use esker_base::iter::KnownDead;
 use esker_base::sync::epoch::{self, Swap};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, SequenceNumber};
+use esker_cache::{Reservation, Role};
 use esker_format::key::InternalKeyComparator;
+use esker_table::{BlockCache, CachedBlock};
+use layers::{DeadRange, Layers};
 
-/// Beyond these the one found first is forgotten. Readers look at all of them, some 10 ns each, before they hop.
-const MAX_RANGES: usize = 128;
+/// Memory for the ranges of one family.
+const MAX_BYTES: usize = 256 << 10;
 
-/// Ranges within a newer range that are kept for readers at older sequence numbers.
-const OLDER_KEPT: usize = 2;
-
-/// A dead range.
-#[derive(Clone, Debug)]
-struct Range {
-    start: Arc<[u8]>,
-    end: Arc<[u8]>,
-    sequence: SequenceNumber,
-    newest_file: FileNumber,
-}
+/// A range whose keys are longer together is not remembered.
+const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
 /// The dead ranges of a family.
 #[derive(Debug)]
@@ -53,23 +54,35 @@ pub(crate) struct DeadRanges {
     icmp: InternalKeyComparator,
     /// See [`DeadRanges::new`].
     min_keys: u64,
-    /// In the order in which they were found.
-    ranges: Swap<Vec<Range>>,
-    /// Held by who replaces the list; only ever tried.
-    adding: Mutex<()>,
+    /// Where they are charged.
+    cache: Option<Arc<BlockCache>>,
+    layers: Swap<Layers>,
+    /// Held by who replaces them; only ever tried.
+    adding: Mutex<Option<Reservation<CachedBlock>>>,
 }
 
 impl DeadRanges {
     /// None yet. `min_keys`: how many deleted keys a scan steps over in one call before it puts a range in; 0: none ever
     /// does.
-    pub(crate) fn new(icmp: InternalKeyComparator, min_keys: u64) -> DeadRanges {
+    pub(crate) fn new(
+        icmp: InternalKeyComparator,
+        min_keys: u64,
+        cache: Option<Arc<BlockCache>>,
+    ) -> DeadRanges {
         let min_keys = if icmp.user_comparator().timestamp_size() > 0 { 0 } else { min_keys };
-        DeadRanges { icmp, min_keys, ranges: Swap::new(Arc::default()), adding: Mutex::new(()) }
+        let layers = Swap::new(Arc::default());
+        DeadRanges { icmp, min_keys, cache, layers, adding: Mutex::new(None) }
+    }
+
+    /// Those of a family with these options.
+    pub(crate) fn of(icmp: &InternalKeyComparator, options: &ColumnFamilyOptions) -> Arc<DeadRanges> {
+        let cache = options.table.block_cache.clone().filter(|_| !options.table.no_block_cache);
+        Arc::new(DeadRanges::new(icmp.clone(), options.dead_range_threshold(), cache))
     }
 
     /// The same settings, nothing found: for the views of a history to which something old was added.
     pub(crate) fn fresh(&self) -> DeadRanges {
-        DeadRanges::new(self.icmp.clone(), self.min_keys)
+        DeadRanges::new(self.icmp.clone(), self.min_keys, self.cache.clone())
     }
 
     /// Deleted keys in one call that make it worth while to put a range in; `u64::MAX` for never.
@@ -78,44 +91,32 @@ impl DeadRanges {
     }
 
     /// Nothing in `[start, end)` is there at `sequence`, says a scan that saw files up to `newest_file`. Forgotten if somebody
-    /// else is putting something in.
+    /// else is putting something in, or the cache has no room.
     #[cold]
     pub(crate) fn add(&self, start: &[u8], end: &[u8], sequence: SequenceNumber, newest_file: FileNumber) {
-        if self.icmp.compare_user_keys(start, end).is_ge() {
+        let is_too_long = start.len() + end.len() > MAX_KEY_BYTES;
+        if is_too_long || self.icmp.compare_user_keys(start, end).is_ge() {
             return;
         }
-        let Some(adding) = self.adding.try_lock() else { return };
-        let new = Range { start: start.into(), end: end.into(), sequence, newest_file };
-        let mut ranges = self.ranges.load_full().to_vec();
-        let mut older: Vec<SequenceNumber> = ranges
-            .iter()
-            .filter(|old| old.sequence < sequence && self.is_within(old, &new))
-            .map(|old| old.sequence)
-            .collect();
-        older.sort_unstable();
-        let newest_kept = older.get(OLDER_KEPT - 1).or(older.last()).copied().unwrap_or_default();
-        let mut left = OLDER_KEPT;
-        ranges.retain(|old| {
-            if !self.is_within(old, &new) {
-                return true;
-            }
-            let keep = old.sequence < sequence && old.sequence <= newest_kept && left > 0;
-            left -= usize::from(keep);
-            keep
-        });
-        if ranges.len() == MAX_RANGES {
-            ranges.remove(0);
+        let Some(mut charge) = self.adding.try_lock() else { return };
+        let mut layers = Layers::clone(&self.layers.load_full());
+        layers.insert(&self.icmp, DeadRange::new(start, end, sequence, newest_file));
+        layers.shrink_to(MAX_BYTES);
+        if self.charge(&mut charge, layers.bytes()) {
+            self.layers.store(Arc::new(layers));
         }
-        ranges.push(new);
-        self.ranges.store(Arc::new(ranges));
-        drop(adding);
     }
 
-    /// Whether all that `old` says follows from `new` for readers at both sequence numbers.
-    fn is_within(&self, old: &Range, new: &Range) -> bool {
-        old.sequence <= new.sequence
-            && self.icmp.compare_user_keys(&old.start, &new.start).is_ge()
-            && self.icmp.compare_user_keys(&old.end, &new.end).is_le()
+    /// Whether the cache has room for so many bytes; they are charged then.
+    fn charge(&self, charge: &mut Option<Reservation<CachedBlock>>, bytes: usize) -> bool {
+        match (charge, &self.cache) {
+            (Some(charge), _) => charge.resize(bytes).is_ok(),
+            (none, Some(cache)) => {
+                *none = cache.reserve(Role::Misc, bytes).ok();
+                none.is_some()
+            }
+            (None, None) => true,
+        }
     }
 
     /// The range around `user_key` that leads farthest for a reader at `snapshot`. `edge` gets its end or, not `forward`, its
@@ -128,30 +129,9 @@ impl DeadRanges {
         edge: &'a mut Vec<u8>,
     ) -> Option<KnownDead<'a>> {
         let guard = epoch::pin();
-        let mut best: Option<&Range> = None;
-        for range in self.ranges.load(&guard) {
-            if range.sequence > snapshot
-                || self.icmp.compare_user_keys(&range.start, user_key).is_gt()
-                || self.icmp.compare_user_keys(&range.end, user_key).is_le()
-            {
-                continue;
-            }
-            let is_better = best.is_none_or(|best| {
-                let order = if forward {
-                    self.icmp.compare_user_keys(&best.end, &range.end)
-                } else {
-                    self.icmp.compare_user_keys(&range.start, &best.start)
-                };
-                // As far: the newer knows more files, and needs fewer entries to be old.
-                order.is_lt() || (order.is_eq() && best.sequence <= range.sequence)
-            });
-            if is_better {
-                best = Some(range);
-            }
-        }
-        let range = best?;
+        let range = self.layers.load(&guard).find(&self.icmp, user_key, snapshot, forward)?;
         edge.clear();
-        edge.extend_from_slice(if forward { &range.end } else { &range.start });
+        edge.extend_from_slice(range.edge(forward));
         Some(KnownDead { edge, sequence: range.sequence, newest_file: range.newest_file })
     }
 }

@@ -104,7 +104,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
     let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
-        install(engine, task, plan.trivial_move_edit())?;
+        install(engine, task, plan.trivial_move_edit(), false)?;
         engine.tell_trivial_move(job, plan);
         engine.tell_stall_changes();
         return Ok(());
@@ -118,7 +118,8 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
         edit.blob_file_additions = results.iter().flat_map(|r| r.blob_files.iter().cloned()).collect();
         edit.blob_file_garbages = blob_garbage(&results);
-        install(engine, task, edit)
+        let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
+        install(engine, task, edit, may_reappear)
     });
     if outcome.is_err() {
         esker_base::probe!("compaction:failed");
@@ -224,7 +225,8 @@ fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
     came_in.garbage(&went_out)
 }
 
-fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit) -> Result<()> {
+/// `may_reappear`: a filter has removed what hid older versions, perhaps where scans have found nothing.
+fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, may_reappear: bool) -> Result<()> {
     let mut manifest = engine.manifest.lock();
     if task.cf.is_dropped() {
         return Err(Error::column_family_dropped("the family was dropped while it was compacted"));
@@ -236,6 +238,9 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit) -> Result<()> {
         if let Some(family) = state.family_mut(id) {
             family.version = version;
             family.running.finish(task.running);
+            if may_reappear {
+                family.dead_ranges = Arc::new(family.dead_ranges.fresh());
+            }
         }
         publish_super_version(engine, &mut state, id);
     }

@@ -215,7 +215,7 @@ pub(super) fn family_with(
     let options = Arc::new(descriptor.options.clone());
     let version = in_manifest.current().clone();
     let icmp = InternalKeyComparator::new(options.comparator.clone());
-    let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), options.dead_range_threshold()));
+    let dead_ranges = DeadRanges::of(&icmp, &options);
     let super_version =
         SuperVersion::first(mem.clone(), version.clone(), options.clone(), dead_ranges.clone());
     let name = descriptor.name.clone();

@@ -181,7 +181,7 @@ impl Recovery<'_> {
         let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
         let options = Arc::new(family.descriptor.options.clone());
         let mem = new_memtable(self.options, &family.icmp, &options, 0, SequenceNumber::ZERO);
-        let dead_ranges = Arc::new(DeadRanges::new(family.icmp.clone(), options.dead_range_threshold()));
+        let dead_ranges = DeadRanges::of(&family.icmp, &options);
         let view = SuperVersion::first(mem, in_manifest.current().clone(), options, dead_ranges);
         let table_options = TableReadOptions::default();
         let context = ReadContext {

@@ -155,6 +155,8 @@ pub struct CompactionIteratorStats {
     pub dropped_range_del: u64,
     /// Removed by the filter (`num_record_drop_user`).
     pub dropped_by_filter: u64,
+    /// Of those, removed in ways after which older versions may reappear.
+    pub may_reappear: u64,
     /// Deletions dropped above the bottommost level (`num_optimized_del_drop_obsolete`).
     pub optimized_deletions: u64,
     /// Single deletions that met something else than one value (`num_single_del_mismatch`).
@@ -176,6 +178,7 @@ impl std::ops::AddAssign for CompactionIteratorStats {
         self.dropped_obsolete += other.dropped_obsolete;
         self.dropped_range_del += other.dropped_range_del;
         self.dropped_by_filter += other.dropped_by_filter;
+        self.may_reappear += other.may_reappear;
         self.optimized_deletions += other.optimized_deletions;
         self.single_deletion_mismatches += other.single_deletion_mismatches;
         self.operands_merged += other.operands_merged;
@@ -636,6 +639,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             }
             FilterDecision::Purge => {
                 self.stats.dropped_by_filter += 1;
+                self.stats.may_reappear += 1;
                 self.consume();
                 return self.match_single_deletion(head, false);
             }
@@ -668,6 +672,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             return self.show(head.sequence, head.value_type, Source::Input);
         }
         self.stats.dropped_by_filter += 1;
+        self.stats.may_reappear += 1;
         self.consume();
         if self.options.snapshots.is_empty() || self.options.filter_ignores_snapshots {
             let is_behind = |key: &[u8]| self.icmp.compare_user_keys(key::user_key(key), &target).is_ge();

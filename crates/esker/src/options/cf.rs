@@ -326,9 +326,9 @@ option_struct! {
         report_bg_io_stats: bool = false, mutable;
 
         /// Contiguous deletions that an iterator steps over from which on what they span is remembered, so that later iterators go
-        /// past it at once; 0: never. RocksDB inserts a range tombstone into the memtable then; here nothing is written, the span is
-        /// kept in memory (as with `dead_range_min_keys`, which goes before it), and none of RocksDB's restrictions for
-        /// snapshots and memtables apply. Default 0. Fixed (in RocksDB mutable).
+        /// past it at once; 0: `dead_range_min_keys` alone decides. RocksDB inserts a range tombstone into the memtable then; here
+        /// nothing is written, the span is kept in memory, and none of RocksDB's restrictions for snapshots and memtables apply.
+        /// With both, the smaller number is used. Default 0. Fixed (in RocksDB mutable).
         min_tombstones_for_range_conversion: u32 = 0, fixed;
         /// Accepted; here it does nothing. RocksDB flushes a memtable of which one step of an iterator has passed over so many
         /// hidden entries; here iterators hop over runs of deletions in memtables. Default 0. Mutable.
@@ -338,13 +338,14 @@ option_struct! {
         memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
 
         /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a block that RocksDB does not
-        /// look at, so that scans hop over them; 0: never, and tables have no block that RocksDB does not know. It has no
-        /// text form, so OPTIONS files stay RocksDB's. Default 0: new, and still being tried. Fixed.
-        dead_span_min_entries: u64 = 0, object;
+        /// look at, so that scans hop over them; 0: never, and tables have no block that RocksDB does not know. Tables without
+        /// such runs have none either. It has no text form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
+        dead_span_min_entries: u64 = 64, object;
         /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call remembers, in memory, that
-        /// there is nothing between the keys before and behind them, for all later iterators; 0: never. It has no text form.
-        /// Default 0: new, and still being tried. Fixed.
-        dead_range_min_keys: u64 = 0, object;
+        /// there is nothing between the keys before and behind them, for all later iterators; 0: never, unless
+        /// `min_tombstones_for_range_conversion` says when. A family's take at most 256 KiB, which are charged to its block cache.
+        /// It has no text form. Default 64: to remember a shorter run costs as much as to step over it. Fixed.
+        dead_range_min_keys: u64 = 64, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
@@ -357,9 +358,9 @@ option_struct! {
 impl ColumnFamilyOptions {
     /// Deleted keys that an iterator has stepped over from which on it remembers where; 0: never.
     pub(crate) fn dead_range_threshold(&self) -> u64 {
-        match self.dead_range_min_keys {
-            0 => u64::from(self.min_tombstones_for_range_conversion),
-            keys => keys,
+        match (self.dead_range_min_keys, u64::from(self.min_tombstones_for_range_conversion)) {
+            (0, keys) | (keys, 0) => keys,
+            (a, b) => a.min(b),
         }
     }
 }

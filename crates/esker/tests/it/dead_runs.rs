@@ -1,6 +1,7 @@
 //! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide lie.
 
 use esker::comparator::BytewiseComparator;
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
@@ -267,4 +268,57 @@ fn what_an_iterator_has_hopped_over_stays_hidden_when_older_files_are_rewritten_
             assert_eq!(at(&iter), Some(key(9)));
         }
     }
+}
+
+/// A value of `skip` takes everything along up to the last key, deletions that hide older values, too.
+struct SkipAll;
+
+impl CompactionFilter for SkipAll {
+    fn name(&self) -> &str {
+        "SkipAll"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> FilterDecision {
+        match value {
+            b"skip" => FilterDecision::RemoveAndSkipUntil(key(KEYS - 1).into_bytes()),
+            _ => FilterDecision::Keep,
+        }
+    }
+}
+
+#[test]
+fn scans_find_again_what_a_compaction_filter_has_uncovered() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.compaction_filter = Some(Arc::new(SkipAll));
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    options.cf.disable_auto_compactions = true;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let scan = || {
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        std::iter::from_fn(|| {
+            let found = at(&iter)?;
+            iter.next();
+            Some(found)
+        })
+        .collect::<Vec<_>>()
+    };
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    let far_down =
+        CompactRangeOptions { change_level: true, target_level: 3, ..CompactRangeOptions::default() };
+    db.compact_range_opt(&far_down, &family, None, None).unwrap();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    assert_eq!(scan(), [key(0), key(KEYS - 1)]);
+    db.put(key(100), "skip").unwrap();
+    db.flush().unwrap();
+    assert_eq!(scan(), [key(0), key(100), key(KEYS - 1)]);
+    db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
+    db.wait_for_background_work().unwrap();
+    let found: Vec<String> = (0..KEYS).map(key).filter(|key| db.get(key).unwrap().is_some()).collect();
+    assert!(found.len() > KEYS - 110, "deletions were in the way of the filter: {}", found.len());
+    assert_eq!(scan(), found);
 }

@@ -24,6 +24,7 @@ mod odd_directories;
 mod party;
 mod ping_pong;
 mod refused;
+mod scans;
 mod sst_file_reader;
 mod tables;
 mod timed;

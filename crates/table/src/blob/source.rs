@@ -128,10 +128,10 @@ impl BlobSource {
                 PinnedBytes::part_of(inserted.handle, |block| block.bytes())
             }
             // A full cache with a strict limit does not make the value unreadable.
-            Err(refused) => {
+            Err(mut refused) => {
                 record_tick(&self.options.statistics, Ticker::BlobDbCacheAddFailures, 1);
-                match refused.value {
-                    CachedBlock::Blob(value) => PinnedBytes::from_vec(value),
+                match &mut refused.value {
+                    CachedBlock::Blob(value) => PinnedBytes::from_vec(std::mem::take(value)),
                     other => PinnedBytes::copy_from(other.bytes()),
                 }
             }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn ranges(min_keys: u64) -> DeadRanges {
-    DeadRanges::new(InternalKeyComparator::default(), min_keys)
+    DeadRanges::new(InternalKeyComparator::default(), min_keys, None)
 }
 
 fn add(ranges: &DeadRanges, start: &str, end: &str, sequence: u64) {
@@ -39,30 +39,89 @@ fn the_range_that_leads_farthest_is_found() {
 }
 
 #[test]
-fn a_wider_newer_range_takes_the_place_of_older_ones_but_two() {
+fn newer_ranges_leave_two_older_ones_of_their_place() {
     let ranges = ranges(1);
     for sequence in [40, 10, 30, 20] {
         add(&ranges, "c", "d", sequence);
     }
     add(&ranges, "b", "e", 50);
-    for (snapshot, expected) in [(9, None), (10, some("d", 10)), (20, some("d", 20)), (49, some("d", 20))] {
+    for (snapshot, expected) in [(29, None), (30, some("d", 30)), (40, some("d", 40)), (49, some("d", 40))] {
         assert_eq!(find(&ranges, "c", snapshot, true), expected, "at {snapshot}");
     }
     assert_eq!(find(&ranges, "c", 50, true), some("e", 50));
     add(&ranges, "b", "e", 50);
-    assert_eq!(ranges.ranges.load_full().len(), 3, "what is known already takes no place");
+    assert_eq!(ranges.layers.load_full().len(), 3, "what is known already takes no place");
 }
 
 #[test]
-fn the_first_found_are_forgotten_first() {
+fn ranges_of_one_moment_that_overlap_are_joined() {
     let ranges = ranges(1);
-    for i in 0..=MAX_RANGES as u64 {
+    add(&ranges, "b", "d", 5);
+    add(&ranges, "f", "h", 5);
+    ranges.add(b"c", b"g", SequenceNumber(5), FileNumber(7));
+    let mut edge = Vec::new();
+    let found = ranges.find(b"b", SequenceNumber(5), true, &mut edge).unwrap();
+    assert_eq!((found.edge, found.newest_file), (&b"h"[..], FileNumber(7)), "what all of them saw");
+    assert_eq!(ranges.layers.load_full().len(), 1);
+}
+
+#[test]
+fn what_they_take_is_bounded_and_charged() {
+    let cache = esker_table::default_block_cache();
+    let empty = cache.usage();
+    let usage = || cache.usage() - empty;
+    let ranges = DeadRanges::new(InternalKeyComparator::default(), 1, Some(cache.clone()));
+    for i in 0..10_000 {
         add(&ranges, &format!("{i:04}a"), &format!("{i:04}b"), 5);
+        assert_eq!(usage(), ranges.layers.load_full().bytes());
     }
-    assert_eq!(ranges.ranges.load_full().len(), MAX_RANGES);
-    assert_eq!(find(&ranges, "0000a", 9, true), None);
-    assert_eq!(find(&ranges, "0001a", 9, true), some("0001b", 5));
-    assert_eq!(find(&ranges.fresh(), "0001a", 9, true), None, "another history");
+    let bytes = usage();
+    assert!((MAX_BYTES * 9 / 10..=MAX_BYTES).contains(&bytes), "{bytes}");
+    let found = (0..10_000).filter(|i| find(&ranges, &format!("{i:04}a"), 9, true).is_some()).count();
+    assert_eq!(found, ranges.layers.load_full().len());
+    let long = "x".repeat(MAX_KEY_BYTES);
+    add(&ranges, &long, "y", 6);
+    assert_eq!(usage(), bytes, "long keys are not worth it");
+    let fresh = ranges.fresh();
+    assert_eq!(find(&fresh, "9999a", 9, true), None, "another history");
+    drop(ranges);
+    assert_eq!(usage(), 0);
+}
+
+/// Ranges of numbers at random, against all that was ever put in.
+#[test]
+fn nothing_is_said_that_was_not_put_in() {
+    esker_testkit::seed::for_each_seed("dead-ranges", 20, |_, mut rng| {
+        let ranges = ranges(1);
+        let mut all: Vec<(u64, u64, u64)> = Vec::new();
+        let width = [3, 30, 300][rng.usize(..3)];
+        for step in 0..400 {
+            let (start, sequence) = (rng.u64(..1000), rng.u64(1..=1 + step / 8));
+            let end = start + rng.u64(1..=width);
+            add(&ranges, &format!("{start:05}"), &format!("{end:05}"), sequence);
+            all.push((start, end, sequence));
+            let newest = all.iter().map(|range| range.2).max().unwrap();
+            let was_found = find(&ranges, &format!("{start:05}"), newest, rng.bool()).is_some();
+            assert!(was_found || sequence < newest, "the newest has a place");
+            for _ in 0..4 {
+                let (at, snapshot, forward) = (rng.u64(..1300), rng.u64(..=newest), rng.bool());
+                let Some((edge, sequence)) = find(&ranges, &format!("{at:05}"), snapshot, forward) else {
+                    continue;
+                };
+                assert!(sequence <= snapshot);
+                let edge: u64 = edge.parse().unwrap();
+                let (from, to) = if forward { (at, edge) } else { (edge, at + 1) };
+                assert!(from < to, "{at} lies in it");
+                // Each number of it was in a range of that very moment.
+                for number in from..to {
+                    let is_true = |&(a, b, s): &(u64, u64, u64)| s == sequence && a <= number && number < b;
+                    assert!(all.iter().any(is_true), "{number} at {sequence}");
+                }
+            }
+        }
+        let layers = ranges.layers.load_full();
+        assert_eq!(layers.bytes(), layers.bytes_counted());
+    });
 }
 
 #[test]

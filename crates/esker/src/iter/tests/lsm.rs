@@ -119,7 +119,7 @@ impl Lsm {
     pub(super) fn new(icmp: InternalKeyComparator, mut rng: fastrand::Rng) -> Lsm {
         let old_cuts = rng.u8(..4) == 0;
         let levels = vec![Vec::new(); LEVELS];
-        let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), rng.u64(..4)));
+        let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), rng.u64(..4), None));
         Lsm {
             icmp,
             rng,

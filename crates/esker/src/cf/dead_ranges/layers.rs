@@ -1,0 +1,209 @@
+//! Ranges of user keys in layers: sorted, disjoint within a layer, newest on top.
+//!
+//! In: ranges. Out: the one around a key that leads farthest for a reader. A layer is cut into chunks that copies of it share, so that
+//! a copy with one range more costs a chunk and the list of chunks, whatever there is.
+//!
+//! Invariants
+//!  1. The ranges of a layer, chunk by chunk, are sorted and disjoint. No chunk is empty.
+//!  2. A range that is here says no more than those say that were inserted: parts of them joined only at one sequence number.
+
+use esker_base::sync::Arc;
+use esker_base::{FileNumber, SequenceNumber};
+use esker_format::key::InternalKeyComparator;
+use std::ops::Range;
+
+/// The newest ranges of each place, and those for readers at older sequence numbers.
+const LAYERS: usize = 3;
+/// Ranges of a chunk: a full one is cut in half.
+const CHUNK: usize = 48;
+/// What a range takes beside its keys: itself with its counts, and its place in a chunk.
+const OVERHEAD: usize = size_of::<DeadRange>() + 3 * size_of::<usize>();
+
+/// Nothing is there in `[start, end)` at `sequence`.
+#[derive(Debug)]
+pub(super) struct DeadRange {
+    start: Box<[u8]>,
+    end: Box<[u8]>,
+    pub(super) sequence: SequenceNumber,
+    pub(super) newest_file: FileNumber,
+}
+
+impl DeadRange {
+    /// REQUIRES: `start` is before `end`.
+    pub(super) fn new(
+        start: &[u8],
+        end: &[u8],
+        sequence: SequenceNumber,
+        newest_file: FileNumber,
+    ) -> DeadRange {
+        DeadRange { start: start.into(), end: end.into(), sequence, newest_file }
+    }
+
+    /// Where a scan leaves it.
+    pub(super) fn edge(&self, forward: bool) -> &[u8] {
+        if forward { &self.end } else { &self.start }
+    }
+
+    fn bytes(&self) -> usize {
+        OVERHEAD + self.start.len() + self.end.len()
+    }
+}
+
+type Chunk = Arc<Vec<Arc<DeadRange>>>;
+
+/// One layer. Places of ranges are (chunk, place in it).
+#[derive(Clone, Debug, Default)]
+struct Layer(Vec<Chunk>);
+
+impl Layer {
+    /// How many chunks, and how many ranges of the next, end at or before `user_key`.
+    fn ended_by(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> (usize, usize) {
+        let ended = |range: &Arc<DeadRange>| icmp.compare_user_keys(&range.end, user_key).is_le();
+        let chunk = self.0.partition_point(|chunk| chunk.last().is_some_and(ended));
+        (chunk, self.0.get(chunk).map_or(0, |chunk| chunk.partition_point(ended)))
+    }
+
+    fn at(&self, (chunk, place): (usize, usize)) -> Option<&Arc<DeadRange>> {
+        self.0.get(chunk)?.get(place)
+    }
+
+    /// The range around `user_key`.
+    fn find(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> Option<&Arc<DeadRange>> {
+        let range = self.at(self.ended_by(icmp, user_key))?;
+        icmp.compare_user_keys(&range.start, user_key).is_le().then_some(range)
+    }
+
+    /// Those that overlap `range`.
+    fn overlapping(&self, icmp: &InternalKeyComparator, range: &DeadRange) -> Vec<Arc<DeadRange>> {
+        let (chunk, place) = self.ended_by(icmp, &range.start);
+        let behind = self.0.iter().skip(chunk).flat_map(|chunk| chunk.iter()).skip(place);
+        behind.take_while(|other| icmp.compare_user_keys(&other.start, &range.end).is_lt()).cloned().collect()
+    }
+
+    /// Puts a range in the place of those that overlap it.
+    fn replace(&mut self, icmp: &InternalKeyComparator, range: Arc<DeadRange>) {
+        let (chunk, place) = self.ended_by(icmp, &range.start);
+        let Some(first) = self.0.get(chunk) else {
+            match self.0.last_mut() {
+                Some(last) if last.len() < CHUNK => Arc::make_mut(last).push(range),
+                _ => self.0.push(Arc::new(vec![range])),
+            }
+            return;
+        };
+        let starts_before_end =
+            |other: &Arc<DeadRange>| icmp.compare_user_keys(&other.start, &range.end).is_lt();
+        // Of those chunks, all but what stays of the last go into one with the new range.
+        let mut joined = first[..place].to_vec();
+        let gone = self.0[chunk..].partition_point(|chunk| chunk.first().is_some_and(starts_before_end));
+        let touched = chunk..chunk + gone.max(1);
+        let last = &self.0[touched.end - 1];
+        let behind = last[last.partition_point(starts_before_end)..].to_vec();
+        joined.push(range);
+        joined.extend(behind);
+        self.splice(touched, joined);
+    }
+
+    fn splice(&mut self, chunks: Range<usize>, ranges: Vec<Arc<DeadRange>>) {
+        if ranges.len() <= CHUNK {
+            self.0.splice(chunks, [Arc::new(ranges)]);
+        } else {
+            let (left, right) = ranges.split_at(ranges.len() / 2);
+            self.0.splice(chunks, [left, right].map(|half| Arc::new(half.to_vec())));
+        }
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layers {
+    layers: [Layer; LAYERS],
+    bytes: usize,
+    /// Of whom to let go; changes with each one that goes.
+    dice: u32,
+}
+
+impl Layers {
+    /// Bytes of memory they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.layers.iter().flat_map(|layer| &layer.0).map(|chunk| chunk.len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes_counted(&self) -> usize {
+        let ranges = self.layers.iter().flat_map(|layer| &layer.0).flat_map(|chunk| chunk.iter());
+        ranges.map(|range| range.bytes()).sum()
+    }
+
+    /// The range around `user_key` that leads farthest for a reader at `snapshot`; of those that lead as far the newest, which
+    /// knows more files and needs fewer entries to be old.
+    pub(super) fn find(
+        &self,
+        icmp: &InternalKeyComparator,
+        user_key: &[u8],
+        snapshot: SequenceNumber,
+        forward: bool,
+    ) -> Option<&DeadRange> {
+        let mut best: Option<&DeadRange> = None;
+        for layer in &self.layers {
+            let Some(range) = layer.find(icmp, user_key).filter(|range| range.sequence <= snapshot) else {
+                continue;
+            };
+            let is_better = best.is_none_or(|best| {
+                let order = icmp.compare_user_keys(range.edge(forward), best.edge(forward));
+                let order = if forward { order } else { order.reverse() };
+                order.then(range.sequence.cmp(&best.sequence)).is_gt()
+            });
+            if is_better {
+                best = Some(range);
+            }
+        }
+        best
+    }
+
+    /// Puts a range in.
+    pub(super) fn insert(&mut self, icmp: &InternalKeyComparator, range: DeadRange) {
+        self.insert_at(icmp, 0, Arc::new(range));
+    }
+
+    fn insert_at(&mut self, icmp: &InternalKeyComparator, at: usize, mut range: Arc<DeadRange>) {
+        let Some(layer) = self.layers.get(at) else { return };
+        let overlapped = layer.overlapping(icmp, &range);
+        if overlapped.iter().any(|other| other.sequence > range.sequence) {
+            return self.insert_at(icmp, at + 1, range);
+        }
+        let sequence = range.sequence;
+        for same in overlapped.iter().filter(|other| other.sequence == sequence) {
+            range = Arc::new(union(icmp, &range, same));
+        }
+        self.bytes += range.bytes();
+        self.bytes -= overlapped.iter().map(|other| other.bytes()).sum::<usize>();
+        self.layers[at].replace(icmp, range);
+        for older in overlapped.into_iter().filter(|other| other.sequence < sequence) {
+            self.insert_at(icmp, at + 1, older);
+        }
+    }
+
+    /// Lets go of ranges until the others take at most so many bytes.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        while self.bytes > bytes {
+            let Some(layer) = self.layers.iter_mut().rfind(|layer| !layer.0.is_empty()) else { return };
+            self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let gone = layer.0.remove((self.dice >> 8) as usize % layer.0.len());
+            self.bytes -= gone.iter().map(|range| range.bytes()).sum::<usize>();
+        }
+    }
+}
+
+/// Two ranges of one sequence number that overlap, as one.
+fn union(icmp: &InternalKeyComparator, a: &DeadRange, b: &DeadRange) -> DeadRange {
+    let start = if icmp.compare_user_keys(&a.start, &b.start).is_le() { &a.start } else { &b.start };
+    let end = if icmp.compare_user_keys(&a.end, &b.end).is_ge() { &a.end } else { &b.end };
+    // What both scans saw.
+    let newest_file = a.newest_file.min(b.newest_file);
+    DeadRange { start: start.clone(), end: end.clone(), sequence: a.sequence, newest_file }
+}

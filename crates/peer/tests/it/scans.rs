@@ -1,0 +1,331 @@
+//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike: each answer of one is the other's.
+//!
+//! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators stay with the files and memtables they began
+//! with; before each step of Esker's its view is made another one, mostly by a flush, so that each step goes over to it.
+//! `ROUNDS=500 cargo test --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints how many answers were
+//! compared.
+
+use esker::options::{CompactRangeOptions, CompressionType, FlushOptions};
+use esker::{
+    Db, DbIterator, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter, WriteOptions, builtin,
+};
+use esker_base::prefix;
+use esker_peer::world::write_to_esker;
+use esker_peer::{CursorOptions, FamilySpec, Op, RocksCursor, RocksDb, Snapshot, WriteFlags, note, require};
+use esker_testkit::{TempDir, seed};
+use std::collections::BTreeSet;
+
+const KEYS: usize = 150;
+const FAMILY: &str = "default";
+const ROCKS_FAMILY: &str = "merge_operator={id=stringappend;delimiter=,};prefix_extractor=rocksdb.FixedPrefix.2;\
+                            write_buffer_size=65536;level0_file_num_compaction_trigger=4";
+/// Behind all others, there to be written so that a flush has something to do.
+const SIDE: &[u8] = b"zz";
+
+fn key(i: usize) -> Vec<u8> {
+    format!("{i:03}").into_bytes()
+}
+
+fn esker_options(rng: &mut fastrand::Rng) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.max_subcompactions = rng.u32(1..3);
+    let cf = &mut options.cf;
+    cf.merge_operator = builtin::merge_operator("stringappend");
+    cf.prefix_extractor = Some(prefix::fixed(2));
+    cf.compression = CompressionType::None;
+    cf.table.block_size = 128;
+    cf.write_buffer_size = 64 << 10;
+    if rng.u8(..4) > 0 {
+        cf.dead_range_min_keys = rng.u64(1..6);
+        cf.dead_span_min_entries = rng.u64(1..6);
+    }
+    cf.max_sequential_skip_in_iterations = rng.u64(0..9);
+    cf.level0_file_num_compaction_trigger = 2 + rng.i32(0..6);
+    cf.level0_slowdown_writes_trigger = 1000;
+    cf.level0_stop_writes_trigger = 1000;
+    cf.num_levels = 2 + rng.i32(0..5);
+    cf.target_file_size_base = 1 << rng.u32(8..13);
+    cf.max_bytes_for_level_base = 4 << 10;
+    cf.level_compaction_dynamic_level_bytes = rng.bool();
+    options
+}
+
+/// One iterator of each, over the same moment.
+struct Both<'a> {
+    esker: DbIterator,
+    rocks: RocksCursor<'a>,
+    is_valid: bool,
+    /// With bounds and by prefix RocksDB goes to an end by way of the bound, and stays within that one's prefix.
+    has_ends: bool,
+    what: String,
+}
+
+impl Both<'_> {
+    /// One move of each. What it was.
+    fn step(&mut self, rng: &mut fastrand::Rng, forward: bool) -> &'static str {
+        if self.is_valid && rng.u8(..20) > 0 {
+            self.rocks.step(forward);
+            if forward {
+                self.esker.next()
+            } else {
+                self.esker.prev()
+            }
+            return if forward { "next" } else { "prev" };
+        }
+        let target = key(rng.usize(..KEYS));
+        if self.has_ends && rng.u8(..4) == 0 {
+            self.rocks.seek_to_end(forward);
+            if forward {
+                self.esker.seek_to_first()
+            } else {
+                self.esker.seek_to_last()
+            }
+            return "to an end";
+        }
+        self.rocks.seek(&target, forward);
+        if forward {
+            self.esker.seek(&target)
+        } else {
+            self.esker.seek_for_prev(&target)
+        }
+        "seek"
+    }
+
+    fn compare(&mut self, moved: &str) {
+        let expected = self.rocks.pair().expect("RocksDB reads");
+        self.esker.status().expect("Esker reads");
+        let found = self.esker.item().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        assert!(
+            found == expected,
+            "{moved} of {}: Esker {}, RocksDB {}",
+            self.what,
+            shown(&found),
+            shown(&expected)
+        );
+        self.is_valid = found.is_some();
+    }
+}
+
+fn shown(pair: &Option<(Vec<u8>, Vec<u8>)>) -> String {
+    match pair {
+        Some((key, value)) => format!("{}={}", key.escape_ascii(), value.escape_ascii()),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// The same moment of both.
+struct Moment<'a> {
+    esker: esker::Snapshot,
+    rocks: Snapshot<'a>,
+}
+
+/// Both databases, and what is open on them.
+struct Pair<'a> {
+    esker: Db,
+    options: Options,
+    rocks: &'a RocksDb,
+    dir: &'a TempDir,
+    files: usize,
+    /// Of the keys that single deletions take, those that are there.
+    single: BTreeSet<usize>,
+    moments: Vec<Moment<'a>>,
+    open: Vec<Both<'a>>,
+    answers: u64,
+    views: u64,
+}
+
+impl<'a> Pair<'a> {
+    /// Keys of these are put when they are not there and single-deleted, nothing else.
+    fn is_single(i: usize) -> bool {
+        i % 10 == 7
+    }
+
+    fn write(&self, ops: &[Op]) {
+        write_to_esker(&self.esker, ops, &WriteOptions::default()).expect("Esker writes");
+        self.rocks.write(ops, WriteFlags::default()).expect("RocksDB writes");
+    }
+
+    fn put(&mut self, i: usize, value: String) -> Option<Op> {
+        let is_wanted = !Pair::is_single(i) || self.single.insert(i);
+        is_wanted.then(|| Op::Put { family: FAMILY.to_owned(), key: key(i), value: value.into_bytes() })
+    }
+
+    fn delete(&mut self, i: usize) -> Option<Op> {
+        let family = FAMILY.to_owned();
+        match Pair::is_single(i) {
+            false => Some(Op::Delete { family, key: key(i) }),
+            true => self.single.remove(&i).then(|| Op::SingleDelete { family, key: key(i) }),
+        }
+    }
+
+    fn change(&mut self, rng: &mut fastrand::Rng, step: usize) {
+        let i = rng.usize(..KEYS);
+        let end = (i + rng.usize(1..60)).min(KEYS);
+        let family = FAMILY.to_owned();
+        let ops: Vec<Op> = match rng.u8(..20) {
+            0..4 => self.put(i, format!("{step}{}", "x".repeat(rng.usize(..60)))).into_iter().collect(),
+            4 | 5 if !Pair::is_single(i) => {
+                vec![Op::Merge { family, key: key(i), operand: format!("m{step}").into_bytes() }]
+            }
+            6..8 => (i..end).filter_map(|i| self.put(i, format!("run{step}"))).collect(),
+            8 | 9 => {
+                // Single deletions and range deletions of one key are not to be mixed.
+                let end = (i..end).find(|i| Pair::is_single(*i)).unwrap_or(end);
+                vec![Op::DeleteRange { family, begin: key(i), end: key(end) }]
+            }
+            10 => return self.ingest(rng, step, i, end),
+            _ => (i..end).filter_map(|i| self.delete(i)).collect(),
+        };
+        self.write(&ops);
+    }
+
+    /// One file, of Esker's making, into both.
+    fn ingest(&mut self, rng: &mut fastrand::Rng, step: usize, begin: usize, end: usize) {
+        let path = self.dir.path().join(format!("outside{}", self.files));
+        self.files += 1;
+        let mut writer = SstFileWriter::new(&self.options);
+        writer.open(&path).expect("created");
+        for i in (begin..end).filter(|i| !Pair::is_single(*i)) {
+            if rng.u8(..3) == 0 {
+                writer.put(key(i), format!("in{step}")).expect("put");
+            } else {
+                writer.delete(key(i)).expect("deleted");
+            }
+        }
+        if writer.finish().is_err() {
+            return;
+        }
+        self.rocks
+            .ingest_external_files(FAMILY, std::slice::from_ref(&path), false)
+            .expect("RocksDB ingests");
+        self.esker
+            .ingest_external_file(&[path], &IngestExternalFileOptions::default())
+            .expect("Esker ingests");
+    }
+
+    fn arrange(&mut self, rng: &mut fastrand::Rng) {
+        match rng.u8(..10) {
+            0 => self.rocks.flush(FAMILY).expect("RocksDB flushes"),
+            1 if rng.u8(..4) == 0 => self.rocks.compact(FAMILY),
+            2 => {
+                let (a, b) = (key(rng.usize(..KEYS)), key(rng.usize(..KEYS)));
+                let family = self.esker.default_column_family();
+                let compact = CompactRangeOptions::default();
+                let range = (Some(a.min(b.clone())), Some(b));
+                let range = (range.0.as_deref(), range.1.as_deref());
+                self.esker.compact_range_opt(&compact, &family, range.0, range.1).expect("Esker compacts");
+            }
+            3..7 => {
+                self.moments.push(Moment { esker: self.esker.snapshot(), rocks: self.rocks.snapshot() });
+                if self.moments.len() > 4 {
+                    self.moments.remove(0);
+                }
+            }
+            7 if !self.moments.is_empty() => drop(self.moments.swap_remove(rng.usize(..self.moments.len()))),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, rng: &mut fastrand::Rng) {
+        let at = if rng.bool() { self.moments.len() } else { rng.usize(..=self.moments.len()) };
+        let moment = self.moments.get(at);
+        let options = CursorOptions {
+            lower: (rng.u8(..4) == 0).then(|| key(rng.usize(..KEYS / 2))),
+            upper: (rng.u8(..4) == 0).then(|| key(rng.usize(KEYS / 2..KEYS))),
+            prefix_same_as_start: rng.u8(..6) == 0,
+        };
+        let mut read = ReadOptions::new();
+        if let Some(moment) = moment {
+            read = read.snapshot(&moment.esker);
+        }
+        (read.iterate_lower_bound, read.iterate_upper_bound) = (options.lower.clone(), options.upper.clone());
+        read.prefix_same_as_start = options.prefix_same_as_start;
+        read.total_order_seek = !options.prefix_same_as_start;
+        let has_ends = !options.prefix_same_as_start || options.lower.is_none() && options.upper.is_none();
+        let what = format!("{options:?}, a snapshot: {}", moment.is_some());
+        let esker = self.esker.iter_opt(read, &self.esker.default_column_family()).expect("Esker iterates");
+        let rocks = self.rocks.cursor(FAMILY, options, moment.map(|moment| &moment.rocks));
+        self.open.push(Both { esker, rocks, is_valid: false, has_ends, what });
+        if self.open.len() > 6 {
+            self.open.swap_remove(rng.usize(..6));
+        }
+    }
+
+    /// Makes Esker's view another one.
+    fn change_view(&mut self, rng: &mut fastrand::Rng, step: usize) {
+        self.views += 1;
+        if rng.u8(..3) == 0 {
+            let skips = rng.usize(..9).to_string();
+            let family = self.esker.default_column_family();
+            let changed = self.esker.set_options(&family, &[("max_sequential_skip_in_iterations", &skips)]);
+            return changed.expect("it may be changed");
+        }
+        let value = format!("side{step}").into_bytes();
+        self.write(&[Op::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value }]);
+        let flush = FlushOptions { wait: rng.u8(..4) > 0, ..FlushOptions::default() };
+        self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
+    }
+
+    /// One iterator moves on for a while, mostly in one direction.
+    fn walk(&mut self, rng: &mut fastrand::Rng, step: usize) {
+        if self.open.is_empty() {
+            return;
+        }
+        let at = rng.usize(..self.open.len());
+        let mut forward = rng.bool();
+        for _ in 0..rng.usize(1..40) {
+            self.change_view(rng, step);
+            forward ^= rng.u8(..8) == 0;
+            let both = &mut self.open[at];
+            let moved = both.step(rng, forward);
+            both.compare(moved);
+            self.answers += 1;
+        }
+    }
+
+    fn run(&mut self, rng: &mut fastrand::Rng, steps: usize) {
+        for step in 0..steps {
+            match rng.u8(..10) {
+                0..4 => self.change(rng, step),
+                4 => self.arrange(rng),
+                5 => self.open(rng),
+                _ => self.walk(rng, step),
+            }
+        }
+    }
+}
+
+#[test]
+fn scans_find_what_rocksdb_finds_whichever_view_they_stand_on() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    let (mut answers, mut views) = (0, 0);
+    seed::for_each_seed("peer-scans", 2, |_, mut rng| {
+        let dir = TempDir::new("peer-scans");
+        let family = FamilySpec::new(FAMILY, ROCKS_FAMILY);
+        let rocks =
+            RocksDb::open(&dir.path().join("rocks"), "create_if_missing=true", &[family]).expect("opens");
+        let options = esker_options(&mut rng);
+        let esker = Db::open(&options, dir.path().join("esker")).expect("opens");
+        let mut pair = Pair {
+            esker,
+            options,
+            rocks: &rocks,
+            dir: &dir,
+            files: 0,
+            single: BTreeSet::new(),
+            moments: Vec::new(),
+            open: Vec::new(),
+            answers: 0,
+            views: 0,
+        };
+        pair.run(&mut rng, 300);
+        answers += pair.answers;
+        views += pair.views;
+    });
+    note(&format!(
+        "scans beside RocksDB: {answers} answers compared, {views} changes of views, 0 differences"
+    ));
+}
