@@ -378,6 +378,8 @@ impl History {
             caught.unwrap_or_else(|| Crash::new(&self.disk, seed, &promises, "nothing".to_owned()));
         self.fs.clear_hook();
         self.round.abandon();
+        // Who was in the hook has made one more, of the life that is over.
+        self.watch().crash = None;
         self.count(&crash);
         while self.rng.u8(..3) == 0 {
             let Some(again) = self.crash_while_opening(&crash) else { break };
