@@ -1,25 +1,3 @@
-//! Any bytes as a compressed block, under every codec, with and without a dictionary.
 #![no_main]
 
-use esker_format::compression::{CompressionOptions, CompressionType, Compressor, Decompressor};
-use libfuzzer_sys::fuzz_target;
-
-const WRITTEN: [CompressionType; 4] =
-    [CompressionType::Snappy, CompressionType::Zlib, CompressionType::Lz4, CompressionType::Zstd];
-
-fuzz_target!(|data: &[u8]| {
-    let Some((&[kind, mode], bytes)) = data.split_first_chunk() else { return };
-    let mut decompressor = Decompressor::new(u32::from(mode & 7));
-    if mode & 8 != 0 {
-        decompressor = decompressor.with_dictionary(bytes.iter().take(100).copied().collect());
-    }
-    if let Ok(kind) = CompressionType::from_u8(kind) {
-        drop(decompressor.decompress(kind, bytes));
-    }
-    let kind = WRITTEN[usize::from(kind) % WRITTEN.len()];
-    let mut compressor = Compressor::new(kind, &CompressionOptions::default()).unwrap();
-    let mut stored = Vec::new();
-    if compressor.compress(bytes, &mut stored).unwrap() {
-        assert_eq!(Decompressor::new(5).decompress(kind, &stored).unwrap(), bytes);
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| esker_fuzz::compression::run(data));

@@ -1,14 +1,3 @@
-//! Any bytes as a meta index.
 #![no_main]
 
-use esker_format::block::Block;
-use esker_format::meta_index::MetaIndex;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
-    let Ok(block) = Block::parse(data.to_vec()) else { return };
-    let Ok(index) = MetaIndex::parse(&block, 1 << 20) else { return };
-    let again = Block::parse(index.encode()).unwrap();
-    assert_eq!(MetaIndex::parse(&again, 1 << 20).unwrap(), index);
-    assert!(index.properties().is_none_or(|handle| handle.size <= 1 << 20));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| esker_fuzz::meta_index::run(data));

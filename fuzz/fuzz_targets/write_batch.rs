@@ -1,31 +1,3 @@
-//! Any bytes as a write batch: refused, or walked to the end, and written again as they were.
 #![no_main]
 
-use esker_format::write_batch::{BatchOp, WriteBatch, WriteBatchView};
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
-    let Ok(view) = WriteBatchView::parse(data) else { return };
-    assert_eq!(view.iter().filter(BatchOp::is_counted).count(), view.count() as usize);
-    let mut again = WriteBatch::new();
-    again.set_sequence(view.sequence());
-    for op in view.iter() {
-        let added = match op {
-            BatchOp::Put { family, key, value } => again.put(family, key, value),
-            BatchOp::Delete { family, key } => again.delete(family, key),
-            BatchOp::SingleDelete { family, key } => again.single_delete(family, key),
-            BatchOp::Merge { family, key, operand } => again.merge(family, key, operand),
-            BatchOp::DeleteRange { family, begin, end } => again.delete_range(family, begin, end),
-            BatchOp::PutEntity { family, key, entity } => again.put_serialized_entity(family, key, entity),
-            BatchOp::LogData(blob) => again.put_log_data(blob),
-            // Read only.
-            BatchOp::BlobIndex { .. } | BatchOp::TimedPut { .. } => return,
-            marker => again.put_marker(marker),
-        };
-        added.unwrap();
-    }
-    assert_eq!(again.content(), view.content());
-    assert!(again.data_size() <= data.len(), "ours is the shortest encoding");
-    let back = WriteBatch::from_bytes(again.into_bytes()).unwrap();
-    assert!(back.iter().eq(view.iter()));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| esker_fuzz::write_batch::run(data));

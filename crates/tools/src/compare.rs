@@ -9,6 +9,7 @@
 //! read at each timestamp at which either has an entry. How it is stored makes no difference.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use crate::ldb::open_as_it_is;
 use crate::text::hex;
 use clap::Args;
@@ -34,15 +35,16 @@ const DIFFERENT: u8 = 1;
 /// Exit code when one of them cannot be read.
 const UNREADABLE: u8 = 2;
 
-pub(crate) fn run(options: &CompareOptions) -> Outcome {
+pub(crate) fn run(options: &CompareOptions, host: &Host) -> Outcome {
     let unreadable = |failure| match failure {
         Failure::Told(why) => Failure::Coded(UNREADABLE, why),
         other => other,
     };
-    let (a, b) = (open(&options.dir_a).map_err(unreadable)?, open(&options.dir_b).map_err(unreadable)?);
+    let (a, b) =
+        (open(&options.dir_a, host).map_err(unreadable)?, open(&options.dir_b, host).map_err(unreadable)?);
     let mut comparison = Comparison { a, b, keys: 0, families: 0 };
     let difference = comparison.first_difference().map_err(unreadable)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = host.output();
     match difference {
         None => {
             let (families, keys) = (comparison.families, comparison.keys);
@@ -58,8 +60,8 @@ struct Side {
     db: Db,
 }
 
-fn open(path: &Path) -> Outcome<Side> {
-    let db = open_as_it_is(path)?;
+fn open(path: &Path, host: &Host) -> Outcome<Side> {
+    let db = open_as_it_is(path, host)?;
     Ok(Side { name: path.display().to_string(), db })
 }
 

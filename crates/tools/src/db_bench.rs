@@ -2,6 +2,7 @@
 //! `esker_bench` does.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use clap::Args;
 use esker_bench::{Output, Stop};
 
@@ -15,16 +16,16 @@ pub(crate) struct BenchOptions {
 
 type Tool = fn(&[String], &Output) -> Result<(), Stop>;
 
-pub(crate) fn run(options: &BenchOptions) -> Outcome {
-    run_tool("db_bench", esker_bench::db_bench, options)
+pub(crate) fn run(options: &BenchOptions, host: &Host) -> Outcome {
+    run_tool("db_bench", esker_bench::db_bench, options, host)
 }
 
-pub(crate) fn run_cache_bench(options: &BenchOptions) -> Outcome {
-    run_tool("cache_bench", esker_bench::cache_bench, options)
+pub(crate) fn run_cache_bench(options: &BenchOptions, host: &Host) -> Outcome {
+    run_tool("cache_bench", esker_bench::cache_bench, options, host)
 }
 
-fn run_tool(name: &str, tool: Tool, options: &BenchOptions) -> Outcome {
-    let output = Output::new(std::io::stdout(), std::io::stderr());
+fn run_tool(name: &str, tool: Tool, options: &BenchOptions, host: &Host) -> Outcome {
+    let output = Output::new(host.output(), host.errors());
     tool(&options.flags, &output).map_err(|stop| match stop {
         Stop::Failed(why) => Failure::new(format_args!("{name}: {why}")),
         Stop::OutputClosed => Failure::OutputClosed,

@@ -1,19 +1,20 @@
 //! `esker db_stress` and `esker db_crashtest`: RocksDB's stress test and its driver. `esker_stress` is what runs.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 pub(crate) use esker_stress::db_stress::Flags;
 use esker_stress::db_stress::crash_test;
 pub(crate) use esker_stress::db_stress::crash_test::CrashFlags;
 use std::io::Write;
 
-pub(crate) fn run(flags: &Flags) -> Outcome {
+pub(crate) fn run(flags: &Flags, host: &Host) -> Outcome {
     let report = esker_stress::db_stress::run(flags).map_err(Failure::new)?;
-    Ok(writeln!(std::io::stdout(), "{report}")?)
+    Ok(writeln!(host.output(), "{report}")?)
 }
 
 /// Starts this program's own `db_stress`.
-pub(crate) fn run_crash_test(flags: &CrashFlags) -> Outcome {
+pub(crate) fn run_crash_test(flags: &CrashFlags, host: &Host) -> Outcome {
     let program = std::env::current_exe()?;
     let report = crash_test::run(flags, &program, &["db_stress"]).map_err(Failure::new)?;
-    Ok(writeln!(std::io::stdout(), "{report}")?)
+    Ok(writeln!(host.output(), "{report}")?)
 }

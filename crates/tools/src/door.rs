@@ -4,9 +4,10 @@
 //! one object. Exit code 1 if it cannot be told. Reads every entry of every table, writes nothing.
 
 use crate::failure::Outcome;
+use crate::host::Host;
 use clap::Args;
 use esker::door::{DoorReport, inspect};
-use esker::options::{DbOptions, TargetVersion};
+use esker::options::TargetVersion;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,11 +24,11 @@ pub(crate) struct DoorOptions {
     json: bool,
 }
 
-pub(crate) fn run(options: &DoorOptions) -> Outcome {
+pub(crate) fn run(options: &DoorOptions, host: &Host) -> Outcome {
     let wal_dir = options.wal_dir.as_ref().unwrap_or(&options.dir);
-    let report = inspect(DbOptions::default().env.fs.as_ref(), &options.dir, wal_dir)?;
+    let report = inspect(host.fs(), &options.dir, wal_dir)?;
     let text = if options.json { json(&report) } else { human(&report) };
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    Ok(host.output().write_all(text.as_bytes())?)
 }
 
 /// The target to downgrade to next, if there is an older one.

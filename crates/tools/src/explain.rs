@@ -4,11 +4,11 @@
 //! time; every entry, operand and range tombstone that it meets; with `--json` one object. Opens the database for reading only.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use crate::ldb::open_as_it_is;
 use crate::text::parse_hex;
 use clap::{Args, Subcommand};
 use esker::{ColumnFamilyHandle, Db, ExplainScan, Explanation, MultiScanArgs, ReadOptions};
-use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -72,8 +72,8 @@ enum Read {
     },
 }
 
-pub(crate) fn run(options: &ExplainOptions) -> Outcome {
-    let db = open_as_it_is(&options.dir)?;
+pub(crate) fn run(options: &ExplainOptions, host: &Host) -> Outcome {
+    let db = open_as_it_is(&options.dir, host)?;
     let name = &options.column_family;
     let family = db
         .column_family(name)
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &ExplainOptions) -> Outcome {
         told = explain(options, &db, &family)?;
     }
     let text = if options.json { told.to_json() + "\n" } else { told.to_string() };
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    Ok(host.output().write_all(text.as_bytes())?)
 }
 
 fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> Outcome<Explanation> {

@@ -1,6 +1,7 @@
 //! `esker lock_bench`: how many locks a second the lock manager takes and gives back.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use clap::Args;
 use esker_bench::lock_bench::{LockBenchOptions, Oltp, Workload, run as measure, run_commits, run_oltp};
 use std::time::Duration;
@@ -64,7 +65,7 @@ fn failure(why: std::io::Error) -> Failure {
     if why.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(why) }
 }
 
-pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
+pub(crate) fn run(arguments: &LockBenchArguments, host: &Host) -> Outcome {
     let LockBenchArguments { threads, workloads, locks, keys, key_size, boundaries, .. } = arguments;
     let LockBenchArguments { rounds, milliseconds, .. } = arguments;
     let is_zero = threads.is_empty() || threads.contains(&0) || *locks == 0 || *keys == 0 || *rounds == 0;
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &LockBenchArguments) -> Outcome {
         rounds: *rounds,
         time: Duration::from_millis(*milliseconds),
     };
-    let out = &mut std::io::stdout();
+    let out = &mut host.output();
     for kind in &arguments.oltp {
         run_oltp(&options, *kind, out).map_err(failure)?;
     }

@@ -8,6 +8,7 @@
 //! where 7.8.3 only compares checksums.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::{Host, Stream};
 use crate::table_text::{append_raw_dump, properties_text};
 use crate::text::{append_entry, hex, parse_hex};
 use clap::{Args, ValueEnum};
@@ -16,7 +17,6 @@ use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::FileSystem;
 use esker::internals::format::key::{InternalKeyComparator, seek_key, user_key};
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
-use esker::options::DbOptions;
 use esker::{Error, Result, SequenceNumber};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,14 @@ enum Command {
     None,
 }
 
-type Out = BufWriter<std::io::Stdout>;
+impl SstDumpOptions {
+    /// Whether the command changes no file.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.command != Command::Raw
+    }
+}
+
+type Out = BufWriter<Stream>;
 
 #[derive(Default)]
 struct Summary {
@@ -87,15 +94,14 @@ struct Summary {
     filter_size: u64,
 }
 
-pub(crate) fn run(options: &SstDumpOptions) -> Outcome {
-    let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout());
-    let done = dump_all(options, &mut out);
+pub(crate) fn run(options: &SstDumpOptions, host: &Host) -> Outcome {
+    let mut out = BufWriter::with_capacity(64 << 10, host.output());
+    let done = dump_all(options, host.fs(), &mut out);
     done.and(out.flush().map_err(Failure::from))
 }
 
-fn dump_all(options: &SstDumpOptions, out: &mut Out) -> Outcome {
-    let fs = DbOptions::default().env.fs;
-    let paths = table_files(fs.as_ref(), &options.file)?;
+fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Outcome {
+    let paths = table_files(fs, &options.file)?;
     let is_directory = paths.first().is_some_and(|p| *p != options.file);
     let range = Range::new(options)?;
     let mut left = options.read_num.unwrap_or(u64::MAX);
@@ -103,7 +109,7 @@ fn dump_all(options: &SstDumpOptions, out: &mut Out) -> Outcome {
     let mut announced = false;
     for path in &paths {
         writeln!(out, "Process {}", path.display())?;
-        let reader = match open(fs.as_ref(), path) {
+        let reader = match open(fs, path) {
             Ok(reader) => reader,
             Err(error) => {
                 damage = Some(not_a_table(path, &error));
@@ -123,7 +129,7 @@ fn dump_all(options: &SstDumpOptions, out: &mut Out) -> Outcome {
                 hex(range.to.as_deref().unwrap_or_default())
             )?;
         }
-        let done = process(options, &range, &reader, path, &mut left, out)?;
+        let done = process(options, &range, fs, (&reader, path), &mut left, out)?;
         if let Err(error) = done {
             damage = Some(Failure::new(format_args!("{}: {error}", path.display())));
         }
@@ -144,8 +150,8 @@ fn dump_all(options: &SstDumpOptions, out: &mut Out) -> Outcome {
 fn process(
     options: &SstDumpOptions,
     range: &Range,
-    reader: &Arc<TableReader>,
-    path: &Path,
+    fs: &dyn FileSystem,
+    (reader, path): (&Arc<TableReader>, &Path),
     left: &mut u64,
     out: &mut Out,
 ) -> Outcome<Result<()>> {
@@ -158,7 +164,7 @@ fn process(
             }
             Ok(verified)
         }
-        Command::Raw => raw(reader, path, out),
+        Command::Raw => raw(fs, reader, path, out),
         Command::Identify | Command::None => Ok(Ok(())),
     }
 }
@@ -247,7 +253,7 @@ fn scan(
 }
 
 /// `FILE.sst` is dumped to `FILE_dump.txt` beside it.
-fn raw(reader: &Arc<TableReader>, path: &Path, out: &mut Out) -> Outcome<Result<()>> {
+fn raw(fs: &dyn FileSystem, reader: &Arc<TableReader>, path: &Path, out: &mut Out) -> Outcome<Result<()>> {
     let mut contents = Vec::new();
     let dumped = append_raw_dump(reader, &mut contents);
     let text_path = match path.extension() {
@@ -257,7 +263,6 @@ fn raw(reader: &Arc<TableReader>, path: &Path, out: &mut Out) -> Outcome<Result<
     let mut name = text_path.into_os_string();
     name.push("_dump.txt");
     let text_path = PathBuf::from(name);
-    let fs = DbOptions::default().env.fs;
     let mut file = fs.new_writable_file(&text_path)?;
     file.append(&contents)?;
     file.close()?;

@@ -10,6 +10,7 @@
 //! OPTIONS file can be parsed. What nobody needs (left over by a crash) is a note, not a problem.
 
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use crate::manifest::{FamilyState, FileSource, ManifestState};
 use crate::text::append_internal_key;
 use clap::Args;
@@ -23,8 +24,8 @@ use esker::internals::format::version_edit::FileMetaData;
 use esker::internals::format::write_batch::WriteBatchView;
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
 use esker::options::{
-    DbOptions, FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
-    latest_options_file, load_latest_options,
+    FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, latest_options_file,
+    load_latest_options,
 };
 use esker::version::manifest::read_current;
 use esker::{Error, FileNumber, Result};
@@ -46,11 +47,10 @@ pub(crate) struct VerifyOptions {
     quiet: bool,
 }
 
-pub(crate) fn run(options: &VerifyOptions) -> Outcome {
-    let fs = DbOptions::default().env.fs;
-    let mut out = std::io::stdout().lock();
+pub(crate) fn run(options: &VerifyOptions, host: &Host) -> Outcome {
+    let mut out = host.output();
     let wal_dir = options.wal_dir.as_deref().unwrap_or(&options.dir);
-    let mut verifier = Verifier::new(fs.as_ref(), &options.dir, wal_dir);
+    let mut verifier = Verifier::new(host.fs(), &options.dir, wal_dir);
     let outcome = verifier.verify();
     let findings = verifier.findings;
     if !options.quiet {

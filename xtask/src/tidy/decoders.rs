@@ -1,19 +1,24 @@
 //! Everything that is on disk has a page and a fuzz target.
 //!
 //! A module of `crates/format` names its page in its head (`` Page: `docs/format/x.md` ``), the page exists, and some
-//! fuzz target uses the module.
+//! fuzz target uses the module: what a target does is the module of its name in `crates/fuzz`.
 
 use super::{Source, Violation};
 
 /// Where the decoders are.
 const FORMAT: &str = "crates/format/src/";
+/// Where what the fuzz targets do is.
+const FUZZ: &str = "crates/fuzz/src/";
 /// Where their pages are.
 const PAGES: &str = "docs/format/";
 
 pub(super) fn check(files: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let targets: String =
-        files.iter().filter(|f| fuzz_target(&f.path).is_some()).map(|f| f.text.as_str()).collect();
+    let names: Vec<&str> = files.iter().filter_map(|f| fuzz_target(&f.path)).collect();
+    let is_target = |path: &str| {
+        path.strip_prefix(FUZZ).and_then(|p| p.strip_suffix(".rs")).is_some_and(|n| names.contains(&n))
+    };
+    let targets: String = files.iter().filter(|f| is_target(&f.path)).map(|f| f.text.as_str()).collect();
     for file in files {
         let Some(module) = file.path.strip_prefix(FORMAT).and_then(|p| p.strip_suffix(".rs")) else {
             continue;
@@ -69,7 +74,9 @@ mod tests {
             source("crates/format/src/late.rs", "//! x\nmod a; // docs/format/good.md"),
             source("crates/format/src/lost.rs", "//! Page: `docs/format/lost.md`."),
             source("docs/format/good.md", ""),
-            source("fuzz/fuzz_targets/good.rs", "use esker_format::good::X;"),
+            source("fuzz/fuzz_targets/good.rs", ""),
+            source("crates/fuzz/src/good.rs", "use esker_format::good::X;"),
+            source("crates/fuzz/src/none.rs", "use esker_format::late::X;"),
         ];
         let found: Vec<_> = check(&files).into_iter().map(|v| (v.path, v.rule)).collect();
         let expected = [("late", "page"), ("late", "fuzz"), ("lost", "page"), ("lost", "fuzz")];

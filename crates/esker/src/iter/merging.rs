@@ -24,7 +24,7 @@ mod hop;
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
-use esker_base::{PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
 use std::fmt;
@@ -136,7 +136,7 @@ impl MergingIterator {
         }
     }
 
-    fn fail(&mut self, error: esker_base::Error) {
+    fn fail(&mut self, error: Error) {
         self.heap.clear();
         self.current = None;
         self.status = Err(error);
@@ -321,6 +321,12 @@ impl MergingIterator {
             iter.seek(&self.target)
         } else {
             iter.seek_for_prev(&self.target)
+        }
+        // A run that is in order ends up there; one that is not might be sent back and forth for ever.
+        let order = iter.valid().then(|| self.icmp.compare(iter.key(), &self.target));
+        if order.is_some_and(|order| if self.forward { order.is_lt() } else { order.is_gt() }) {
+            return self
+                .fail(Error::corruption("keys are out of order: a seek past a deleted range ends in it"));
         }
         match node_of(&self.icmp, &self.children, c) {
             Some(node) => self.settle(node),

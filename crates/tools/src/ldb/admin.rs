@@ -3,9 +3,10 @@
 use super::session::{Session, db_path};
 use super::{Common, Out};
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use clap::Args;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, TargetVersion};
-use esker::{BackupEngine, BackupEngineOptions, Db, DbOptions};
+use esker::{BackupEngine, BackupEngineOptions, Db};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -20,9 +21,9 @@ pub(super) struct Range {
     to: Option<String>,
 }
 
-pub(super) fn list_column_families(common: &Common, out: &mut Out) -> Outcome {
+pub(super) fn list_column_families(common: &Common, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
-    let names = Db::list_column_families(&DbOptions::default(), path)
+    let names = Db::list_column_families(&host.db_options(), path)
         .map_err(|e| Failure::new(format_args!("Error in processing db {} {e}", path.display())))?;
     Ok(writeln!(out, "Column families in {}: \n{{{}}}", path.display(), names.join(", "))?)
 }
@@ -70,27 +71,27 @@ pub(super) struct BackupDir {
 }
 
 impl BackupDir {
-    fn open(&self) -> Result<BackupEngine, esker::Error> {
+    fn open(&self, host: &Host) -> Result<BackupEngine, esker::Error> {
         let threads = self.num_threads.unwrap_or(1);
         if threads == 0 {
             return Err(esker::Error::invalid_argument("num_threads must be at least 1"));
         }
-        BackupEngine::open(&BackupEngineOptions::new(&self.backup_dir))
+        BackupEngine::open(&BackupEngineOptions { backup_dir: self.backup_dir.clone(), env: host.env() })
     }
 }
 
 /// As RocksDB's tool: memtables, which opening has just filled from the WALs, are not flushed.
-pub(super) fn backup(session: &Session, options: &BackupDir, out: &mut Out) -> Outcome {
+pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
     let opened = session.open()?;
-    let id = options.open()?.create_new_backup(&opened.db, false)?;
+    let id = options.open(host)?.create_new_backup(&opened.db, false)?;
     opened.db.close()?;
     Ok(writeln!(out, "create backup OK (backup {id})")?)
 }
 
 /// The database need not exist.
-pub(super) fn restore(common: &Common, options: &BackupDir, out: &mut Out) -> Outcome {
+pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
-    options.open()?.restore_db_from_latest_backup(path, path)?;
+    options.open(host)?.restore_db_from_latest_backup(path, path)?;
     Ok(writeln!(out, "restore from backup OK")?)
 }
 

@@ -5,6 +5,7 @@
 use super::Out;
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use clap::Args;
 use esker::{CompactRangeOptions, IngestExternalFileOptions, Options, SstFileWriter, WriteOptions};
 use std::io::{BufRead, Write};
@@ -46,9 +47,13 @@ pub(super) struct IngestOptions {
 }
 
 /// Calls `take` with each entry on standard input; how many lines were none.
-fn read_entries(session: &Session, mut take: impl FnMut(&[u8], &[u8]) -> Outcome) -> Outcome<u64> {
+fn read_entries(
+    session: &Session,
+    host: &Host,
+    mut take: impl FnMut(&[u8], &[u8]) -> Outcome,
+) -> Outcome<u64> {
     let mut bad_lines = 0;
-    for line in std::io::stdin().lock().lines() {
+    for line in host.input().lines() {
         let line = line?;
         match line.split_once(DELIMITER) {
             Some((key, value)) => take(&session.parse_key(key)?, &session.parse_value(value)?)?,
@@ -66,11 +71,11 @@ fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> Outcome {
     }
 }
 
-pub(super) fn load(session: &Session, options: &LoadOptions, out: &mut Out) -> Outcome {
+pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &mut Out) -> Outcome {
     let opened = session.open()?;
     let write = WriteOptions::default().disable_wal(options.disable_wal);
     let failed = |e: esker::Error| Failure::new(format_args!("Load failed: {e}"));
-    let bad_lines = read_entries(session, |key, value| {
+    let bad_lines = read_entries(session, host, |key, value| {
         opened.db.put_opt(&write, &opened.family, key, value).map_err(failed)
     })?;
     tell_bad_lines(bad_lines, out)?;
@@ -82,13 +87,13 @@ pub(super) fn load(session: &Session, options: &LoadOptions, out: &mut Out) -> O
     Ok(opened.db.close()?)
 }
 
-pub(super) fn write_extern_sst(session: &Session, path: &Path, out: &mut Out) -> Outcome {
+pub(super) fn write_extern_sst(session: &Session, path: &Path, host: &Host, out: &mut Out) -> Outcome {
     let opened = session.open_for_read_only()?;
     let options = Options { db: session.options.clone(), cf: opened.db.options_cf(&opened.family) };
     let mut writer = SstFileWriter::new(&options);
     writer.open(path).map_err(|e| Failure::new(format_args!("failed to open SST file: {e}")))?;
     let failed = |e: esker::Error| Failure::new(format_args!("failed to write record to file: {e}"));
-    let bad_lines = read_entries(session, |key, value| writer.put(key, value).map_err(failed))?;
+    let bad_lines = read_entries(session, host, |key, value| writer.put(key, value).map_err(failed))?;
     writer.finish().map_err(|e| Failure::new(format_args!("Failed to finish writing to file: {e}")))?;
     tell_bad_lines(bad_lines, out)?;
     Ok(writeln!(out, "external SST file written to {}", path.display())?)

@@ -3,6 +3,7 @@
 use super::session::db_path;
 use super::{Common, Out};
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use crate::manifest::{FileSource, ManifestState, edit_text};
 use crate::text::hex;
 use clap::Args;
@@ -11,7 +12,6 @@ use esker::internals::format::file_name::{FileType, descriptor_file_name, parse_
 use esker::internals::format::log::{LogEvent, LogReader};
 use esker::internals::format::version_edit::BlobFileAddition;
 use esker::internals::format::write_batch::WriteBatchView;
-use esker::options::DbOptions;
 use esker::version::manifest::read_current;
 use esker::{BatchOp, Error};
 use std::collections::BTreeMap;
@@ -47,9 +47,9 @@ pub(super) struct ManifestDumpOptions {
     verbose: bool,
 }
 
-pub(super) fn dump_wal(options: &DumpWalOptions, out: &mut Out) -> Outcome {
+pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> Outcome {
     let path = &options.walfile;
-    let fs = DbOptions::default().env.fs;
+    let fs = host.fs();
     let file = fs
         .new_sequential_file(path)
         .map_err(|e| Failure::new(format_args!("Failed to open WAL file {e}")))?;
@@ -122,17 +122,22 @@ fn append_op(op: &BatchOp<'_>, values: bool, row: &mut String) -> std::fmt::Resu
     }
 }
 
-pub(super) fn manifest_dump(common: &Common, options: &ManifestDumpOptions, out: &mut Out) -> Outcome {
-    let fs = DbOptions::default().env.fs;
+pub(super) fn manifest_dump(
+    common: &Common,
+    options: &ManifestDumpOptions,
+    host: &Host,
+    out: &mut Out,
+) -> Outcome {
+    let fs = host.fs();
     let path = match &options.path {
         Some(path) => path.clone(),
-        None => the_manifest(fs.as_ref(), db_path(common)?)?,
+        None => the_manifest(fs, db_path(common)?)?,
     };
     if options.verbose {
         writeln!(out, "Processing Manifest file {}", path.display())?;
     }
     let mut edits = Vec::new();
-    let state = ManifestState::read(fs.as_ref(), &path, &mut |edit| {
+    let state = ManifestState::read(fs, &path, &mut |edit| {
         if options.verbose {
             edits.extend_from_slice(&edit_text(edit, common.hex));
         }
@@ -149,16 +154,21 @@ pub(super) fn manifest_dump(common: &Common, options: &ManifestDumpOptions, out:
 }
 
 /// Number, function and checksum of each live table and blob file.
-pub(super) fn file_checksum_dump(common: &Common, path: Option<&Path>, out: &mut Out) -> Outcome {
-    let fs = DbOptions::default().env.fs;
+pub(super) fn file_checksum_dump(
+    common: &Common,
+    path: Option<&Path>,
+    host: &Host,
+    out: &mut Out,
+) -> Outcome {
+    let fs = host.fs();
     let path = match path {
         Some(path) => path.to_owned(),
         None => {
             let dir = db_path(common)?;
-            descriptor_file_name(dir, read_current(fs.as_ref(), dir)?)
+            descriptor_file_name(dir, read_current(fs, dir)?)
         }
     };
-    let state = ManifestState::read(fs.as_ref(), &path, &mut |_| Ok(()))?;
+    let state = ManifestState::read(fs, &path, &mut |_| Ok(()))?;
     let mut checksums: BTreeMap<u64, (&[u8], &str)> = BTreeMap::new();
     for family in state.families.values() {
         for file in family.levels.values().flatten() {

@@ -17,6 +17,7 @@ mod repair;
 mod session;
 
 use crate::failure::{Failure, Outcome};
+use crate::host::{Host, Stream};
 use clap::{Args, Subcommand};
 use session::Session;
 pub(crate) use session::open_as_it_is;
@@ -180,11 +181,11 @@ enum Command {
 }
 
 /// Where the output goes. Buffered: a scan prints millions of lines.
-type Out = BufWriter<std::io::Stdout>;
+type Out = BufWriter<Stream>;
 
-pub(crate) fn run(options: &LdbOptions) -> Outcome {
-    let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout());
-    let done = dispatch(&options.common, &options.command, &mut out);
+pub(crate) fn run(options: &LdbOptions, host: &Host) -> Outcome {
+    let mut out = BufWriter::with_capacity(64 << 10, host.output());
+    let done = dispatch(&options.common, &options.command, host, &mut out);
     // What was printed before the failure stays, as with RocksDB's tool.
     let flushed = out.flush().map_err(Failure::from);
     match done {
@@ -193,19 +194,41 @@ pub(crate) fn run(options: &LdbOptions) -> Outcome {
     }
 }
 
-fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
+impl LdbOptions {
+    /// Whether the command changes no file. A database that is created is a change.
+    pub(crate) fn only_reads(&self) -> bool {
+        let looks = matches!(
+            self.command,
+            Command::Get { .. }
+                | Command::Scan(_)
+                | Command::Dump(_)
+                | Command::Idump(_)
+                | Command::DumpWal(_)
+                | Command::ManifestDump(_)
+                | Command::FileChecksumDump { .. }
+                | Command::ListColumnFamilies
+                | Command::Checkconsistency
+                | Command::Approxsize(_)
+                | Command::GetProperty { .. }
+                | Command::ListLiveFilesMetadata
+        );
+        looks && !self.common.create_if_missing
+    }
+}
+
+fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> Outcome {
     match command {
-        Command::DumpWal(options) => return logs::dump_wal(options, out),
-        Command::ManifestDump(options) => return logs::manifest_dump(common, options, out),
+        Command::DumpWal(options) => return logs::dump_wal(options, host, out),
+        Command::ManifestDump(options) => return logs::manifest_dump(common, options, host, out),
         Command::FileChecksumDump { path } => {
-            return logs::file_checksum_dump(common, path.as_deref(), out);
+            return logs::file_checksum_dump(common, path.as_deref(), host, out);
         }
-        Command::ListColumnFamilies => return admin::list_column_families(common, out),
-        Command::Restore(options) => return admin::restore(common, options, out),
-        Command::Repair { verbose } => return repair::repair(common, *verbose, out),
+        Command::ListColumnFamilies => return admin::list_column_families(common, host, out),
+        Command::Restore(options) => return admin::restore(common, options, host, out),
+        Command::Repair { verbose } => return repair::repair(common, *verbose, host, out),
         _ => {}
     }
-    let mut session = Session::new(common)?;
+    let mut session = Session::new(common, host)?;
     match command {
         Command::Get { key } => data::get(&session, key, out),
         Command::Put { key, value } => data::put(&session, key, value, out),
@@ -215,9 +238,9 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::Scan(options) => data::scan(&session, options, out),
         Command::Dump(options) => dump::dump(&session, options, out),
         Command::Idump(options) => dump::idump(&session, options, out),
-        Command::Load(options) => files::load(&session, options, out),
+        Command::Load(options) => files::load(&session, options, host, out),
         Command::WriteExternSst { output_sst_path } => {
-            files::write_extern_sst(&session, output_sst_path, out)
+            files::write_extern_sst(&session, output_sst_path, host, out)
         }
         Command::IngestExternSst(options) => files::ingest_extern_sst(&session, options, out),
         Command::CreateColumnFamily { name } => admin::create_column_family(&session, name, out),
@@ -227,7 +250,7 @@ fn dispatch(common: &Common, command: &Command, out: &mut Out) -> Outcome {
         Command::Approxsize(range) => admin::approxsize(&session, range, out),
         Command::GetProperty { name } => admin::get_property(&session, name, out),
         Command::ListLiveFilesMetadata => admin::list_live_files_metadata(&session, out),
-        Command::Backup(options) => admin::backup(&session, options, out),
+        Command::Backup(options) => admin::backup(&session, options, host, out),
         Command::Downgrade { to } => admin::downgrade(&session, to, out),
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),
         Command::DumpWal(_)

@@ -3,9 +3,11 @@
 use super::session::{Session, db_path};
 use super::{Common, Out};
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
+use esker::internals::env::FileSystem;
 use esker::internals::format::file_name::{self, FileType, parse_file_name};
 use esker::internals::table::TableReader;
-use esker::options::{DbOptions, load_latest_options};
+use esker::options::load_latest_options;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, FileNumber, Options, RepairSummary, builtin, comparator,
     repair_db,
@@ -14,12 +16,12 @@ use std::io::Write;
 use std::path::Path;
 
 /// Whatever is readable is kept, in `lost` lies what is not.
-pub(super) fn repair(common: &Common, verbose: bool, out: &mut Out) -> Outcome {
+pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
-    let (options, families) = match Session::new(common) {
+    let (options, families) = match Session::new(common, host) {
         Ok(session) => (session.options.clone(), session.families().to_vec()),
         // A MANIFEST or an OPTIONS file that cannot be read is what repairs are for.
-        Err(_) => (DbOptions::default(), known_families(path)),
+        Err(_) => (host.db_options(), known_families(path, host.fs())),
     };
     let cf = families.first().map_or_else(default_options, |f| f.options.clone());
     let options =
@@ -38,9 +40,8 @@ fn default_options() -> ColumnFamilyOptions {
 }
 
 /// Families as the OPTIONS file has them, else as the tables that can be read say.
-fn known_families(path: &Path) -> Vec<ColumnFamilyDescriptor> {
-    let fs = DbOptions::default().env.fs;
-    let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options(fs.as_ref(), path) {
+fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescriptor> {
+    let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options(fs, path) {
         Ok(loaded) => {
             let described = loaded.families.into_iter();
             described.map(|(name, options)| ColumnFamilyDescriptor::new(name, options)).collect()

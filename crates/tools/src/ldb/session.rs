@@ -2,6 +2,7 @@
 
 use super::Common;
 use crate::failure::{Failure, Outcome};
+use crate::host::Host;
 use crate::text::parse_hex;
 use esker::door::{Downgrade, downgrade};
 use esker::internals::format::file_name::current_file_name;
@@ -15,14 +16,14 @@ use esker::{
 use std::path::{Path, PathBuf};
 
 /// The database in `path` with all its families and the options of its OPTIONS file, for reading only.
-pub(crate) fn open_as_it_is(path: &Path) -> Outcome<Db> {
+pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
     let common = Common {
         db: Some(path.to_owned()),
         column_family: "default".to_owned(),
         ignore_unknown_options: true,
         ..Common::default()
     };
-    Ok(Session::new(&common)?.open_for_read_only()?.db)
+    Ok(Session::new(&common, host)?.open_for_read_only()?.db)
 }
 
 /// What a command needs to know before it opens the database.
@@ -46,10 +47,10 @@ pub(super) fn db_path(common: &Common) -> Outcome<&Path> {
 }
 
 impl Session {
-    pub(super) fn new(common: &Common) -> Outcome<Session> {
+    pub(super) fn new(common: &Common, host: &Host) -> Outcome<Session> {
         let path = db_path(common)?.to_owned();
-        let mut options = DbOptions::default();
-        let fs = options.env.fs.clone();
+        let mut options = host.db_options();
+        let fs = host.fs();
         let exists = fs.file_exists(&current_file_name(&path))?;
         let mut listed = vec![ListedFamily {
             id: esker::ColumnFamilyId::DEFAULT,
@@ -58,11 +59,11 @@ impl Session {
         }];
         let mut loaded = None;
         if exists {
-            listed = VersionSet::list_families(fs.as_ref(), &path)?;
-            loaded = load(common, fs.as_ref(), &path)?;
+            listed = VersionSet::list_families(fs, &path)?;
+            loaded = load(common, fs, &path)?;
         }
         if let Some(loaded) = &loaded {
-            options = loaded.db.clone();
+            options = DbOptions { env: host.env(), ..loaded.db.clone() };
         }
         options.create_if_missing = common.create_if_missing;
         let families = listed

@@ -109,6 +109,49 @@ fn what_a_newer_run_hides_is_sought_past_not_stepped_through() {
     assert_eq!((moves.steps.load(Relaxed), moves.seeks.load(Relaxed)), (0, 2));
 }
 
+/// A run whose keys are so much out of order that seeks do not get on.
+struct Misled(VecIter);
+
+impl InternalIterator for Misled {
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.0.seek_to_first();
+    }
+    fn seek_to_last(&mut self) {
+        self.0.seek_to_last();
+    }
+    fn seek(&mut self, _target: &[u8]) {}
+    fn seek_for_prev(&mut self, _target: &[u8]) {}
+    fn next(&mut self) {
+        self.0.next();
+    }
+    fn prev(&mut self) {
+        self.0.prev();
+    }
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.0.status()
+    }
+}
+
+#[test]
+fn a_run_out_of_order_under_a_deleted_range_is_corruption_and_not_walked_for_ever() {
+    let newer = || shaded(run(&[]), tombstones(&[("b", "d", 5)]));
+    let older = || MergeChild::new(Box::new(Misled(run(&["b@1 put 1", "c@1 put 2"]))));
+    let mut iter = MergingIterator::new(icmp(), vec![newer(), older()]);
+    iter.seek_to_first();
+    assert!(!iter.valid() && iter.status().unwrap_err().is_corruption());
+    iter.seek_to_last();
+    assert!(!iter.valid() && iter.status().unwrap_err().is_corruption());
+}
+
 #[test]
 fn many_fragments_in_a_row_are_sought_past_at_once() {
     let lines: Vec<String> = (0..1000).map(|i| format!("k{i:05}@1 put v")).collect();

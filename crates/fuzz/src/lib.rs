@@ -1,0 +1,35 @@
+//! esker-fuzz: what each fuzz target does with an input.
+//!
+//! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that says which law was broken. The targets in `fuzz/`
+//! only call these functions; `tests/it` plays the corpora in `fuzz/corpus` again without a fuzzer, so that every run of the
+//! tests does. docs/testing.md, "Fuzzing", has the laws.
+//!
+//! Invariants
+//!  1. A target is a function of its input: neither clock nor earlier inputs change what it finds.
+//!  2. What a target writes lies in memory, or in a directory of its own that it deletes.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a target is a test: what must hold is unwrapped, and RocksDB reads real files"
+)]
+
+pub mod oracle;
+mod world;
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(pub mod $name;)*
+
+        /// Every target: its name, which is also that of its corpus, and what it does with an input.
+        pub const TARGETS: &[(&str, fn(&[u8]))] = &[$((stringify!($name), $name::run)),*];
+    };
+}
+
+targets! {
+    blob_file blob_index block commands compression database dead_spans embedded_blobs file_name filter footer index_block internal_key
+    log meta_index options_file options_text properties range_del
+    rocksdb_sst rocksdb_wal stored_columns trailer version_edit wal_recovery wide_column
+    write_batch
+}

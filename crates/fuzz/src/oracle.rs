@@ -1,0 +1,171 @@
+//! Real RocksDB, asked what a directory holds. It lives in a process of its own (`esker-fuzz-oracle`), since some inputs make it
+//! abort or go on for ever; then it is started anew.
+//!
+//! In: files, and how WALs are recovered. Out: what each family holds, or why it holds nothing. Without the library or the program
+//! there are no answers, and what asks passes; `ESKER_REQUIRE_PEERS` is for the tests to honour.
+
+use crate::world::{FAMILIES, Files};
+use esker_peer::contents::{Pair, hex, unhex};
+use esker_peer::{FamilySpec, RocksDb};
+use esker_testkit::TempDir;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a line of its answer may take; whoever takes longer is not listened to any more, which is no finding.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PROGRAM: &str = "esker-fuzz-oracle";
+/// Ends an answer.
+const END: &str = ".";
+/// Begins the line that has all of the answer there is.
+const REFUSED: &str = "refused ";
+/// Begins the line of a family.
+const FAMILY: &str = "family ";
+
+/// What RocksDB says of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// What each family holds, the same in both directions.
+    Holds(Vec<Vec<Pair>>),
+    /// It reports an error, or holds different things in each direction.
+    Refused(String),
+    /// It has ended the process, or does not end.
+    Died,
+}
+
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    /// The lines it writes.
+    output: Receiver<String>,
+    work: TempDir,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
+
+/// Where the oracle's program is: where `ESKER_FUZZ_ORACLE` says, or beside this one, as Cargo puts those of tests.
+fn program() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("ESKER_FUZZ_ORACLE") {
+        return Some(PathBuf::from(path));
+    }
+    let own = std::env::current_exe().ok()?;
+    own.ancestors().skip(1).take(2).map(|dir| dir.join(PROGRAM)).find(|path| path.exists())
+}
+
+/// Whether there is an oracle.
+pub fn is_there() -> bool {
+    esker_peer::default_library().exists() && program().is_some()
+}
+
+impl Process {
+    fn start() -> Option<Process> {
+        let mut child = Command::new(program()?)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let input = child.stdin.take()?;
+        let lines = BufReader::new(child.stdout.take()?).lines();
+        let (sender, output) = mpsc::channel();
+        // Ends when the process has ended, or nobody listens any more.
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
+        Some(Process { child, input, output, work: TempDir::new("oracle") })
+    }
+
+    fn ask(&mut self, files: &Files, recovery: usize) -> Option<Answer> {
+        let dir = self.work.path();
+        for file in std::fs::read_dir(dir).ok()? {
+            std::fs::remove_file(file.ok()?.path()).ok()?;
+        }
+        for (path, bytes) in files {
+            std::fs::write(dir.join(path.file_name()?), bytes).ok()?;
+        }
+        writeln!(self.input, "{recovery} {}", dir.display()).ok()?;
+        self.input.flush().ok()?;
+        let mut families: Vec<Vec<Pair>> = Vec::new();
+        while let Ok(line) = self.output.recv_timeout(PATIENCE) {
+            if line == END {
+                return Some(Answer::Holds(families));
+            }
+            if let Some(why) = line.strip_prefix(REFUSED) {
+                return Some(Answer::Refused(why.to_owned()));
+            }
+            if line.starts_with(FAMILY) {
+                families.push(Vec::new());
+                continue;
+            }
+            let (key, value) = line.split_once(' ')?;
+            families.last_mut()?.push((unhex(key)?, unhex(value)?));
+        }
+        None
+    }
+}
+
+/// What RocksDB says of these files, with this `wal_recovery_mode`. `None` if there is no RocksDB.
+pub(crate) fn ask(files: &Files, recovery: usize) -> Option<Answer> {
+    if !is_there() {
+        return None;
+    }
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = match &mut *running {
+        Some(process) => process,
+        none => none.insert(Process::start()?),
+    };
+    let answer = process.ask(files, recovery);
+    if answer.is_none() {
+        *running = None;
+    }
+    Some(answer.unwrap_or(Answer::Died))
+}
+
+/// Answers what standard input asks, line by line: a number for `wal_recovery_mode`, and a directory.
+/// # Errors
+/// Standard input or output are broken.
+pub fn serve() -> std::io::Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (recovery, dir) = line.split_once(' ').unwrap_or_default();
+        let mut told = String::new();
+        match contents(Path::new(dir), recovery) {
+            Ok(families) => {
+                for (name, pairs) in families {
+                    told.push_str(&format!("{FAMILY}{name}\n"));
+                    for (key, value) in pairs {
+                        told.push_str(&format!("{} {}\n", hex(&key), hex(&value)));
+                    }
+                }
+                told.push_str(END);
+            }
+            Err(why) => told = format!("{REFUSED}{}", why.escape_default()),
+        }
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{told}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn contents(dir: &Path, recovery: &str) -> Result<Vec<(String, Vec<Pair>)>, String> {
+    let mode = [
+        "kTolerateCorruptedTailRecords",
+        "kAbsoluteConsistency",
+        "kPointInTimeRecovery",
+        "kSkipAnyCorruptedRecords",
+    ];
+    let mode = recovery.parse::<usize>().ok().and_then(|at| mode.get(at)).ok_or("no such mode")?;
+    let families = FAMILIES.map(|name| FamilySpec::new(name, "merge_operator=put"));
+    let db = RocksDb::open_for_read_only(dir, &format!("wal_recovery_mode={mode}"), &families)?;
+    FAMILIES.iter().map(|name| Ok(((*name).to_owned(), db.contents(name, None)?.0))).collect()
+}

@@ -1,0 +1,75 @@
+//! What a command works with: files and a clock, standard input, and where its text goes.
+
+use esker::internals::env::FileSystem;
+use esker::{DbOptions, Env};
+use std::fmt;
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+/// Where text goes.
+pub(crate) type Stream = Box<dyn Write + Send>;
+
+type Source = Box<dyn Fn() -> Box<dyn BufRead>>;
+type Sink = Box<dyn Fn() -> Stream>;
+
+/// The world as a command sees it: the machine, or one in memory.
+pub struct Host {
+    env: Env,
+    input: Source,
+    output: Sink,
+    errors: Sink,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("env", &self.env).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// This machine, and the standard streams of this process.
+    pub fn machine() -> Host {
+        Host {
+            env: Env::default(),
+            input: Box::new(|| Box::new(std::io::stdin().lock())),
+            output: Box::new(|| Box::new(std::io::stdout())),
+            errors: Box::new(|| Box::new(std::io::stderr())),
+        }
+    }
+
+    /// Files of `env`, `input` on standard input, and nobody who reads what is printed.
+    pub fn unheard(env: Env, input: Vec<u8>) -> Host {
+        let input: Arc<[u8]> = input.into();
+        Host {
+            env,
+            input: Box::new(move || Box::new(std::io::Cursor::new(Arc::clone(&input)))),
+            output: Box::new(|| Box::new(std::io::sink())),
+            errors: Box::new(|| Box::new(std::io::sink())),
+        }
+    }
+
+    pub(crate) fn env(&self) -> Env {
+        self.env.clone()
+    }
+
+    pub(crate) fn fs(&self) -> &dyn FileSystem {
+        self.env.fs.as_ref()
+    }
+
+    /// The defaults, in this environment.
+    pub(crate) fn db_options(&self) -> DbOptions {
+        DbOptions { env: self.env(), ..DbOptions::default() }
+    }
+
+    pub(crate) fn input(&self) -> Box<dyn BufRead> {
+        (self.input)()
+    }
+
+    pub(crate) fn output(&self) -> Stream {
+        (self.output)()
+    }
+
+    pub(crate) fn errors(&self) -> Stream {
+        (self.errors)()
+    }
+}

@@ -1,0 +1,149 @@
+//! esker-tools: the binary `esker`, one for people: a demonstration, RocksDB's tools, a verifier.
+//!
+//! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit code: 0 if all went
+//! well, 1 if not, 2 for a command line that cannot be understood (and what a subcommand says besides).
+//!
+//! Each subcommand is a module that starts with its options; what they share is in
+//! `host`, `failure`, `text`, `table_text` and `manifest`. A library, so that command lines can be tried without a process for
+//! each: [`CommandLine`] on a [`Host`].
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod compare;
+mod db_bench;
+mod db_stress;
+mod demo;
+mod door;
+mod explain;
+mod failure;
+mod host;
+mod ldb;
+mod lock_bench;
+mod manifest;
+mod sst_dump;
+mod table_text;
+mod text;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+pub use host::Host;
+use std::ffi::OsString;
+use std::io::Write;
+
+/// An embedded LSM key-value engine that opens RocksDB's databases in place.
+#[derive(Parser)]
+#[command(name = "esker", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A command line that was understood.
+pub struct CommandLine(Command);
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and checks every answer
+    Demo(demo::DemoOptions),
+    /// Whether two databases hold the same, and where they first differ
+    Compare(compare::CompareOptions),
+    /// Which RocksDB versions can open a database, and what in it needs the newest
+    Door(door::DoorOptions),
+    /// What a read looks at, and why it takes as long as it does
+    Explain(explain::ExplainOptions),
+    /// Benchmarks, as RocksDB's db_bench
+    #[command(name = "db_bench")]
+    DbBench(db_bench::BenchOptions),
+    /// Benchmarks of the block cache, as RocksDB's cache_bench
+    #[command(name = "cache_bench")]
+    CacheBench(db_bench::BenchOptions),
+    /// Random operations on a real directory, each answer compared with what is expected, as RocksDB's db_stress
+    #[command(name = "db_stress")]
+    DbStress(db_stress::Flags),
+    /// Starts db_stress with random flags again and again, and kills it, as RocksDB's db_crashtest.py
+    #[command(name = "db_crashtest")]
+    DbCrashtest(db_stress::CrashFlags),
+    /// Administration and data access, as RocksDB's ldb
+    Ldb(ldb::LdbOptions),
+    /// How many locks a second the lock manager takes and gives back
+    #[command(name = "lock_bench")]
+    LockBench(lock_bench::LockBenchArguments),
+    /// Looks into table files, as RocksDB's sst_dump
+    #[command(name = "sst_dump")]
+    SstDump(sst_dump::SstDumpOptions),
+    /// Checks a database: every file, every checksum, every key order, the MANIFEST against the directory
+    Verify(verify::VerifyOptions),
+    /// Writes until it is killed; `demo` starts it
+    #[command(hide = true)]
+    DemoVictim(demo::VictimOptions),
+}
+
+impl std::fmt::Debug for CommandLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CommandLine").field("only_reads", &self.only_reads()).finish_non_exhaustive()
+    }
+}
+
+impl CommandLine {
+    /// Understands arguments, the program's name first.
+    /// # Errors
+    /// What is wrong with them, or the help or the version that they ask for; it knows its exit code and can print itself.
+    pub fn parse(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<CommandLine, clap::Error> {
+        Ok(CommandLine(Arguments::try_parse_from(arguments)?.command))
+    }
+
+    /// Whether it works with what its [`Host`] has and nothing else. The others measure or load this machine: benchmarks, the
+    /// demonstration and the stress tests, which start threads or processes and use real files whatever the host is.
+    pub fn keeps_to_its_host(&self) -> bool {
+        matches!(
+            self.0,
+            Command::Compare(_)
+                | Command::Door(_)
+                | Command::Explain(_)
+                | Command::Ldb(_)
+                | Command::SstDump(_)
+                | Command::Verify(_)
+        )
+    }
+
+    /// Whether it changes no file.
+    pub fn only_reads(&self) -> bool {
+        match &self.0 {
+            Command::Compare(_) | Command::Door(_) | Command::Explain(_) | Command::Verify(_) => true,
+            Command::Ldb(options) => options.only_reads(),
+            Command::SstDump(options) => options.only_reads(),
+            _ => false,
+        }
+    }
+
+    /// Does it, and gives the exit code: 0 if all went well, or nobody reads the output any more; else what went wrong has been
+    /// told on standard error.
+    pub fn run(&self, host: &Host) -> u8 {
+        let outcome = match &self.0 {
+            Command::Demo(options) => demo::run(options),
+            Command::Compare(options) => compare::run(options, host),
+            Command::Door(options) => door::run(options, host),
+            Command::Explain(options) => explain::run(options, host),
+            Command::DbBench(options) => db_bench::run(options, host),
+            Command::CacheBench(options) => db_bench::run_cache_bench(options, host),
+            Command::DbStress(flags) => db_stress::run(flags, host),
+            Command::DbCrashtest(flags) => db_stress::run_crash_test(flags, host),
+            Command::Ldb(options) => ldb::run(options, host),
+            Command::LockBench(arguments) => lock_bench::run(arguments, host),
+            Command::SstDump(options) => sst_dump::run(options, host),
+            Command::Verify(options) => verify::run(options, host),
+            Command::DemoVictim(options) => demo::run_victim(options),
+        };
+        let (code, why) = match outcome {
+            Ok(()) | Err(Failure::OutputClosed) => return 0,
+            Err(Failure::Told(why)) => (1, why),
+            Err(Failure::Coded(code, why)) => (code, why),
+        };
+        // Standard error may be closed as well; then there is nobody left to tell.
+        writeln!(host.errors(), "{why}").ok();
+        code
+    }
+}
