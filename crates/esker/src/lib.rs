@@ -59,7 +59,7 @@ mod write;
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
     AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, ExplainScan,
-    IngestExternalFileArg, MultiGetOutput, MultiScan, OpenMode, Scan, WideColumns, destroy_db,
+    IngestExternalFileArg, MultiGetOutput, MultiScan, OpenMode, Scan, TableSetAside, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

@@ -93,7 +93,13 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
         };
         match steps.next(&family.version, &family.compaction_options, &family.running) {
             ManualStep::Done => return Ok(None),
-            ManualStep::Conflict => engine.state_changed.wait(&mut state),
+            ManualStep::Conflict => {
+                let blocked = steps.blocked_by(&family.version, &family.compaction_options, &family.running);
+                if let Some(damaged) = blocked {
+                    return Err(damaged);
+                }
+                engine.state_changed.wait(&mut state);
+            }
             ManualStep::Run(plan) => {
                 let running = family.running.start(&plan);
                 let id = state.next_manual_id;

@@ -46,6 +46,7 @@ pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use own_writes::OwnWrites;
 pub(crate) use reads::table_read_options;
+pub use verify::TableSetAside;
 
 use crate::engine::Engine;
 use crate::write::WritePath;

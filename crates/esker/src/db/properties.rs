@@ -212,6 +212,9 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::NumRunningFlushes => state.flushes_scheduled as u64,
         Property::NumRunningCompactions => state.compactions_scheduled as u64,
         Property::CompactionPending => u64::from(!state.compaction_queue.is_empty()),
+        Property::NumTablesSetAside => {
+            f.version.all_files().filter(|(_, file)| f.running.is_set_aside(file.number)).count() as u64
+        }
         Property::BackgroundErrors => u64::from(state.background_error.current().is_some()),
         Property::CurSizeActiveMemTable => mem.active.approximate_memory_usage() as u64,
         Property::CurSizeAllMemTables | Property::SizeAllMemTables => mem.memory_usage() as u64,

@@ -1,12 +1,14 @@
 //! After a background error: try to go on.
 
 use super::Db;
-use crate::engine::maybe_schedule;
+use crate::cf::FamilyState;
+use crate::engine::{maybe_schedule, publish_super_version};
 use crate::observe::FlushReason;
 use esker_base::{Result, Severity};
 
 impl Db {
-    /// Tries to lift the error that stopped writes. If the WAL was damaged, everything in memory is first flushed to
+    /// Tries to lift the error that stopped writes. Tables that were set aside ([`Db::tables_set_aside`]) may be compacted again: whether
+    /// they can be read now, the next compaction finds out. If the WAL was damaged, everything in memory is first flushed to
     /// tables, so that nothing depends on it; acknowledged writes are kept in any case.
     /// # Errors
     /// The error in force, if it is beyond repair by this process (`UnrecoverableError`, `FatalError`): reopen · the new
@@ -14,6 +16,7 @@ impl Db {
     pub fn resume(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
+        self.forget_set_aside();
         let wal_damaged = {
             let mut state = engine.state.lock();
             // The job that failed may still be clearing up, and others have met the same.
@@ -46,6 +49,17 @@ impl Db {
         maybe_schedule(engine, &mut state);
         engine.state_changed.notify_all();
         result
+    }
+
+    fn forget_set_aside(&self) {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        let forgets = |f: &mut FamilyState| f.running.forget_set_aside().then_some(f.cf.id);
+        let again: Vec<_> = state.families.values_mut().filter_map(forgets).collect();
+        for family in again {
+            publish_super_version(engine, &mut state, family);
+        }
+        maybe_schedule(engine, &mut state);
     }
 
     /// The error that stops writes or background work, if there is one.

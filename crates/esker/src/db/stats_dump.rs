@@ -80,7 +80,7 @@ pub(super) fn cf_stats(engine: &Engine, f: &FamilyState) -> CfStats {
                 .version
                 .files(level)
                 .iter()
-                .filter(|file| f.running.is_busy(file.number))
+                .filter(|file| f.running.is_input(file.number))
                 .count(),
             bytes: f.version.size(level),
             score: urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score),

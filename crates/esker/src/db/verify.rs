@@ -4,8 +4,25 @@ use super::{Db, reads};
 use crate::engine::{ScrubState, Scrubber};
 use crate::files::{under_either_name, verify_file_checksum};
 use crate::read::tables::open_file;
-use esker_base::{Error, Result};
+use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name;
+
+/// A table that compactions leave alone because it is damaged: see [`Db::tables_set_aside`].
+#[derive(Clone, Debug)]
+pub struct TableSetAside {
+    /// Name of its family.
+    pub column_family: String,
+    /// Where it is.
+    pub level: usize,
+    /// Of its file.
+    pub number: FileNumber,
+    /// Its first user key.
+    pub smallest_user_key: Vec<u8>,
+    /// Its last user key.
+    pub largest_user_key: Vec<u8>,
+    /// What is wrong with it, with the file's name and the offset of the first bad block.
+    pub error: Error,
+}
 
 impl Db {
     /// What scrubbing has done and found since the database was opened; `None` if it is not scrubbed, see
@@ -14,8 +31,32 @@ impl Db {
         self.engine().scrubber.lock().as_ref().map(Scrubber::state)
     }
 
+    /// Tables of all families in which a compaction found damage. They are read as before: what lies in good blocks is there, and
+    /// what lies in a bad one is an error that names file and offset. Compactions leave them where they are, and what is newer
+    /// stays above them; everything else goes on, writes too. Until the database is opened again, or [`Db::resume`] is called.
+    pub fn tables_set_aside(&self) -> Vec<TableSetAside> {
+        let state = self.engine().state.lock();
+        let mut all = Vec::new();
+        for family in state.families.values() {
+            for (number, why) in family.running.all_set_aside() {
+                let file = family.version.all_files().find(|(_, file)| file.number == number);
+                let Some((level, file)) = file else { continue };
+                all.push(TableSetAside {
+                    column_family: family.cf.name.clone(),
+                    level,
+                    number,
+                    smallest_user_key: file.smallest_user_key().to_vec(),
+                    largest_user_key: file.largest_user_key().to_vec(),
+                    error: why.clone(),
+                });
+            }
+        }
+        all.sort_by_key(|table| table.number);
+        all
+    }
+
     /// Reads every block of every live table of all families from its file, and checks checksums, the order of the keys,
-    /// filters and counts. Blob files are not read. Reads and writes go on meanwhile.
+    /// filters and counts; and every record of every live blob file. Reads and writes go on meanwhile.
     /// # Errors
     /// The first `Corruption` or `IoError`, which names the file.
     pub fn verify_checksum(&self) -> Result<()> {
@@ -23,6 +64,9 @@ impl Db {
             let view = reads::pinned_view(&family);
             for (_, file) in view.version.all_files() {
                 open_file(&family.tables, file)?.verify(&mut |_| true)?;
+            }
+            for number in view.version.blob_files().keys() {
+                family.tables.blobs().reader(*number)?.verify()?;
             }
         }
         Ok(())

@@ -285,7 +285,7 @@ impl Engine {
     }
 
     /// Lets listeners see an error that no caller waits for. One of them may call it off, or replace it.
-    pub(super) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
+    pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
         let reason = match reason {
             ErrorReason::Flush => BackgroundErrorReason::Flush,

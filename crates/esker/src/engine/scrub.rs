@@ -1,12 +1,13 @@
-//! Scrubbing: all tables are read and checked in the background, one after the other, again and again, at a set rate.
+//! Scrubbing: all tables and blob files are read and checked in the background, one after the other, again and again, at a set
+//! rate.
 //!
-//! In: `scrub_bytes_per_second`. Out: each pass checks every table that was live when it came to it as `Db::verify_checksum` does,
+//! In: `scrub_bytes_per_second`. Out: each pass checks every file that was live when it came to it as `Db::verify_checksum` does,
 //! and what it finds is told: an error in LOG, `EventListener::on_background_error` with the reason `Scrub`, `Db::scrub_state`.
 //! The database goes on: reads of what is damaged find it out themselves, and all others are right.
 //!
 //! Invariants
-//!  1. A table is read at no more than the rate, from its begin to any of its blocks; and as slowly as the rate limiter
-//!     wants, if there is one for reads.
+//!  1. A file is read at no more than the rate, from its begin to any of its blocks or records; and as slowly as the rate
+//!     limiter wants, if there is one for reads.
 //!  2. A scrubber holds no lock and no view while it reads or waits, only the file that it reads.
 //!  3. Its thread has ended when `Scrubber` is dropped.
 
@@ -14,6 +15,7 @@ use super::Engine;
 use crate::observe::BackgroundErrorReason;
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
+use crate::version::blob_meta::LiveBlobFile;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::thread::{JoinHandle, current};
 use esker_base::sync::{Arc, Condvar, Mutex, Weak};
@@ -30,13 +32,15 @@ const SHORTEST_PASS: u64 = 1;
 /// What scrubbing has done since the database was opened, and what it has found.
 #[derive(Clone, Debug, Default)]
 pub struct ScrubState {
-    /// Passes over all tables that came to their end.
+    /// Passes over all files that came to their end.
     pub passes: u64,
     /// Tables checked.
     pub tables: u64,
-    /// Bytes of data blocks checked.
+    /// Blob files checked.
+    pub blob_files: u64,
+    /// Bytes of data blocks and of blob records checked.
     pub bytes: u64,
-    /// Tables that are damaged, with the error that reading them gives. They leave with the files.
+    /// Tables and blob files that are damaged, with the error that reading them gives. They leave with the files.
     pub damaged: BTreeMap<FileNumber, Error>,
 }
 
@@ -123,7 +127,22 @@ fn run(engine: &Weak<Engine>, shared: &Shared, rate: u64) {
     }
 }
 
-/// One look at each table; false if it was ended.
+/// What is checked, and what keeps it where it is.
+enum Scrubbed {
+    Table(Arc<FileMeta>),
+    Blobs(Arc<LiveBlobFile>),
+}
+
+impl Scrubbed {
+    fn number(&self) -> FileNumber {
+        match self {
+            Scrubbed::Table(file) => file.number,
+            Scrubbed::Blobs(file) => file.number(),
+        }
+    }
+}
+
+/// One look at each file; false if it was ended.
 fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
     let mut last = None;
     while let Some(strong) = engine.upgrade().filter(|_| !shared.is_over.load(Ordering::Acquire)) {
@@ -131,15 +150,19 @@ fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
             forget_gone(&strong, shared);
             return true;
         };
-        last = Some(file.number);
-        let is_known = shared.state.lock().damaged.contains_key(&file.number);
+        let number = file.number();
+        last = Some(number);
+        let is_known = shared.state.lock().damaged.contains_key(&number);
         let checked = check(&strong, &tables, &file, shared, rate);
         if shared.is_over.load(Ordering::Acquire) {
             return false;
         }
-        shared.state.lock().tables += 1;
+        match file {
+            Scrubbed::Table(_) => shared.state.lock().tables += 1,
+            Scrubbed::Blobs(_) => shared.state.lock().blob_files += 1,
+        }
         if let Err(e) = checked {
-            shared.state.lock().damaged.insert(file.number, e.clone());
+            shared.state.lock().damaged.insert(number, e.clone());
             if !is_known {
                 tell(&strong, &e);
             }
@@ -148,13 +171,13 @@ fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
     false
 }
 
-/// Checks one table, slowly.
-fn check(engine: &Engine, tables: &TableCache, file: &FileMeta, shared: &Shared, rate: u64) -> Result<()> {
+/// Checks one file, slowly.
+fn check(engine: &Engine, tables: &TableCache, file: &Scrubbed, shared: &Shared, rate: u64) -> Result<()> {
     let clock = engine.env.clock.as_ref();
     let (begin, mut before) = (clock.monotonic_nanos(), 0);
     let nanos_for =
         |bytes: u64| u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX);
-    open_file(tables, file)?.verify(&mut |bytes| {
+    let mut goes_on = |bytes: u64| {
         let more = bytes - std::mem::replace(&mut before, bytes);
         shared.state.lock().bytes += more;
         if let Some(limiter) = &engine.options.rate_limiter {
@@ -163,7 +186,20 @@ fn check(engine: &Engine, tables: &TableCache, file: &FileMeta, shared: &Shared,
         let due = begin.saturating_add(nanos_for(bytes));
         shared.wait(Duration::from_nanos(due.saturating_sub(clock.monotonic_nanos())));
         !shared.is_over.load(Ordering::Acquire)
-    })
+    };
+    match file {
+        Scrubbed::Table(file) => open_file(tables, file)?.verify(&mut goes_on),
+        Scrubbed::Blobs(file) => {
+            let reader = tables.blobs().reader(file.number())?;
+            reader.for_each_record(&mut |record| {
+                reader.decompress(record)?;
+                match goes_on(record.offset + record.stored.len() as u64) {
+                    true => Ok(()),
+                    false => Err(Error::aborted("scrubbing was ended")),
+                }
+            })
+        }
+    }
 }
 
 fn tell(engine: &Engine, error: &Error) {
@@ -177,20 +213,23 @@ fn tell(engine: &Engine, error: &Error) {
 /// Damage that has gone with its file is not shown any more.
 fn forget_gone(engine: &Engine, shared: &Shared) {
     let views: Vec<_> = engine.families.all().iter().map(|family| family.super_version.load_full()).collect();
-    let is_live = |number| views.iter().any(|v| v.version.all_files().any(|(_, f)| f.number == number));
+    let is_live = |number| views.iter().any(|v| v.version.live_files().any(|live| live == number));
     shared.state.lock().damaged.retain(|number, _| is_live(*number));
 }
 
-/// The live table with the lowest number above `last`, and how it is opened. Held so that it stays while it is read.
-fn next_file(engine: &Engine, last: Option<FileNumber>) -> Option<(Arc<TableCache>, Arc<FileMeta>)> {
-    let mut next: Option<(Arc<TableCache>, Arc<FileMeta>)> = None;
+/// The live file with the lowest number above `last`, and how it is opened. Held so that it stays while it is read.
+fn next_file(engine: &Engine, last: Option<FileNumber>) -> Option<(Arc<TableCache>, Scrubbed)> {
+    let mut next: Option<(Arc<TableCache>, Scrubbed)> = None;
     for family in engine.families.all() {
         let view = family.super_version.load_full();
-        for (_, file) in view.version.all_files() {
-            let is_next = last.is_none_or(|last| file.number > last)
-                && next.as_ref().is_none_or(|(_, next)| file.number < next.number);
+        let tables = view.version.all_files().map(|(_, file)| Scrubbed::Table(Arc::clone(file)));
+        let blobs = view.version.live_blob_files().values().map(|file| Scrubbed::Blobs(Arc::clone(file)));
+        for file in tables.chain(blobs) {
+            let number = file.number();
+            let is_next = last.is_none_or(|last| number > last)
+                && next.as_ref().is_none_or(|(_, next)| number < next.number());
             if is_next {
-                next = Some((family.tables.clone(), Arc::clone(file)));
+                next = Some((family.tables.clone(), file));
             }
         }
     }

@@ -108,6 +108,8 @@ properties! {
     CompactionAbortCount = "compaction-abort-count", Int;
     /// Compactions wanted but not scheduled.
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
+    /// Esker's own: tables that compactions leave alone because they are damaged.
+    NumTablesSetAside = "num-tables-set-aside", Int;
     /// Errors of background work since open.
     BackgroundErrors = "background-errors", Int;
     /// Bytes of the active memtable.

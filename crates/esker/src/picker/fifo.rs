@@ -80,6 +80,9 @@ fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Comp
     }
     let most_for_each = options.write_buffer_size.saturating_mul(11) / 10;
     let level0 = version.files(0);
+    // Deleting a damaged file takes no look at it, merging does.
+    let idle = level0.iter().position(|f| context.running.is_busy(f.number)).unwrap_or(level0.len());
+    let level0 = &level0[..idle];
     let (mut bytes, mut cheapest) = (level0.first()?.file_size, u64::MAX);
     let mut count = 1;
     for file in &level0[1..] {

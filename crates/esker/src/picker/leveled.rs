@@ -145,7 +145,7 @@ impl Picker<'_> {
             return files;
         }
         let icmp = version.icmp();
-        for f in version.files(0).iter().rev() {
+        for f in version.files(0).iter().rev().take_while(|f| !self.is_busy(f)) {
             let Some((smallest, largest)) = range_of(icmp, files.iter().chain([f])) else { break };
             let apart = match range_of(icmp, &files) {
                 None => true,

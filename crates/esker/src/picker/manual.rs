@@ -32,7 +32,7 @@ pub enum ManualStep {
 }
 
 /// A `compact_range` on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ManualCompaction {
     begin: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
@@ -87,6 +87,24 @@ impl ManualCompaction {
     /// The level in which the range is when there is nothing left to do; `None` if no file held any of it.
     pub fn arrived_at(&self) -> Option<usize> {
         self.arrived_at
+    }
+
+    /// Whether a damaged file would still be in the way of the next step if all that runs had ended: which, and what is wrong with
+    /// it.
+    pub fn blocked_by(
+        &self,
+        version: &Arc<Version>,
+        options: &CompactionOptions,
+        running: &RunningCompactions,
+    ) -> Option<Error> {
+        let left = running.without_plans()?;
+        match self.clone().next(version, options, &left) {
+            ManualStep::Conflict => {
+                let is_live = |n: FileNumber| version.all_files().any(|(_, f)| f.number == n);
+                left.all_set_aside().find(|(n, _)| is_live(*n)).map(|(_, why)| why.clone())
+            }
+            ManualStep::Run(_) | ManualStep::Done => None,
+        }
     }
 
     /// The next thing to do, given the current version and what runs. The plan is not registered yet.
@@ -377,7 +395,8 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
 
 /// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
 /// # Errors
-/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or there is no such level ·
+/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or there is no such level · what is
+/// wrong with a file that is needed and damaged ·
 /// `Aborted`: a file that is needed is being compacted, or a running compaction writes into the same range. Try again later.
 pub fn pick_files(
     version: &Arc<Version>,
@@ -394,6 +413,10 @@ pub fn pick_files(
     }
     let named = check_named(version, files, output_level)?;
     let inputs = inputs_of_all_levels(version, named, output_level);
+    let is_needed = |n: FileNumber| inputs.iter().flat_map(|l| &l.files).any(|f| f.number == n);
+    if let Some((_, why)) = running.all_set_aside().find(|(n, _)| is_needed(*n)) {
+        return Err(why.clone());
+    }
     if inputs.iter().any(|l| any_busy(&l.files, running)) {
         return Err(Error::aborted("a file that this compaction needs is being compacted"));
     }

@@ -1,20 +1,23 @@
-//! Which files are being compacted, and which key ranges of a level will be written.
+//! Which files are being compacted, or are damaged and must not be, and which key ranges of a level will be written.
 //!
 //! One per family, guarded by the db mutex: a picker reads it, and whoever starts or ends a compaction changes it.
 //!
 //! Invariants
 //!  1. No file is an input of two running plans.
 //!  2. No two running plans write overlapping user-key ranges of one level below 0.
+//!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged past it.
 
 use super::CompactionPlan;
-use esker_base::FileNumber;
+use esker_base::{Error, FileNumber};
 use esker_format::key::InternalKeyComparator;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// The compactions of one family that were picked and have not ended.
 #[derive(Debug, Default)]
 pub struct RunningCompactions {
     busy: HashSet<FileNumber>,
+    /// Damaged files and what is wrong with them. Some may have left the version since.
+    set_aside: BTreeMap<FileNumber, Error>,
     plans: Vec<Running>,
     next_id: u64,
 }
@@ -42,6 +45,10 @@ impl RunningCompactions {
         for &n in &files {
             let fresh = self.busy.insert(n);
             debug_assert!(fresh, "file {n} is in two compactions");
+            debug_assert!(
+                plan.is_deletion || !self.set_aside.contains_key(&n),
+                "file {n} is damaged, and to be compacted"
+            );
         }
         self.plans.push(Running {
             id,
@@ -63,10 +70,43 @@ impl RunningCompactions {
         }
     }
 
-    /// Whether the file is an input of a running compaction.
+    /// Whether the file is an input of a running compaction, or set aside.
     #[inline]
     pub fn is_busy(&self, file: FileNumber) -> bool {
+        self.is_input(file) || self.is_set_aside(file)
+    }
+
+    /// Whether the file is an input of a running compaction.
+    #[inline]
+    pub fn is_input(&self, file: FileNumber) -> bool {
         !self.busy.is_empty() && self.busy.contains(&file)
+    }
+
+    /// Whether the file is damaged.
+    #[inline]
+    pub fn is_set_aside(&self, file: FileNumber) -> bool {
+        !self.set_aside.is_empty() && self.set_aside.contains_key(&file)
+    }
+
+    /// From now on no compaction reads the file.
+    pub fn set_aside(&mut self, file: FileNumber, why: Error) {
+        self.set_aside.insert(file, why);
+    }
+
+    /// The damaged files, and what is wrong with them.
+    pub fn all_set_aside(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
+        self.set_aside.iter().map(|(number, why)| (*number, why))
+    }
+
+    /// Damaged files may be compacted again; whether there were any.
+    pub fn forget_set_aside(&mut self) -> bool {
+        !std::mem::take(&mut self.set_aside).is_empty()
+    }
+
+    /// If all that runs had ended: what would still be in the way. `None` if nothing would.
+    pub fn without_plans(&self) -> Option<RunningCompactions> {
+        let set_aside = self.set_aside.clone();
+        (!set_aside.is_empty()).then(|| RunningCompactions { set_aside, ..RunningCompactions::default() })
     }
 
     /// How many run.

@@ -56,6 +56,11 @@ pub struct LiveBlobFile {
 }
 
 impl LiveBlobFile {
+    /// Which one.
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
     pub(super) fn new(number: FileNumber, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFile {
         LiveBlobFile { number, installed: AtomicBool::new(false), obsolete: Arc::clone(obsolete) }
     }

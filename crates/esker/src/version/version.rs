@@ -114,6 +114,11 @@ impl Version {
         &self.blob_files
     }
 
+    /// The blob files themselves: one stays on disk while this handle of it lives.
+    pub fn live_blob_files(&self) -> &BTreeMap<FileNumber, Arc<LiveBlobFile>> {
+        &self.live_blob_files
+    }
+
     /// Where round-robin picking stands in a level: an internal key.
     pub fn compact_cursor(&self, level: usize) -> Option<&[u8]> {
         self.compact_cursors.get(&level).map(Vec::as_slice)

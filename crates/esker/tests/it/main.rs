@@ -32,6 +32,7 @@ mod protection;
 mod repair;
 mod scan_histories;
 mod scrub;
+mod set_aside;
 mod set_options;
 mod shared_keys;
 mod styles;

@@ -3,7 +3,7 @@
 use esker::internals::env::{FileSystem, MemFs};
 use esker::observe::{BackgroundErrorReason, EventListener};
 use esker::options::CompressionType;
-use esker::{Db, Env, Error, ErrorKind, Options, ReadOptions, WriteOptions};
+use esker::{Db, Env, Error, ErrorKind, Options, ReadOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -167,33 +167,30 @@ fn a_damaged_block_is_told_and_everything_else_goes_on() {
 }
 
 #[test]
-fn a_compaction_over_a_damaged_block_fails_once_and_loses_nothing() {
+fn blob_files_are_read_too_and_damage_in_one_costs_only_its_value() {
     let fs = MemFs::new();
     let mut options = options(&fs);
+    options.cf.enable_blob_files = true;
     fill(&Db::open(&options, "/db").unwrap());
-    damage(&fs, &tables(&fs)[0], 1050);
-    options.cf.disable_auto_compactions = false;
-    options.cf.level0_file_num_compaction_trigger = 2;
-    let heard = listened(&mut options);
+    let names = fs.children(Path::new("/db")).unwrap();
+    let name = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+    damage(&fs, &Path::new("/db").join(name), 1050);
     let db = Db::open(&options, "/db").unwrap();
-    db.put_opt(&WriteOptions::default(), &db.default_column_family(), "more", "of it").unwrap();
-    db.put("key", "").unwrap();
-    // The flush is installed, and brings the second table for a compaction; that may be what it hears of.
-    db.flush().ok();
-    let (reason, error) = heard.recv().unwrap();
-    assert_eq!((reason, error.kind()), (BackgroundErrorReason::Compaction, ErrorKind::Corruption));
-    assert_eq!(db.wait_for_background_work().unwrap_err().kind(), ErrorKind::Corruption);
-    assert_eq!(db.background_error().unwrap().kind(), ErrorKind::Corruption);
-    assert_eq!(db.put("no", "more").unwrap_err().kind(), ErrorKind::Corruption);
-    let lost = unreadable(&db);
-    assert!(lost.contains(&1050) && lost.len() < 100);
-    assert!(heard.try_recv().is_err(), "it is not tried again and again");
+    let found = db.verify_checksum().unwrap_err();
+    assert!(found.kind() == ErrorKind::Corruption && found.to_string().contains(name.as_str()), "{found}");
     drop(db);
 
-    options.cf.disable_auto_compactions = true;
+    options.db.scrub_bytes_per_second = FAST;
+    let heard = listened(&mut options);
     let db = Db::open(&options, "/db").unwrap();
-    assert_eq!(unreadable(&db), lost);
-    assert_eq!(db.get("more").unwrap(), Some(b"of it".to_vec()));
-    db.put("taken", "again").unwrap();
-    db.flush().unwrap();
+    let (reason, error) = heard.recv().unwrap();
+    assert_eq!((reason, error.kind()), (BackgroundErrorReason::Scrub, ErrorKind::Corruption));
+    assert!(error.to_string().contains(name.as_str()), "{error}");
+    while db.scrub_state().unwrap().passes == 0 {
+        std::thread::yield_now();
+    }
+    let state = db.scrub_state().unwrap();
+    assert!(state.damaged.len() == 1 && state.blob_files > 0 && state.tables > 0, "{state:?}");
+    assert_eq!(unreadable(&db), [1050]);
+    assert!(heard.try_recv().is_err(), "it is told once");
 }
