@@ -300,7 +300,8 @@ impl History {
         if let Err(mut failure) = done {
             let watch = self.watch();
             let last: String = watch.trace.last.iter().map(|op| format!("\n  {op}")).collect();
-            failure.why += &format!("\nthe last file operations:{last}");
+            let lately = self.round.lately();
+            failure.why += &format!("\nlately:{lately}\nthe last file operations:{last}");
             return Err(failure);
         }
         let (fingerprint, whole) = {

@@ -5,7 +5,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::Engine;
 use crate::observe::{ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData};
 use crate::read::tables::open_file;
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, LogOptions, Version};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,11 @@ impl Db {
         if engine.options.manual_wal_flush {
             self.inner.write_path.flush_wal()?;
         }
-        let manifest = engine.manifest.lock();
+        let mut manifest = engine.manifest.lock();
+        if manifest.manifest_bytes() == 0 {
+            // A write to it has failed, and somebody was told: a fresh one says what holds.
+            manifest.log_and_apply(Vec::new(), LogOptions::default())?;
+        }
         let options_number = manifest.numbers().new_file_number();
         let state = engine.state.lock();
         if let Some(error) = state.background_error.current() {

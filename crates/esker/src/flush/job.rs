@@ -172,7 +172,7 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
 
 /// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which
 /// there is nothing any more; else the next open would read them again, damage and all.
-fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
+pub(crate) fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
     for family in engine.state.lock().families.values() {
         manifest.raise_log_number(family.cf.id, family.memtables.oldest_log_needed());
     }
@@ -180,12 +180,17 @@ fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
 
 /// The oldest WAL with a prepared section that is needed once these memtables are in tables.
 fn oldest_section_after(engine: &Engine, parts: &[Part]) -> Option<FileNumber> {
+    oldest_section(engine, &|id| parts.iter().find(|p| p.cf.id == id).map_or(0, |part| part.memtables.len()))
+}
+
+/// The oldest WAL with a prepared section that is needed once so many memtables of each family are in tables.
+pub(crate) fn oldest_section(
+    engine: &Engine,
+    flushed: &dyn Fn(ColumnFamilyId) -> usize,
+) -> Option<FileNumber> {
     let state = engine.state.lock();
     let outstanding = engine.prepared.lock().oldest_wal();
-    let committed = state.families.values().filter_map(|family| {
-        let part = parts.iter().find(|part| part.cf.id == family.cf.id);
-        family.memtables.oldest_section(part.map_or(0, |part| part.memtables.len()))
-    });
+    let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(flushed(f.cf.id)));
     committed.chain(outstanding).min()
 }
 

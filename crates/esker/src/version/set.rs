@@ -420,13 +420,20 @@ impl VersionSet {
         if !self.families.contains_key(&id) {
             return Err(Error::invalid_argument(format!("column family {id} is not there")));
         }
-        let edit = VersionEdit {
+        let mut edits = vec![VersionEdit {
             column_family: id,
             column_family_drop: true,
             max_column_family: Some(self.max_column_family),
             ..VersionEdit::default()
-        };
-        self.write(&mut [edit], false)?;
+        }];
+        let others = self.families.values().filter(|f| f.id != id).map(|f| f.log_number);
+        let min = others.chain(self.oldest_section).min().unwrap_or_default();
+        // WALs that only this family needed are deleted now. A crash may bring their names back, and not all of their bytes.
+        if min > self.min_log_number_to_keep {
+            edits.push(VersionEdit { min_log_number_to_keep: Some(min), ..VersionEdit::default() });
+        }
+        self.write(&mut edits, false)?;
+        self.min_log_number_to_keep = self.min_log_number_to_keep.max(min);
         self.families.remove(&id);
         Ok(())
     }
@@ -526,7 +533,8 @@ impl VersionSet {
         self.manifest_number
     }
 
-    /// Bytes of the MANIFEST that is being written; 0 until the first edit after recovery.
+    /// Bytes of the MANIFEST that is being written; 0 until the first edit after recovery, and after a failed write until the next
+    /// one.
     pub fn manifest_bytes(&self) -> u64 {
         self.manifest.as_ref().map_or(0, ManifestWriter::bytes)
     }

@@ -1,7 +1,7 @@
 //! A checkpoint is a database of its own that holds one moment of another.
 
 use esker::internals::env::mem::MemFs;
-use esker::internals::env::{FaultFs, FaultRule, FileSystem};
+use esker::internals::env::{FaultFs, FaultRule, FileSystem, OpKind};
 use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, Options, WriteBatch, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -146,4 +146,21 @@ fn a_failed_one_leaves_no_directory_and_the_database_as_it_was() {
             return;
         }
     }
+}
+
+#[test]
+fn it_is_whole_although_a_write_to_the_manifest_has_failed() {
+    let mut options = options();
+    let faults = Arc::new(FaultFs::new(options.db.env.fs.clone()));
+    options.db.env = Env::with_fs(faults.clone());
+    let db = open(&options, "/db");
+    (0..10).for_each(|n| write(&db, n));
+    faults.add_rule(FaultRule::fail(&[OpKind::Append, OpKind::Sync]).on_name("MANIFEST"));
+    db.create_column_family("third", &options.cf).unwrap_err();
+    assert_eq!(faults.fault_count(), 1);
+    if db.background_error().is_some() {
+        db.resume().unwrap();
+    }
+    db.create_checkpoint("/copy", u64::MAX).unwrap();
+    assert_eq!(number_in(&open(&options, "/copy"), "other"), "9");
 }

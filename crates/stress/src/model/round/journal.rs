@@ -237,6 +237,16 @@ impl Round {
         Ok(())
     }
 
+    /// What has happened lately but for writes, for a failure that is of no key.
+    pub(crate) fn lately(&self) -> String {
+        let told = self.events.iter().rev().filter_map(|(operation, event)| match event {
+            Event::Other(what) => Some(format!("\n  {operation}: {what}")),
+            Event::Write(..) => None,
+        });
+        let lines: Vec<String> = told.take(12).collect();
+        lines.into_iter().rev().collect()
+    }
+
     fn journal(&self) -> &Journal {
         self.journal.as_ref().expect("it was made with crashes")
     }
