@@ -344,7 +344,7 @@ option_struct! {
         /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call remembers, in memory, that
         /// there is nothing between the keys before and behind them, for all later iterators; 0: never, unless
         /// `min_tombstones_for_range_conversion` says when. A family's take at most 256 KiB, which are charged to its block cache.
-        /// It has no text form. Default 64: to remember a shorter run costs as much as to step over it. Fixed.
+        /// It has no text form. Default 64. Fixed.
         dead_range_min_keys: u64 = 64, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.

@@ -5,7 +5,7 @@
 //! `ROUNDS=500 cargo test --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints how many answers were
 //! compared.
 
-use esker::options::{CompactRangeOptions, CompressionType, FlushOptions};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType, FlushOptions};
 use esker::{
     Db, DbIterator, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter, WriteOptions, builtin,
 };
@@ -260,6 +260,17 @@ impl<'a> Pair<'a> {
             let family = self.esker.default_column_family();
             let changed = self.esker.set_options(&family, &[("max_sequential_skip_in_iterations", &skips)]);
             return changed.expect("it may be changed");
+        }
+        if rng.u8(..6) == 0 {
+            // Files of the last level that newer ones have nothing to do with are rewritten alone.
+            let compact = CompactRangeOptions {
+                bottommost_level_compaction: BottommostLevelCompaction::Force,
+                ..CompactRangeOptions::default()
+            };
+            let at = key(rng.usize(..KEYS));
+            let family = self.esker.default_column_family();
+            let compacted = self.esker.compact_range_opt(&compact, &family, Some(&at), Some(&at));
+            return compacted.expect("Esker compacts");
         }
         let value = format!("side{step}").into_bytes();
         self.write(&[Op::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value }]);
