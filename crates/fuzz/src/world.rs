@@ -1,11 +1,14 @@
 //! Small databases in memory for targets that need a whole directory, and ways to damage them.
 
+use esker::internals::cache::CacheOptions;
 use esker::internals::env::{FileSystem, MemFs};
+use esker::internals::table::BlockCache;
 use esker::options::CompressionType;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, OpenMode, Options, WalRecoveryMode, builtin,
 };
 use esker_peer::contents::Pair;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -27,6 +30,10 @@ pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
     options.db.max_background_jobs = 1;
     options.db.compatible_with = esker::options::TargetVersion::V11;
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
+    // Enough for a few hundred entries; getting the memory of the defaults would be most of an input's time.
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.table.block_cache =
+        Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(64 << 10)).unwrap()));
     options.cf.merge_operator = Some(builtin::put());
     options.cf.disable_auto_compactions = true;
     options.cf.table.block_size = 300;
@@ -45,8 +52,12 @@ pub(crate) fn value(n: u32, life: u32) -> Vec<u8> {
     format!("value {n} of life {life} {}", "x".repeat(n as usize % 40)).into_bytes()
 }
 
+/// Whether `found` was ever the value of `key`.
 pub(crate) fn is_written(found: &[u8], key: &[u8]) -> bool {
-    (0..KEYS).any(|n| self::key(n) == key && (0..LIVES).any(|life| value(n, life) == found))
+    static WRITTEN: OnceLock<HashMap<Vec<u8>, Vec<Vec<u8>>>> = OnceLock::new();
+    let values = |n| (0..LIVES).map(|life| value(n, life)).collect();
+    let written = WRITTEN.get_or_init(|| (0..KEYS).map(|n| (self::key(n), values(n))).collect());
+    written.get(key).is_some_and(|values| values.iter().any(|value| value == found))
 }
 
 pub(crate) fn open(options: &Options, mode: OpenMode) -> esker::Result<Db> {
