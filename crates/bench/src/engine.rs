@@ -42,6 +42,8 @@ pub trait Engine: Send + Sync {
     type Batch: Batch;
     /// A place in the order of keys.
     type Cursor: Cursor;
+    /// Values of a batch of reads; one is used for batch after batch, as RocksDB's tool does.
+    type Values: Default;
 
     /// An empty batch for this database.
     fn new_batch(&self) -> Self::Batch;
@@ -76,13 +78,15 @@ pub trait Engine: Send + Sync {
     /// The engine's.
     fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<usize>>;
 
-    /// Reads all `keys`, handing each value (or its absence) to `each` in the order of the keys.
+    /// Reads all `keys`, handing each value (or its absence) to `each` in the order of the keys. What was read lies in `values`
+    /// until the next batch.
     /// # Errors
     /// The first error of a key; the others are still read.
     fn multi_get(
         &self,
         options: &ReadOptions,
         keys: &[Vec<u8>],
+        values: &mut Self::Values,
         each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()>;
 

@@ -3,8 +3,8 @@
 use super::{Batch, Cursor, Engine, Store};
 use esker::internals::format::file_name::parse_file_name;
 use esker::{
-    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, MultiScanArgs, Options, ReadOptions,
-    Result, SubCode, WriteBatch, WriteOptions, destroy_db, options::BottommostLevelCompaction,
+    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, MultiGetOutput, MultiScanArgs, Options,
+    ReadOptions, Result, SubCode, WriteBatch, WriteOptions, destroy_db, options::BottommostLevelCompaction,
 };
 use std::path::PathBuf;
 
@@ -80,6 +80,7 @@ pub struct EskerEngine {
 impl Engine for EskerEngine {
     type Batch = EskerBatch;
     type Cursor = DbIterator;
+    type Values = MultiGetOutput;
 
     fn new_batch(&self) -> EskerBatch {
         EskerBatch { batch: WriteBatch::new(), family: self.family.id() }
@@ -111,12 +112,14 @@ impl Engine for EskerEngine {
         &self,
         options: &ReadOptions,
         keys: &[Vec<u8>],
+        values: &mut MultiGetOutput,
         mut each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let mut first_error = Ok(());
-        for (i, value) in self.db.multi_get_opt(options, &self.family, keys).into_iter().enumerate() {
+        self.db.multi_get_lent(options, &self.family, keys, values);
+        for (i, value) in values.iter().enumerate() {
             match value {
-                Ok(value) => each(i, value.as_deref()),
+                Ok(value) => each(i, value),
                 Err(e) => first_error = first_error.and(Err(e)),
             }
         }

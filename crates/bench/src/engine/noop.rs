@@ -31,6 +31,7 @@ impl Store for NoStore {
 impl Engine for NoStore {
     type Batch = NoStore;
     type Cursor = NoStore;
+    type Values = ();
 
     fn new_batch(&self) -> NoStore {
         NoStore
@@ -63,6 +64,7 @@ impl Engine for NoStore {
         &self,
         options: &ReadOptions,
         keys: &[Vec<u8>],
+        _: &mut (),
         mut each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         black_box((options, keys));

@@ -53,6 +53,7 @@ impl<E: Engine> Worker<'_, E> {
         let mut keys = vec![self.keys.buffer(); batch];
         // Without --multiread_batched values are copied out, as by RocksDB's MultiGet that fills strings.
         let mut copies = vec![Vec::new(); if self.flags.multiread_batched { 0 } else { batch }];
+        let mut values = E::Values::default();
         let (mut multi_reads, mut budget) = (0, self.budget(plan.reads));
         while budget.take(plan.batch_size) {
             self.skip_choice_of_database();
@@ -71,7 +72,7 @@ impl<E: Engine> Worker<'_, E> {
                     copy.extend_from_slice(value);
                 }
             };
-            self.engine.multi_get(&plan.read_options, &keys, each).doing("multi_get")?;
+            self.engine.multi_get(&plan.read_options, &keys, &mut values, each).doing("multi_get")?;
             *read += plan.batch_size;
             self.stats.add_bytes(bytes as u64);
             if multi_reads % READS_PER_REQUEST == READS_PER_REQUEST - 1 {

@@ -37,7 +37,8 @@ impl Db {
     }
 
     /// The values of `keys` in `family`, in the order of the keys, each with its own result: an error of one does not
-    /// touch the others. With `value_size_soft_limit`, keys behind the limit give `Aborted`.
+    /// touch the others. With `value_size_soft_limit`, keys behind the limit give `Aborted`. Values of up to 1 KiB of a batch of
+    /// 15 keys or more are copied together, so that one that is kept keeps up to 16 KiB alive, and no block of the cache.
     pub fn multi_get_opt<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -46,7 +47,7 @@ impl Db {
     ) -> Vec<Result<Option<PinnedBytes>>> {
         let mut output = PinnedOutput::default();
         self.read_batch(options, &OneFamily { family, keys }, &mut output);
-        output.values
+        output.into_values()
     }
 
     /// The values of keys in several families, all as of one moment.
@@ -57,7 +58,7 @@ impl Db {
     ) -> Vec<Result<Option<PinnedBytes>>> {
         let mut output = PinnedOutput::default();
         self.read_batch(options, &Pairs(keys), &mut output);
-        output.values
+        output.into_values()
     }
 
     /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results are those of

@@ -1,8 +1,12 @@
 //! What a batch of reads has found.
 //!
-//! Invariant: small values lie in `bytes`; large ones are pinned, once for each key.
+//! Invariants
+//!  1. Small values of a lent batch lie in `bytes`; large ones are pinned, once for each key.
+//!  2. Small values of a pinned batch of many keys lie together in chunks, which are theirs alone: to take one along counts in
+//!     memory that no other batch counts in, and it holds no block of the cache.
 
 use crate::read::answer::{Answer, LentValue};
+use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result};
 use std::ops::Range;
 
@@ -149,14 +153,70 @@ impl MultiGetOutput {
     }
 }
 
-/// The answers for those who keep the values: each is pinned.
+/// Batches of fewer keys are pinned where they lie: memory of their own costs more.
+const FEW_PINNED: usize = 15;
+
+/// Bytes of a chunk: what a small value that is kept keeps alive, at most.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// The answers for those who keep the values. Pinned, each of many small values would count at its block, where all threads
+/// that read the same blocks count; and a batch would hold all of its blocks, however few the cache has room for. A hundred
+/// bytes are copied in less time than one such count takes.
 #[derive(Default)]
 pub(super) struct PinnedOutput {
-    pub(super) values: Vec<Result<Option<PinnedBytes>>>,
+    values: Vec<Result<Option<PinnedBytes>>>,
     value_bytes: u64,
+    /// Small values that lie in no chunk yet.
+    chunk: Vec<u8>,
+    /// Their keys, and where their values end there: each begins where the one before it ends.
+    copied: Vec<(u32, u32)>,
 }
 
 impl PinnedOutput {
+    /// All answers.
+    pub(super) fn into_values(mut self) -> Vec<Result<Option<PinnedBytes>>> {
+        self.close_chunk();
+        self.values
+    }
+
+    /// Copies the value of key `i` if it is small and the batch has many. Whether it was.
+    #[inline]
+    fn copy(&mut self, i: usize, value: &LentValue<'_>) -> bool {
+        let bytes = value.bytes();
+        if self.values.len() < FEW_PINNED || bytes.len() > COPY_UP_TO_BYTES || bytes.is_empty() {
+            return false;
+        }
+        if self.chunk.len() + bytes.len() > self.chunk.capacity() {
+            self.open_chunk(bytes.len());
+        }
+        self.value_bytes += bytes.len() as u64;
+        self.chunk.extend_from_slice(bytes);
+        self.copied.push((i as u32, self.chunk.len() as u32));
+        true
+    }
+
+    /// A chunk with room for a value of so many bytes: as large as all that are left may need, if they are like this one.
+    #[cold]
+    fn open_chunk(&mut self, bytes: usize) {
+        self.close_chunk();
+        let most = self.values.len().saturating_mul(bytes).min(CHUNK_BYTES);
+        self.chunk = Vec::with_capacity(most.max(bytes));
+    }
+
+    /// Hands out what was copied.
+    fn close_chunk(&mut self) {
+        if self.copied.is_empty() {
+            return;
+        }
+        let chunk = Arc::new(std::mem::take(&mut self.chunk));
+        let mut start = 0;
+        for (i, end) in self.copied.drain(..) {
+            let range = start..end as usize;
+            start = range.end;
+            self.values[i as usize] = Ok(Some(PinnedBytes::slice_of(chunk.clone(), range)));
+        }
+    }
+
     #[inline]
     fn put(&mut self, i: usize, value: Result<Option<PinnedBytes>>) {
         if let Ok(Some(value)) = &value {
@@ -174,10 +234,14 @@ impl Output for PinnedOutput {
 
     #[inline]
     fn set(&mut self, i: usize, answer: Answer<'_>) {
-        self.put(i, answer.into_pinned());
+        match answer {
+            Answer::Lent(value) if self.copy(i, &value) => {}
+            answer => self.put(i, answer.into_pinned()),
+        }
     }
 
     fn repeat(&mut self, i: usize, of: usize) {
+        self.close_chunk();
         self.put(i, self.values[of].clone());
     }
 
@@ -186,6 +250,7 @@ impl Output for PinnedOutput {
     }
 
     fn found_count(&self) -> u64 {
-        self.values.iter().filter(|v| matches!(v, Ok(Some(_)))).count() as u64
+        let placed = self.values.iter().filter(|v| matches!(v, Ok(Some(_)))).count();
+        (placed + self.copied.len()) as u64
     }
 }
