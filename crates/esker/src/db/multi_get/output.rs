@@ -160,8 +160,7 @@ const FEW_PINNED: usize = 15;
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// The answers for those who keep the values. Pinned, each of many small values would count at its block, where all threads
-/// that read the same blocks count; and a batch would hold all of its blocks, however few the cache has room for. A hundred
-/// bytes are copied in less time than one such count takes.
+/// that read the same blocks count; and a batch would hold all of its blocks, however few the cache has room for.
 #[derive(Default)]
 pub(super) struct PinnedOutput {
     values: Vec<Result<Option<PinnedBytes>>>,
