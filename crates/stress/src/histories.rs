@@ -234,7 +234,10 @@ impl Crash {
         // Before the disks: what is promised later need not be on them.
         let (floor, of_killed) = (promises.at(choices.kind), promises.at(CrashKind::ProcessKill));
         let killed = (disk.crash_clone(&CrashChoices::process_kill()), of_killed);
-        Crash { disk: disk.crash_clone(&choices), choices, floor, killed, op }
+        let disk = disk.crash_clone(&choices);
+        let after = promises.at(choices.kind);
+        let killed = (killed.0, killed.1.until(after));
+        Crash { disk, choices, floor: floor.until(after), killed, op }
     }
 }
 

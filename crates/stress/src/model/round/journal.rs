@@ -33,6 +33,15 @@ pub(crate) struct Floor {
     families: [u32; FAMILIES],
 }
 
+impl Floor {
+    /// The same, for a disk that was taken between this moment and the `later` one: families may have changed meanwhile.
+    pub(crate) fn until(self, later: Floor) -> Floor {
+        let same = |i: usize| self.families[i] == later.families[i];
+        let families = std::array::from_fn(|i| if same(i) { self.families[i] } else { CHANGING });
+        Floor { families, ..self }
+    }
+}
+
 /// What has been promised so far. Not part of a simulation: looking at it is no place where threads change.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
