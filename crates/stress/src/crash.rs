@@ -339,7 +339,7 @@ pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
         Tail::Zeros => choices.tear,
         Tail::Garbage | Tail::Pages => true,
     };
-    is_garbled && why.contains("does not open: Corruption") && why.contains("MANIFEST-")
+    is_garbled && why.contains("open: Corruption") && why.contains("MANIFEST-")
 }
 
 fn open_and_compare(

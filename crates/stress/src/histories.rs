@@ -429,7 +429,11 @@ impl History {
                     Some((crashed, choices, killed, op.to_string()));
             }
         });
-        self.round.try_to_open(env_over(fs));
+        let opened = self.round.try_to_open(env_over(fs));
+        if opened.is_err_and(|why| is_refusal(&why, &first.choices)) {
+            // Rightly; what a crash within leaves would be refused as well, for that of the first.
+            return None;
+        }
         let (disk, choices, killed, op) = found.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         // What had been promised then still holds; recovery itself promises nothing.
         let floor = first.floor;

@@ -374,10 +374,12 @@ impl Round {
     }
 
     /// An opening with settings of its own that comes to nothing, for crashes in the middle of it.
-    pub(crate) fn try_to_open(&mut self, env: Env) {
+    /// # Errors
+    /// Why it does not open.
+    pub(crate) fn try_to_open(&mut self, env: Env) -> Checked {
         let settings = Settings::random(&mut self.rng, &env, &self.specs);
-        // If it fails, the opening that counts tells why.
-        drop(Db::open_cf(&settings.db, super::PATH, settings.descriptors(&self.specs)));
+        let opened = Db::open_cf(&settings.db, super::PATH, settings.descriptors(&self.specs));
+        opened.map(drop).map_err(|e| format!("open: {e}"))
     }
 
     /// Opens what a crash has left, compares, and goes on from there; `what` tells of the crash. Gives the number of writes that
