@@ -132,12 +132,12 @@ pub(crate) fn slice(root: &Path) -> Outcome {
         &["--probes", "faults", "--step", "97"],
     ];
     let timed: [&[&str]; 6] = [
-        &["metamorphic", "--lists", "1000000", "--seconds", "25"],
-        &["threads", "--seconds", "25"],
-        &["scan-threads", "--seconds", "25"],
-        &["histories", "--histories", "1000000", "--seconds", "25"],
+        &["metamorphic", "--lists", "1000000", "--seconds", "45"],
+        &["threads", "--seconds", "45"],
+        &["scan-threads", "--seconds", "45"],
+        &["histories", "--histories", "1000000", "--seconds", "45"],
         &[&db_stress[..], &load].concat(),
-        &["db_crashtest", "both", "--dir", &crashed, "--duration=30", "--interval=4"],
+        &["db_crashtest", "both", "--dir", &crashed, "--duration=45", "--interval=4"],
     ];
     for slice in counted.into_iter().chain(timed) {
         let cargo = ["run", "-p", "esker-stress", "--"];
