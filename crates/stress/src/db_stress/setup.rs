@@ -90,7 +90,9 @@ impl Setup {
     pub(super) fn open_copy(&self, directory: &Path) -> Result<Db, String> {
         let family = ColumnFamilyOptions::default().merge_operator(Some(builtin::put()));
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
-        let db = DbOptions { create_missing_column_families: true, ..DbOptions::default() };
+        // Several threads may have one open, each of thousands of small tables.
+        let max_open_files = 100;
+        let db = DbOptions { create_missing_column_families: true, max_open_files, ..DbOptions::default() };
         Db::open_cf(&db, directory, self.families.iter().map(descriptor).collect())
             .map_err(|e| format!("the checkpoint does not open: {e}"))
     }

@@ -335,13 +335,12 @@ impl Round {
         let family = self.rng.usize(1..self.specs.len());
         let name = self.specs[family].name;
         self.note(Event::Other(format!("drop '{name}' and create it again")));
-        let journal = self.journal.as_ref();
-        journal.inspect(|j| j.family_changes(family));
+        self.journal.iter_mut().for_each(|j| j.family_goes(family));
         let db = self.db.as_ref().expect("open between operations");
         db.drop_column_family(&self.handles[family]).map_err(|e| format!("drop '{name}': {e}"))?;
         let created = db.create_column_family(name, &self.settings.families[family]);
         self.handles[family] = created.map_err(|e| format!("create '{name}': {e}"))?;
-        journal.inspect(|j| j.family_is(family, self.handles[family].id()));
+        self.journal.iter().for_each(|j| j.family_is(family, self.handles[family].id()));
         self.states[family] = State::empty(self.specs[family].keys.len());
         for taken in &mut self.snapshots {
             taken.states[family] = None;
