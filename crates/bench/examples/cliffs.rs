@@ -402,15 +402,17 @@ fn scan_sizes(
             let mut iter = db.iter_opt(options, family)?;
             timed(total, |i| scan(&mut iter, split_mix(i) % 500_000, rows))
         };
-        let mut ratios = Vec::new();
+        let (mut ratios, mut noise) = (Vec::new(), Vec::new());
         for round in 0..=rounds {
-            let (a, with, b) = (run(false)?, run(true)?, run(false)?);
+            let (a, with, b, without, c) = (run(false)?, run(true)?, run(false)?, run(false)?, run(false)?);
             if round > 0 {
                 ratios.push(2.0 * with / (a + b));
+                noise.push(2.0 * without / (b + c));
             }
         }
         let case = format!("scan of {rows} rows, a view every {millis} ms: refresh on / off");
         line(&case, &spread(&ratios));
+        line("  off / off in the same turns", &spread(&noise));
     }
     Ok(())
 }
@@ -498,11 +500,20 @@ fn releasing(rounds: u64) -> Result<()> {
 }
 
 fn directions(rounds: u64) -> Result<()> {
+    for compression in [CompressionType::None, CompressionType::Lz4] {
+        directions_of(compression, rounds)?;
+    }
+    Ok(())
+}
+
+fn directions_of(compression: CompressionType, rounds: u64) -> Result<()> {
     const KEYS: u64 = 1_000_000;
-    let db = open(&options()?)?;
+    let mut options = options()?;
+    options.cf.compression = compression;
+    let db = open(&options)?;
     (0..KEYS).try_for_each(|i| db.put(key(i), [b'v'; 100]))?;
     compact(&db)?;
-    let mut ratios = Vec::new();
+    let (mut ratios, mut nanos) = (Vec::new(), (Vec::new(), Vec::new()));
     for round in 0..=rounds {
         let mut iter = db.iter()?;
         iter.seek_to_first();
@@ -520,9 +531,13 @@ fn directions(rounds: u64) -> Result<()> {
         })?;
         if round > 0 {
             ratios.push(forward / backward);
+            nanos.0.push(forward);
+            nanos.1.push(backward);
         }
     }
-    line("readreverse, how many times as fast as readseq", &spread(&ratios));
+    line(&format!("readreverse, how many times as fast as readseq, {compression:?}"), &spread(&ratios));
+    line("  readseq, ns", &spread(&nanos.0));
+    line("  readreverse, ns", &spread(&nanos.1));
     Ok(())
 }
 

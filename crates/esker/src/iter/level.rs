@@ -92,6 +92,12 @@ pub trait FileOpener<F>: Send + Sync {
     fn range_dels(&self, file: &F) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
         Ok(self.open(file)?.range_dels)
     }
+    /// Takes the cursor over `file` of a level that is not read any more, wherever it may stand; it has not failed. Default: drops it.
+    fn keep(&self, _file: &F, _iter: Box<dyn InternalIterator>) {}
+    /// A cursor over `file` that it was given to keep, to be given bounds and positioned. Default: none.
+    fn take_kept(&self, _file: &F) -> Option<Box<dyn InternalIterator>> {
+        None
+    }
 }
 
 /// The first file that does not end before `target`, an internal key; `files.len()` if all do.
@@ -99,8 +105,8 @@ fn find_file<F: LevelFile>(icmp: &InternalKeyComparator, files: &[F], target: &[
     files.partition_point(|f| icmp.compare(f.largest(), target).is_lt())
 }
 
-/// A cursor over the entries of a sorted level.
-pub struct LevelIterator<F, O> {
+/// A cursor over the entries of a sorted level. When it is dropped, the opener is given the cursor of the file it stands in.
+pub struct LevelIterator<F: LevelFile, O: FileOpener<F>> {
     icmp: InternalKeyComparator,
     files: Arc<[F]>,
     opener: Arc<O>,
@@ -111,7 +117,15 @@ pub struct LevelIterator<F, O> {
     status: Result<()>,
 }
 
-impl<F, O> fmt::Debug for LevelIterator<F, O> {
+impl<F: LevelFile, O: FileOpener<F>> Drop for LevelIterator<F, O> {
+    fn drop(&mut self) {
+        if let (Some(iter), Some(file)) = (self.current.take(), self.files.get(self.index)) {
+            self.opener.keep(file, iter);
+        }
+    }
+}
+
+impl<F: LevelFile, O: FileOpener<F>> fmt::Debug for LevelIterator<F, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LevelIterator")
             .field("files", &self.files.len())
@@ -137,13 +151,16 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         if self.current.is_none() || self.index != index {
             self.current = None;
             self.index = index;
-            match self.opener.open(&self.files[index]) {
-                Ok(opened) => {
-                    let mut iter = opened.iter;
-                    if self.upper_bound.is_some() {
+            let file = &self.files[index];
+            let kept = self.opener.take_kept(file);
+            // Such a one has the bounds of the level that it comes from.
+            let is_kept = kept.is_some();
+            match kept.map_or_else(|| self.opener.open(file).map(|opened| opened.iter), Ok) {
+                Ok(mut iter) => {
+                    if is_kept || self.upper_bound.is_some() {
                         iter.set_upper_bound(self.upper_bound.as_deref());
                     }
-                    if self.wanted_prefix_of.is_some() {
+                    if is_kept || self.wanted_prefix_of.is_some() {
                         iter.set_wanted_prefix_of(self.wanted_prefix_of.as_deref());
                     }
                     self.current = Some(iter);

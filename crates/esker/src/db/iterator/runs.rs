@@ -2,13 +2,16 @@
 //!
 //! In: a view, options, a sequence number. Out: one cursor over all that the number may see. Of a newer view, runs that the
 //! old one has too keep their cursor, mostly where it stands, with its block and what it has read ahead: a flush costs one new
-//! cursor, a compaction one for each level it changed; a run that stays costs a comparison of two pointers.
+//! cursor, a compaction one for each level it changed; a run that stays costs a comparison of two pointers. A level that a
+//! compaction has changed opens no file but the one with the place, and that not either if it stood in it before.
 //!
 //! Invariants
 //!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both have in the same order.
 //!  2. Cursors of which one has hopped are kept, but not where they stand.
 //!  3. `ahead` knows the files of `sources`, if there is one.
 //!  4. A memtable of which the sequence number sees nothing is not among them.
+//!  5. The cursor of a file that one level hands to another has the bounds and options of all, and is positioned by its taker;
+//!     only exchanges at the same sequence number hand any over.
 
 use super::super::explain::{Watch, Watched};
 use super::super::reads::table_read_options;
@@ -23,8 +26,9 @@ use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
-use esker_base::sync::Arc;
-use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Arc, Mutex};
+use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;
@@ -105,11 +109,41 @@ pub(super) struct Runs {
     cursor: Cursor,
     /// What its range tombstones are looked at from.
     sequence: SequenceNumber,
+    kept: Arc<KeptFiles>,
     upper_bound: Option<Vec<u8>>,
     wanted_prefix_of: Option<Vec<u8>>,
     tables: Arc<TableCache>,
     /// Scans that it was told of beforehand.
     ahead: Option<Arc<ScansAhead>>,
+}
+
+/// Cursors over files of levels that are gone, for the levels that come in their stead; empty but while one view is exchanged for
+/// another, so that nothing is held by it. Shared by all that one `Runs` opens.
+#[derive(Default)]
+struct KeptFiles {
+    /// Whether the files of levels that go may be wanted; not those of scans that were told beforehand.
+    open: AtomicBool,
+    files: Mutex<Vec<(FileNumber, Box<dyn InternalIterator>)>>,
+}
+
+impl KeptFiles {
+    /// They are kept until what this gives is dropped; those that nobody has taken are closed then.
+    fn hand_over(&self) -> HandingOver<'_> {
+        self.open.store(true, Ordering::Relaxed);
+        HandingOver(self)
+    }
+}
+
+/// See [`KeptFiles::hand_over`]. Ends it also when a comparator panics.
+struct HandingOver<'a>(&'a KeptFiles);
+
+impl Drop for HandingOver<'_> {
+    fn drop(&mut self) {
+        self.0.open.store(false, Ordering::Relaxed);
+        // Closed after the lock is released.
+        let left = std::mem::take(&mut *self.0.files.lock());
+        drop(left);
+    }
 }
 
 impl Runs {
@@ -123,7 +157,8 @@ impl Runs {
         sequence: SequenceNumber,
         ahead: Option<Arc<ScansAhead>>,
     ) -> Result<Runs> {
-        Runs::open(cf, view, options, Opening::new(cf, options, sequence, ahead))
+        let shared = (Arc::default(), ahead);
+        Runs::open(cf, view, options, Opening::new(cf, options, sequence, shared))
     }
 
     /// The same, with everything it opens watched.
@@ -136,7 +171,8 @@ impl Runs {
         sequence: SequenceNumber,
         (watch, ahead): (&Arc<Watch>, Option<Arc<ScansAhead>>),
     ) -> Result<Runs> {
-        Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone()), ahead))
+        let shared = (Arc::default(), ahead);
+        Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone()), shared))
     }
 
     fn open(
@@ -165,6 +201,7 @@ impl Runs {
             sources,
             cursor,
             sequence: children.sequence,
+            kept: children.opener.kept.clone(),
             upper_bound: None,
             wanted_prefix_of: None,
             tables: cf.tables.clone(),
@@ -210,8 +247,10 @@ impl Runs {
             }
             if kept.is_none() || !self.may_keep(at.get() - 1, sequence) {
                 exchange.gone.extend(kept.map(|passed| from + passed));
-                let opening =
-                    opening.get_or_insert_with(|| Opening::new(cf, options, sequence, self.ahead.clone()));
+                let opening = opening.get_or_insert_with(|| {
+                    let shared = (self.kept.clone(), self.ahead.clone());
+                    Opening::new(cf, options, sequence, shared)
+                });
                 exchange.fresh.push((count, source.to_owned(), opening.open(source)?));
             }
             count += 1;
@@ -226,6 +265,12 @@ impl Runs {
         self.sources = Vec::new();
         self.ahead.iter().for_each(|ahead| ahead.set_tables(None));
         self.cursor = Cursor::Merged(MergingIterator::new(self.icmp.clone(), Vec::new()));
+    }
+
+    /// Whether no cursor is held over from an exchange.
+    #[cfg(test)]
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.kept.files.lock().is_empty()
     }
 
     /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range tombstones hide was asked for at
@@ -259,6 +304,7 @@ impl Runs {
             }
         }
         self.tell_ahead();
+        let _handing_over = (place.is_some() && self.ahead.is_none()).then(|| self.kept.hand_over());
         if let Cursor::Merged(merged) = &mut self.cursor {
             merged.exchange(&gone, children, place);
         }
@@ -328,9 +374,9 @@ impl Opening<'_> {
         cf: &'a ColumnFamily,
         options: &ReadOptions,
         sequence: SequenceNumber,
-        ahead: Option<Arc<ScansAhead>>,
+        shared: (Arc<KeptFiles>, Option<Arc<ScansAhead>>),
     ) -> Opening<'a> {
-        Opening::watched(cf, options, sequence, None, ahead)
+        Opening::watched(cf, options, sequence, None, shared)
     }
 
     fn watched<'a>(
@@ -338,13 +384,14 @@ impl Opening<'_> {
         options: &ReadOptions,
         sequence: SequenceNumber,
         watch: Option<Arc<Watch>>,
-        ahead: Option<Arc<ScansAhead>>,
+        (kept, ahead): (Arc<KeptFiles>, Option<Arc<ScansAhead>>),
     ) -> Opening<'a> {
         let opener = Arc::new(ReadOpener {
             tables: cf.tables.clone(),
             icmp: cf.icmp.clone(),
             options: iterator_table_options(options),
             ignore_range_deletions: options.ignore_range_deletions,
+            kept,
             watch,
             ahead,
         });
@@ -493,6 +540,7 @@ struct ReadOpener {
     icmp: InternalKeyComparator,
     options: TableReadOptions,
     ignore_range_deletions: bool,
+    kept: Arc<KeptFiles>,
     /// Who counts what its cursors do, if anybody does.
     watch: Option<Arc<Watch>>,
     /// Scans that its cursors are part of.
@@ -562,5 +610,20 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
 
     fn range_dels(&self, file: &Arc<FileMeta>) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
         Ok(open_file(&self.tables, file)?.range_dels().cloned())
+    }
+
+    fn keep(&self, file: &Arc<FileMeta>, iter: Box<dyn InternalIterator>) {
+        if self.kept.open.load(Ordering::Relaxed) {
+            self.kept.files.lock().push((file.number, iter));
+        }
+    }
+
+    fn take_kept(&self, file: &Arc<FileMeta>) -> Option<Box<dyn InternalIterator>> {
+        if !self.kept.open.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut files = self.kept.files.lock();
+        let at = files.iter().position(|(number, _)| *number == file.number)?;
+        Some(files.swap_remove(at).1)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions, Options};
+use esker_base::stats::Ticker;
 use esker_env::Env;
 use esker_env::mem::MemFs;
 
@@ -204,6 +205,123 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
     for (i, value) in [(99, "value0"), (98, "memtable"), (97, "first file")] {
         iter.prev();
         assert_eq!(iter.item(), Some((format!("key{i:04}").as_bytes(), value.as_bytes())));
+    }
+}
+
+/// A database of small files, and who says how many blocks were looked up in the cache.
+fn open_counting() -> (Db, impl Fn() -> u64) {
+    let statistics = Arc::new(Statistics::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.statistics = Some(statistics.clone());
+    options.cf.disable_auto_compactions = true;
+    options.cf.target_file_size_base = 1 << 10;
+    let lookups = move || {
+        let tickers = [Ticker::BlockCacheHit, Ticker::BlockCacheMiss];
+        tickers.map(|ticker| statistics.ticker_count(ticker)).iter().sum::<u64>()
+    };
+    (Db::open(&options, "/db").unwrap(), lookups)
+}
+
+#[test]
+fn the_file_with_the_place_is_not_opened_again_when_others_of_its_level_are_compacted() {
+    for backwards in [false, true] {
+        let (db, lookups) = open_counting();
+        replace_all(&db, 0);
+        let mut iter = iterator(&db, ReadOptions::new());
+        iter.seek("key0150");
+        if backwards {
+            iter.seek_for_prev("key0150");
+        }
+        let (first, last) = (b"key0000".as_slice(), b"key0010".as_slice());
+        db.put(first, "another").unwrap();
+        let rewrite = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            ..CompactRangeOptions::default()
+        };
+        db.compact_range_opt(&rewrite, &db.default_column_family(), Some(first), Some(last)).unwrap();
+        assert!(iter.is_outdated());
+        let before = lookups();
+        if backwards {
+            iter.prev();
+        } else {
+            iter.next();
+        }
+        assert_eq!(iter.key(), if backwards { b"key0149" } else { b"key0151" });
+        assert_eq!(lookups() - before, 0, "neither index nor block were looked up");
+        let Cursor::Plain(plain) = &iter.iter else { unreachable!("no timestamps") };
+        assert!(plain.inner().keeps_nothing());
+        while iter.valid() {
+            assert_eq!(iter.value(), b"value0");
+            if backwards {
+                iter.prev();
+            } else {
+                iter.next();
+            }
+        }
+        iter.status().unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_moved_to_another_level_is_handed_over_with_its_place() {
+    for (backwards, hides) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (db, lookups) = open_counting();
+        let family = db.default_column_family();
+        replace_all(&db, 0);
+        let snapshot = db.snapshot();
+        if hides {
+            // Its tombstones go with the file that has them.
+            db.delete_range("key0160", "key0170").unwrap();
+        }
+        db.put("key0140", "newer").unwrap();
+        db.put("key0155", "newer").unwrap();
+        db.flush().unwrap();
+        let to = |level| CompactRangeOptions {
+            change_level: true,
+            target_level: level,
+            ..CompactRangeOptions::default()
+        };
+        db.compact_range_opt(&to(4), &family, None, None).unwrap();
+        let upper = ReadOptions { iterate_upper_bound: Some(b"key0200".to_vec()), ..ReadOptions::new() };
+        let mut iter = iterator(&db, upper);
+        let mut expected = Vec::new();
+        iter.seek_to_first();
+        while let Some((key, value)) = iter.item() {
+            expected.push((key.to_vec(), value.to_vec()));
+            iter.next();
+        }
+        iter.seek("key0150");
+        if backwards {
+            iter.seek_for_prev("key0150");
+        }
+        let at = expected.iter().position(|(key, _)| key == b"key0150").unwrap();
+        db.compact_range_opt(&to(5), &family, None, None).unwrap();
+        assert!(iter.is_outdated());
+        let rest: Vec<_> = if backwards {
+            expected[..at].iter().rev().cloned().collect()
+        } else {
+            expected[at + 1..].to_vec()
+        };
+        let before = lookups();
+        for (i, (key, value)) in rest.iter().enumerate() {
+            if backwards {
+                iter.prev();
+            } else {
+                iter.next();
+            }
+            assert_eq!(iter.item(), Some((&key[..], &value[..])));
+            assert!(i > 0 || lookups() == before, "the file has only moved");
+        }
+        if backwards {
+            iter.prev();
+        } else {
+            iter.next();
+        }
+        assert!(!iter.valid());
+        iter.status().unwrap();
+        drop(snapshot);
     }
 }
 

@@ -120,6 +120,103 @@ fn a_file_that_cannot_be_opened_ends_the_scan_with_its_error() {
     assert!(iter.valid() && iter.status().is_ok());
 }
 
+/// Keeps the cursors of levels that go. They end at their upper bounds.
+#[derive(Default)]
+struct Keeper {
+    opener: Opener,
+    kept: Mutex<Vec<(usize, Box<dyn InternalIterator>)>>,
+}
+
+impl FileOpener<File> for Keeper {
+    fn open(&self, file: &File) -> Result<OpenedFile> {
+        let OpenedFile { iter, range_dels } = self.opener.open(file)?;
+        Ok(OpenedFile { iter: Box::new(Bounded { iter, upper: None }), range_dels })
+    }
+    fn keep(&self, file: &File, iter: Box<dyn InternalIterator>) {
+        self.kept.lock().push((file.number, iter));
+    }
+    fn take_kept(&self, file: &File) -> Option<Box<dyn InternalIterator>> {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().position(|(number, _)| *number == file.number)?;
+        Some(kept.swap_remove(at).1)
+    }
+}
+
+struct Bounded {
+    iter: Box<dyn InternalIterator>,
+    upper: Option<Vec<u8>>,
+}
+
+impl InternalIterator for Bounded {
+    fn valid(&self) -> bool {
+        self.iter.valid() && self.upper.as_ref().is_none_or(|upper| key::user_key(self.key()) < &upper[..])
+    }
+    fn seek_to_first(&mut self) {
+        self.iter.seek_to_first();
+    }
+    fn seek_to_last(&mut self) {
+        self.iter.seek_to_last();
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.iter.seek(target);
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.iter.seek_for_prev(target);
+    }
+    fn next(&mut self) {
+        self.iter.next();
+    }
+    fn prev(&mut self) {
+        self.iter.prev();
+    }
+    fn key(&self) -> &[u8] {
+        self.iter.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        self.upper = user_key.map(<[u8]>::to_vec);
+    }
+}
+
+#[test]
+fn a_kept_cursor_has_the_bounds_of_the_level_that_takes_it() {
+    let keeper = Arc::new(Keeper::default());
+    let level = |files: &Arc<[File]>| {
+        LevelIterator::new(InternalKeyComparator::default(), Arc::clone(files), Arc::clone(&keeper))
+    };
+    let mut before = level(&three());
+    before.set_upper_bound(Some(b"e"));
+    before.seek(&seek_key(b"d", SequenceNumber::MAX));
+    assert!(before.valid());
+    drop(before);
+    assert_eq!(keeper.kept.lock().len(), 1);
+    // Other neighbours, another place among them.
+    let files: Arc<[File]> = Arc::new([
+        file(3, &["a@1 put a"]),
+        file(4, &["c@1 put c"]),
+        file(1, &["d@1 put d", "f@1 put f"]),
+        file(5, &["g@1 put g"]),
+    ]);
+    let mut after = level(&files);
+    after.seek(&seek_key(b"d", SequenceNumber::MAX));
+    assert_eq!(*keeper.opener.opened.lock(), [1]);
+    assert!(keeper.kept.lock().is_empty());
+    for expected in ["d@1 put d", "f@1 put f", "g@1 put g"] {
+        assert_eq!(text(after.key(), after.value()), expected);
+        after.next();
+    }
+    assert!(!after.valid() && after.status().is_ok());
+    assert_eq!(*keeper.opener.opened.lock(), [1, 5]);
+    // A level that stands nowhere hands nothing over.
+    drop(after);
+    assert!(keeper.kept.lock().is_empty());
+}
+
 #[test]
 fn no_file_is_no_entry() {
     let files: Arc<[File]> = Arc::new([]);
