@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 32] = [
+pub(super) const ALL: [(&str, Scenario); 35] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -51,6 +51,9 @@ pub(super) const ALL: [(&str, Scenario); 32] = [
     ("multi_get_lent_4_cached", |count| multi_get_lent::<4>(&db_in_tables()?, count, KEYS)),
     ("multi_get_lent_200_of_500", |count| multi_get_lent::<200>(&db_of_few()?, count, FEW_KEYS)),
     ("multi_get_lent_8_cold", |count| multi_get_lent::<8>(&db_in_tables_uncached()?, count, KEYS)),
+    ("multi_get_pinned_200_of_500", multi_get_pinned_200_of_500),
+    ("multi_scan_10_cached", |count| multi_scan_10(&db_in_tables()?, count)),
+    ("multi_scan_10_cold", |count| multi_scan_10(&db_in_tables_uncached()?, count)),
     ("get_beside_tombstones", get_beside_tombstones),
     ("get_covered", get_covered),
     ("delete_range_and_get", delete_range_and_get),
@@ -231,6 +234,38 @@ fn multi_get_lent<const N: usize>(db: &Db, count: u64, among: u64) -> Result<()>
         for value in output.iter() {
             assert_eq!(value?.map(<[u8]>::len), Some(VALUE.len()));
         }
+        Ok(())
+    })
+}
+
+/// Instructions for a batch of 200 keys whose values are kept.
+fn multi_get_pinned_200_of_500(count: u64) -> Result<()> {
+    let db = db_of_few()?;
+    warm_up_and_count(count, |number| {
+        let keys: [[u8; 16]; 200] =
+            std::array::from_fn(|i| decimal((number * 200 + i as u64) * 7_919 % FEW_KEYS * 2));
+        for value in db.multi_get(&keys) {
+            assert_eq!(value?.map(|v| v.len()), Some(VALUE.len()));
+        }
+        Ok(())
+    })
+}
+
+/// Instructions for ten ranges of ten keys that are told together.
+fn multi_scan_10(db: &Db, count: u64) -> Result<()> {
+    (0..KEYS).try_for_each(|number| check_get(db, number))?;
+    warm_up_and_count(count, |number| {
+        let first = |i: u64| number * 7_919 % (KEYS / 2) + i * 400;
+        let mut scans =
+            db.multi_scan((0..10).map(|i| (decimal(2 * first(i)), decimal(2 * (first(i) + 10)))))?;
+        let mut rows = 0;
+        while let Some(mut scan) = scans.next_scan() {
+            while let Some((_, value)) = scan.next_item()? {
+                assert_eq!(value.len(), VALUE.len());
+                rows += 1;
+            }
+        }
+        assert_eq!(rows, 100);
         Ok(())
     })
 }
