@@ -10,7 +10,7 @@
 //! crashes every answer is compared with the model: gets, scans, iterators that live on, snapshots, beside flushes, compactions
 //! and threads that write.
 //!
-//! Built with `--cfg shuttle`, each history is a simulated machine (see [`crate::sim`]): the seed gives the same history again. Built
+//! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives the same history again. Built
 //! without, operations, options and what crashes leave are drawn from the seed, and threads take their own time.
 
 use crate::crash::{Trace, choices_of, env_over, is_refusal};
