@@ -26,6 +26,12 @@ pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
     simulated(root, &["histories", "--histories", "100000000", "--seconds", &half])
 }
 
+/// The integration tests of a package that have `name` in theirs, so many rounds of each.
+fn named_tests(root: &Path, package: &str, name: &str, rounds: &str) -> Outcome {
+    let cargo = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--nocapture", name];
+    run(root, &[("ROUNDS", rounds)], "cargo", &cargo)
+}
+
 /// A campaign in the simulated machine.
 fn simulated(root: &Path, campaign: &[&str]) -> Outcome {
     let env = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
@@ -42,21 +48,8 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
 /// then the first once more in the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
-    let histories = ["test", "--profile", "stress", "-p", "esker", "--test", "it", "--", "scan_histories"];
-    run(root, &[("ROUNDS", "2000")], "cargo", &histories)?;
-    let beside = [
-        "test",
-        "--profile",
-        "stress",
-        "-p",
-        "esker-peer",
-        "--test",
-        "it",
-        "--",
-        "--nocapture",
-        "scans_find",
-    ];
-    run(root, &[("ROUNDS", "500")], "cargo", &beside)?;
+    named_tests(root, "esker", "scan_histories", "2000")?;
+    named_tests(root, "esker-peer", "scans_find", "500")?;
     simulated(root, &["sim-scans", "--seconds", &seconds(minutes)])
 }
 
@@ -83,18 +76,7 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["kill9", &path, "--rounds", "200"])?;
     // Kept after a failure: it shows what was wrong.
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))?;
-    let prepared = [
-        "test",
-        "--profile",
-        "stress",
-        "-p",
-        "esker-peer",
-        "--test",
-        "it",
-        "--",
-        "prepared_transactions_survive",
-    ];
-    run(root, &[("ROUNDS", "600")], "cargo", &prepared)
+    named_tests(root, "esker-peer", "prepared_transactions_survive", "600")
 }
 
 /// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then every golden database with
