@@ -1,16 +1,15 @@
 //! Random numbers that can be had again.
 //!
 //! A test that fails prints its seed; `SEED=<number>` in the environment runs it with that seed again, and only that
-//! one. `ROUNDS=<number>` runs more (or fewer) seeds than the test asks for.
+//! one. `ROUNDS=<number>` runs more (or fewer) seeds than the test asks for; both together run that many from that seed
+//! on, so that two campaigns of one test need not walk the same way.
 
-/// Runs `test` with `rounds` seeds derived from the test's `name`, or with the one in `SEED`. Prints the seed of a round
-/// that panics.
+/// Runs `test` with `rounds` seeds derived from the test's `name`, or with those that `SEED` and `ROUNDS` tell. Prints the
+/// seed of a round that panics.
 pub fn for_each_seed(name: &str, rounds: u64, mut test: impl FnMut(u64, fastrand::Rng)) {
-    if let Some(seed) = number_in_environment("SEED") {
-        return run(name, seed, &mut test);
-    }
-    let rounds = number_in_environment("ROUNDS").unwrap_or(rounds);
-    let first = hash(name);
+    let told = number_in_environment("SEED");
+    let rounds = number_in_environment("ROUNDS").unwrap_or(if told.is_some() { 1 } else { rounds });
+    let first = told.unwrap_or_else(|| hash(name));
     for round in 0..rounds {
         run(name, first.wrapping_add(round), &mut test);
     }
