@@ -6,6 +6,9 @@
 //! from 500 neighbours or from 5; the block cache holds everything, or nothing (`cold`).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
+mod common;
+
+use common::{Key, key};
 use esker::internals::base::rng::split_mix;
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::mem::MemFs;
@@ -19,18 +22,6 @@ const BATCHES: [usize; 12] = [1, 2, 3, 4, 8, 12, 16, 32, 64, 200, 500, 1000];
 
 /// Keys that one side reads before the other has its turn.
 const TURN: usize = 20_000;
-
-type Key = [u8; 16];
-
-fn key(number: u64) -> Key {
-    let mut key = [b'0'; 16];
-    let mut rest = number;
-    for digit in key.iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    key
-}
 
 fn open(keys: u64, is_cached: bool) -> Result<Db> {
     let mut options = Options::default();

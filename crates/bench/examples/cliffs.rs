@@ -6,6 +6,9 @@
 //! thread's figures are processor time, those of several threads are time.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
+mod common;
+
+use common::{Key, key};
 use esker::internals::base::rng::split_mix;
 use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker::internals::cache::{Cache, CacheOptions};
@@ -16,18 +19,6 @@ use esker::options::BottommostLevelCompaction;
 use esker::{CompactRangeOptions, Db, DbIterator, Env, Options, ReadOptions, Result};
 use std::hint::black_box;
 use std::sync::Arc;
-
-type Key = [u8; 16];
-
-fn key(number: u64) -> Key {
-    let mut key = [b'0'; 16];
-    let mut rest = number;
-    for digit in key.iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    key
-}
 
 fn options() -> Result<Options> {
     let mut options = Options::default();

@@ -9,6 +9,9 @@
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it waits for real files, and measures for how long")]
 
+mod common;
+
+use common::{Key, key};
 use esker::internals::base::rng::split_mix;
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::format::compression::CompressionType;
@@ -17,18 +20,6 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-
-type Key = [u8; 16];
-
-fn key(number: u64) -> Key {
-    let mut key = [b'0'; 16];
-    let mut rest = number;
-    for digit in key.iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    key
-}
 
 fn open(path: &Path, cache_bytes: usize) -> Result<Db> {
     let mut options = Options::default();

@@ -21,7 +21,7 @@ mod meta;
 
 use crate::checkpoint::KeepFiles;
 use crate::db::Db;
-use crate::files::under_either_name;
+use crate::files::{read_chunks, under_either_name};
 use crate::options::FileChecksumGenCrc32cFactory;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem};
@@ -34,9 +34,6 @@ use std::path::{Path, PathBuf};
 const META: &str = "meta";
 const PRIVATE: &str = "private";
 const SHARED: &str = "shared_checksum";
-/// Bytes copied at once.
-const COPY_BYTES: usize = 1 << 20;
-
 /// What a backup engine is told. RocksDB's names.
 #[derive(Clone, Debug)]
 pub struct BackupEngineOptions {
@@ -425,7 +422,7 @@ fn check(expected: u32, found: u32, path: &Path) -> Result<()> {
 
 fn read_all(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
     let mut contents = Vec::new();
-    read_chunks(fs, path, fs.file_size(path)?, |chunk| {
+    read_chunks(fs.new_sequential_file(path)?, path, fs.file_size(path)?, |chunk| {
         contents.extend_from_slice(chunk);
         Ok(())
     })?;
@@ -434,7 +431,7 @@ fn read_all(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
 
 fn checksum(fs: &dyn FileSystem, path: &Path, bytes: u64) -> Result<u32> {
     let mut crc = 0;
-    read_chunks(fs, path, bytes, |chunk| {
+    read_chunks(fs.new_sequential_file(path)?, path, bytes, |chunk| {
         crc = crc32c::extend(crc, chunk);
         Ok(())
     })?;
@@ -457,35 +454,14 @@ fn check_recorded(recorded: Option<&(Vec<u8>, String)>, crc: u32, path: &Path) -
 
 /// Copies the first `bytes` bytes, durably, and returns their checksum.
 fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<u32> {
+    let source = fs.new_sequential_file(from)?;
     let mut target = fs.new_writable_file(to)?;
     let mut crc = 0;
-    read_chunks(fs, from, bytes, |chunk| {
+    read_chunks(source, from, bytes, |chunk| {
         crc = crc32c::extend(crc, chunk);
         target.append(chunk)
     })?;
     target.fsync()?;
     target.close()?;
     Ok(crc)
-}
-
-fn read_chunks(
-    fs: &dyn FileSystem,
-    path: &Path,
-    bytes: u64,
-    mut take: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    let mut source = fs.new_sequential_file(path)?;
-    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
-    let mut left = bytes;
-    while left > 0 {
-        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(buffer.len()));
-        let read = source.read(&mut buffer[..wanted])?;
-        if read == 0 {
-            let what = format!("ends {left} bytes before the {bytes} it should have");
-            return Err(Error::corruption(what).at(path.display()));
-        }
-        take(&buffer[..read])?;
-        left -= read as u64;
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Files that come from elsewhere or go elsewhere, by hard link where that can be.
 
 use esker_base::{Error, ErrorKind, Result, SubCode};
-use esker_env::FileSystem;
+use esker_env::{FileSystem, SequentialFile};
 use std::path::Path;
 
 /// Bytes that are copied at once.
@@ -36,8 +36,22 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
 /// # Errors
 /// `IoError` · `Corruption` if there are fewer.
 pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<()> {
-    let mut source = fs.new_sequential_file(from)?;
+    let source = fs.new_sequential_file(from)?;
     let mut target = fs.new_writable_file(to)?;
+    read_chunks(source, from, bytes, |chunk| target.append(chunk))?;
+    target.fsync()?;
+    target.close()
+}
+
+/// Hands the first `bytes` bytes of `source`, the file at `path`, to `take`, piece by piece.
+/// # Errors
+/// `IoError` · `Corruption` if there are fewer · those of `take`.
+pub(crate) fn read_chunks(
+    mut source: Box<dyn SequentialFile>,
+    path: &Path,
+    bytes: u64,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
     let mut left = bytes;
     while left > 0 {
@@ -45,11 +59,10 @@ pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64)
         let read = source.read(&mut buffer[..wanted])?;
         if read == 0 {
             let what = format!("ends {left} bytes before the {bytes} it should have");
-            return Err(Error::corruption(what).at(from.display()));
+            return Err(Error::corruption(what).at(path.display()));
         }
-        target.append(&buffer[..read])?;
+        take(&buffer[..read])?;
         left -= read as u64;
     }
-    target.fsync()?;
-    target.close()
+    Ok(())
 }
