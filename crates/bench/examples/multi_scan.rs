@@ -11,7 +11,7 @@
 
 mod common;
 
-use common::{Key, key};
+use common::key;
 use esker::internals::base::rng::split_mix;
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::format::compression::CompressionType;
