@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Key, key};
+use common::key;
 use esker::internals::base::rng::split_mix;
 use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker::internals::cache::{Cache, CacheOptions};
