@@ -14,21 +14,23 @@ use std::sync::Arc;
 
 /// What a byte from 128 on stands for in an argument, so that a fuzzer need not spell; behind the list it is itself.
 const WORDS: &[&str] = &[
-    "ldb", "sst_dump", "verify", "door", "explain", "compare", "db_bench", "cache_bench", "lock_bench", "db_stress",
-    "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump", "idump", "dump_wal",
-    "manifest_dump", "file_checksum_dump", "load", "write_extern_sst", "ingest_extern_sst", "list_column_families",
-    "create_column_family", "drop_column_family", "checkconsistency", "compact", "approxsize", "get_property",
-    "list_live_files_metadata", "backup", "restore", "downgrade", "repair", "checkpoint", "multiget", "seek", "--db=", "--
-    hex", "--key_hex", "--value_hex", "--column_family=", "--column-family=", "--try_load_options=false", "--
-    ignore_unknown_options", "--create_if_missing", "--bloom_bits=", "--compression_type=", "--block_size=", "--
-    write_buffer_size=", "--file_size=", "--ttl", "--enable_blob_files", "--min_blob_size=", "--blob_file_size=", "--
-    blob_compression_type=", "--enable_blob_garbage_collection", "--from=", "--to=", "--prefix=", "--max_keys=", "--
-    count_only", "--no_value", "--walfile=", "--header", "--print_value", "--path=", "--verbose", "--backup_dir=", "--
-    checkpoint_dir=", "--file=", "--command=", "--output_hex", "--input_key_hex", "--read_num=", "--show_properties", "--
-    show_summary", "--wal-dir=", "--json", "--quiet", "--warm", "--rows=", "--reverse", "--benchmarks=", "--num=", "--help",
-    "--version", "/db", "/copy", "/out", "default", "second", "key0007", "key0040", "value", "0x", "0x6b657930303037",
-    "zstd", "raw", "7.8", "10.x", "000", ".sst", ".log", "/MANIFEST-", "rocksdb.stats", "rocksdb.levelstats", "rocksdb.",
-    "18446744073709551615", "-1", "0.5",
+    "ldb", "sst_dump", "verify", "door", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
+    "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",
+    "idump", "dump_wal", "manifest_dump", "file_checksum_dump", "load", "write_extern_sst",
+    "ingest_extern_sst", "list_column_families", "create_column_family", "drop_column_family",
+    "checkconsistency", "compact", "approxsize", "get_property", "list_live_files_metadata", "backup",
+    "restore", "downgrade", "repair", "checkpoint", "multiget", "seek", "--db=", "--hex", "--key_hex",
+    "--value_hex", "--column_family=", "--column-family=", "--try_load_options=false",
+    "--ignore_unknown_options", "--create_if_missing", "--bloom_bits=", "--compression_type=",
+    "--block_size=", "--write_buffer_size=", "--file_size=", "--ttl", "--enable_blob_files",
+    "--min_blob_size=", "--blob_file_size=", "--blob_compression_type=", "--enable_blob_garbage_collection",
+    "--from=", "--to=", "--prefix=", "--max_keys=", "--count_only", "--no_value", "--walfile=", "--header",
+    "--print_value", "--path=", "--verbose", "--backup_dir=", "--checkpoint_dir=", "--file=", "--command=",
+    "--output_hex", "--input_key_hex", "--read_num=", "--show_properties", "--show_summary", "--wal-dir=",
+    "--json", "--quiet", "--warm", "--rows=", "--reverse", "--benchmarks=", "--num=", "--help", "--version",
+    "/db", "/copy", "/out", "default", "second", "key0007", "key0040", "value", "0x", "0x6b657930303037",
+    "zstd", "raw", "7.8", "10.x", "000", ".sst", ".log", "/MANIFEST-", "rocksdb.stats",
+    "rocksdb.levelstats", "rocksdb.", "18446744073709551615", "-1", "0.5",
 ];
 
 /// Exit codes that the head of the tools' library promises.
@@ -45,7 +47,8 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether an argument points at the path or at a directory above it; what is relative begins at the root here.
+/// Whether an argument points at the path or at a directory above it; what is relative begins at the root here. Names of files
+/// in memory are text, in which bytes of an argument that are none have been replaced.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
         // Every path has the root above it: it must be all there is.
@@ -104,5 +107,6 @@ pub fn run(data: &[u8]) {
     let before = files_below(&fs, root);
     let code = line.run(&Host::unheard(Env::with_fs(Arc::new(fs.clone())), input));
     assert!(CODES.contains(&code), "exit code {code}");
-    check_changes(&before, &files_below(&fs, root), line.only_reads(), &arguments);
+    let as_text = arguments.iter().map(|a| String::from_utf8_lossy(a).into_owned().into_bytes());
+    check_changes(&before, &files_below(&fs, root), line.only_reads(), &as_text.collect::<Vec<_>>());
 }
