@@ -10,6 +10,7 @@
 //!  3. After a failure or cancellation the outputs are deleted and the version is as it was.
 //!  4. Inputs that turn out to be damaged are set aside; the rest of the database goes on.
 
+use super::damage::{damaged_inputs, set_aside};
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
@@ -23,7 +24,7 @@ use crate::read::tables::open_file;
 use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, thread};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, Severity, SubCode};
+use esker_base::{ColumnFamilyId, Error, Result, Severity};
 use esker_format::file_name;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 
@@ -251,7 +252,7 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, may_reappear: b
 /// Releases what the task held and tells whoever waits how it ended.
 fn finish(engine: &Arc<Engine>, task: &Task, result: Result<()>) {
     let damaged = match &result {
-        Err(error) => damaged_inputs(engine, task, error),
+        Err(error) => damaged_inputs(engine, &task.cf, &task.plan, error),
         Ok(()) => Vec::new(),
     };
     let mut state = engine.state.lock();
@@ -280,49 +281,6 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<()>) {
     {
         manual.done = Some(result);
     }
-}
-
-/// The inputs of a compaction that failed by bad bytes or a failed read which, read again by themselves, are still bad. Empty if the
-/// reason lies elsewhere: in the output, in memory, in a device that reads nothing at all.
-fn damaged_inputs(engine: &Engine, task: &Task, error: &Error) -> Vec<(FileNumber, Error)> {
-    let is_damage = |e: &Error| match e.kind() {
-        ErrorKind::Corruption => true,
-        ErrorKind::IoError => !e.is_retryable() && e.subcode() != SubCode::NoSpace,
-        _ => false,
-    };
-    if !is_damage(error) {
-        return Vec::new();
-    }
-    let mut damaged = Vec::new();
-    for (_, file) in task.plan.input_files() {
-        let goes_on = || !engine.is_shutting_down() && !task.cf.is_dropped();
-        let checked = open_file(&task.cf.tables, file).and_then(|table| table.verify(&mut |_| goes_on()));
-        if let Some(why) = checked.err().filter(is_damage) {
-            damaged.push((file.number, why));
-        }
-    }
-    let unreadable = damaged.iter().filter(|(_, why)| why.kind() == ErrorKind::IoError).count();
-    if unreadable > 1 && unreadable == task.plan.input_files().count() {
-        return Vec::new();
-    }
-    damaged
-}
-
-/// No compaction reads these any more, and others of the family may begin.
-fn set_aside(
-    engine: &Arc<Engine>,
-    state: &mut DbState,
-    family: ColumnFamilyId,
-    damaged: &[(FileNumber, Error)],
-) {
-    esker_base::probe!("compaction:set_aside");
-    if let Some(family) = state.family_mut(family) {
-        for (number, why) in damaged {
-            family.running.set_aside(*number, why.clone());
-        }
-    }
-    publish_super_version(engine, state, family);
-    maybe_schedule(engine, state);
 }
 
 fn release(state: &mut DbState, family: ColumnFamilyId, running: RunningId) {

@@ -3,10 +3,11 @@
 //! In: a plan from the picker. Out: new files in the output level and an edit that replaces the inputs by them.
 //!
 //!   `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key range · `output.rs` cuts files
-//!   · `manual.rs` is `compact_range`, `refit.rs` its `change_level`
+//!   · `damage.rs` finds out which inputs are damaged · `manual.rs` is `compact_range`, `refit.rs` its `change_level`
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
+mod damage;
 mod job;
 mod manual;
 mod output;

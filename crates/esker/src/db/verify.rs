@@ -20,7 +20,8 @@ pub struct TableSetAside {
     pub smallest_user_key: Vec<u8>,
     /// Its last user key.
     pub largest_user_key: Vec<u8>,
-    /// What is wrong with it, with the file's name and the offset of the first bad block.
+    /// What is wrong with it, with the file's name and the offset of the first bad block; or with a value of its, with the name
+    /// of the blob file.
     pub error: Error,
 }
 
@@ -31,7 +32,7 @@ impl Db {
         self.engine().scrubber.lock().as_ref().map(Scrubber::state)
     }
 
-    /// Tables of all families in which a compaction found damage. They are read as before: what lies in good blocks is there, and
+    /// Tables of all families in which a compaction found damage, or in a value of which in a blob file. They are read as before: what lies in good blocks is there, and
     /// what lies in a bad one is an error that names file and offset. Compactions leave them where they are, and what is newer
     /// stays above them; everything else goes on, writes too. Until the database is opened again, or [`Db::resume`] is called.
     pub fn tables_set_aside(&self) -> Vec<TableSetAside> {
