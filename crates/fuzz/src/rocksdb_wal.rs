@@ -3,11 +3,14 @@
 
 use crate::oracle::{Answer, ask};
 use crate::world::{Files, databases, contents};
+use esker::ErrorKind;
 use esker::internals::format::file_name::{FileType, parse_file_name};
 use esker::internals::format::log::{LogEvent, LogReader, LogWriter, SliceSource};
 
 /// Bytes of a change.
 const CHANGE: usize = 6;
+/// `kSkipAnyCorruptedRecords`.
+const SKIP_ANY: usize = 3;
 
 fn records(bytes: &[u8], number: u64) -> Vec<Vec<u8>> {
     let mut reader = LogReader::new(SliceSource(bytes), number);
@@ -85,6 +88,9 @@ pub fn run(data: &[u8]) {
     let own = contents(&files, variant, recovery);
     match (ask(&files, recovery), own) {
         (Some(Answer::Holds(theirs)), Ok(own)) => assert_eq!(own, theirs, "recovery mode {recovery}"),
+        // A batch that has become a section of a two-phase transaction: without allow_2pc RocksDB refuses it in the other modes, and in
+        // this one leaves it out without a word, so that transactions that were committed would be gone. That is refused here, too.
+        (_, Err(why)) if recovery == SKIP_ANY && why.kind() == ErrorKind::NotSupported => {}
         (Some(Answer::Holds(theirs)), Err(why)) => {
             panic!("recovery mode {recovery}: RocksDB recovers {} entries, Esker says {why}", theirs.concat().len())
         }

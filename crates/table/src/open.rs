@@ -22,7 +22,7 @@ use esker_format::dead_spans::{self, DeadSpans};
 use esker_format::footer::{FOOTER_BYTES, Footer};
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
-use esker_format::key::{InternalKeyComparator, ParsedInternalKey};
+use esker_format::key::InternalKeyComparator;
 use esker_format::meta_index::{self, MetaIndex};
 use esker_format::properties::{IndexType, TableProperties};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
@@ -404,11 +404,6 @@ fn filter_prefix(p: &TableProperties, extractor: Option<&SliceTransformRef>) -> 
     let same = extractor.name() == p.prefix_extractor_name
         || prefix::by_name(&p.prefix_extractor_name).is_some_and(|e| e.name() == extractor.name());
     same.then(|| extractor.clone())
-}
-
-/// An internal key that is at least long enough to be one.
-pub(crate) fn check_key(key: &[u8]) -> Result<()> {
-    ParsedInternalKey::parse(key).map(|_| ())
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Checks a whole table: every block's checksum, the order of all keys, the index's separators, the filter, the counts.
+//! Checks a whole table: every block's checksum, the order of all keys, that timed values have their times, the index's separators,
+//! the filter, the counts.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
-use crate::open::check_key;
 use crate::options::TableReadOptions;
 use crate::reader::TableReader;
-use esker_base::{Error, ErrorKind, Result};
+use esker_base::{Error, ErrorKind, Result, ValueType};
 use esker_format::block::BlockCursor;
-use esker_format::key;
+use esker_format::key::{self, ParsedInternalKey};
 
 /// Verification reads the file, not the cache, and leaves no trace in it.
 const OPTIONS: TableReadOptions = TableReadOptions {
@@ -65,7 +65,7 @@ impl TableReader {
         let mut is_first = true;
         while cursor.valid() {
             let here = cursor.key();
-            check_key(here)?;
+            check_entry(here, cursor.value(block))?;
             if !seen.last_key.is_empty() && icmp.compare(&seen.last_key, here).is_ge() {
                 return Err(out_of_order(&seen.last_key, here, "the key before it"));
             }
@@ -136,6 +136,18 @@ impl TableReader {
         }
         Ok(())
     }
+}
+
+/// The key is one, and a timed value has its time, without which no read would take it.
+fn check_entry(internal_key: &[u8], value: &[u8]) -> Result<()> {
+    let is_timed = ParsedInternalKey::parse(internal_key)?.value_type == ValueType::ValuePreferredSeqno;
+    if is_timed && value.len() < size_of::<u64>() {
+        return Err(Error::corruption(format!(
+            "the timed value of '{}' is shorter than its time",
+            internal_key.escape_ascii()
+        )));
+    }
+    Ok(())
 }
 
 #[cold]

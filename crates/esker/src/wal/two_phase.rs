@@ -57,7 +57,7 @@ pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>)
 /// The state of two-phase commit while WALs are replayed.
 #[derive(Debug, Default)]
 pub(crate) struct TwoPhaseReplay {
-    /// Without it, markers are refused.
+    /// Without it, sections are refused.
     allowed: bool,
     /// Families whose keys get the timestamps of commits.
     timestamped: BTreeSet<ColumnFamilyId>,
@@ -69,7 +69,7 @@ pub(crate) struct TwoPhaseReplay {
 }
 
 impl TwoPhaseReplay {
-    /// Before the first WAL. Unless `allowed`, WALs with transactions of two phases are refused.
+    /// Before the first WAL. Unless `allowed`, WALs with sections of transactions of two phases are refused.
     pub(crate) fn new(allowed: bool) -> TwoPhaseReplay {
         TwoPhaseReplay { allowed, ..TwoPhaseReplay::default() }
     }
@@ -86,7 +86,7 @@ impl TwoPhaseReplay {
 
     /// Gives `insert` what the record applies, and says how many sequence numbers it took.
     /// # Errors
-    /// `NotSupported` if there is a transaction and none is allowed · `Corruption` if markers do not match, or a commit
+    /// `NotSupported` if there is a section and none is allowed · `Corruption` if markers do not match, or a commit
     /// timestamp does not match its keys · those of `insert`.
     pub(crate) fn record(
         &mut self,
@@ -94,7 +94,9 @@ impl TwoPhaseReplay {
         batch: &WriteBatchView<'_>,
         insert: &mut Insert<'_>,
     ) -> Result<u64> {
-        if batch.content().transaction_markers && !self.allowed {
+        // A commit or rollback alone is of a section whose WAL nobody needed any more: what it applied is in tables.
+        let has_section = || batch.iter().any(|op| matches!(op, BatchOp::BeginPrepare(_)));
+        if !self.allowed && batch.content().transaction_markers && has_section() {
             return Err(Error::not_supported(format!(
                 "{:06}.log holds two-phase transactions; open it with a TransactionDb or with allow_2pc",
                 wal.0

@@ -3,7 +3,7 @@
 use esker::{
     Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
 };
-use esker_peer::{RocksDb, RocksTransactionDb, WritePolicy, require};
+use esker_peer::{FamilySpec, RocksDb, RocksTransactionDb, WritePolicy, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -190,6 +190,45 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
         assert!(db.prepared().is_empty());
         for (key, value) in [(b"a", Some("one")), (b"b", Some("old")), (b"c", Some("done")), (b"d", None)] {
             assert_eq!(db.get(key).expect("read").as_deref(), value.map(str::as_bytes), "{policy:?}");
+        }
+    }
+}
+
+/// The section's WAL has gone, that of its commit is still there.
+#[test]
+fn commits_of_what_is_in_tables_are_read_without_allow_2pc_by_both() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    let dir = TempDir::new("commit-without-section");
+    {
+        let db = esker(dir.path());
+        let other = db.create_column_family("f", &Options::default().cf).expect("made");
+        let mut one = esker_begin(&db, "one");
+        one.put("a", "1").expect("locked");
+        one.prepare().expect("prepared");
+        db.put("b", "2").expect("written");
+        db.db().flush().expect("flushes");
+        one.commit().expect("committed");
+        db.put_cf(&WriteOptions::default(), &other, "x", "3").expect("written");
+        db.db().flush().expect("flushes");
+    }
+    let families = ["default", "f"];
+    let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let expected = [vec![pair(b"a", b"1"), pair(b"b", b"2")], vec![pair(b"x", b"3")]];
+    {
+        let specs = families.map(|name| FamilySpec::new(name, ""));
+        let db = RocksDb::open_for_read_only(dir.path(), "", &specs).expect("opens");
+        assert_eq!(families.map(|name| db.contents(name, None).expect("read").0), expected);
+    }
+    let options = Options::default();
+    let descriptors = families.map(|name| esker::ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    let db = esker::Db::open_cf(&options.db, dir.path(), descriptors.into()).expect("opens");
+    for (name, pairs) in families.iter().zip(&expected) {
+        let family = db.column_family(name).expect("it is there");
+        for (key, value) in pairs {
+            let found = db.get_cf(&family, key).expect("read");
+            assert_eq!(found.as_deref(), Some(&value[..]), "{name}");
         }
     }
 }

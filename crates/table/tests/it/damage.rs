@@ -2,7 +2,7 @@
 
 use crate::util::*;
 use esker_base::iter::InternalIterator;
-use esker_base::{ErrorKind, SequenceNumber, ValueType};
+use esker_base::{Error, ErrorKind, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
 use esker_format::key::{LookupKey, internal_key};
 use esker_format::trailer::ChecksumType;
@@ -156,4 +156,16 @@ fn a_mismatch_names_file_offset_and_both_checksums() {
     iter.seek_to_first();
     assert!(iter.valid() || iter.status().is_err());
     assert!(reader.verify(&mut |_| true).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_timed_value_without_its_time_does_not_pass() {
+    for (value, passes) in [(&b"seventy"[..], false), (b"eighteen", true)] {
+        let key = internal_key(b"a", SequenceNumber(1), ValueType::ValuePreferredSeqno);
+        let options = builder_options(BlockBasedTableOptions::default());
+        let (bytes, _) = write_table(options, [(key, value.to_vec())]).unwrap();
+        let verified = open_bytes(&bytes, BlockBasedTableOptions::default()).unwrap().verify(&mut |_| true);
+        assert_eq!(verified.as_ref().is_err_and(Error::is_corruption), !passes, "{verified:?}");
+        assert_eq!(verified.is_ok(), passes);
+    }
 }

@@ -155,20 +155,28 @@ fn the_policy_is_that_of_the_wal() {
 }
 
 #[test]
-fn markers_that_do_not_match_are_corruption_and_none_are_taken_without_leave() {
+fn markers_that_do_not_match_are_corruption() {
     for ops in [&["end x"][..], &["begin", "begin", "end x"], &["begin", "put a"]] {
         let error = Replayed::new().record(4, 1, ops).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption, "{ops:?}");
         assert!(error.to_string().contains("000004.log"), "{error}");
     }
-    let mut refusing = TwoPhaseReplay::new(false);
-    for ops in [&["begin", "end x"][..], &["commit x"], &["rollback x"]] {
-        let error =
-            refusing.record(FileNumber(4), &record(1, ops).view(), &mut |_, _, _| Ok(())).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotSupported, "{ops:?}");
+}
+
+#[test]
+fn without_leave_no_section_is_taken_and_what_resolves_one_that_is_in_tables_is() {
+    let mut refusing = Replayed { replay: TwoPhaseReplay::new(false), applied: Vec::new() };
+    for begin in ["begin", "begin-persisted", "begin-unprepared"] {
+        let error = refusing.record(4, 1, &["put a", begin, "put b", "end x"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{begin}");
     }
-    let plain = record(1, &["noop", "put a"]);
-    assert_eq!(refusing.record(FileNumber(4), &plain.view(), &mut |_, _, _| Ok(())).unwrap(), 1);
+    refusing.record(4, 1, &["noop", "put a"]).unwrap();
+    refusing.record(4, 2, &["commit x"]).unwrap();
+    refusing.record(4, 9, &["put b", "rollback y"]).unwrap();
+    refusing.record(4, 12, &["put c"]).unwrap();
+    let puts: Vec<_> = refusing.applied.iter().filter(|told| told.starts_with("4:")).collect();
+    assert_eq!(puts, ["4:1 a", "4:9 b", "4:12 c"]);
+    assert_eq!(refusing.left(), []);
 }
 
 #[test]

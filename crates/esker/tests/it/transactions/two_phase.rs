@@ -116,6 +116,36 @@ fn without_allow_2pc_a_wal_with_a_prepared_transaction_is_refused() {
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
 }
 
+/// The WAL of the section has gone, that of the commit has not, for another family needs it.
+#[test]
+fn the_commit_of_what_is_in_tables_needs_no_allow_2pc() {
+    let disk = CrashFs::new();
+    let options = on(Arc::new(disk.clone()));
+    let db = open(&options);
+    let other = db.create_column_family("f", &options.cf).unwrap();
+    let mut one = prepared(&db, "one", "a");
+    db.put("b", "1").unwrap();
+    db.db().flush().unwrap();
+    one.commit().unwrap();
+    db.put_cf(&WriteOptions::default(), &other, "x", "1").unwrap();
+    let default = db.db().default_column_family();
+    db.db().flush_opt(&FlushOptions::default(), &[&default]).unwrap();
+    db.db().wait_for_background_work().unwrap();
+    let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
+    assert_eq!(wals(&crashed), 2, "that of the commit, and the new one");
+    let families = || {
+        ["default", "f"]
+            .map(|f| esker::ColumnFamilyDescriptor::new(f, crashed.cf.clone()))
+            .into_iter()
+            .collect()
+    };
+    for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite, OpenMode::ReadWrite] {
+        let db = Db::open_with(&crashed.db, "/db", families(), mode).unwrap();
+        assert_eq!(db.get("a").unwrap().unwrap(), b"one");
+        assert_eq!(db.get_cf(&db.column_family("f").unwrap(), "x").unwrap().unwrap(), b"1");
+    }
+}
+
 #[test]
 fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     let disk = CrashFs::new();
