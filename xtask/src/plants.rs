@@ -2,7 +2,8 @@
 //!
 //! In: `crates/stress/plants/*.plant`, each a bug as changes of the source, and the campaign that must find it. Out: a table
 //! of what was found after how long, and an error if something was not. All bugs are planted at once into a copy of the tree,
-//! each behind a name that the environment picks, so that one build serves all. Nothing here touches the tree itself.
+//! each behind a name that the environment picks, so that one build serves all; campaigns in the simulated machine have another one.
+//! Nothing here touches the tree itself.
 //!
 //! ```text
 //! what the bug is, in a sentence
@@ -16,6 +17,8 @@
 //! ```
 
 use crate::commands::{Outcome, run};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -59,14 +62,21 @@ pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let plants = read_all(root)?;
     let unknown = names.iter().find(|name| plants.iter().all(|p| p.name != **name));
     unknown.map_or(Ok(()), |name| Err(format!("no {DIRECTORY}/{name}.plant")))?;
-    let program = build(root, &plants)?;
+    plant_all(root, &plants)?;
     let chosen: Vec<_> =
         plants.iter().filter(|p| names.is_empty() || names.contains(&p.name.as_str())).collect();
     let mut campaigns: Vec<_> = chosen.iter().map(|p| &p.campaign).collect();
     campaigns.sort();
     campaigns.dedup();
+    let mut programs = BTreeMap::new();
+    for machine in campaigns.iter().map(|campaign| Machine::of(campaign)) {
+        if let Entry::Vacant(place) = programs.entry(machine) {
+            place.insert(build(root, machine)?);
+        }
+    }
+    let program = |campaign: &[String]| &programs[&Machine::of(campaign)];
     for campaign in campaigns {
-        if let End::Failed(_, why) = run_campaign(&program, "", campaign, CONTROL)? {
+        if let End::Failed(_, why) = run_campaign(program(campaign), "", campaign, CONTROL)? {
             return Err(format!("{} fails without any planted bug: {why}", campaign.join(" ")));
         }
     }
@@ -74,7 +84,8 @@ pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let mut missed = Vec::new();
     for plant in chosen {
         let campaign = plant.campaign.join(" ");
-        match run_campaign(&program, &plant.name, &plant.campaign, Duration::from_secs(60 * minutes))? {
+        let limit = Duration::from_secs(60 * minutes);
+        match run_campaign(program(&plant.campaign), &plant.name, &plant.campaign, limit)? {
             End::Failed(after, why) => {
                 println!("| {} | {campaign} | {:.1} s | {why} |", plant.what, after.as_secs_f64());
             }
@@ -122,17 +133,34 @@ fn parse(name: &str, text: &str) -> Result<Plant, String> {
     Ok(Plant { name: name.to_owned(), what: what.to_owned(), campaign, edits })
 }
 
-/// Copies the tree, plants all bugs and builds the campaigns: where their program is.
-fn build(root: &Path, plants: &[Plant]) -> Result<PathBuf, String> {
-    let (tree, target) = (root.join("target/plants/tree"), root.join("target/plants/build"));
-    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
-    let listed = listed.map_err(|e| format!("git: {e}"))?.stdout;
-    for name in String::from_utf8_lossy(&listed).split_terminator('\0') {
-        let is_source = name.ends_with(".rs") || name.ends_with(".toml") || name.ends_with(".lock");
-        if !is_source || !root.join(name).is_file() {
-            continue;
+/// What a campaign runs on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Machine {
+    /// Threads of the system.
+    Real,
+    /// Threads that follow a seed.
+    Simulated,
+}
+
+impl Machine {
+    fn of(campaign: &[String]) -> Machine {
+        match campaign.first() {
+            Some(name) if name.starts_with("sim") => Machine::Simulated,
+            _ => Machine::Real,
         }
-        let text = planted(name, read(&root.join(name))?, plants)?;
+    }
+}
+
+/// Where the copy of the tree and what is built of it lie: in `target/plants` of the root.
+fn place(root: &Path, name: &str) -> PathBuf {
+    root.join("target/plants").join(name)
+}
+
+/// Copies the tree and plants all bugs.
+fn plant_all(root: &Path, plants: &[Plant]) -> Outcome {
+    let tree = place(root, "tree");
+    for (name, text) in sources(root)? {
+        let text = planted(&name, text, plants)?;
         let to = tree.join(name);
         // What did not change is not to be built again.
         if std::fs::read_to_string(&to).ok().as_ref() != Some(&text) {
@@ -141,9 +169,46 @@ fn build(root: &Path, plants: &[Plant]) -> Result<PathBuf, String> {
             written.map_err(|e| format!("{}: {e}", to.display()))?;
         }
     }
+    Ok(())
+}
+
+/// Names and contents of what a build reads.
+fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let listed = listed.map_err(|e| format!("git: {e}"))?.stdout;
+    let mut found = Vec::new();
+    for name in String::from_utf8_lossy(&listed).split_terminator('\0') {
+        let is_source = name.ends_with(".rs") || name.ends_with(".toml") || name.ends_with(".lock");
+        if is_source && root.join(name).is_file() {
+            found.push((name.to_owned(), read(&root.join(name))?));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether every bug can still be planted: the code that it changes stands where it stood.
+pub(crate) fn check(root: &Path) -> Outcome {
+    let plants = read_all(root)?;
+    let sources = sources(root)?;
+    sources.into_iter().try_for_each(|(name, text)| planted(&name, text, &plants).map(drop))?;
+    let is_gone = |edit: &&Edit| !root.join(&edit.file).is_file();
+    match plants.iter().flat_map(|plant| &plant.edits).find(is_gone) {
+        Some(edit) => Err(format!("{DIRECTORY}: there is no {}", edit.file)),
+        None => Ok(()),
+    }
+}
+
+/// Builds the campaigns: where their program is.
+fn build(root: &Path, machine: Machine) -> Result<PathBuf, String> {
+    let (name, flags) = match machine {
+        Machine::Real => ("build", ""),
+        Machine::Simulated => ("build-simulated", "--cfg shuttle"),
+    };
+    let target = place(root, name);
     let directory = target.to_string_lossy();
-    let env = [("CARGO_TARGET_DIR", directory.as_ref())];
-    run(&tree, &env, "cargo", &["build", "--profile", "stress", "-p", "esker-stress"])?;
+    let env = [("CARGO_TARGET_DIR", directory.as_ref()), ("RUSTFLAGS", flags)];
+    let cargo = ["build", "--profile", "stress", "-p", "esker-stress"];
+    run(&place(root, "tree"), &env, "cargo", &cargo)?;
     Ok(target.join("stress/esker-stress"))
 }
 

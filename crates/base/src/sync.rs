@@ -42,6 +42,17 @@ pub use shuttle::thread;
 #[cfg(not(shuttle))]
 pub use std::thread;
 
+/// Marks a place where others must not rely on this thread's going on soon: something is done, and not yet told. In the simulated
+/// machine a thread often loses its processor here, for long; elsewhere nothing happens.
+#[inline(always)]
+pub fn hesitate() {
+    #[cfg(shuttle)]
+    model::hesitate();
+}
+
+#[cfg(shuttle)]
+pub use model::take_hesitation;
+
 /// What statics are made of: things of the whole process, which are no part of any model. loom's own locks and atomics
 /// exist only while a model runs.
 pub mod process {

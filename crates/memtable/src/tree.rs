@@ -16,8 +16,8 @@ use crate::arena::Arena;
 use crate::dead::After;
 use crate::node::{self, Inserted, Node};
 use crate::record::{Record, Target};
-use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, Ordering};
+use esker_base::sync::{Mutex, hesitate};
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
 use std::fmt;
@@ -100,7 +100,10 @@ impl<const N: usize> Tree<N> {
     pub(crate) unsafe fn insert(&self, record: Record<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
         let after = unsafe { self.insert_unsettled(record) }?;
-        self.settle(after, &Target::of(record));
+        if !matches!(after, After::Nothing) {
+            hesitate();
+            self.settle(after, &Target::of(record));
+        }
         Ok(())
     }
 

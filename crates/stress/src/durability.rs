@@ -46,6 +46,18 @@ pub(crate) struct FaultsArguments {
     /// Every how-manieth operation fails in turn.
     #[arg(long, default_value_t = 1)]
     step: u64,
+    /// How they fail, if not in each way.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kinds: Vec<faults::Fault>,
+    /// Which variation of the script all trials see: its operations fail one after the other. Else each sees another one.
+    #[arg(long)]
+    script: Option<u64>,
+    /// Only the operation of this number (with `full-disk`, the byte).
+    #[arg(long)]
+    at: Option<u64>,
+    /// Flip no bits.
+    #[arg(long)]
+    no_flips: bool,
 }
 
 /// Parameters of `histories`.
@@ -134,7 +146,10 @@ pub(crate) fn run_child(arguments: &ChildArguments) -> Result<String, String> {
 }
 
 pub(crate) fn run_faults(arguments: &FaultsArguments) -> Result<String, String> {
-    let parameters = faults::Parameters { seed: arguments.seed, step: arguments.step, verbose: true };
+    let FaultsArguments { seed, step, ref kinds, script, at, no_flips } = *arguments;
+    let faults = if kinds.is_empty() { faults::Fault::ALL.to_vec() } else { kinds.clone() };
+    let parameters =
+        faults::Parameters { seed, step, faults, script, at, bit_flips: !no_flips, verbose: true };
     faults::run(&parameters).map(|report| report.to_string())
 }
 

@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// How an operation fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub enum Fault {
     /// EIO, and trying again is said to be pointless.
     Permanent,
@@ -35,7 +35,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    const ALL: [Fault; 5] =
+    /// Each of them.
+    pub const ALL: [Fault; 5] =
         [Fault::Permanent, Fault::Retryable, Fault::NoSpace, Fault::ShortWrite, Fault::FullDisk];
 
     fn put(self, fs: &FaultFs, n: u64) {
@@ -56,15 +57,21 @@ pub struct Parameters {
     pub seed: u64,
     /// Every how-manieth operation fails.
     pub step: u64,
+    /// How they fail.
+    pub faults: Vec<Fault>,
+    /// Which variation of the script all trials see, whose every operation then fails with `step` 1. `None`: each sees another one.
+    pub script: Option<u64>,
+    /// Only the operation (or byte) of this number, and no bit flips: to see a failure again.
+    pub at: Option<u64>,
+    /// Whether bits of reads are flipped behind all that.
+    pub bit_flips: bool,
     /// Print a line now and then.
     pub verbose: bool,
 }
 
-/// What was done.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// File operations of the script when nothing fails.
-    pub operations: u64,
+/// What was done with one kind of fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
     /// Runs of the script.
     pub trials: u64,
     /// Of those, in which the fault was met: threads do not always come that far.
@@ -75,27 +82,60 @@ pub struct Report {
     pub resumed: u64,
     /// Errors for which the database had to be opened again.
     pub reopened: u64,
-    /// Operations whose failure nobody had to be told.
-    pub silent: BTreeMap<String, u64>,
     /// Disks opened after a death and compared.
     pub deaths: u64,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// File operations of the script when nothing fails.
+    pub operations: u64,
+    /// By kind.
+    pub counts: BTreeMap<Fault, Counts>,
+    /// Operations whose failure nobody had to be told.
+    pub silent: BTreeMap<String, u64>,
     /// Reads with a flipped bit.
     pub flips: u64,
     /// Of those, found out.
     pub flips_noticed: u64,
 }
 
+impl Report {
+    /// Of all kinds together.
+    pub fn total(&self, count: impl Fn(&Counts) -> u64) -> u64 {
+        self.counts.values().map(count).sum()
+    }
+
+    fn of(&mut self, fault: Fault) -> &mut Counts {
+        self.counts.entry(fault).or_default()
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "faults: {} trials of a script of {} file operations; {} met the fault, {} surfaced, {} lifted by resume(), {} \
-             by opening again; {} disks opened after a death, nothing acknowledged was lost",
-            self.trials, self.operations, self.fired, self.surfaced, self.resumed, self.reopened, self.deaths
+            "faults: a script of {} file operations; nothing acknowledged was lost",
+            self.operations
         )?;
+        for (fault, counts) in &self.counts {
+            writeln!(f, "{fault:?}: {counts}")?;
+        }
         let silent: Vec<String> = self.silent.iter().map(|(op, n)| format!("{op} {n}")).collect();
         writeln!(f, "told nobody: {}", silent.join(", "))?;
         write!(f, "bit flips: {} reads, {} errors, no wrong answer", self.flips, self.flips_noticed)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} trials, {} met the fault, {} surfaced, {} lifted by resume(), {} by opening again, {} disks opened after a \
+             death",
+            self.trials, self.fired, self.surfaced, self.resumed, self.reopened, self.deaths
+        )
     }
 }
 
@@ -104,42 +144,47 @@ impl fmt::Display for Report {
 /// What was wrong, after which fault.
 pub fn run(parameters: &Parameters) -> Result<Report, String> {
     let mut report = Report::default();
-    let (operations, appends, bytes) = measure()?;
+    let (operations, appends, bytes) = measure(parameters.script.unwrap_or(0))?;
     report.operations = operations;
-    for fault in Fault::ALL {
+    for &fault in &parameters.faults {
         let (limit, step) = match fault {
             Fault::ShortWrite => (appends, parameters.step.div_ceil(4)),
             Fault::FullDisk => (bytes, parameters.step * bytes / operations),
             _ => (operations, parameters.step),
         };
-        let mut n = fastrand::Rng::with_seed(parameters.seed).u64(..step);
-        while n < limit {
-            let seed = parameters.seed ^ n;
-            trial(fault, n, seed, &mut report)
+        let mut n = parameters.at.unwrap_or_else(|| fastrand::Rng::with_seed(parameters.seed).u64(..step));
+        let mut fired = 0;
+        // Threads choose how many operations there are: a script that all trials share is gone through to its end.
+        while n < limit || (parameters.script.is_some() && report.of(fault).fired > fired) {
+            let before = *report.of(fault);
+            fired = before.fired;
+            if parameters.verbose && before.trials % 500 == 0 {
+                eprintln_progress(fault, n, &report);
+            }
+            trial(fault, n, parameters, &mut report)
                 .map_err(|why| format!("faults: {fault:?} at {n}, SEED={}: {why}", parameters.seed))?;
+            if parameters.at.is_some() {
+                break;
+            }
             n += step;
         }
-        if parameters.verbose {
-            eprintln_progress(fault, &report);
-        }
     }
-    bit_flips(parameters, &mut report)?;
+    if parameters.bit_flips && parameters.at.is_none() {
+        bit_flips(parameters, &mut report)?;
+    }
     Ok(report)
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a long campaign")]
-fn eprintln_progress(fault: Fault, report: &Report) {
-    eprintln!(
-        "{fault:?} done: {} trials, {} fired, {} surfaced",
-        report.trials, report.fired, report.surfaced
-    );
+fn eprintln_progress(fault: Fault, n: u64, report: &Report) {
+    eprintln!("{fault:?} at {n}; {} trials so far", report.total(|counts| counts.trials));
 }
 
-/// Operations, appends, and bytes appended, of the script without faults.
-fn measure() -> Result<(u64, u64, u64), String> {
+/// Operations, appends, and bytes appended, of a variation of the script without faults.
+fn measure(script: u64) -> Result<(u64, u64, u64), String> {
     let fs = FaultFs::new(Arc::new(CrashFs::new()));
     fs.list_ops(true);
-    let mut script = Script::new(0);
+    let mut script = Script::new(script);
     let db = script.open(env(&fs)).map_err(|e| format!("without a fault: {e}"))?;
     while script.step(&db).map_err(|e| format!("without a fault: {e}"))? {}
     db.close().map_err(|e| format!("without a fault: {e}"))?;
@@ -162,18 +207,24 @@ struct Trial<'a> {
     report: &'a mut Report,
 }
 
-fn trial(fault: Fault, n: u64, seed: u64, report: &mut Report) -> Result<(), String> {
+fn trial(fault: Fault, n: u64, parameters: &Parameters, report: &mut Report) -> Result<(), String> {
+    let seed = parameters.seed ^ n;
+    let script = Script::new(parameters.script.unwrap_or(seed));
     let disk = CrashFs::new();
     let fs = FaultFs::with_seed(Arc::new(disk.clone()), seed);
     fs.list_ops(true);
     fault.put(&fs, n);
-    report.trials += 1;
-    let mut trial = Trial { fault, disk, fs, script: Script::new(seed), surfaced: false, report };
+    report.of(fault).trials += 1;
+    let mut trial = Trial { fault, disk, fs, script, surfaced: false, report };
     trial.run().map_err(|why| format!("{why}\nthe fault: {}", trial.acted()))?;
     trial.account()
 }
 
 impl Trial<'_> {
+    fn counts(&mut self) -> &mut Counts {
+        self.report.of(self.fault)
+    }
+
     fn run(&mut self) -> Result<(), String> {
         let mut db = self.open_again_until_it_works()?;
         loop {
@@ -244,13 +295,13 @@ impl Trial<'_> {
         self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("before resume: {e}"))?;
         if self.fault == Fault::FullDisk && db.background_error().is_some() && db.resume().is_ok() {
             // A resume that needs no space is fine; the next write meets the full disk again.
-            self.report.resumed += 1;
+            self.counts().resumed += 1;
         }
         self.fault_is_gone();
         let Some(error) = db.background_error() else { return Ok(db) };
         match db.resume() {
             Ok(()) => {
-                self.report.resumed += 1;
+                self.counts().resumed += 1;
                 self.check_reads(&db).map_err(|e| format!("after resume: {e}"))?;
                 self.die(&CrashChoices::process_kill()).map_err(|e| format!("after resume: {e}"))?;
                 self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("after resume: {e}"))?;
@@ -258,7 +309,7 @@ impl Trial<'_> {
             }
             Err(_) if error.severity() > Severity::HardError => {
                 drop(db);
-                self.report.reopened += 1;
+                self.counts().reopened += 1;
                 self.script.open(env(&self.fs)).map_err(|e| format!("does not open again after {error}: {e}"))
             }
             Err(e) => Err(format!("resume() failed although the fault is gone: {e}; it was: {error}")),
@@ -267,7 +318,7 @@ impl Trial<'_> {
 
     /// Opens what a death at this moment leaves and compares.
     fn die(&mut self, choices: &CrashChoices) -> Result<(), String> {
-        self.report.deaths += 1;
+        self.counts().deaths += 1;
         let disk: Arc<dyn FileSystem> = Arc::new(self.disk.crash_clone(choices));
         let db = self
             .script
@@ -287,8 +338,10 @@ impl Trial<'_> {
         if self.fs.fault_count() == 0 {
             return Ok(());
         }
-        self.report.fired += 1;
-        self.report.surfaced += u64::from(self.surfaced);
+        let surfaced = u64::from(self.surfaced);
+        let counts = self.report.of(self.fault);
+        counts.fired += 1;
+        counts.surfaced += surfaced;
         if !self.surfaced {
             let op = self.acted();
             let what = kind_of(&op);

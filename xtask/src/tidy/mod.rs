@@ -1,7 +1,8 @@
 //! Rules of this repository that no compiler knows.
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
-//! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself.
+//! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself. A bug of `crates/stress/plants` that
+//! cannot be planted any more is one, too.
 
 mod compat;
 mod decoders;
@@ -42,7 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
     let violations = exceptions::apply(violations, exceptions);
     if violations.is_empty() {
-        return Ok(());
+        return crate::plants::check(root);
     }
     let lines: Vec<String> =
         violations.iter().map(|v| format!("{}: {} [{}]", v.path, v.message, v.rule)).collect();

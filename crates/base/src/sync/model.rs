@@ -143,3 +143,21 @@ impl<T> RankedMutex<T> {
 
 /// A condition variable of ranked mutexes.
 pub type RankedCondvar = Condvar;
+
+/// All threads of a simulated machine share one thread of the system.
+#[cfg(shuttle)]
+std::thread_local! {
+    static HESITATES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[cfg(shuttle)]
+pub(super) fn hesitate() {
+    HESITATES.set(true);
+    shuttle::thread::yield_now();
+}
+
+/// For the scheduler: whether the thread that it is asked to exchange stands at such a place. Said once.
+#[cfg(shuttle)]
+pub fn take_hesitation() -> bool {
+    HESITATES.take()
+}

@@ -205,6 +205,7 @@ mod models {
                 thread.join().expect("no assertion failed");
             }
             let all: Vec<Version> = old.iter().chain(writers.into_iter().flatten()).copied().collect();
+            check_words(&tree);
             check(&tree, &all, 100, &all);
         });
         let runs = counter.load(Ordering::Relaxed);
@@ -230,5 +231,14 @@ mod models {
     fn loom_versions_in_two_leaves_beside_a_write() {
         let old = &[(1, 1, true), (2, 2, false), (3, 3, true)];
         model(1, old, [&[(2, 4, true)], &[(2, 5, false)]]);
+    }
+
+    /// The node above two dead leaves is split between the halves of the leaf that a write is on its way up from.
+    #[test]
+    fn loom_an_inner_node_is_split_beside_a_write_below_it() {
+        let old = &[(0, 1, true), (10, 2, true), (20, 3, true)];
+        model(2, old, [&[(26, 4, false)], &[(32, 5, true)]]);
+        model(1, old, [&[(21, 4, false)], &[(27, 5, false)]]);
+        model(1, old, [&[(27, 4, false)], &[(22, 5, true)]]);
     }
 }

@@ -84,7 +84,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// `seed` chooses `atomic_flush` and the like.
+    /// `seed` chooses the variation: `atomic_flush` and the like.
     pub(super) fn new(seed: u64) -> Script {
         let mut options = Options::default();
         let db = &mut options.db;
