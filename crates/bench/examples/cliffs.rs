@@ -155,20 +155,26 @@ fn tombstones(rounds: u64) -> Result<()> {
     // Two memtables of the same keys differ by more than tombstones cost: each is read before it gets them and afterwards. 0
     // shows what the figures are worth.
     const COUNTS: [u64; 6] = [0, 1, 10, 100, 1000, 100_000];
-    let mut ratios = COUNTS.map(|_| Vec::new());
-    for _ in 0..rounds {
-        for (count, ratios) in COUNTS.into_iter().zip(&mut ratios) {
-            let db = memtable_of(0, KEYS)?;
-            timed(50_000, |i| read(&db, i))?;
-            let before = timed(50_000, |i| read(&db, i))?;
-            cover_nothing(&db, count, KEYS)?;
-            timed(50_000, |i| read(&db, i))?;
-            ratios.push(timed(50_000, |i| read(&db, i))? / before);
+    for place in ["between the keys", "behind them"] {
+        let mut ratios = COUNTS.map(|_| Vec::new());
+        for _ in 0..rounds {
+            for (count, ratios) in COUNTS.into_iter().zip(&mut ratios) {
+                let db = memtable_of(0, KEYS)?;
+                timed(50_000, |i| read(&db, i))?;
+                let before = timed(50_000, |i| read(&db, i))?;
+                match place {
+                    "between the keys" => cover_nothing(&db, count, KEYS)?,
+                    _ => (KEYS..KEYS + count)
+                        .try_for_each(|i| db.delete_range(key(i * 10 + 1), key(i * 10 + 9)))?,
+                }
+                timed(50_000, |i| read(&db, i))?;
+                ratios.push(timed(50_000, |i| read(&db, i))? / before);
+            }
         }
-    }
-    for (count, ratios) in COUNTS.into_iter().zip(&ratios) {
-        let what = format!("get in the memtable, {count} range tombstones that do not cover / before them");
-        line(&what, &spread(ratios));
+        for (count, ratios) in COUNTS.into_iter().zip(&ratios) {
+            let what = format!("get in the memtable, {count} range tombstones {place} / before they came");
+            line(&what, &spread(ratios));
+        }
     }
     let none = memtable_of(0, KEYS)?;
     let covered = memtable_of(0, KEYS)?;

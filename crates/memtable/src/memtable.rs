@@ -265,44 +265,59 @@ impl MemTable {
     where
         F: FnMut(Seen<'_>) -> bool,
     {
-        let has_tombstones = !self.range_dels.is_empty();
-        if has_tombstones && !self.checks_itself() {
-            let target = Target::new(key.internal_key());
-            self.show_sight(key, self.tree.sight(&target), &mut visit);
-            return Ok(());
+        if self.range_dels.is_empty() || self.checks_itself() {
+            return self.get_covered_apart(key, &mut visit);
         }
-        if has_tombstones {
-            visit(Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence())));
+        let target = Target::new(key.internal_key());
+        self.show_sight(key, self.tree.sight(&target), &mut visit);
+        Ok(())
+    }
+
+    /// `get_covered` where there is nothing to see on the way, or what is seen is checked.
+    #[inline(never)]
+    fn get_covered_apart(
+        self: &Arc<Self>,
+        key: &LookupKey,
+        visit: &mut impl FnMut(Seen<'_>) -> bool,
+    ) -> Result<()> {
+        if self.has_range_tombstones() {
+            visit(self.covering(key));
         }
         self.get(key, |kind, sequence, value| visit(Seen::Version(kind, sequence, value)))
     }
 
+    /// The newest tombstone over the key.
+    #[inline(never)]
+    fn covering(&self, key: &LookupKey) -> Seen<'static> {
+        Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()))
+    }
+
     /// What a lookup beside range tombstones came by.
+    #[inline]
     fn show_sight(
         self: &Arc<Self>,
         key: &LookupKey,
         sight: Sight<'_, { tree::WIDTH }>,
         visit: &mut impl FnMut(Seen<'_>) -> bool,
     ) {
-        let covering = || Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()));
-        let Some((newest, leaf)) = sight.found else {
-            if sight.over_key > 0 {
-                visit(covering());
+        let Some(newest) = sight.found else {
+            if sight.over_key() > 0 {
+                visit(self.covering(key));
             }
             return;
         };
         let (kind, sequence, value) = self.show(newest);
-        let is_in_shade = sequence.0 <= sight.over_found;
+        let is_in_shade = sequence.0 <= sight.over_found();
         if is_in_shade {
-            visit(covering());
+            visit(self.covering(key));
         }
         if !visit(Seen::Version(kind, sequence, value)) {
             return;
         }
-        if !is_in_shade && sight.over_key > 0 {
-            visit(covering());
+        if !is_in_shade && sight.over_key() > 0 {
+            visit(self.covering(key));
         }
-        self.tree.visit_older(leaf, newest, |record| {
+        self.tree.visit_older(sight.leaf, newest, |record| {
             let (kind, sequence, value) = self.show(record);
             visit(Seen::Version(kind, sequence, value))
         });

@@ -81,11 +81,12 @@ pub(crate) struct Node<const N: usize> {
     link: AtomicPtr<Node<N>>,
     /// Null in a leaf.
     children: *const Children<N>,
+    /// Beside the link, in a line that every lookup reads.
+    shade: Shade,
     latch: Mutex<Trend>,
     level: u8,
     prefix_len: u8,
     prefix: [u8; MAX_PREFIX],
-    shade: Shade,
     heads: [AtomicU64; N],
     records: [AtomicPtr<u8>; N],
     dead: Dead,
@@ -183,11 +184,11 @@ impl<'t, const N: usize> Node<N> {
         let node = Node {
             link: AtomicPtr::new(Link::new(next, slots.len()).0),
             children,
+            shade,
             latch: Mutex::new(Trend::new::<N>()),
             level,
             prefix_len: prefix.len() as u8,
             prefix: prefix_bytes,
-            shade,
             heads: std::array::from_fn(|i| AtomicU64::new(slot(i).head)),
             records: std::array::from_fn(|i| AtomicPtr::new(slot(i).record)),
             dead,
@@ -539,7 +540,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// The first record from slot `at` on that is not before `target`, and the link as it was after that.
-    #[inline]
+    #[inline(always)]
     fn scan(
         &'t self,
         icmp: &InternalKeyComparator,

@@ -19,7 +19,9 @@
 //!     range it takes a part; so a way that leads through the left one and its link tells no less.
 //!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it (`admit`): the two may pass each
 //!     other in any order.
-//!  4. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
+//!  4. `newest_above` is no less than what any inner node covers with, once the addition is complete: who finds nothing greater
+//!     there than on its way need not look at another one.
+//!  5. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
 //!     so), and sees all its marks; loads and stores need no order among themselves.
 
 use crate::node::{NO_GUESS, Node};
@@ -80,12 +82,27 @@ impl Shade {
 
 /// What a lookup came by.
 pub(crate) struct Sight<'t, const N: usize> {
-    /// The newest version that the target sees, and its leaf.
-    pub(crate) found: Option<(Record<'t>, &'t Node<N>)>,
+    /// The newest version that the target sees.
+    pub(crate) found: Option<Record<'t>>,
+    /// Where it lies or, if there is none, where the way ended.
+    pub(crate) leaf: &'t Node<N>,
+    /// What covers nodes above it whole.
+    whole: u64,
+    /// What reaches into leaves that were passed.
+    passed: u64,
+}
+
+impl<const N: usize> Sight<'_, N> {
     /// No tombstone that covers what was found is newer than this.
-    pub(crate) over_found: u64,
+    #[inline(always)]
+    pub(crate) fn over_found(&self) -> u64 {
+        self.whole.max(self.leaf.shade().covers())
+    }
+
     /// No tombstone that covers the user key is newer than this.
-    pub(crate) over_key: u64,
+    pub(crate) fn over_key(&self) -> u64 {
+        self.whole.max(self.passed).max(self.leaf.shade().reaches())
+    }
 }
 
 /// A range tombstone on its way through the tree.
@@ -104,27 +121,39 @@ impl Span<'_> {
 }
 
 impl<const N: usize> Tree<N> {
-    /// Looks for the target's user key and for tombstones on the way.
-    #[inline]
+    /// Looks for the target's user key and for tombstones on the way, which is the way of a lookup without tombstones.
+    #[inline(always)]
     pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
-        let (mut node, mut whole) = (self.root(), 0);
-        while node.level() > 0 {
-            (node, whole) = node.down_in_shade(self.icmp(), target, whole);
-        }
-        self.sight_in(node, target, NO_GUESS, whole)
+        let mut whole = 0;
+        let leaf = self.find_past(0, target, true, |node| whole = node.shade().covers().max(whole));
+        self.sight_in(leaf, target, NO_GUESS, whole)
     }
 
     /// `sight` from the leaf on, under nodes that told of `whole`.
-    #[inline]
-    pub(crate) fn sight_in<'t>(
+    #[inline(always)]
+    fn sight_in<'t>(
         &'t self,
         leaf: &'t Node<N>,
         target: &Target<'_>,
         guess: usize,
         whole: u64,
     ) -> Sight<'t, N> {
-        let (mut leaf, mut passed) = (leaf, 0);
-        let mut here = leaf.first_of_key_here(self.icmp(), target, guess);
+        match leaf.first_of_key_here(self.icmp(), target, guess) {
+            Ok(found) => self.sight_of(found, leaf, target, (whole, 0)),
+            Err(next) => self.sight_beyond(leaf, next, target, whole),
+        }
+    }
+
+    /// `sight_in` when all of `leaf` is before the target: as it is for the first key of the one behind.
+    #[inline(never)]
+    fn sight_beyond<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        next: Option<&'t Node<N>>,
+        target: &Target<'_>,
+        whole: u64,
+    ) -> Sight<'t, N> {
+        let (mut leaf, mut passed, mut here) = (leaf, 0, Err(next));
         let found = loop {
             match here {
                 Ok(found) => break found,
@@ -136,27 +165,35 @@ impl<const N: usize> Tree<N> {
                 }
             }
         };
+        self.sight_of(found, leaf, target, (whole, passed))
+    }
+
+    /// What was come by in `leaf`, under nodes that told of `whole`, behind leaves that `passed` reaches.
+    #[inline(always)]
+    fn sight_of<'t>(
+        &'t self,
+        found: Option<Record<'t>>,
+        leaf: &'t Node<N>,
+        target: &Target<'_>,
+        (whole, passed): (u64, u64),
+    ) -> Sight<'t, N> {
         let found = found.filter(|r| self.icmp().same_user_key(r.user_key(), target.user_key));
         // The first key of a leaf is looked for in the one on its left. What lies there is not over it, but what is above
         // its own leaf may not have been passed.
         let off_the_way = match found {
-            Some(record) if passed > 0 => self.whole_above(&Target::of(record)),
+            Some(record) if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole => {
+                self.whole_above(&Target::of(record))
+            }
             _ => 0,
         };
-        Sight {
-            found: found.map(|record| (record, leaf)),
-            over_found: whole.max(off_the_way).max(leaf.shade().covers()),
-            over_key: whole.max(off_the_way).max(passed).max(leaf.shade().reaches()),
-        }
+        Sight { found, leaf, whole: whole.max(off_the_way), passed }
     }
 
     /// What covers a whole node above the leaf of this record.
     #[cold]
     fn whole_above(&self, record: &Target<'_>) -> u64 {
-        let (mut node, mut whole) = (self.root(), 0);
-        while node.level() > 0 {
-            (node, whole) = node.down_in_shade(self.icmp(), record, whole);
-        }
+        let mut whole = 0;
+        self.find_past(0, record, true, |node| whole = node.shade().covers().max(whole));
         whole
     }
 
@@ -262,7 +299,7 @@ impl<const N: usize> Tree<N> {
                     Some((ends, behind))
                         if begins.is_some_and(is_inside) && span.goes_beyond(self.icmp(), ends) =>
                     {
-                        shade_whole(child, behind, span.sequence);
+                        self.shade_whole(child, behind, span.sequence);
                     }
                     _ => self.shade_below(child, behind.map(|(_, behind)| behind), span),
                 }
@@ -273,25 +310,28 @@ impl<const N: usize> Tree<N> {
             }
         }
     }
-}
 
-/// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is not known above.
-fn shade_whole<const N: usize>(node: &Node<N>, stop: &Node<N>, sequence: u64) {
-    let mut next = Some(node);
-    while let Some(node) = next
-        && !std::ptr::eq(node, stop)
-    {
-        let latched = node.latch_here();
-        node.shade().fall(sequence, true);
-        next = node.next();
-        drop(latched);
+    /// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is not known above.
+    fn shade_whole(&self, node: &Node<N>, stop: &Node<N>, sequence: u64) {
+        if node.level() > 0 {
+            self.newest_above.fetch_max(sequence, Ordering::Relaxed);
+        }
+        let mut next = Some(node);
+        while let Some(node) = next
+            && !std::ptr::eq(node, stop)
+        {
+            let latched = node.latch_here();
+            node.shade().fall(sequence, true);
+            next = node.next();
+            drop(latched);
+        }
     }
 }
 
 impl<'t, const N: usize> Node<N> {
     /// Inner nodes: the child that leads to the target, and the greatest of `whole` and what covers all of this node.
     #[inline]
-    pub(crate) fn down_in_shade(
+    fn down_in_shade(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,

@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::dead::After;
 use crate::node::{self, Inserted, Node};
 use crate::record::{Record, Target};
-use esker_base::sync::atomic::{AtomicPtr, Ordering};
+use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{Mutex, hesitate};
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
@@ -38,6 +38,8 @@ pub(crate) struct Tree<const N: usize = WIDTH> {
     root: AtomicPtr<Node<N>>,
     /// Held by who puts a new root on top.
     root_latch: Mutex<()>,
+    /// No node above the leaves is covered by a newer range tombstone.
+    pub(crate) newest_above: AtomicU64,
     arena: Arena,
     icmp: InternalKeyComparator,
 }
@@ -53,7 +55,13 @@ impl<const N: usize> Tree<N> {
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn new(icmp: InternalKeyComparator, arena: Arena) -> Result<Tree<N>> {
         let leaf: *const Node<N> = Node::leaf(&arena)?;
-        Ok(Tree { root: AtomicPtr::new(leaf.cast_mut()), root_latch: Mutex::new(()), arena, icmp })
+        Ok(Tree {
+            root: AtomicPtr::new(leaf.cast_mut()),
+            root_latch: Mutex::new(()),
+            newest_above: AtomicU64::new(0),
+            arena,
+            icmp,
+        })
     }
 
     /// The order of its records.
@@ -83,10 +91,24 @@ impl<const N: usize> Tree<N> {
     /// REQUIRES: the root is at least so high.
     #[inline]
     pub(crate) fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
+        self.find_past(level, target, inclusive, |_| {})
+    }
+
+    /// `find`; `pass` is shown each node from which the way leads down.
+    #[inline(always)]
+    pub(crate) fn find_past<'t>(
+        &'t self,
+        level: u8,
+        target: &Target<'_>,
+        inclusive: bool,
+        mut pass: impl FnMut(&'t Node<N>),
+    ) -> &'t Node<N> {
         let mut node = self.root();
         while node.level() > level {
-            (node, _, _) = node.descend(&self.icmp, target, inclusive);
+            let (from, at, _) = node.way_down(&self.icmp, target, inclusive);
+            node = from.child(at);
             node.prefetch();
+            pass(from);
         }
         node
     }

@@ -63,7 +63,7 @@ fn check<const N: usize>(
 }
 
 fn told<const N: usize>(sight: &Sight<'_, N>) -> (Option<u64>, u64, u64) {
-    (sight.found.map(|(record, _)| record.parts().1 >> 8), sight.over_found, sight.over_key)
+    (sight.found.map(|record| record.parts().1 >> 8), sight.over_found(), sight.over_key())
 }
 
 #[test]
@@ -143,6 +143,41 @@ fn a_wide_tombstone_is_told_of_in_its_range_only() {
     }
 }
 
+/// Ten leaves of four keys, 10, 20, ..., under nodes of four children, and a tombstone that marks the four leaves under the first
+/// of those nodes, and the second node.
+fn under_inner_nodes() -> (Vec<Version>, Tombstone) {
+    ((1..=40).map(|i| (i * 10, u64::from(i))).collect(), (15, 345, 1000))
+}
+
+/// The first key of a leaf whose nodes above are not those that the way to it leads through.
+const SECOND_LOOK: u16 = 170;
+
+/// Whether only a second look tells what covers this key: neither its leaf nor what lies on the way to it does.
+fn is_told_by_the_second_look<const N: usize>(tree: &Tree<N>, key: u16) -> bool {
+    let bytes = key.to_be_bytes();
+    let target = Target { user_key: &bytes, trailer: u64::MAX };
+    let mut whole = 0;
+    tree.find_past(0, &target, true, |node| whole = node.shade().covers().max(whole));
+    let sight = tree.sight(&target);
+    sight.found.is_some() && sight.over_found() > whole.max(sight.leaf.shade().covers())
+}
+
+#[test]
+fn the_first_key_of_a_leaf_is_told_of_what_covers_the_nodes_above_it() {
+    let (versions, tombstone) = under_inner_nodes();
+    let tree = tree::<4>();
+    versions.iter().for_each(|&version| add(&tree, version));
+    assert_eq!(tree.newest_above.load(Ordering::Relaxed), 0);
+    cast(&tree, tombstone);
+    assert_eq!(tree.newest_above.load(Ordering::Relaxed), 1000);
+    for &(key, _) in &versions {
+        check(&tree, (key, 5000), &versions, &[tombstone]);
+    }
+    let keys = versions.iter().map(|version| version.0);
+    let second: Vec<u16> = keys.filter(|&key| is_told_by_the_second_look(&tree, key)).collect();
+    assert_eq!(second, [SECOND_LOOK]);
+}
+
 #[cfg(not(loom))]
 #[test]
 fn inserts_and_tombstones_may_pass_each_other() {
@@ -218,6 +253,30 @@ mod models {
         });
     }
 
+    /// An insert that splits beside a lookup that sees the tombstone, in all interleavings.
+    fn model_of_a_lookup(inserted: Version) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.max_branches = 20_000;
+        builder.check(move || {
+            let (old, tombstone) = under_inner_nodes();
+            let tree = Arc::new(tree::<4>());
+            old.iter().for_each(|&version| add(&tree, version));
+            cast(&tree, tombstone);
+            assert!(is_told_by_the_second_look(&tree, SECOND_LOOK));
+            let beside = Arc::clone(&tree);
+            let writer = loom::thread::spawn(move || add(&beside, inserted));
+            let bytes = SECOND_LOOK.to_be_bytes();
+            let (_, over_found, over_key) =
+                told(&tree.sight(&Target { user_key: &bytes, trailer: u64::MAX }));
+            assert!(over_found >= tombstone.2 && over_key >= tombstone.2);
+            writer.join().expect("no assertion failed");
+            let all: Vec<Version> = old.into_iter().chain([inserted]).collect();
+            check(&tree, (SECOND_LOOK, 5000), &all, &[tombstone]);
+            check(&tree, (inserted.0, 5000), &all, &[tombstone]);
+        });
+    }
+
     #[test]
     fn loom_an_insert_and_a_tombstone_pass_each_other() {
         model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], (15, 25, 9));
@@ -229,5 +288,14 @@ mod models {
         model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], (15, 25, 9));
         model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], (5, 40, 9));
         model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], (15, 35, 9));
+    }
+
+    /// What is looked for is the first key of its leaf, and moves with it or stays: in the leaf before it, in its own, and
+    /// under a node that must be split as well; or a newer version of it comes into the leaf before.
+    #[test]
+    fn loom_a_split_beside_a_lookup_that_looks_twice() {
+        for key in [SECOND_LOOK - 5, SECOND_LOOK, SECOND_LOOK + 5, SECOND_LOOK + 15] {
+            model_of_a_lookup((key, 30));
+        }
     }
 }
