@@ -144,6 +144,7 @@ fn family_options(flags: &Flags) -> Result<ColumnFamilyOptions> {
         arena_block_size: number("arena_block_size", flags.arena_block_size)?,
         memtable_prefix_bloom_size_ratio: flags.memtable_bloom_size_ratio,
         memtable_whole_key_filtering: flags.memtable_whole_key_filtering,
+        block_protection_bytes_per_key: flags.block_protection_bytes_per_key,
         max_successive_merges: number("max_successive_merges", flags.max_successive_merges)?,
         num_levels: flags.num_levels,
         level0_file_num_compaction_trigger: flags.level0_file_num_compaction_trigger,

@@ -73,6 +73,7 @@ impl SstFileReader {
         let mut reader_options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
         reader_options.prefix_extractor.clone_from(&options.cf.prefix_extractor);
         reader_options.statistics.clone_from(&options.db.statistics);
+        reader_options.block_protection_bytes_per_key = options.cf.block_protection_bytes_per_key as usize;
         let table = TableReader::open(fs.new_random_access_file(&path)?, reader_options)?;
         let blobs = BlobSourceOptions {
             dir: path.parent().unwrap_or(Path::new("")).to_owned(),

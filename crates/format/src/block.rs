@@ -19,6 +19,7 @@ mod builder;
 mod cursor;
 mod hash_index;
 mod prefixes;
+mod protection;
 
 pub use builder::{BlockBuilder, common_prefix};
 pub use cursor::{BlockCursor, EntryShape};
@@ -48,6 +49,10 @@ pub struct Block {
     restart_count: u32,
     /// For large indexes in bytewise order.
     prefixes: Option<prefixes::RestartPrefixes>,
+    /// What its entries are compared with, if they are.
+    protection: Option<Box<protection::Protection>>,
+    /// Values stand with their keys, and nothing is compared.
+    is_plain: bool,
 }
 
 impl std::fmt::Debug for Block {
@@ -73,6 +78,8 @@ impl Block {
                 restarts,
                 restart_count,
                 prefixes: None,
+                protection: None,
+                is_plain: values.is_none(),
             })
             .ok_or_else(|| Error::corruption("block with a bad footer or bad restart points"))
     }
@@ -196,7 +203,8 @@ impl Block {
     /// Bytes of memory it holds.
     pub fn memory_usage(&self) -> usize {
         let prefixes = self.prefixes.as_ref().map_or(0, prefixes::RestartPrefixes::memory_usage);
-        self.bytes.capacity() + size_of::<Block>() + prefixes
+        let protection = self.protection.as_ref().map_or(0, |protection| protection.memory_usage());
+        self.bytes.capacity() + size_of::<Block>() + prefixes + protection
     }
 }
 

@@ -35,7 +35,8 @@ pub struct IndexShape {
 }
 
 impl IndexShape {
-    fn entry_shape(self) -> EntryShape {
+    /// How the entries of its blocks lie.
+    pub fn entry_shape(self) -> EntryShape {
         if self.value_is_delta_encoded {
             EntryShape::DeltaIndex { with_first_key: self.with_first_key }
         } else {

@@ -16,7 +16,7 @@ use esker_base::sync::epoch::Guard;
 use esker_base::{Error, Result};
 use esker_cache::{Cache, CacheKey, CacheOptions, Guarded, Handle, Priority, Role};
 use esker_env::RandomAccessFile;
-use esker_format::block::Block;
+use esker_format::block::{Block, EntryShape};
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::filter::FilterReader;
 use esker_format::handle::BlockHandle;
@@ -159,6 +159,8 @@ pub(crate) struct BlockSource {
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
     /// Values of data blocks may lie elsewhere in the file.
     pub(crate) has_embedded_blobs: bool,
+    /// Bytes of a checksum that each entry gets; 0: none.
+    pub(crate) protection_bytes: usize,
 }
 
 impl BlockSource {
@@ -361,6 +363,7 @@ impl BlockSource {
             })
             .and_then(|contents| self.block_of(contents, kind))
             .and_then(|block| self.with_values(block, kind, verify))
+            .and_then(|block| self.protected(block, handle, kind))
             .map_err(|e| self.at(e, handle))
     }
 
@@ -384,6 +387,7 @@ impl BlockSource {
             })
             .and_then(|contents| self.block_of(contents, kind))
             .and_then(|block| self.with_values(block, kind, verify))
+            .and_then(|block| self.protected(block, handle, kind))
             .map_err(|e| self.at(e, handle))
     }
 
@@ -423,6 +427,19 @@ impl BlockSource {
         }
     }
 
+    /// The block with checksums of its entries, if it shall have them. The last step: what is summed up is what readers see.
+    #[inline]
+    fn protected(&self, block: CachedBlock, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
+        if self.protection_bytes == 0 {
+            return Ok(block);
+        }
+        let shape = match &self.index_shape {
+            Some((shape, _)) if kind == BlockKind::Index => shape.entry_shape(),
+            _ => EntryShape::KeyValue,
+        };
+        protect(block, handle, shape, self.protection_bytes)
+    }
+
     fn block_of(&self, contents: Vec<u8>, kind: BlockKind) -> Result<CachedBlock> {
         if kind == BlockKind::Filter {
             return Ok(CachedBlock::Filter(FilterReader::parse(contents)));
@@ -433,6 +450,23 @@ impl BlockSource {
         }
         Ok(CachedBlock::KeyValue(block))
     }
+}
+
+/// The block with checksums of `width` bytes of its entries, which lie so. Filters and blobs have none.
+/// # Errors
+/// `Corruption` if an entry cannot be read.
+#[cold]
+pub(crate) fn protect(
+    mut block: CachedBlock,
+    handle: BlockHandle,
+    shape: EntryShape,
+    width: usize,
+) -> Result<CachedBlock> {
+    if let CachedBlock::KeyValue(entries) = &mut block {
+        entries.protect(shape, width, handle.offset)?;
+        esker_base::probe!("block_source::protect", entries);
+    }
+    Ok(block)
 }
 
 /// The answer of a read that waits for nothing, where it would have to.

@@ -209,6 +209,7 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         index_shape: None,
         statistics: options.statistics.clone(),
         has_embedded_blobs: false,
+        protection_bytes: options.block_protection_bytes_per_key,
     }
 }
 

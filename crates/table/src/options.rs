@@ -214,6 +214,8 @@ pub struct TableBuilderOptions {
     pub statistics: Option<Arc<Statistics>>,
     /// False if timestamps were taken off the keys, which `icmp` then must not expect.
     pub user_defined_timestamps_persisted: bool,
+    /// Bytes of a checksum for each entry of the blocks that are put into the cache as they are written: 0 to 8.
+    pub block_protection_bytes_per_key: usize,
 }
 
 impl TableBuilderOptions {
@@ -247,6 +249,7 @@ impl TableBuilderOptions {
             dead_span_min_entries: 0,
             statistics: None,
             user_defined_timestamps_persisted: true,
+            block_protection_bytes_per_key: 0,
         }
     }
 }
@@ -276,6 +279,9 @@ pub struct TableReaderOptions {
     pub statistics: Option<Arc<Statistics>>,
     /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0 unknown.
     pub tail_size: u64,
+    /// Bytes of a checksum that each entry of a block gets when the block comes into memory, 0 (none) to 8. Whoever reads an
+    /// entry compares it: `Corruption` if it has changed since.
+    pub block_protection_bytes_per_key: usize,
 }
 
 impl TableReaderOptions {
@@ -297,6 +303,7 @@ impl TableReaderOptions {
             expected_unique_id: None,
             statistics: None,
             tail_size: 0,
+            block_protection_bytes_per_key: 0,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::reader::TableReader;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::{FileNumber, Result, SubCode};
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
 use esker_env::{FileSystem, RandomAccessFile};
@@ -49,6 +49,8 @@ pub struct TableCacheOptions {
     pub statistics: Option<Arc<Statistics>>,
     /// Where values from blob files are kept; `None` for nowhere.
     pub blob_cache: Option<Arc<BlockCache>>,
+    /// Bytes of a checksum for each entry of blocks in memory, until [`TableCache::set_block_protection`] says otherwise.
+    pub block_protection_bytes_per_key: usize,
 }
 
 /// What it takes to open one file.
@@ -66,6 +68,7 @@ pub struct TableCache {
     options: TableCacheOptions,
     readers: Cache<Arc<TableReader>>,
     keeps_all: AtomicBool,
+    block_protection: AtomicUsize,
     blobs: Arc<BlobSource>,
     /// Held while a file is opened; picked by its number.
     openers: [Mutex<()>; OPENERS],
@@ -97,11 +100,13 @@ impl TableCache {
             statistics: options.statistics.clone(),
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
+        let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
         TableCache {
             fs,
             options,
             readers,
             keeps_all,
+            block_protection,
             blobs,
             openers: std::array::from_fn(|_| Mutex::new(())),
         }
@@ -148,6 +153,7 @@ impl TableCache {
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
         options.tail_size = meta.tail_size;
         options.statistics = self.options.statistics.clone();
+        options.block_protection_bytes_per_key = self.block_protection.load(Ordering::Relaxed);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
         let opened = self.open_file(meta).and_then(|file| TableReader::open(file, options));
         if opened.is_err() {
@@ -203,6 +209,11 @@ impl TableCache {
         self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
         self.readers.set_capacity(capacity.unwrap_or(usize::MAX / 2));
         self.blobs.set_capacity(capacity);
+    }
+
+    /// Changes how many bytes of a checksum each entry of a block in memory has, for tables that are opened from now on.
+    pub fn set_block_protection(&self, bytes_per_key: usize) {
+        self.block_protection.store(bytes_per_key, Ordering::Relaxed);
     }
 
     /// Readers open now.

@@ -5,13 +5,13 @@
 //!
 //! Invariant: the key is the one that a reader of the finished table asks for; a table without unique id warms nothing.
 
-use crate::block_source::{BlockCache, BlockKind, CachedBlock};
+use crate::block_source::{BlockCache, BlockKind, CachedBlock, protect};
 use crate::cache_options::PrepopulateBlockCache;
 use crate::counts;
 use crate::options::TableBuilderOptions;
 use esker_base::stats::Statistics;
 use esker_cache::{CacheKey, Priority};
-use esker_format::block::Block;
+use esker_format::block::{Block, EntryShape};
 use esker_format::filter::FilterReader;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexShape, prepare_for_search};
@@ -30,6 +30,7 @@ pub(crate) struct Warmer {
     /// Index and filter blocks that were written.
     metadata: Vec<(BlockHandle, BlockKind, Vec<u8>)>,
     statistics: Option<Arc<Statistics>>,
+    protection_bytes: usize,
 }
 
 impl Warmer {
@@ -52,13 +53,14 @@ impl Warmer {
             metadata_priority: table.cache_index_and_filter_blocks.then_some(of_metadata),
             metadata: Vec::new(),
             statistics: options.statistics.clone(),
+            protection_bytes: options.block_protection_bytes_per_key,
         })
     }
 
     /// A data block. What cannot be parsed, or does not fit, is left to readers.
     pub(crate) fn data(&self, handle: BlockHandle, contents: Vec<u8>) {
         if let Ok(block) = Block::parse(contents) {
-            self.put(handle, CachedBlock::KeyValue(block), self.data_priority, BlockKind::Data);
+            self.put_entries(handle, (block, EntryShape::KeyValue), self.data_priority, BlockKind::Data);
         }
     }
 
@@ -77,8 +79,25 @@ impl Warmer {
                 self.put(handle, CachedBlock::Filter(FilterReader::parse(contents)), priority, kind);
             } else if let Ok(mut block) = Block::parse(contents) {
                 prepare_for_search(&mut block, shape, icmp);
-                self.put(handle, CachedBlock::KeyValue(block), priority, kind);
+                self.put_entries(handle, (block, shape.entry_shape()), priority, kind);
             }
+        }
+    }
+
+    fn put_entries(
+        &self,
+        handle: BlockHandle,
+        (block, shape): (Block, EntryShape),
+        priority: Priority,
+        kind: BlockKind,
+    ) {
+        let block = CachedBlock::KeyValue(block);
+        let block = match self.protection_bytes {
+            0 => Ok(block),
+            bytes => protect(block, handle, shape, bytes),
+        };
+        if let Ok(block) = block {
+            self.put(handle, block, priority, kind);
         }
     }
 

@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 35] = [
+pub(super) const ALL: [(&str, Scenario); 38] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -55,6 +55,9 @@ pub(super) const ALL: [(&str, Scenario); 35] = [
     ("multi_scan_10_cached", |count| multi_scan_10(&db_in_tables()?, count)),
     ("multi_scan_10_cold", |count| multi_scan_10(&db_in_tables_uncached()?, count)),
     ("get_beside_tombstones", get_beside_tombstones),
+    ("get_before_tombstones", get_before_tombstones),
+    ("get_memtable_absent", |count| get_absent(&db_in_memory()?, count)),
+    ("get_absent_beside_tombstones", |count| get_absent(&db_beside_tombstones()?, count)),
     ("get_covered", get_covered),
     ("delete_range_and_get", delete_range_and_get),
     ("snapshot_and_release", snapshot_and_release),
@@ -274,6 +277,21 @@ fn multi_scan_10(db: &Db, count: u64) -> Result<()> {
 fn get_beside_tombstones(count: u64) -> Result<()> {
     let db = db_beside_tombstones()?;
     warm_up_and_count(count, |number| check_get(&db, number))
+}
+
+/// The tombstones lie behind all keys.
+fn get_before_tombstones(count: u64) -> Result<()> {
+    let db = db_in_memory()?;
+    (KEYS..KEYS + TOMBSTONES).try_for_each(|i| db.delete_range(decimal(2 * i + 1), decimal(2 * i + 2)))?;
+    warm_up_and_count(count, |number| check_get(&db, number))
+}
+
+/// Of keys that are not there: the memtable has no others.
+fn get_absent(db: &Db, count: u64) -> Result<()> {
+    warm_up_and_count(count, |number| {
+        assert_eq!(db.get_pinned(decimal(2 * (number * 7_919 % KEYS) + 1))?, None);
+        Ok(())
+    })
 }
 
 /// A thousand tombstones, which cover everything.

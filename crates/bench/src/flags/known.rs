@@ -35,7 +35,6 @@ pub(super) const KNOWN: &[(&str, Kind, &str)] = &[
     ("block_cache_trace_file", Kind::String, ""),
     ("block_cache_trace_max_trace_file_size_in_bytes", Kind::Int64, "68719476736"),
     ("block_cache_trace_sampling_frequency", Kind::Int32, "1"),
-    ("block_protection_bytes_per_key", Kind::UInt32, "0"),
     ("bloom_locality", Kind::Int32, "0"),
     ("build_info", Kind::Bool, "false"),
     ("charge_blob_cache", Kind::Bool, "false"),

@@ -307,6 +307,8 @@ flags! {
     /// The engine's option of this name.
     avoid_flush_during_shutdown: bool = false;
     /// The engine's option of this name.
+    block_protection_bytes_per_key: u32 = 0;
+    /// The engine's option of this name.
     paranoid_checks: bool = true;
     /// The engine's option of this name.
     force_consistency_checks: bool = true;

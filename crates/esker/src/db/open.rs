@@ -487,6 +487,7 @@ pub(crate) fn family_tables(
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),
         blob_cache: family.options.blob_cache.clone(),
+        block_protection_bytes_per_key: family.options.block_protection_bytes_per_key as usize,
     };
     Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
 }

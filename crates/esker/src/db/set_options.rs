@@ -30,6 +30,7 @@ impl Db {
             let Some(family_state) = state.family_mut(family.id()) else { return family.check_live(self) };
             let changed = options::set_options(&family_state.options, &db_options, changes)?;
             family_state.compaction_options = CompactionOptions::from(&changed);
+            family.cf.tables.set_block_protection(changed.block_protection_bytes_per_key as usize);
             family_state.options = Arc::new(changed);
             engine.families_changed(&state);
             publish_super_version(engine, &mut state, family.id());

@@ -380,6 +380,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     let has_timestamps = context.icmp.timestamp_size() > 0;
     options.dead_span_min_entries = if has_timestamps { 0 } else { family.dead_span_min_entries };
     options.statistics = context.options.statistics.clone();
+    options.block_protection_bytes_per_key = family.block_protection_bytes_per_key as usize;
     options
 }
 

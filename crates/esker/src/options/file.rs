@@ -41,6 +41,7 @@ const NEVER_WRITTEN: &[&str] = &[
     "create_if_missing",
     "create_missing_column_families",
     "error_if_exists",
+    "block_protection_bytes_per_key",
     "memtable_verify_per_key_checksum_on_seek",
     "paranoid_memory_checks",
     "verify_output_flags",

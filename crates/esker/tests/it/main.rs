@@ -6,6 +6,7 @@ mod backup;
 mod basics;
 mod blobs;
 mod block_cache;
+mod block_protection;
 mod cache_tiers;
 mod checkpoint;
 mod collectors;

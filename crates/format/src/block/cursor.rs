@@ -11,11 +11,14 @@
 //!     once. No key is put together for that: the key of an entry has what the one behind it shares, and the rest lies in the
 //!     entry itself, but for what it shares with entries before it that the one behind it does not.
 
+mod lengths;
+
 use super::{Block, common_prefix};
 use crate::key::{self, InternalKeyComparator};
+use esker_base::Result;
 use esker_base::coding::Decoder;
 use esker_base::comparator::KeyOrder;
-use esker_base::{Error, Result};
+use lengths::{long_lengths, skip_varint};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -67,14 +70,6 @@ struct Passed {
     key: u32,
     /// Where the value begins.
     value: u32,
-}
-
-impl Passed {
-    /// Where its key ends if the next entry is at `next`.
-    #[inline]
-    fn key_end(self, block: &Block, next: u32) -> u32 {
-        if block.values.is_some() { next } else { self.value }
-    }
 }
 
 /// One entry as it lies in the block.
@@ -147,6 +142,11 @@ impl BlockCursor {
         self.value.start as usize..self.value.end as usize
     }
 
+    /// The same, as blocks count.
+    pub(super) fn stored_value(&self) -> Range<u32> {
+        self.value.clone()
+    }
+
     /// How many bytes the key here was stored without.
     #[inline]
     pub(crate) fn shared(&self) -> u32 {
@@ -215,7 +215,7 @@ impl BlockCursor {
                 Some(_) => high = middle - 1,
                 None => {
                     self.entry = NOWHERE;
-                    return Err(bad_entry(block.restart(middle)));
+                    return Err(block.bad_entry(block.restart(middle)));
                 }
             }
         }
@@ -228,7 +228,7 @@ impl BlockCursor {
         let entries = block.entries();
         let rest = entries.get(block.restart(restart) as usize..)?;
         let has_value_len = self.shape == EntryShape::KeyValue;
-        if block.values.is_none()
+        if block.is_plain
             && let [0, length @ 0..0x80, value_len, ..] = *rest
             && (!has_value_len || value_len < 0x80)
         {
@@ -236,7 +236,7 @@ impl BlockCursor {
             return rest.get(start..start + usize::from(length));
         }
         let entry = self.parse(block, block.restart(restart))?;
-        if entry.shared != 0 {
+        if entry.shared != 0 || !block.is_restart_intact(restart) {
             return None;
         }
         entries.get(entry.key.start as usize..entry.key.end as usize)
@@ -350,7 +350,7 @@ impl BlockCursor {
             let entry = self.parse(block, here).filter(|entry| entry.shared as usize <= key_len);
             let Some(entry) = entry else {
                 self.entry = NOWHERE;
-                return Err(bad_entry(here));
+                return Err(block.bad_entry(here));
             };
             let shared = entry.shared as usize;
             if shared <= at {
@@ -418,7 +418,7 @@ impl BlockCursor {
         let start = block.restart(restart);
         self.before.entries.clear();
         (self.before.end, self.before.restart) = (end, restart);
-        let parsed = if self.shape == EntryShape::KeyValue && block.values.is_none() {
+        let parsed = if self.shape == EntryShape::KeyValue && block.is_plain {
             self.before.value_end = end;
             self.parse_short_lengths(block, start, end)
         } else {
@@ -426,7 +426,7 @@ impl BlockCursor {
         };
         parsed.and_then(|(at, key_len)| self.parse_rest(block, at, end, key_len)).map_err(|at| {
             self.reset();
-            bad_entry(at)
+            block.bad_entry(at)
         })
     }
 
@@ -499,6 +499,10 @@ impl BlockCursor {
             return Ok(());
         };
         let (next, value_end) = (self.before.end, self.before.value_end);
+        let (key_end, value_end_before) = match block.is_plain {
+            true => (passed.value, passed.entry),
+            false => self.look_again(block, passed, (next, value_end), self.shared < passed.shared)?,
+        };
         // This much of its key the one behind it has as well.
         let (known, shared) = (self.shared, passed.shared);
         self.key.truncate(known as usize);
@@ -506,15 +510,39 @@ impl BlockCursor {
             self.fetch_shared(block, known, shared);
         }
         let from = passed.key + known.saturating_sub(shared);
-        let suffix = block.entries().get(from as usize..passed.key_end(block, next) as usize);
+        let suffix = block.entries().get(from as usize..key_end as usize);
         self.key.extend_from_slice(suffix.unwrap_or_default());
         self.before.end = passed.entry;
-        self.before.value_end = if block.values.is_some() { passed.value } else { passed.entry };
+        self.before.value_end = value_end_before;
         self.entry = passed.entry;
         self.next = next;
         self.shared = shared;
         self.value = passed.value..value_end;
         Ok(())
+    }
+
+    /// Where the key of a passed entry ends, which ends at `next` and its value at `value_end`, and where the value before it
+    /// ends, in a block that is not plain. It may have been parsed long ago, and so may those before it, of which a part of its
+    /// key is if it `borrows`.
+    #[inline(never)]
+    fn look_again(
+        &mut self,
+        block: &Block,
+        passed: Passed,
+        (next, value_end): (u32, u32),
+        borrows: bool,
+    ) -> Result<(u32, u32)> {
+        let mut is_intact = block.is_intact(passed.entry, next, passed.value..value_end);
+        let mut behind = passed;
+        for before in self.before.entries.iter().rev().take_while(|_| borrows) {
+            is_intact &= block.is_intact(before.entry, behind.entry, before.value..behind.value);
+            behind = *before;
+        }
+        if !is_intact {
+            self.reset();
+            return Err(block.bad_entry(passed.entry));
+        }
+        Ok(if block.values.is_some() { (next, passed.value) } else { (passed.value, passed.entry) })
     }
 
     /// Appends to `key`, of length `from`, the bytes up to `until` of the key of the last entry in `before`: they are the same
@@ -551,7 +579,12 @@ impl BlockCursor {
     /// To the entry of a restart.
     #[inline]
     pub(crate) fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Result<()> {
-        self.move_to(block, block.restart(restart))
+        let offset = block.restart(restart);
+        if !block.is_plain && !block.is_restart_intact(restart) {
+            self.reset();
+            return Err(block.bad_entry(offset));
+        }
+        self.move_to(block, offset)
     }
 
     /// The last restart before the entry at offset `here`, if that is not the first entry.
@@ -581,7 +614,7 @@ impl BlockCursor {
     fn move_to(&mut self, block: &Block, offset: u32) -> Result<()> {
         self.key.clear();
         self.next = offset;
-        self.value = block.values.map_or(0..0, |v| v..v);
+        self.value = if block.is_plain { 0..0 } else { block.values.map_or(0..0, |v| v..v) };
         self.entry = NOWHERE;
         if offset < block.entries_end { self.step(block) } else { Ok(()) }
     }
@@ -592,7 +625,7 @@ impl BlockCursor {
         let at = self.next;
         let Some(entry) = self.parse(block, at) else {
             self.entry = NOWHERE;
-            return Err(bad_entry(at));
+            return Err(block.bad_entry(at));
         };
         self.take(block, at, entry)
     }
@@ -603,7 +636,7 @@ impl BlockCursor {
         let suffix = block.entries().get(entry.key.start as usize..entry.key.end as usize);
         let (Some(suffix), true) = (suffix, entry.shared as usize <= self.key.len()) else {
             self.entry = NOWHERE;
-            return Err(bad_entry(at));
+            return Err(block.bad_entry(at));
         };
         self.key.truncate(entry.shared as usize);
         self.key.extend_from_slice(suffix);
@@ -617,9 +650,15 @@ impl BlockCursor {
     /// The entry at `offset`, if one lies there within the block.
     #[inline]
     fn parse(&self, block: &Block, offset: u32) -> Option<Entry> {
-        if self.shape != EntryShape::KeyValue || block.values.is_some() {
+        if self.shape != EntryShape::KeyValue || !block.is_plain {
             return self.parse_seldom(block, offset);
         }
+        Self::parse_plain(block, offset)
+    }
+
+    /// `parse` for most blocks.
+    #[inline(always)]
+    fn parse_plain(block: &Block, offset: u32) -> Option<Entry> {
         let rest = block.entries().get(offset as usize..)?;
         let (shared, non_shared, value_len, header) = match *rest {
             [shared, non_shared, value_len, ..] if (shared | non_shared | value_len) < 0x80 => {
@@ -660,8 +699,21 @@ impl BlockCursor {
         })
     }
 
-    /// `parse` for index blocks and blocks with values apart.
+    /// `parse` for index blocks, blocks with values apart and those whose entries are compared.
     fn parse_seldom(&self, block: &Block, offset: u32) -> Option<Entry> {
+        if block.protection.is_none() {
+            return self.parse_unchecked(block, offset);
+        }
+        let entry = match (self.shape, block.values) {
+            (EntryShape::KeyValue, None) => Self::parse_plain(block, offset),
+            _ => self.parse_unchecked(block, offset),
+        };
+        entry.filter(|entry| block.is_intact(offset, entry.next, entry.value.clone()))
+    }
+
+    /// `parse_seldom` without comparing.
+    #[inline]
+    fn parse_unchecked(&self, block: &Block, offset: u32) -> Option<Entry> {
         let rest = block.entries().get(offset as usize..)?;
         if self.shape == (EntryShape::DeltaIndex { with_first_key: false })
             && let Some(entry) = Self::parse_index(rest, offset)
@@ -744,32 +796,4 @@ fn smaller_behind(suffix: &[u8], target: &[u8], at: usize) -> Option<usize> {
     }
     let common = common_prefix(user_suffix, rest);
     (user_suffix.get(common)? < rest.get(common)?).then_some(at + common)
-}
-
-/// The place behind the varint at `at`, if it ends within the bytes.
-#[inline]
-fn skip_varint(bytes: &[u8], at: usize) -> Option<usize> {
-    let rest = bytes.get(at..)?;
-    if let Some(word) = rest.first_chunk::<8>() {
-        // The highest bit is clear in the last byte only.
-        let ends = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
-        if ends != 0 {
-            return Some(at + (ends.trailing_zeros() / 8) as usize + 1);
-        }
-    }
-    let length = rest.iter().take(10).position(|b| *b < 0x80)?;
-    Some(at + length + 1)
-}
-
-/// The three lengths before an entry, when one of them takes more than a byte.
-fn long_lengths(rest: &[u8]) -> Option<(u32, u32, u32, u32)> {
-    let mut input = Decoder::new(rest);
-    let (shared, non_shared, value_len) =
-        (input.varint32().ok()?, input.varint32().ok()?, input.varint32().ok()?);
-    Some((shared, non_shared, value_len, u32::try_from(rest.len() - input.rest().len()).ok()?))
-}
-
-#[cold]
-fn bad_entry(offset: u32) -> Error {
-    Error::corruption(format!("bad entry at byte {offset} of a block"))
 }

@@ -53,6 +53,7 @@ const FAMILY: &[Knob] = &[
     ("max_write_buffer_size_to_maintain", &["0", "-1", "100k"]),
     ("arena_block_size", &["0", "4k", "32k"]),
     ("memtable_protection_bytes_per_key", &["0", "0", "1", "2", "4", "8"]),
+    ("block_protection_bytes_per_key", &["0", "0", "1", "8"]),
     ("memtable_prefix_bloom_size_ratio", &["0", "0.1", "0.25"]),
     ("max_successive_merges", &["0", "1", "4"]),
     ("level0_file_num_compaction_trigger", &["1", "2", "4"]),

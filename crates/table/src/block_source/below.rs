@@ -69,7 +69,7 @@ impl BlockSource {
         }
         let found = lookup.wait()?;
         let (found_in, is_kept) = (found.found_in, found.is_kept);
-        let block = self.restore(found, kind)?;
+        let block = self.restore(found, handle, kind)?;
         counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
         counts::secondary_hit(self.statistics.as_ref(), kind, found_in);
         if found_in == FoundIn::File
@@ -98,10 +98,10 @@ impl BlockSource {
         }
     }
 
-    fn restore(&self, found: Found, kind: BlockKind) -> Option<CachedBlock> {
+    fn restore(&self, found: Found, handle: BlockHandle, kind: BlockKind) -> Option<CachedBlock> {
         if found.role != kind.role() {
             return None;
         }
-        self.block_of(found.bytes, kind).ok()
+        self.block_of(found.bytes, kind).and_then(|block| self.protected(block, handle, kind)).ok()
     }
 }

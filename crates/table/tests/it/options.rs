@@ -631,6 +631,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
         fs.clone(),
         TableCacheOptions {
             max_file_size_for_l0_meta_pin: u64::MAX,
+            block_protection_bytes_per_key: 0,
             icmp: InternalKeyComparator::default(),
             table_options: Arc::default(),
             prefix_extractor: None,
