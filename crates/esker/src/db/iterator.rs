@@ -281,7 +281,7 @@ impl DbIterator {
             return Ok(());
         }
         let Cursor::Plain(iter) = &self.iter else { return Ok(()) };
-        let prepared = iter.inner().prepare(&self.cf, &view, &self.options, sequence)?;
+        let prepared = iter.inner().prepare(&self.cf, &view, self.opening_options(), sequence)?;
         let dead = dead_ranges(&view, &self.options);
         self.plain().set_dead_ranges(dead);
         if !matches!(self.watched, Watched::Stays) {
@@ -359,6 +359,11 @@ impl DbIterator {
         }
     }
 
+    /// The options by which files are opened.
+    fn opening_options(&self) -> &ReadOptions {
+        self.prepared.as_ref().map_or(&self.options, |prepared| &prepared.around)
+    }
+
     /// Whether the view is not the family's any more, or there is none.
     #[inline]
     fn is_outdated(&self) -> bool {
@@ -395,7 +400,7 @@ impl DbIterator {
     fn change_view(&mut self) {
         let view = pinned_view(&self.cf);
         let Cursor::Plain(iter) = &self.iter else { return };
-        let prepared = iter.inner().prepare(&self.cf, &view, &self.options, iter.sequence());
+        let prepared = iter.inner().prepare(&self.cf, &view, self.opening_options(), iter.sequence());
         let prepared = match (prepared, &self.watched) {
             (Ok(prepared), _) => prepared,
             (Err(error), Watched::Parked) => return self.plain().fail(error),

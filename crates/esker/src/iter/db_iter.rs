@@ -6,7 +6,8 @@
 //!
 //! Where the inner cursor stands while this one is valid
 //!  1. forward, plain value: on the entry the value is in.
-//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or later, or at the end.
+//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or later, or at the end. So too where a
+//!     change of view has taken the current key away.
 //!  3. backward: on the last entry of the user keys before the current one, or before the first; of that entry `ahead` says
 //!     what was seen of it, unless the inner cursor was moved since by anything but a step.
 //!
@@ -164,8 +165,9 @@ impl<I: InternalIterator> DbIter<I> {
     }
 
     /// Goes on over newer memtables and files at the same sequence number and place. Flushes and compactions must have kept
-    /// what the sequence number sees: it is a live snapshot. `exchange` puts them into the inner cursor and, if it is told a
-    /// place and a direction, takes the cursor there; what it keeps of the old ones may stay where it stands.
+    /// what the sequence number sees: it is a live snapshot. (Not what a compaction filter removes, or FIFO drops.) `exchange` puts
+    /// them into the inner cursor and, if it is told a place and a direction, takes the cursor there; what it keeps of the old ones
+    /// may stay where it stands. To be moved next.
     pub(crate) fn rebase(
         &mut self,
         keep_alive: Option<KeepAlive>,
@@ -184,7 +186,11 @@ impl<I: InternalIterator> DbIter<I> {
             } else {
                 exchange(&mut self.iter, Some((&self.target, true)));
             }
+            set(&mut self.ahead_key, &self.key);
             self.find_next(false, false);
+            if self.status.is_ok() && !(self.valid && self.key == self.ahead_key) {
+                self.stand_without_entry();
+            }
         } else {
             // The inner cursor stands before all entries of the key.
             if matches!(self.value, Value::Left) {
@@ -194,6 +200,19 @@ impl<I: InternalIterator> DbIter<I> {
             exchange(&mut self.iter, Some((&self.target, false)));
         }
         self.keep_alive = keep_alive;
+    }
+
+    /// Stands on `ahead_key`, of which the newer files have nothing: a compaction filter has removed it, or FIFO its file. The next
+    /// step leads to its neighbour; there is no value until then.
+    #[cold]
+    fn stand_without_entry(&mut self) {
+        std::mem::swap(&mut self.key, &mut self.ahead_key);
+        self.aim(self.options.sequence, ValueType::SEEK);
+        self.iter.seek(&self.target);
+        self.valid = true;
+        self.merged = true;
+        self.buffer.clear();
+        self.value = Value::Buffer;
     }
 
     /// Goes on over the same memtables and files, which belong to another view now.

@@ -8,6 +8,7 @@ mod blobs;
 mod block_cache;
 mod block_protection;
 mod cache_tiers;
+mod changed_views;
 mod checkpoint;
 mod collectors;
 mod compact_range;

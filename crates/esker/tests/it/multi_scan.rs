@@ -349,3 +349,56 @@ fn an_explanation_tells_what_was_read_ahead() {
     assert!(told.to_string().contains("1 times blocks read ahead, for 10 ranges"), "{told}");
     assert!(told.to_json().contains(r#""ahead": {"waves": 1, "ranges": 10"#), "{}", told.to_json());
 }
+
+#[test]
+fn ranges_that_are_told_to_an_iterator_with_bounds_are_whole_beyond_these() {
+    let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    // One file of level 0 on each side of the bounds, one within them, and a memtable.
+    for k in ["a", "m", "x"] {
+        db.put(k, "in a file").unwrap();
+        db.flush().unwrap();
+    }
+    db.put("y", "in memory").unwrap();
+    let family = db.default_column_family();
+    for (reverse, pin_data) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut read = ReadOptions::new().lower_bound("k").upper_bound("o");
+        read.pin_data = pin_data;
+        let mut iter = db.iter_opt(read, &family).unwrap();
+        let mut args = MultiScanArgs { reverse, ..MultiScanArgs::default() };
+        args.insert("a", "c");
+        args.insert("w", "z");
+        let prepared = iter.prepare(&args);
+        if pin_data {
+            assert_eq!(prepared.unwrap_err().kind(), ErrorKind::InvalidArgument);
+            continue;
+        }
+        prepared.unwrap();
+        let mut keys = |from: &str| {
+            if reverse {
+                iter.seek_for_prev(from)
+            } else {
+                iter.seek(from)
+            }
+            let mut keys = Vec::new();
+            while let Some((k, _)) = iter.item() {
+                keys.push(k.to_vec());
+                if reverse { iter.prev() } else { iter.next() }
+            }
+            iter.status().unwrap();
+            keys
+        };
+        // A range that begins below the lower bound of the iterator shows nothing there, unless it is read backward.
+        if reverse {
+            assert_eq!(keys("c"), [b"a"]);
+            assert_eq!(keys("z"), [b"y", b"x"]);
+        } else {
+            assert_eq!(keys("w"), [b"x", b"y"]);
+        }
+        iter.seek_to_first();
+        assert_eq!(iter.item().map(|(k, _)| k), Some(&b"m"[..]));
+        iter.next();
+        assert!(!iter.valid());
+    }
+}

@@ -6,13 +6,14 @@
 //! Invariants
 //!  1. While `prepared` is there, the bounds are those of the range that was entered last; else those of the read options.
 //!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever they change.
+//!  3. The cursor reads all files within the bounds of the read options and within those of the ranges.
 
 use super::runs::iterator_table_options;
 use super::{Cursor, DbIterator, Watched};
 use crate::options::{MultiScanArgs, ReadOptions};
-use esker_base::Result;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
+use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
 use esker_table::{AheadCounts, AheadOptions, ScanRange, ScansAhead};
 
@@ -23,6 +24,8 @@ pub(super) struct Prepared {
     /// The range that is to be entered next.
     next: usize,
     pub(super) ahead: Arc<ScansAhead>,
+    /// The read options, with bounds around their own and around all ranges: what files are opened by.
+    pub(super) around: ReadOptions,
 }
 
 impl Prepared {
@@ -35,7 +38,8 @@ impl Prepared {
         statistics: Option<&Arc<Statistics>>,
     ) -> Result<Prepared> {
         let ahead = new_ahead(args, icmp, options, statistics)?;
-        Ok(Prepared { reverse: args.reverse, next: 0, ahead })
+        let around = around(options, args, &icmp.without_timestamp());
+        Ok(Prepared { reverse: args.reverse, next: 0, ahead, around })
     }
 }
 
@@ -70,6 +74,26 @@ pub(in crate::db) fn within_ranges(mut options: ReadOptions, args: &MultiScanArg
     options
 }
 
+/// The options with bounds as wide as their own and those that the ranges of `args` put in their place. REQUIRES: the ranges ascend.
+fn around(options: &ReadOptions, args: &MultiScanArgs, icmp: &InternalKeyComparator) -> ReadOptions {
+    let mut around = options.clone();
+    if let (true, Some(lower), Some(first)) =
+        (args.reverse, &mut around.iterate_lower_bound, args.ranges.first())
+        && icmp.compare_user_keys(&first.start, lower).is_lt()
+    {
+        lower.clone_from(&first.start);
+    }
+    around.iterate_upper_bound = around.iterate_upper_bound.and_then(|upper| {
+        let limit = args.ranges.last()?.limit.as_ref()?;
+        Some(if icmp.compare_user_keys(limit, &upper).is_gt() { limit.clone() } else { upper })
+    });
+    around
+}
+
+fn has_bounds_of(a: &ReadOptions, b: &ReadOptions) -> bool {
+    a.iterate_lower_bound == b.iterate_lower_bound && a.iterate_upper_bound == b.iterate_upper_bound
+}
+
 impl DbIterator {
     /// Tells which ranges will be scanned: blocks that they need and that are not in the cache are read together, those of all
     /// files and of as many ranges as `args` has room for. To be followed by a [`seek`](Self::seek) to the start of each range,
@@ -80,10 +104,16 @@ impl DbIterator {
     /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of the ranges while all blocks are
     /// in the cache. With `pin_data` and in families with timestamps nothing is read ahead; the bounds are set all the same.
     /// # Errors
-    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan); nothing has changed then.
+    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range reaches beyond the bounds of an
+    /// iterator that opens no other files any more: with `pin_data`, and in families with timestamps. Nothing has changed then.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let statistics = self.db.engine.options.statistics.as_ref();
         let prepared = Prepared::new(args, &self.cf.icmp, &self.options, statistics)?;
+        if matches!(self.watched, Watched::Stays) && !has_bounds_of(&self.options, &prepared.around) {
+            let what =
+                "MultiScanArgs: a range reaches beyond the bounds of an iterator that stays at its files";
+            return Err(Error::invalid_argument(what));
+        }
         self.leave_ranges();
         if let Cursor::Plain(iter) = &mut self.iter {
             iter.forget_place();
