@@ -8,7 +8,7 @@
 //!     a level at once.
 //!  2. Outputs are synced, and their names too, before the MANIFEST names them.
 //!  3. After a failure or cancellation the outputs are deleted and the version is as it was.
-//!  4. Inputs that turn out to be damaged are set aside; the rest of the database goes on.
+//!  4. Inputs that turn out to be damaged when they are read are set aside; the rest of the database goes on.
 
 use super::damage::{damaged_inputs, set_aside};
 use super::subjob::{self, SubjobContext, SubjobResult};
@@ -37,6 +37,8 @@ struct Task {
     /// The manual compaction it belongs to.
     manual: Option<u64>,
     cancelled: Arc<AtomicBool>,
+    /// The inputs have been read: what fails from here on says nothing of them.
+    installs: AtomicBool,
 }
 
 /// Runs the most urgent compaction there is, if there is one.
@@ -51,6 +53,7 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
 fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     let oldest_snapshot = engine.oldest_snapshot_at_release();
     let mut state = engine.state.lock();
+    state.compactions_unbegun -= 1;
     // Under the lock: who finds the family queued leaves what is due by its own time to this look.
     let now_seconds = engine.env.clock.now_seconds();
     if engine.is_shutting_down() || state.paused > 0 {
@@ -70,7 +73,8 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         };
         let (cf, options) = (family.cf.clone(), family.options.clone());
         let cancelled = engine.shutting_down.clone();
-        return Some(Task { plan, cf, options, running, manual: Some(id), cancelled });
+        let installs = AtomicBool::new(false);
+        return Some(Task { plan, cf, options, running, manual: Some(id), cancelled, installs });
     }
     if state.exclusive_manual {
         return None;
@@ -96,7 +100,8 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         state.compaction_queue.push_back(id);
         let cancelled = engine.shutting_down.clone();
         maybe_schedule(engine, &mut state);
-        return Some(Task { plan, cf, options, running, manual: None, cancelled });
+        let installs = AtomicBool::new(false);
+        return Some(Task { plan, cf, options, running, manual: None, cancelled, installs });
     }
     None
 }
@@ -229,6 +234,7 @@ fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
 
 /// `may_reappear`: a filter has removed what hid older versions, perhaps where scans have found nothing.
 fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, may_reappear: bool) -> Result<()> {
+    task.installs.store(true, Ordering::Relaxed);
     let mut manifest = engine.manifest.lock();
     if task.cf.is_dropped() {
         return Err(Error::column_family_dropped("the family was dropped while it was compacted"));
@@ -252,8 +258,10 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, may_reappear: b
 /// Releases what the task held and tells whoever waits how it ended.
 fn finish(engine: &Arc<Engine>, task: &Task, result: Result<()>) {
     let damaged = match &result {
-        Err(error) => damaged_inputs(engine, &task.cf, &task.plan, error),
-        Ok(()) => Vec::new(),
+        Err(error) if !task.installs.load(Ordering::Relaxed) => {
+            damaged_inputs(engine, &task.cf, &task.plan, error)
+        }
+        _ => Vec::new(),
     };
     let mut state = engine.state.lock();
     if result.is_err() {

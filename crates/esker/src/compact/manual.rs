@@ -142,7 +142,7 @@ fn wait(engine: &Engine, id: u64) -> Result<()> {
 fn may_still_start(engine: &Engine, state: &DbState) -> Result<()> {
     engine.check_open()?;
     match state.background_error.current() {
-        Some(error) if state.background_error.stops_background_work() => Err(error.clone()),
+        Some(error) if state.background_error.stops_compactions() => Err(error.clone()),
         _ => Ok(()),
     }
 }

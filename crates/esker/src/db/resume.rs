@@ -2,7 +2,7 @@
 
 use super::Db;
 use crate::cf::FamilyState;
-use crate::engine::{maybe_schedule, publish_super_version};
+use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
 use esker_base::{Result, Severity};
 
@@ -20,7 +20,7 @@ impl Db {
         let wal_damaged = {
             let mut state = engine.state.lock();
             // The job that failed may still be clearing up, and others have met the same.
-            while engine.jobs_scheduled(&state) > 0 && state.background_error.stops_background_work() {
+            while is_clearing_up(engine, &state) {
                 engine.check_open()?;
                 engine.state_changed.wait(&mut state);
             }
@@ -41,6 +41,12 @@ impl Db {
             Ok(()) => {
                 state.background_error.clear();
                 engine.allow_writes();
+                // A compaction that failed is in no queue any more, and writes may be waiting for it.
+                let oldest_snapshot = engine.oldest_snapshot_at_release();
+                let families: Vec<_> = state.families.keys().copied().collect();
+                for family in families {
+                    queue_if_due(engine, &mut state, family, oldest_snapshot);
+                }
             }
             Err(e) => {
                 state.background_error.set(e, crate::engine::ErrorReason::Flush);
@@ -66,4 +72,11 @@ impl Db {
     pub fn background_error(&self) -> Option<esker_base::Error> {
         self.engine().state.lock().background_error.current().cloned()
     }
+}
+
+/// Whether a job is at work that was begun before the error in force, or met it.
+fn is_clearing_up(engine: &Engine, state: &DbState) -> bool {
+    let error = &state.background_error;
+    let jobs = if error.stops_flushes() { engine.jobs_scheduled(state) } else { state.compactions_scheduled };
+    jobs > 0 && error.stops_compactions()
 }

@@ -2,7 +2,7 @@
 //!
 //! Source of the severities: RocksDB `db/error_handler.cc`, simplified to what the engine does: a failed WAL or
 //! MANIFEST write and `Corruption` stop writes; a failed flush stops writes because memtables would pile up; a failed
-//! compaction that ran out of space stops writes, one that hit a passing error only stops compactions for a while.
+//! compaction that ran out of space stops writes, one that hit a passing error only stops compactions until `resume`.
 
 use esker_base::{Error, ErrorKind, Result, Severity, SubCode};
 
@@ -53,8 +53,13 @@ impl BackgroundError {
         }
     }
 
-    /// Whether flushes and compactions should not start.
-    pub(crate) fn stops_background_work(&self) -> bool {
+    /// Whether flushes should not start.
+    pub(crate) fn stops_flushes(&self) -> bool {
+        self.check_writes().is_err() && !self.recovering
+    }
+
+    /// Whether compactions should not start: whenever flushes should not, and after lesser errors, too.
+    pub(crate) fn stops_compactions(&self) -> bool {
         self.error.is_some() && !self.recovering
     }
 

@@ -18,20 +18,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Hands as many jobs to the pools as there is work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
-    if engine.is_shutting_down() || state.paused > 0 || state.background_error.stops_background_work() {
+    if engine.is_shutting_down() || state.paused > 0 || state.background_error.stops_flushes() {
         return;
     }
     let Some(jobs) = engine.jobs.get() else { return };
     let limits = engine.job_limits();
-    while state.flushes_scheduled < limits.flushes && state.flushes_scheduled < state.flush_queue.len() {
+    while state.flushes_scheduled < limits.flushes && state.flushes_unbegun < state.flush_queue.len() {
         state.flushes_scheduled += 1;
+        state.flushes_unbegun += 1;
         engine.scheduler.schedule(Job::Flush, run(engine, Job::Flush, jobs.flush));
+    }
+    if state.background_error.stops_compactions() {
+        return;
     }
     let manual = state.manual_compactions.iter().filter(|m| m.plan.is_some()).count();
     let automatic = if state.exclusive_manual { 0 } else { state.compaction_queue.len() };
     let waiting = automatic + manual;
-    while state.compactions_scheduled < limits.compactions && state.compactions_scheduled < waiting {
+    while state.compactions_scheduled < limits.compactions && state.compactions_unbegun < waiting {
         state.compactions_scheduled += 1;
+        state.compactions_unbegun += 1;
         engine.scheduler.schedule(Job::Compaction, run(engine, Job::Compaction, jobs.compact));
     }
 }

@@ -39,6 +39,9 @@ pub(crate) struct DbState {
     /// Jobs handed to the pool and not ended.
     pub(crate) flushes_scheduled: usize,
     pub(crate) compactions_scheduled: usize,
+    /// Those of them that have not looked into the queues yet.
+    pub(crate) flushes_unbegun: usize,
+    pub(crate) compactions_unbegun: usize,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
     /// Callers of `disable_file_deletions` without their `enable`.

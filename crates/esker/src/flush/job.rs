@@ -35,7 +35,11 @@ struct Part {
 
 /// Runs one waiting flush request, if there is one.
 pub(crate) fn background_flush(engine: &Arc<Engine>) {
-    let request = engine.state.lock().flush_queue.pop_front();
+    let request = {
+        let mut state = engine.state.lock();
+        state.flushes_unbegun -= 1;
+        state.flush_queue.pop_front()
+    };
     if let Some(request) = request
         && let Err(e) = contained("a flush", Severity::FatalError, || flush(engine, &request))
     {

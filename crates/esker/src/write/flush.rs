@@ -61,7 +61,7 @@ impl WritePath {
                 return Ok(());
             }
             engine.check_open()?;
-            if state.background_error.stops_background_work()
+            if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()
             {
                 return Err(error.clone());

@@ -7,7 +7,7 @@ use super::queue::{Leader, Request, write_stall};
 use crate::engine::{DbState, Engine};
 use crate::observe::{FlushReason, WriteStallCondition};
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, Result};
+use esker_base::{ColumnFamilyId, Error, Result};
 use std::time::Duration;
 
 /// A delayed writer looks this often whether the delay is over.
@@ -123,6 +123,9 @@ impl WritePath {
             if !is_stopped(&state) {
                 break Ok(());
             }
+            if let Some(error) = nothing_will_make_room(engine, &state) {
+                break Err(error);
+            }
             engine.state_changed.wait(&mut state);
         };
         drop(state);
@@ -130,6 +133,13 @@ impl WritePath {
         engine.record_stall_micros(engine.env.clock.now_micros().saturating_sub(start));
         result
     }
+}
+
+/// The error in force, if it keeps from running what a stopped writer waits for.
+fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
+    let error = state.background_error.current().filter(|_| state.background_error.stops_compactions())?;
+    let is_idle = engine.jobs_scheduled(state) == 0 && state.flush_queue.is_empty();
+    is_idle.then(|| error.clone())
 }
 
 /// Families whose active memtable has reached `write_buffer_size`.

@@ -1,11 +1,14 @@
 //! After errors and crashes: what was acknowledged is there, and nothing comes back out of order.
 
+use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
+use esker::observe::{CompactionJobInfo, EventListener};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, Options, WalRecoveryMode, WriteOptions,
+    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, Options, Severity, WalRecoveryMode,
+    WriteOptions,
 };
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 fn open(options: &Options, fs: Arc<dyn FileSystem>) -> esker::Result<Db> {
     let mut options = options.clone();
@@ -154,4 +157,76 @@ fn a_second_resume_forgets_the_recycled_wal_of_the_first() {
         assert_eq!(again.get("after").unwrap().as_deref(), Some(&b"2"[..]));
         assert_eq!(again.get("failed").unwrap(), None);
     }
+}
+
+/// When a compaction begins, waits until no other job for compactions is at work or in the queue, and lets no table be made.
+struct FailAlone {
+    db: OnceLock<Weak<Db>>,
+    fs: FaultFs,
+    rule: Mutex<Option<FaultRule>>,
+}
+
+impl EventListener for FailAlone {
+    fn on_compaction_begin(&self, _info: &CompactionJobInfo) {
+        let Some(rule) = self.rule.lock().unwrap().take() else { return };
+        let db = self.db.get().and_then(Weak::upgrade).unwrap();
+        let number = |property| db.int_property(property).unwrap();
+        while number("rocksdb.num-running-compactions") > 1 || number("rocksdb.compaction-pending") > 0 {
+            std::thread::yield_now();
+        }
+        self.fs.add_rule(rule);
+    }
+}
+
+/// A database with four files in level 0 that could not be compacted; nothing is in memory.
+fn with_failed_compaction(rule: FaultRule) -> (Arc<Db>, FaultFs) {
+    let fs = FaultFs::new(Arc::new(CrashFs::new()));
+    let rule = Mutex::new(Some(rule.on_name(".sst").forever()));
+    let listener = Arc::new(FailAlone { db: OnceLock::new(), fs: fs.clone(), rule });
+    let mut options = Options::default();
+    options.db.max_background_jobs = 4;
+    options.db.listeners = vec![listener.clone()];
+    options.cf.level0_file_num_compaction_trigger = 4;
+    options.cf.level0_slowdown_writes_trigger = 4;
+    options.cf.level0_stop_writes_trigger = 4;
+    let db = Arc::new(open(&options, Arc::new(fs.clone())).unwrap());
+    assert!(listener.db.set(Arc::downgrade(&db)).is_ok());
+    for i in 0..4 {
+        db.put("a", format!("{i}")).unwrap();
+        db.put("z", format!("{i}")).unwrap();
+        db.flush().unwrap();
+    }
+    while db.background_error().is_none() {
+        std::thread::yield_now();
+    }
+    fs.clear_rules();
+    (db, fs)
+}
+
+#[test]
+fn resume_takes_up_compactions_that_were_given_up() {
+    let (db, _fs) = with_failed_compaction(FaultRule::fail(&[OpKind::Create]).no_space());
+    db.put("a", "5").unwrap_err();
+    db.resume().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(db.live_files().iter().all(|file| file.level > 0), "writers would wait for ever");
+    db.put("a", "5").unwrap();
+}
+
+#[test]
+fn flushes_go_on_after_an_error_that_keeps_compactions_only_from_running() {
+    let (db, _fs) = with_failed_compaction(FaultRule::fail(&[OpKind::Create]).retryable(true));
+    let error = db.background_error().unwrap();
+    assert_eq!(error.severity(), Severity::SoftError);
+    // Level 0 is full, and nothing will make room: who writes is told.
+    assert_eq!(db.put("a", "5").unwrap_err().kind(), error.kind());
+    db.set_options(&db.default_column_family(), &[("level0_stop_writes_trigger", "40")]).unwrap();
+    db.put("a", "5").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.live_files().iter().filter(|file| file.level == 0).count(), 5);
+    assert_eq!(db.background_error().map(|e| e.severity()), Some(Severity::SoftError));
+    db.resume().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(db.live_files().iter().all(|file| file.level > 0));
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"5"[..]));
 }

@@ -2,7 +2,8 @@
 //! dropped, and nothing newer gets below it.
 
 use esker::builtin;
-use esker::internals::env::{FileSystem, MemFs};
+use esker::internals::env::fault::OpKind;
+use esker::internals::env::{FaultFs, FaultRule, FileSystem, MemFs};
 use esker::observe::{BackgroundErrorReason, EventListener};
 use esker::options::{CompactionStyle, CompressionType};
 use esker::{CompactRangeOptions, Db, Env, Error, ErrorKind, FileNumber, Options, SstFileReader};
@@ -196,6 +197,25 @@ fn writes_over_a_damaged_table_go_on_for_long() {
     }
     let level0 = db.live_files().iter().filter(|f| f.level == 0).count();
     assert!(level0 < options.cf.level0_slowdown_writes_trigger as usize, "{level0} files in level 0");
+}
+
+#[test]
+fn a_failed_write_to_the_manifest_is_not_laid_to_a_damaged_table() {
+    let fs = MemFs::new();
+    let (mut options, heard) = options(&fs);
+    with_damaged_table(&fs, &options, 500);
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    options.db.env = Env::with_fs(Arc::new(faults.clone()));
+    let db = Db::open(&options, "/db").unwrap();
+    // Its table moves as it is: nobody reads it.
+    faults.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST"));
+    let failed = db.compact_range(None, None).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::IoError);
+    assert_eq!(db.background_error().map(|e| e.kind()), Some(ErrorKind::IoError));
+    assert_eq!((heard.take().len(), db.tables_set_aside().len()), (1, 0));
+    db.resume().unwrap();
+    db.compact_range(None, None).unwrap();
+    assert!(db.live_files().iter().all(|file| file.level > 0));
 }
 
 /// A value in a blob file that a compaction has to move on and cannot read: its table stays where it is, and so does the blob file.
