@@ -1,7 +1,7 @@
 //! One column family: what stays the same while the database is open, and what the db mutex guards.
 
 use crate::cf::{DeadRanges, MemTables, SuperVersion, WriteStall};
-use crate::observe::{LevelCompactionStats, StallCounts};
+use crate::observe::{FlushReason, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::Version;
@@ -78,6 +78,8 @@ pub(crate) struct FamilyState {
     pub(crate) flush_queued: bool,
     /// A flush job has some of its memtables.
     pub(crate) flushing: bool,
+    /// Meanwhile somebody asked for another one.
+    pub(crate) flush_wanted: Option<FlushReason>,
     /// In the compaction queue.
     pub(crate) compaction_queued: bool,
     pub(crate) stall: WriteStall,

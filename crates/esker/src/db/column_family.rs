@@ -238,6 +238,7 @@ pub(super) fn family_with(
         running: RunningCompactions::default(),
         flush_queued: false,
         flushing: false,
+        flush_wanted: None,
         compaction_queued: false,
         stall: WriteStall::default(),
         pending_compaction_bytes: 0,

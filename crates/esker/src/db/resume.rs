@@ -2,7 +2,7 @@
 
 use super::Db;
 use crate::cf::FamilyState;
-use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version, queue_if_due};
+use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
 use esker_base::{Result, Severity};
 
@@ -36,20 +36,20 @@ impl Db {
         esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
         let flushed = self.inner.write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery);
         let mut state = engine.state.lock();
-        let result = flushed;
-        match &result {
-            Ok(()) => {
-                state.background_error.clear();
-                engine.allow_writes();
-                // A compaction that failed is in no queue any more, and writes may be waiting for it.
-                let oldest_snapshot = engine.oldest_snapshot_at_release();
-                let families: Vec<_> = state.families.keys().copied().collect();
-                for family in families {
-                    queue_if_due(engine, &mut state, family, oldest_snapshot);
-                }
-            }
+        let result = match flushed {
+            Ok(()) => state.background_error.end_recovery(),
             Err(e) => {
-                state.background_error.set(e, crate::engine::ErrorReason::Flush);
+                state.background_error.set(&e, ErrorReason::Flush);
+                Err(e)
+            }
+        };
+        if result.is_ok() {
+            engine.allow_writes();
+            // A compaction that failed is in no queue any more, and writes may be waiting for it.
+            let oldest_snapshot = engine.oldest_snapshot_at_release();
+            let families: Vec<_> = state.families.keys().copied().collect();
+            for family in families {
+                queue_if_due(engine, &mut state, family, oldest_snapshot);
             }
         }
         maybe_schedule(engine, &mut state);

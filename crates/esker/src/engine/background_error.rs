@@ -28,20 +28,21 @@ pub(crate) struct BackgroundError {
 
 impl BackgroundError {
     /// Records `error` unless a worse one is there, and gives back what is in force now. How bad it is, its reason says, or the
-    /// error itself if that is worse. Ends a recovery: its cause is not
-    /// gone, or there is a new one.
+    /// error itself if that is worse. Ends a recovery, unless it is a lesser one than that which is recovered from.
     pub(crate) fn set(&mut self, error: &Error, reason: ErrorReason) -> Error {
         let error = error.clone().with_severity(severity(error, reason).max(error.severity()));
         if reason == ErrorReason::WalWrite {
             self.wal_damaged = true;
         }
-        let recovering = std::mem::take(&mut self.recovering);
-        let old = self.error.as_ref().map(Error::severity);
-        // The newer of two equal ones tells why a recovery failed. A lesser one must not let writes in.
-        if old.is_none_or(|old| old < error.severity() || recovering && old == error.severity()) {
-            self.error = Some(error);
+        match &self.error {
+            // It must not let writes in.
+            Some(worse) if worse.severity() > error.severity() => return worse.clone(),
+            // The newer of two equal ones tells why a recovery failed.
+            Some(old) if old.severity() == error.severity() && !self.recovering => return old.clone(),
+            _ => {}
         }
-        self.error.clone().expect("set above")
+        self.recovering = false;
+        self.error.insert(error).clone()
     }
 
     /// # Errors
@@ -73,11 +74,17 @@ impl BackgroundError {
         self.recovering = true;
     }
 
-    /// Forgets the error: what it stopped may go on.
-    pub(crate) fn clear(&mut self) {
-        self.error = None;
-        self.wal_damaged = false;
-        self.recovering = false;
+    /// What the error stopped may go on: it is forgotten.
+    /// # Errors
+    /// A new one has come meanwhile, and is in force.
+    pub(crate) fn end_recovery(&mut self) -> Result<()> {
+        match self.error.take() {
+            Some(new) if !self.recovering => Err(self.error.insert(new).clone()),
+            _ => {
+                *self = BackgroundError::default();
+                Ok(())
+            }
+        }
     }
 }
 
@@ -91,5 +98,40 @@ fn severity(error: &Error, reason: ErrorReason) -> Severity {
         }
         ErrorReason::MemTable => Severity::FatalError,
         _ => Severity::HardError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_does_not_forget_what_went_wrong_meanwhile() {
+        let mut state = BackgroundError::default();
+        let full = Error::io("no space");
+        let recovering = |state: &mut BackgroundError| {
+            state.set(&full, ErrorReason::Flush);
+            state.begin_recovery();
+            assert!(!state.stops_flushes() && state.check_writes().is_err());
+        };
+        recovering(&mut state);
+        assert!(state.end_recovery().is_ok() && state.current().is_none());
+        // A lesser error changes nothing; its work is begun again afterwards.
+        recovering(&mut state);
+        let passing = Error::io("try again").with_retryable(true);
+        assert_eq!(state.set(&passing, ErrorReason::Compaction).severity(), Severity::HardError);
+        assert!(state.end_recovery().is_ok());
+        // Another of its kind, or a worse one, ends it.
+        for (error, severity) in [
+            (Error::io("again"), Severity::HardError),
+            (Error::corruption("bad"), Severity::UnrecoverableError),
+        ] {
+            recovering(&mut state);
+            state.set(&error, ErrorReason::Compaction);
+            assert_eq!(state.end_recovery().unwrap_err().to_string(), error.to_string());
+            assert_eq!(state.current().map(Error::severity), Some(severity));
+            assert!(state.stops_flushes());
+            state = BackgroundError::default();
+        }
     }
 }

@@ -101,7 +101,11 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     for id in &families {
         let Some(family) = state.family_mut(*id) else { continue };
         family.flush_queued = false;
-        if family.flushing || family.memtables.immutables.is_empty() {
+        if family.flushing {
+            family.flush_wanted = Some(request.reason);
+            continue;
+        }
+        if family.memtables.immutables.is_empty() {
             continue;
         }
         family.flushing = true;
@@ -170,7 +174,7 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
         }
         publish_super_version(engine, &mut state, part.cf.id);
     }
-    requeue_waiting(engine, &mut state, request);
+    requeue_waiting(engine, &mut state, request, parts);
     Ok(())
 }
 
@@ -213,10 +217,17 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable) -> Option<VersionEd
     })
 }
 
-/// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs at a time.
-fn requeue_waiting(engine: &Engine, state: &mut DbState, request: &FlushRequest) {
+/// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs at a time; and what was asked
+/// for meanwhile is asked for still.
+fn requeue_waiting(engine: &Engine, state: &mut DbState, request: &FlushRequest, parts: &[Part]) {
     let waiting: Vec<ColumnFamilyId> = request.families.clone();
     crate::engine::queue_flushes(engine, state, &waiting, request.reason);
+    for part in parts {
+        let wanted = state.family_mut(part.cf.id).and_then(|family| family.flush_wanted.take());
+        if let Some(reason) = wanted {
+            crate::engine::queue_flushes(engine, state, &[part.cf.id], reason);
+        }
+    }
 }
 
 fn give_back(engine: &Engine, parts: &[Part]) {

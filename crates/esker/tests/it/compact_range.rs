@@ -2,10 +2,9 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType};
-use esker::{Db, Env, IngestExternalFileOptions, Options, SstFileWriter, WriteBatch, WriteOptions};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::{Db, Env, Options, WriteBatch, WriteOptions};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Nothing is compacted that nobody asked for: levels that are larger than the data needs would be drained.
@@ -140,54 +139,4 @@ fn an_exclusive_compaction_runs_alone() {
     let found = &overlaps.0.lock().unwrap().overlaps;
     assert!(found.is_empty(), "{found:?}");
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"value0"[..]));
-}
-
-/// The first compaction goes on when the second has begun.
-#[derive(Default)]
-struct InPairs {
-    is_armed: AtomicBool,
-    begun: AtomicUsize,
-}
-
-impl EventListener for InPairs {
-    fn on_compaction_begin(&self, _info: &CompactionJobInfo) {
-        if self.is_armed.load(Ordering::SeqCst) && self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
-            while self.begun.load(Ordering::SeqCst) < 2 {
-                std::thread::yield_now();
-            }
-        }
-    }
-}
-
-#[test]
-fn compactions_of_one_family_run_side_by_side() {
-    let pairs = Arc::new(InPairs::default());
-    let mut options = options();
-    options.db.listeners = vec![pairs.clone()];
-    options.db.max_background_jobs = 4;
-    options.cf.level_compaction_dynamic_level_bytes = false;
-    options.cf.compression = CompressionType::None;
-    options.cf.target_file_size_base = 2 << 10;
-    options.cf.max_bytes_for_level_base = 2 << 10;
-    options.cf.max_compaction_bytes = 4 << 10;
-    let db = Db::open(&options, "/db").unwrap();
-    let family = db.default_column_family();
-    fill(&db, 0);
-    db.compact_range_opt(&to_level(2), &family, None, None).unwrap();
-    let tables: Vec<_> = (0..8).map(|n| format!("/db/{n}.made")).collect();
-    for (n, path) in tables.iter().enumerate() {
-        let mut table = SstFileWriter::new(&options);
-        table.open(path).unwrap();
-        for i in 0..30 {
-            table.put(format!("key{:04}", n * 60 + i), "value1").unwrap();
-        }
-        table.finish().unwrap();
-    }
-    db.ingest_external_file(&tables, &IngestExternalFileOptions::default()).unwrap();
-    assert!(files(&db)[1] > 4 && files(&db)[2] > 4, "{:?}", files(&db));
-    pairs.is_armed.store(true, Ordering::SeqCst);
-    db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
-    db.wait_for_background_work().unwrap();
-    assert!(pairs.begun.load(Ordering::SeqCst) > 1);
-    assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"value1"[..]));
 }

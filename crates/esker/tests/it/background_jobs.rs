@@ -1,0 +1,124 @@
+//! Which background jobs run at the same time.
+
+use esker::internals::env::mem::MemFs;
+use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
+use esker::options::{CompactRangeOptions, CompressionType};
+use esker::{Db, Env, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+fn files(db: &Db, level: usize) -> usize {
+    db.live_files().iter().filter(|file| file.level == level).count()
+}
+
+/// The first compaction goes on when the second has begun.
+#[derive(Default)]
+struct InPairs {
+    is_armed: AtomicBool,
+    begun: AtomicUsize,
+}
+
+impl EventListener for InPairs {
+    fn on_compaction_begin(&self, _info: &CompactionJobInfo) {
+        if self.is_armed.load(Ordering::SeqCst) && self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
+            while self.begun.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn compactions_of_one_family_run_side_by_side() {
+    let pairs = Arc::new(InPairs::default());
+    let mut options = options();
+    options.db.listeners = vec![pairs.clone()];
+    options.db.max_background_jobs = 4;
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    options.cf.compression = CompressionType::None;
+    options.cf.target_file_size_base = 2 << 10;
+    options.cf.max_bytes_for_level_base = 2 << 10;
+    options.cf.max_compaction_bytes = 4 << 10;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    for i in 0..500 {
+        db.put(format!("key{i:04}"), "value0").unwrap();
+    }
+    let to_level2 =
+        CompactRangeOptions { change_level: true, target_level: 2, ..CompactRangeOptions::default() };
+    db.compact_range_opt(&to_level2, &family, None, None).unwrap();
+    let tables: Vec<_> = (0..8).map(|n| format!("/db/{n}.made")).collect();
+    for (n, path) in tables.iter().enumerate() {
+        let mut table = SstFileWriter::new(&options);
+        table.open(path).unwrap();
+        for i in 0..30 {
+            table.put(format!("key{:04}", n * 60 + i), "value1").unwrap();
+        }
+        table.finish().unwrap();
+    }
+    db.ingest_external_file(&tables, &IngestExternalFileOptions::default()).unwrap();
+    assert_eq!((files(&db, 1), files(&db, 2) > 4), (8, true));
+    pairs.is_armed.store(true, Ordering::SeqCst);
+    db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(pairs.begun.load(Ordering::SeqCst) > 1);
+    assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"value1"[..]));
+}
+
+/// The first flush goes on when the job of a second one has come and gone.
+#[derive(Default)]
+struct Outlast {
+    db: OnceLock<Weak<Db>>,
+    begun: AtomicBool,
+    may_go_on: AtomicBool,
+}
+
+impl EventListener for Outlast {
+    fn on_flush_begin(&self, _info: &FlushJobInfo) {
+        if !self.begun.swap(true, Ordering::SeqCst) {
+            let db = self.db.get().and_then(Weak::upgrade).unwrap();
+            let running = || db.int_property("rocksdb.num-running-flushes").unwrap();
+            while !self.may_go_on.load(Ordering::SeqCst) || running() > 1 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_that_is_asked_for_during_another_one_comes_after_it() {
+    let outlast = Arc::new(Outlast::default());
+    let mut options = options();
+    options.db.listeners = vec![outlast.clone()];
+    options.db.max_background_flushes = 2;
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.max_write_buffer_number = 6;
+    options.cf.min_write_buffer_number_to_merge = 2;
+    let db = Arc::new(Db::open(&options, "/db").unwrap());
+    assert!(outlast.db.set(Arc::downgrade(&db)).is_ok());
+    let mut written = 0;
+    while !outlast.begun.load(Ordering::SeqCst) {
+        // Waits for the flush to begin, which takes two memtables.
+        let waiting = db.int_property("rocksdb.num-immutable-mem-table").unwrap();
+        if waiting < 2 {
+            db.put(format!("key{written}"), [0; 1000]).unwrap();
+            written += 1;
+        }
+    }
+    db.put("asked for", "").unwrap();
+    // One memtable: too few to be flushed without being asked for.
+    db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&db.default_column_family()])
+        .unwrap();
+    outlast.may_go_on.store(true, Ordering::SeqCst);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(db.int_property("rocksdb.num-immutable-mem-table"), Some(0));
+    assert_eq!(files(&db, 0), 2);
+}
