@@ -97,7 +97,7 @@ impl WritePath {
             state.background_error.check_writes()?;
             if engine.jobs_scheduled(&state) == 0
                 && state.flush_queue.is_empty()
-                && state.compaction_queue.is_empty()
+                && (state.compaction_queue.is_empty() || state.background_error.stops_compactions())
             {
                 break; // nothing that runs would make room
             }

@@ -220,6 +220,7 @@ fn flushes_go_on_after_an_error_that_keeps_compactions_only_from_running() {
     assert_eq!(error.severity(), Severity::SoftError);
     // Level 0 is full, and nothing will make room: who writes is told.
     assert_eq!(db.put("a", "5").unwrap_err().kind(), error.kind());
+    db.flush().unwrap();
     db.set_options(&db.default_column_family(), &[("level0_stop_writes_trigger", "40")]).unwrap();
     db.put("a", "5").unwrap();
     db.flush().unwrap();

@@ -105,11 +105,12 @@ impl DbIterator {
     /// in the cache. With `pin_data` and in families with timestamps nothing is read ahead; the bounds are set all the same.
     /// # Errors
     /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range reaches beyond the bounds of an
-    /// iterator that opens no other files any more: with `pin_data`, and in families with timestamps. Nothing has changed then.
+    /// iterator with `pin_data`, which opens no other files any more. Nothing has changed then.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let statistics = self.db.engine.options.statistics.as_ref();
         let prepared = Prepared::new(args, &self.cf.icmp, &self.options, statistics)?;
-        if matches!(self.watched, Watched::Stays) && !has_bounds_of(&self.options, &prepared.around) {
+        let stays = matches!((&self.iter, &self.watched), (Cursor::Plain(_), Watched::Stays));
+        if stays && !has_bounds_of(&self.options, &prepared.around) {
             let what =
                 "MultiScanArgs: a range reaches beyond the bounds of an iterator that stays at its files";
             return Err(Error::invalid_argument(what));
