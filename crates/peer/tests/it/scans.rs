@@ -56,6 +56,7 @@ struct Both<'a> {
     esker: DbIterator,
     rocks: RocksCursor<'a>,
     is_valid: bool,
+    forward: bool,
     /// With bounds and by prefix RocksDB goes to an end by way of the bound, and stays within that one's prefix.
     has_ends: bool,
     what: String,
@@ -63,7 +64,9 @@ struct Both<'a> {
 
 impl Both<'_> {
     /// One move of each. What it was.
-    fn step(&mut self, rng: &mut fastrand::Rng, forward: bool) -> &'static str {
+    fn step(&mut self, rng: &mut fastrand::Rng) -> &'static str {
+        self.forward ^= rng.u8(..8) == 0;
+        let forward = self.forward;
         if self.is_valid && rng.u8(..20) > 0 {
             self.rocks.step(forward);
             if forward {
@@ -246,7 +249,7 @@ impl<'a> Pair<'a> {
         let what = format!("{options:?}, a snapshot: {}", moment.is_some());
         let esker = self.esker.iter_opt(read, &self.esker.default_column_family()).expect("Esker iterates");
         let rocks = self.rocks.cursor(FAMILY, options, moment.map(|moment| &moment.rocks));
-        self.open.push(Both { esker, rocks, is_valid: false, has_ends, what });
+        self.open.push(Both { esker, rocks, is_valid: false, forward: rng.bool(), has_ends, what });
         if self.open.len() > 6 {
             self.open.swap_remove(rng.usize(..6));
         }
@@ -278,20 +281,18 @@ impl<'a> Pair<'a> {
         self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
     }
 
-    /// One iterator moves on for a while, mostly in one direction.
+    /// All iterators move on for a while, each mostly in one direction; the view is another one at each step.
     fn walk(&mut self, rng: &mut fastrand::Rng, step: usize) {
         if self.open.is_empty() {
             return;
         }
-        let at = rng.usize(..self.open.len());
-        let mut forward = rng.bool();
         for _ in 0..rng.usize(1..40) {
             self.change_view(rng, step);
-            forward ^= rng.u8(..8) == 0;
-            let both = &mut self.open[at];
-            let moved = both.step(rng, forward);
-            both.compare(moved);
-            self.answers += 1;
+            for both in &mut self.open {
+                let moved = both.step(rng);
+                both.compare(moved);
+                self.answers += 1;
+            }
         }
     }
 
