@@ -4,7 +4,11 @@
 pub mod epoch;
 #[cfg(not(any(loom, shuttle)))]
 pub mod ranked;
+#[cfg(shuttle)]
+pub mod simulated_thread;
 mod thread_number;
+#[cfg(shuttle)]
+pub mod time;
 
 pub use thread_number::thread_number;
 
@@ -38,7 +42,7 @@ pub use std::sync::{Arc, Weak};
 
 /// Threads: the system's, or those of a model.
 #[cfg(shuttle)]
-pub use shuttle::thread;
+pub use simulated_thread as thread;
 #[cfg(not(shuttle))]
 pub use std::thread;
 

@@ -1,6 +1,7 @@
 //! Time. Wall time for stamps, monotonic time for measuring and waiting.
 //!
-//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody sleeps on it.
+//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody sleeps on it. With
+//! `--cfg shuttle`, `SimulatedClock` is the clock of the simulated machine.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::thread;
@@ -48,6 +49,27 @@ impl Clock for SystemClock {
     #[cfg(target_os = "linux")]
     fn now_seconds(&self) -> u64 {
         u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
+    }
+}
+
+/// The clock of the simulated machine (`base/sync/time.rs`): who sleeps, sleeps, while others go on.
+#[cfg(shuttle)]
+#[derive(Clone, Copy, Debug)]
+pub struct SimulatedClock {
+    /// Wall time when the machine began, in microseconds since the Unix epoch.
+    pub began_micros: u64,
+}
+
+#[cfg(shuttle)]
+impl Clock for SimulatedClock {
+    fn now_micros(&self) -> u64 {
+        self.began_micros + self.monotonic_nanos() / 1_000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        esker_base::sync::time::now().unwrap_or(0)
+    }
+    fn sleep(&self, duration: Duration) {
+        esker_base::sync::time::sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

@@ -8,7 +8,8 @@
 //!    collected is not.
 //!  - *Power loss, bytes*: of each file there is what its last `sync` covered, then a prefix of the appends,
 //!    overwrites and truncations that came since. The first one that is lost may be torn. Behind it, up to where
-//!    the file had grown, there may be nothing, zeros, garbage, or some pages of the real bytes and zeros between.
+//!    the file had grown, there may be nothing, zeros, garbage, or some pages of the real bytes and zeros between; or
+//!    some sectors of what was lost, also where it overwrote what was there before.
 //!  - *Appended in place*: such a file may end later than that, with zeros, at a multiple of its block; it does after a
 //!    kill, and an append that was in the making then may have left anything behind its first eight bytes.
 //!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix. `Strict` (what

@@ -2,7 +2,8 @@
 //!
 //! In: any file system, and rules. Out: the same file system, except where a rule says otherwise: the n-th
 //! operation of these kinds on these files fails, writes only part of its data, reads a flipped bit, or does
-//! nothing and claims success; or the disk is full after so many bytes. Without rules it is transparent.
+//! nothing and claims success; or the disk is full after so many bytes. Or the [`Weather`] decides: trouble of all kinds that
+//! comes and goes by a seed, slow operations and misdirected reads among it. Without either it is transparent.
 //!
 //! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or the file system
 //! below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`] below at each operation.
@@ -10,14 +11,16 @@
 //! Invariants
 //!  1. Operations are numbered from 0 without gaps; with one thread above, the same calls give the same numbers.
 //!  2. Of several rules that apply, the first added acts; all of them count the operation.
-//!  3. An append that a rule cuts short has put that part into the file below, flushed.
+//!  3. An append that is cut short has put that part into the file below, flushed.
 
 mod file;
 mod op;
 mod rule;
+mod weather;
 
 pub use op::{Op, OpKind};
 pub use rule::FaultRule;
+pub use weather::Weather;
 
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::sync::{Arc, Mutex};
@@ -26,6 +29,7 @@ use file::{FaultDirectory, FaultRandomAccessFile, FaultSequentialFile, FaultWrit
 use rule::Action;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use weather::Forecast;
 
 type Hook = Arc<dyn Fn(&Op) + Send + Sync>;
 
@@ -47,6 +51,7 @@ struct State {
     faults: u64,
     list: Option<Vec<Op>>,
     space_left: Option<u64>,
+    weather: Option<Weather>,
     hook: Option<Hook>,
     rng: fastrand::Rng,
 }
@@ -66,6 +71,8 @@ enum Verdict {
     Short(usize, Error),
     /// Flip a bit of what is read; the number chooses which.
     Flip(u64),
+    /// Ask the weather about the bytes that are read.
+    Spoil,
     /// Do nothing and succeed.
     Skip,
 }
@@ -85,6 +92,7 @@ impl FaultFs {
             faults: 0,
             list: None,
             space_left: None,
+            weather: None,
             hook: None,
             rng: fastrand::Rng::with_seed(seed),
         };
@@ -101,11 +109,17 @@ impl FaultFs {
         self.shared.state.lock().rules.push(rule);
     }
 
-    /// Removes all rules; the disk has space again.
+    /// Removes all rules and the weather; the disk has space again.
     pub fn clear_rules(&self) {
         let mut state = self.shared.state.lock();
         state.rules.clear();
         state.space_left = None;
+        state.weather = None;
+    }
+
+    /// From now on there is this weather.
+    pub fn set_weather(&self, weather: Weather) {
+        self.shared.state.lock().weather = Some(weather);
     }
 
     /// After this many more appended bytes the disk is full: what still fits is written, then appends fail with
@@ -124,7 +138,7 @@ impl FaultFs {
         self.shared.state.lock().by_kind[kind as usize]
     }
 
-    /// How often a rule, or the full disk, has acted.
+    /// How often a rule, the full disk or the weather has acted; slow operations are not counted.
     pub fn fault_count(&self) -> u64 {
         self.shared.state.lock().faults
     }
@@ -163,8 +177,13 @@ impl Shared {
             hook(&Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault: false });
             state = self.state.lock();
         }
+        if let Some((delay, clock)) = state.weather.as_mut().and_then(Weather::delay) {
+            drop(state);
+            clock.sleep(delay);
+            state = self.state.lock();
+        }
         let verdict = state.verdict(index, kind, path, offset, bytes);
-        let fault = !matches!(verdict, Verdict::Go);
+        let fault = !matches!(verdict, Verdict::Go | Verdict::Spoil);
         state.faults += u64::from(fault);
         if let Some(list) = &mut state.list {
             list.push(Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault });
@@ -177,7 +196,21 @@ impl Shared {
         match self.begin(kind, path, None, 0) {
             Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
             Verdict::Skip => Ok(false),
-            Verdict::Go | Verdict::Flip(_) => Ok(true),
+            Verdict::Go | Verdict::Flip(_) | Verdict::Spoil => Ok(true),
+        }
+    }
+
+    /// Lets the weather change what was read at `offset`.
+    fn spoil(&self, path: &Path, offset: u64, read: &mut [u8], again: &mut weather::ReadAgain<'_>) {
+        let mut state = self.state.lock();
+        let spoilt = state.weather.as_mut().is_some_and(|w| w.spoil(path, offset, read, again));
+        state.faults += u64::from(spoilt);
+    }
+
+    /// A file was deleted that had so many bytes.
+    fn freed(&self, bytes: u64) {
+        if let Some(weather) = &mut self.state.lock().weather {
+            weather.freed(bytes);
         }
     }
 }
@@ -214,9 +247,16 @@ impl State {
                 if fits == bytes {
                     return Verdict::Go;
                 }
-                Verdict::Short(fits, rule::injected(index, kind, path, offset, libc::ENOSPC))
+                return Verdict::Short(fits, rule::injected(index, kind, path, offset, libc::ENOSPC));
             }
-            _ => Verdict::Go,
+            _ => {}
+        }
+        let Some(weather) = &mut self.weather else { return Verdict::Go };
+        match weather.forecast(index, kind, path, offset, bytes) {
+            Forecast::Fail(error) => Verdict::Fail(error),
+            Forecast::Short(keep, error) => Verdict::Short(keep, error),
+            Forecast::Fair if kind == OpKind::Read && weather.spoils() => Verdict::Spoil,
+            Forecast::Fair => Verdict::Go,
         }
     }
 }
@@ -272,7 +312,10 @@ impl FileSystem for FaultFs {
     }
 
     fn delete_file(&self, path: &Path) -> Result<()> {
-        self.change(OpKind::Delete, path, |fs| fs.delete_file(path))
+        let bytes = self.shared.inner.file_size(path).unwrap_or(0);
+        self.change(OpKind::Delete, path, |fs| fs.delete_file(path))?;
+        self.shared.freed(bytes);
+        Ok(())
     }
 
     fn create_dir_if_missing(&self, path: &Path) -> Result<()> {

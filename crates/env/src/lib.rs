@@ -50,10 +50,12 @@ pub mod system;
 pub mod thread_pool;
 pub mod timer;
 
+#[cfg(shuttle)]
+pub use clock::SimulatedClock;
 pub use clock::{Clock, MockClock, SystemClock};
 pub use crash::{CrashChoices, CrashFs};
 pub use env::Env;
-pub use fault::{FaultFs, FaultRule, Op, OpKind};
+pub use fault::{FaultFs, FaultRule, Op, OpKind, Weather};
 pub use file_writer::PacedWritableFile;
 pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 pub use info_log::{InfoLogFile, InfoLogOptions};

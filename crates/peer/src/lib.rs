@@ -30,6 +30,7 @@ pub mod mixture;
 mod option_set;
 pub mod parties;
 pub mod party;
+pub mod reader;
 pub mod timed;
 mod tools;
 mod transactions;

@@ -276,14 +276,11 @@ impl RocksDb {
         let forward = self.scan(family, snapshot, true)?;
         let mut backward = self.scan(family, snapshot, false)?;
         backward.reverse();
-        if forward != backward {
-            return Err(format!(
-                "family '{family}': {} entries forwards, {} backwards",
-                forward.len(),
-                backward.len()
-            ));
+        let (forward, backward) = (Contents(forward), Contents(backward));
+        match backward.difference(&forward) {
+            Some(difference) => Err(format!("family '{family}' backwards against forwards: {difference}")),
+            None => Ok(forward),
         }
-        Ok(Contents(forward))
     }
 
     fn scan(

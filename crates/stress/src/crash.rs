@@ -16,8 +16,8 @@ mod history;
 mod load;
 
 use esker::internals::env::crash::{CrashKind, Tail};
-use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FileSystem, Op, OpKind};
-use esker::{Db, Error, Result};
+use esker::internals::env::{Clock, CrashChoices, CrashFs, Env, FaultFs, FileSystem, Op, OpKind, Weather};
+use esker::{Db, Error, ErrorKind, Result};
 use history::{Contents, History};
 use load::{Floors, Load};
 use std::collections::VecDeque;
@@ -45,6 +45,8 @@ pub struct Parameters {
     pub brief: bool,
     /// Batches of each writer, at most: for shrinking.
     pub max_batches: u32,
+    /// The disk is slow, and makes trouble when it is read.
+    pub trouble: bool,
 }
 
 /// What was done.
@@ -65,6 +67,12 @@ pub struct Report {
     pub refused: u64,
     /// Batches lost in power losses, none of which was promised.
     pub lost: u64,
+    /// Readings on a disk in trouble.
+    pub in_trouble: u64,
+    /// Of those, the ones that gave an error.
+    pub errors: u64,
+    /// File operations that failed or gave wrong bytes then.
+    pub faults: u64,
     /// A hash of all file operations, in order: two simulations from one seed have the same.
     pub fingerprint: u64,
     /// Crash points by the operation that they preceded.
@@ -76,8 +84,18 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "crash: {} points in {} runs ({} kills, the rest power losses; {} during recovery), {} batches, \
-             {} unsynced ones lost; {} garbled MANIFESTs refused; every other disk held a prefix with all that was promised",
-            self.points, self.runs, self.kills, self.second_crashes, self.batches, self.lost, self.refused
+             {} unsynced ones lost; {} garbled MANIFESTs refused; every other disk held a prefix with all that was promised; \
+             read {} times in trouble, with {} faults and {} errors",
+            self.points,
+            self.runs,
+            self.kills,
+            self.second_crashes,
+            self.batches,
+            self.lost,
+            self.refused,
+            self.in_trouble,
+            self.faults,
+            self.errors
         )?;
         let by_op: Vec<String> = self.by_op.iter().map(|(op, n)| format!("{op} {n}")).collect();
         write!(f, "crash points before: {}", by_op.join(", "))
@@ -172,6 +190,7 @@ fn run_one(
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut load = Load::random(seed, &mut rng, base.as_ref().map(|b| b.contents.len()), parameters.brief);
     load.limit_batches(parameters.max_batches);
+    load.trouble = parameters.trouble;
     let base = base.unwrap_or_else(|| Base { disk: CrashFs::new(), contents: load.empty_contents() });
     let (points, history, trace) = crash_points(&load, base, parameters.brief, &mut rng)?;
     report.runs += 1;
@@ -209,6 +228,9 @@ fn crash_points(
     let floors = Arc::new(Floors::default());
     let caught = Arc::new(Caught::default());
     let fs = FaultFs::new(Arc::new(base.disk.clone()));
+    if load.trouble && rng.bool() {
+        fs.set_weather(Weather::slow(rng.u64(..), disk_clock()));
+    }
     fs.on_op(catcher(base.disk.clone(), floors.clone(), caught.clone(), brief, rng.fork()));
     let history = load.run(env_over(fs.clone()), base.contents, &floors, rng)?;
     fs.clear_hook();
@@ -316,7 +338,11 @@ fn check_once(
     report.points += 1;
     report.kills += u64::from(point.choices.kind == CrashKind::ProcessKill);
     let untouched = point.disk.crash_clone(&CrashChoices::process_kill());
-    let checked = open_and_compare(load, point, history, rng);
+    let in_trouble = match load.trouble && rng.u8(..4) == 0 {
+        true => read_in_trouble(load, point, history, rng, report),
+        false => Ok(()),
+    };
+    let checked = in_trouble.and_then(|()| open_and_compare(load, point, history, rng));
     match checked {
         Ok((contents, lost)) => {
             report.lost += lost;
@@ -337,9 +363,44 @@ pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
         Tail::Cut => false,
         // Behind whole records they are the end.
         Tail::Zeros => choices.tear,
-        Tail::Garbage | Tail::Pages => true,
+        Tail::Garbage | Tail::Pages | Tail::Sectors => true,
     };
     is_garbled && why.contains("open: Corruption") && why.contains("MANIFEST-")
+}
+
+/// Whether a disk in trouble may be the reason of an error: bytes that are wrong lie in a file that it names.
+pub(crate) fn is_of_the_disk(error: &Error) -> bool {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::IoError => true,
+        ErrorKind::Corruption => text.contains(".sst") || text.contains(".blob"),
+        // The head of a blob file has no checksum.
+        ErrorKind::NotSupported => text.contains(".blob"),
+        _ => false,
+    }
+}
+
+/// Opens and reads on a disk that makes trouble: errors are its, and what is read is right.
+fn read_in_trouble(
+    load: &Load,
+    point: &CrashPoint,
+    history: &History,
+    rng: &mut fastrand::Rng,
+    report: &mut Report,
+) -> Result<(), String> {
+    let fs = FaultFs::new(Arc::new(point.disk.clone()));
+    fs.set_weather(Weather::bad(rng.u64(..), disk_clock()));
+    let read = load.open(env_over(fs.clone()), rng).and_then(|db| read_all(&db, load));
+    report.in_trouble += 1;
+    report.faults += fs.fault_count();
+    match read {
+        Ok(found) => history.prefix_of(&found).and_then(|prefix| history.compare(prefix, &found)),
+        Err(error) if is_of_the_disk(&error) => {
+            report.errors += 1;
+            Ok(())
+        }
+        Err(error) => Err(format!("on a disk in trouble: {error}")),
+    }
 }
 
 fn open_and_compare(
@@ -362,13 +423,23 @@ fn open_and_compare(
     Ok((found, (history.len() - prefix) as u64))
 }
 
-/// These files, and in a simulation a clock that stands still.
+/// These files, and the clock of the machine, a simulated one as well.
 pub(crate) fn env_over(fs: impl FileSystem + 'static) -> Env {
-    if cfg!(shuttle) {
-        let clock = esker::internals::env::MockClock::new(1_800_000_000_000_000);
-        return Env::new(Arc::new(fs), Arc::new(clock));
-    }
-    Env::with_fs(Arc::new(fs))
+    Env::new(Arc::new(fs), clock())
+}
+
+/// The clock by which a disk is slow: where time is not simulated, it costs none.
+pub(crate) fn disk_clock() -> Arc<dyn Clock> {
+    if cfg!(shuttle) { clock() } else { Arc::new(esker::internals::env::MockClock::new(0)) }
+}
+
+/// The clock of the machine.
+fn clock() -> Arc<dyn Clock> {
+    #[cfg(shuttle)]
+    let clock = esker::internals::env::SimulatedClock { began_micros: 1_800_000_000_000_000 };
+    #[cfg(not(shuttle))]
+    let clock = esker::internals::env::SystemClock;
+    Arc::new(clock)
 }
 
 fn read_all(db: &Db, load: &Load) -> Result<Contents> {

@@ -78,6 +78,15 @@ pub(crate) struct HistoriesArguments {
     /// Operations to leave out: `3-40,77-78`, without the last of each.
     #[arg(long, value_delimiter = ',', value_parser = parse_range)]
     skip: Vec<(u64, u64)>,
+    /// The disk makes no trouble but crashes; without `--cfg shuttle` it never does.
+    #[arg(long)]
+    calm: bool,
+    /// The program `esker-reader`, by which RocksDB reads what crashes leave as well; other histories than without.
+    #[arg(long)]
+    second_reader: Option<std::path::PathBuf>,
+    /// One in how many crashes it is asked for.
+    #[arg(long, default_value_t = 4)]
+    read_one_in: u64,
     /// Do each history twice, and compare what happened (with `--cfg shuttle`).
     #[arg(long)]
     twice: bool,
@@ -101,6 +110,8 @@ pub(crate) fn run_histories(arguments: &HistoriesArguments) -> Result<String, St
         histories: arguments.histories,
         operations: arguments.operations,
         crashes: arguments.crashes,
+        trouble: cfg!(shuttle) && !arguments.calm,
+        second_reader: arguments.second_reader.clone().map(|program| (program, arguments.read_one_in.max(1))),
         skip: arguments.skip.iter().map(|(from, to)| *from..*to).collect(),
         twice: arguments.twice,
         limit: arguments.seconds.map(std::time::Duration::from_secs),
@@ -117,6 +128,7 @@ pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {
         verbose: true,
         brief: false,
         max_batches: u32::MAX,
+        trouble: false,
     };
     crash::run(&parameters).map(|report| report.to_string())
 }
@@ -169,6 +181,9 @@ pub(crate) struct SimArguments {
     /// Batches of each writer, at most: for shrinking.
     #[arg(long, default_value_t = u32::MAX)]
     max_batches: u32,
+    /// The disk makes no trouble but crashes.
+    #[arg(long)]
+    calm: bool,
     /// Run each machine twice, and compare what happened.
     #[arg(long)]
     twice: bool,
@@ -214,6 +229,7 @@ pub(crate) fn run_sim(arguments: &SimArguments) -> Result<String, String> {
         cycles: arguments.cycles,
         per_machine: arguments.per_machine,
         max_batches: arguments.max_batches,
+        trouble: !arguments.calm,
         twice: arguments.twice,
         limit: arguments.seconds.map(std::time::Duration::from_secs),
         verbose: true,

@@ -13,13 +13,15 @@
 //! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives the same history again. Built
 //! without, operations, options and what crashes leave are drawn from the seed, and threads take their own time.
 
-use crate::crash::{Trace, choices_of, env_over, is_refusal};
+use crate::crash::{Trace, choices_of, disk_clock, env_over, is_refusal};
 use crate::model;
-use crate::model::round::{Floor, Promises, Round};
+use crate::model::round::{End, Floor, PATH, Promises, Round};
+use crate::second_reader::{self, Agreed};
 use esker::internals::env::crash::CrashKind;
-use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, Op, OpKind};
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, Op, OpKind, Weather};
 use std::fmt;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,10 @@ pub struct Parameters {
     pub operations: u64,
     /// Crashes of each, at least.
     pub crashes: u64,
+    /// The disk makes trouble: it is slow, fails, is full, reads other bytes than were written. Default: in a simulated machine.
+    pub trouble: bool,
+    /// RocksDB's reader, and one in how many crashes it is asked what is on the disk.
+    pub second_reader: Option<(PathBuf, u64)>,
     /// Operations that are left out: for shrinking.
     pub skip: Vec<Range<u64>>,
     /// Do each history twice, and compare what happened. For simulations.
@@ -53,6 +59,8 @@ impl Default for Parameters {
             histories: 1,
             operations: 1000,
             crashes: 10,
+            trouble: cfg!(shuttle),
+            second_reader: None,
             skip: Vec::new(),
             twice: false,
             limit: None,
@@ -78,6 +86,22 @@ pub struct Report {
     /// Power losses that garbled the MANIFEST's end, after which the database did not open, as it should: the history went on as if
     /// the process had died there.
     pub refused: u64,
+    /// Spells of trouble with the disk that ended before a crash.
+    pub troubles: u64,
+    /// Operations that gave an error then.
+    pub errors: u64,
+    /// Of the spells, those after which the database had to be opened again.
+    pub reopened: u64,
+    /// Openings that were refused on a disk that made trouble.
+    pub not_opened: u64,
+    /// File operations that failed or gave wrong bytes.
+    pub faults: u64,
+    /// Disks that RocksDB read as Esker did.
+    pub second_readings: u64,
+    /// Disks that both refused.
+    pub second_refusals: u64,
+    /// Disks that RocksDB refused as is known.
+    pub recycled_ends: u64,
     /// A hash of all file operations that change something.
     pub fingerprint: u64,
     /// These operations, of one history that is done twice.
@@ -94,7 +118,9 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
-             recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {:.3} s each; history {:016x}",
+             recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {} times trouble with the disk: {} \
+             faults, {} operations and {} openings refused, {} times opened again; RocksDB read {} disks alike, \
+             refused {} as Esker did and {} for the end of a recycled WAL; {:.3} s each; history {:016x}",
             self.histories,
             self.answers.operations,
             self.answers.comparisons,
@@ -103,6 +129,14 @@ impl fmt::Display for Report {
             self.in_openings,
             self.lost,
             self.refused,
+            self.troubles,
+            self.faults,
+            self.errors,
+            self.not_opened,
+            self.reopened,
+            self.second_readings,
+            self.second_refusals,
+            self.recycled_ends,
             each,
             self.fingerprint
         )?;
@@ -121,6 +155,14 @@ impl Report {
         self.in_openings += one.in_openings;
         self.lost += one.lost;
         self.refused += one.refused;
+        self.troubles += one.troubles;
+        self.errors += one.errors;
+        self.reopened += one.reopened;
+        self.not_opened += one.not_opened;
+        self.faults += one.faults;
+        self.second_readings += one.second_readings;
+        self.second_refusals += one.second_refusals;
+        self.recycled_ends += one.recycled_ends;
         self.fingerprint ^= one.fingerprint;
         self.answers.operations += one.answers.operations;
         self.answers.comparisons += one.answers.comparisons;
@@ -272,6 +314,7 @@ impl Watch {
 
 /// One history.
 struct History {
+    seed: u64,
     rng: fastrand::Rng,
     parameters: Parameters,
     disk: CrashFs,
@@ -285,9 +328,12 @@ impl History {
     fn new(seed: u64, parameters: &Parameters) -> History {
         let disk = CrashFs::new();
         let fs = FaultFs::new(Arc::new(disk.clone()));
-        let round = Round::with_crashes(seed, &model::Parameters::default(), env_over(fs.clone()));
+        let shared_orders = parameters.second_reader.is_some();
+        let of_round = model::Parameters { shared_orders, ..model::Parameters::default() };
+        let round = Round::with_crashes(seed, &of_round, env_over(fs.clone()));
         let watch = Watch { whole: parameters.twice.then(Vec::new), ..Watch::default() };
         History {
+            seed,
             rng: fastrand::Rng::with_seed(!seed),
             parameters: parameters.clone(),
             disk,
@@ -338,9 +384,17 @@ impl History {
         let (quiet, length) = (number + self.rng.u64(..most), number + most * 3 / 2);
         let among = [Among::All, Among::Rarer, Among::Rarer, Among::State][self.rng.usize(..4)];
         let armed = (among, self.rng.u64(..8), self.rng.u64(..));
+        let trouble = self.draw_trouble(number, most);
         while number < length && self.watch().crash.is_none() {
             if number == quiet {
                 self.watch().armed = Some(armed);
+            }
+            if number == trouble.start {
+                self.fs.set_weather(Weather::bad(armed.2, disk_clock()));
+                self.round.trouble_begins();
+            }
+            if number == trouble.end {
+                self.trouble_ends().map_err(|why| Failure { operation: number, why })?;
             }
             if !self.parameters.skip.iter().any(|range| range.contains(&number)) {
                 self.round.operate_alone(number).map_err(|why| Failure { operation: number, why })?;
@@ -348,6 +402,46 @@ impl History {
             number += 1;
         }
         Ok(number)
+    }
+
+    /// Between which operations the disk makes trouble; until then it is slow, perhaps.
+    fn draw_trouble(&mut self, number: u64, most: u64) -> Range<u64> {
+        let start = number + self.rng.u64(..most);
+        let (roll, length, seed) = (self.rng.u8(..4), self.rng.u64(1..40), self.rng.u64(..));
+        if !self.parameters.trouble || roll == 3 {
+            return u64::MAX..u64::MAX;
+        }
+        if roll == 2 {
+            self.fs.set_weather(Weather::slow(seed, disk_clock()));
+        }
+        start..start + length
+    }
+
+    /// The disk is well again, and the database with it; unless a crash has come before.
+    fn trouble_ends(&mut self) -> Result<(), String> {
+        self.report.faults += self.fs.fault_count();
+        self.fs.clear_rules();
+        if self.watch().crash.is_some() {
+            return Ok(());
+        }
+        let watch = self.watch.clone();
+        let crashed = || watch.lock().unwrap_or_else(PoisonError::into_inner).crash.is_some();
+        let (end, errors) = self.round.trouble_ends(&crashed)?;
+        self.report.troubles += 1;
+        self.report.errors += errors;
+        // A crash that has come meanwhile shows what it shows.
+        if end == End::Resumed || self.watch().crash.is_some() {
+            return Ok(());
+        }
+        self.report.reopened += 1;
+        self.watch().armed = None;
+        let floor = self.round.promises().at(CrashKind::ProcessKill);
+        self.round.abandon();
+        self.watch().crash = None;
+        let (env, told) = (env_over(self.fs.clone()), "opened again after trouble with the disk");
+        let lost = self.round.recover(env, floor, told).map_err(|(_, why)| format!("{why}\n{told}"))?;
+        self.report.lost += lost as u64;
+        Ok(())
     }
 
     /// Shows the hook all file operations of the disk as it is now.
@@ -381,6 +475,8 @@ impl History {
         let mut crash =
             caught.unwrap_or_else(|| Crash::new(&self.disk, seed, &promises, "nothing".to_owned()));
         self.fs.clear_hook();
+        self.report.faults += self.fs.fault_count();
+        self.fs.clear_rules();
         self.round.abandon();
         // Who was in the hook has made one more, of the life that is over.
         self.watch().crash = None;
@@ -392,6 +488,7 @@ impl History {
             self.count(&crash);
         }
         let told = format!("crash before {}, {:?}", crash.op, crash.choices);
+        self.read_a_second_time(&crash.disk).map_err(|why| format!("{why}\n{told}"))?;
         match self.recover(crash.disk, crash.floor, &told) {
             Ok(lost) => self.report.lost += lost as u64,
             Err((true, why)) if is_refusal(&why, &crash.choices) => {
@@ -404,6 +501,21 @@ impl History {
             }
             Err((_, why)) => return Err(format!("{why}\n{told}")),
         }
+        Ok(())
+    }
+
+    /// Asks RocksDB as well, now and then.
+    fn read_a_second_time(&mut self, disk: &CrashFs) -> Result<(), String> {
+        let Some((program, one_in)) = &self.parameters.second_reader else { return Ok(()) };
+        if !(self.seed + self.report.crashes).is_multiple_of(*one_in) {
+            return Ok(());
+        }
+        let agreed = second_reader::compare(program, disk, Path::new(PATH), self.round.specs())?;
+        *match agreed {
+            Agreed::Same => &mut self.report.second_readings,
+            Agreed::Refused => &mut self.report.second_refusals,
+            Agreed::RecycledEnd => &mut self.report.recycled_ends,
+        } += 1;
         Ok(())
     }
 
@@ -446,7 +558,20 @@ impl History {
         self.disk = disk;
         self.look_at_files();
         let env: Env = env_over(self.fs.clone());
+        if self.parameters.trouble && self.rng.u8(..4) == 0 {
+            self.open_in_trouble(env.clone()).map_err(|why| (false, format!("{why}\n{told}")))?;
+        }
         self.round.recover(env, floor, told)
+    }
+
+    /// An opening on a disk that makes trouble: it may be refused, and nothing is lost by it.
+    fn open_in_trouble(&mut self, env: Env) -> Result<(), String> {
+        let seed = self.rng.u64(..);
+        self.fs.set_weather(Weather::bad(seed, disk_clock()));
+        self.report.not_opened += u64::from(self.round.open_in_trouble(env)?);
+        self.report.faults += self.fs.fault_count();
+        self.fs.clear_rules();
+        Ok(())
     }
 }
 
@@ -478,10 +603,14 @@ fn shrink(seed: u64, parameters: &Parameters, failure: Failure) -> String {
     let skip: Vec<String> = parameters.skip.iter().map(|r| format!("{}-{}", r.start, r.end)).collect();
     let skip = if skip.is_empty() { String::new() } else { format!(" --skip {}", skip.join(",")) };
     let (operations, crashes) = (parameters.operations, parameters.crashes);
+    let calm = if parameters.trouble { "" } else { " --calm" };
+    let reader = parameters.second_reader.as_ref().map_or(String::new(), |(program, one_in)| {
+        format!(" --second-reader {} --read-one-in {one_in}", program.display())
+    });
     let place = if operation == u64::MAX { String::new() } else { format!(" at operation {operation}") };
     format!(
         "histories: SEED={seed}{place}: {why}\n\
-         again: histories --histories 1 --seed {seed} --operations {operations} --crashes {crashes}{skip}"
+         again: histories --histories 1 --seed {seed} --operations {operations} --crashes {crashes}{calm}{reader}{skip}"
     )
 }
 

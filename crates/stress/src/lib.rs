@@ -21,6 +21,7 @@ pub mod metamorphic;
 pub mod model;
 pub mod probes;
 pub mod scans;
+mod second_reader;
 #[cfg(shuttle)]
 pub mod sim;
 pub mod threads;

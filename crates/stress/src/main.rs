@@ -101,7 +101,16 @@ struct ModelArguments {
 
 fn run_model(arguments: ModelArguments) -> Result<String, String> {
     let ModelArguments { seed, rounds, operations, without, keys, calm } = arguments;
-    let parameters = model::Parameters { seed, rounds, operations, without, keys, calm, verbose: true };
+    let parameters = model::Parameters {
+        seed,
+        rounds,
+        operations,
+        without,
+        keys,
+        calm,
+        verbose: true,
+        ..model::Parameters::default()
+    };
     model::run(&parameters).map(|report| report.to_string()).map_err(|divergence| divergence.to_string())
 }
 

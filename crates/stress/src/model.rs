@@ -35,6 +35,8 @@ pub struct Parameters {
     pub keys: usize,
     /// Wait for background work behind every operation: slow, and the same each time.
     pub calm: bool,
+    /// All families are such as RocksDB reads, too.
+    pub shared_orders: bool,
     /// Print each round's numbers to standard error.
     pub verbose: bool,
 }
@@ -48,6 +50,7 @@ impl Default for Parameters {
             without: Vec::new(),
             keys: 0,
             calm: false,
+            shared_orders: false,
             verbose: false,
         }
     }

@@ -7,14 +7,18 @@
 //!
 //! `machine` is the machine, [`scans`] another life in it.
 //!
+//! On a disk in trouble, operations of the load are slow, by the simulated clock, and some disks are opened and read while they fail,
+//! are full, or give other bytes than were written; and then again, well.
+//!
 //! A cycle is a crash of the campaign in [`crate::crash`], with small loads: what the crash left is opened, by as many threads
 //! as an opening has, read and compared; some openings crash again.
 //!
-//! Under the seed: which thread runs at every such place, options, writes, file operations, what a crash leaves of them, the
-//! clock, which stands still. Not under it: the order in which weaker memory than sequential consistency could show writes
+//! Under the seed: which thread runs at every such place, options, writes, file operations, what a crash leaves of them, trouble with
+//! the disk, the clock. Not under it: the order in which weaker memory than sequential consistency could show writes
 //! (shuttle has none), names of sessions and of the database, which decide nothing.
 
 mod delays;
+mod keeper;
 mod machine;
 pub mod scans;
 
@@ -34,6 +38,8 @@ pub struct Parameters {
     pub per_machine: u64,
     /// Batches of each writer, at most: for shrinking.
     pub max_batches: u32,
+    /// The disk is slow, and makes trouble when it is read.
+    pub trouble: bool,
     /// Run each machine twice, and compare what happened.
     pub twice: bool,
     /// Begin no machine after so long.
@@ -100,7 +106,8 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
 /// The short lives of one machine.
 fn machine(seed: u64, parameters: &Parameters) -> Result<crash::Report, String> {
     let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
-    let parameters = crash::Parameters { seed, points, verbose: false, brief: true, max_batches };
+    let trouble = parameters.trouble;
+    let parameters = crash::Parameters { seed, points, verbose: false, brief: true, max_batches, trouble };
     in_machine(seed, move || crash::run(&parameters))?
 }
 
@@ -113,8 +120,10 @@ fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
     let most = parameters.max_batches.min(100);
     let (batches, why) = (1..most).find_map(fails).unwrap_or((parameters.max_batches, why));
     let per_machine = parameters.per_machine;
-    let again =
-        format!("again: sim --cycles 1 --seed {seed} --per-machine {per_machine} --max-batches {batches}");
+    let calm = if parameters.trouble { "" } else { " --calm" };
+    let again = format!(
+        "again: sim --cycles 1 --seed {seed} --per-machine {per_machine} --max-batches {batches}{calm}"
+    );
     format!("sim: SEED={seed}: {why}\n{again}")
 }
 
@@ -125,6 +134,9 @@ fn add(all: &mut crash::Report, one: crash::Report) {
     all.kills += one.kills;
     all.second_crashes += one.second_crashes;
     all.refused += one.refused;
+    all.in_trouble += one.in_trouble;
+    all.errors += one.errors;
+    all.faults += one.faults;
     all.lost += one.lost;
     all.fingerprint ^= one.fingerprint;
     for (op, n) in one.by_op {

@@ -57,20 +57,30 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// A condition variable.
 #[derive(Debug, Default)]
-pub struct Condvar(ls::Condvar);
+pub struct Condvar(std::sync::Arc<ls::Condvar>);
 
 impl Condvar {
     /// Nobody waits.
     pub fn new() -> Condvar {
-        Condvar(ls::Condvar::new())
+        Condvar(std::sync::Arc::new(ls::Condvar::new()))
     }
     /// Waits for a notification; the lock is released meanwhile.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take().expect("present but during a wait");
         guard.0 = Some(self.0.wait(held).expect(POISON));
     }
-    /// Waits for a notification: no time passes in a model, so it comes. Gives whether the time was over.
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _at_most: std::time::Duration) -> bool {
+    /// Waits for a notification, or until the time is over; where there is no clock, the notification comes. Gives whether the time
+    /// was over. Where there is one, others who wait here may wake without a reason.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
+        #[cfg(shuttle)]
+        if let Some(now) = super::time::now() {
+            let nanos = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+            let held = guard.0.take().expect("present but during a wait");
+            let (held, is_over) = super::time::wait(&self.0, held, now.saturating_add(nanos));
+            guard.0 = Some(held);
+            return is_over;
+        }
+        _ = at_most;
         self.wait(guard);
         false
     }

@@ -43,6 +43,9 @@ pub enum Tail {
     Garbage,
     /// To somewhere, 4 KiB pages of which each has its real bytes or zeros: written back out of order.
     Pages,
+    /// Of what was written behind what survived, sectors of 512 bytes of which each has its real bytes or those that were there
+    /// before, also within the file: a disk writes sectors, in whatever order.
+    Sectors,
 }
 
 /// One outcome of a crash. Change fields at will: `CrashChoices { tear: true, ..CrashChoices::random(7) }`.
@@ -102,7 +105,8 @@ impl CrashChoices {
         let keeps = [Keep::Nothing, Keep::Some, Keep::Some, Keep::Everything];
         let (keep_names, keep_data) = (keeps[rng.usize(..4)], keeps[rng.usize(..4)]);
         let tear = rng.bool();
-        let tail = [Tail::Cut, Tail::Cut, Tail::Zeros, Tail::Garbage, Tail::Pages][rng.usize(..5)];
+        let tails = [Tail::Cut, Tail::Cut, Tail::Zeros, Tail::Garbage, Tail::Pages, Tail::Sectors];
+        let tail = tails[rng.usize(..tails.len())];
         CrashChoices { kind: CrashKind::PowerLoss, names, keep_names, keep_data, tear, tail, seed }
     }
 }
@@ -170,8 +174,38 @@ impl Draws<'_> {
         {
             content.write_at(*offset, &data[..self.rng.usize(0..=data.len())]);
         }
-        self.add_tail(&mut content, &file.live);
+        match self.choices.tail {
+            Tail::Sectors => self.scatter(&mut content, &file.live, &file.pieces[kept..]),
+            _ => self.add_tail(&mut content, &file.live),
+        }
         content
+    }
+
+    /// Brings some sectors of what was lost.
+    fn scatter(&mut self, content: &mut Content, live: &Content, lost: &[Piece]) {
+        const SECTOR: u64 = 512;
+        let (mut start, mut end) = (u64::MAX, 0);
+        for piece in lost {
+            // Behind a new length nothing is where it was.
+            let Piece::Write { offset, data } = piece else { break };
+            (start, end) = (start.min(*offset), end.max(offset + data.len() as u64));
+        }
+        let end = end.min(live.len());
+        if end > content.len() {
+            let len = self.rng.u64(content.len()..=end);
+            content.set_len(len);
+        }
+        let end = end.min(content.len());
+        let mut at = start;
+        while at < end {
+            let next = (at / SECTOR + 1) * SECTOR;
+            if self.rng.bool() {
+                let mut sector = vec![0; (next.min(end) - at) as usize];
+                live.read_at(at, &mut sector);
+                content.write_at(at, &sector);
+            }
+            at = next;
+        }
     }
 
     /// Extends `content` towards the length of `live`.

@@ -297,6 +297,35 @@ fn pages_are_written_back_in_any_order() {
     assert!(kept_behind_lost > 20, "{kept_behind_lost}");
 }
 
+/// Also where older bytes are overwritten.
+#[test]
+fn sectors_are_written_in_any_order() {
+    let fs = CrashFs::new();
+    write(&fs, "old", &[7; 10_000]);
+    sync_file(&fs, "old");
+    sync_dir(&fs, "");
+    let mut f = fs.reuse_writable_file(&p("f"), &p("old")).unwrap();
+    sync_dir(&fs, "");
+    let live: Vec<u8> = (0..15_000_u32).map(|i| (i % 251) as u8 + 1).collect();
+    live.chunks(900).for_each(|piece| f.append(piece).unwrap());
+    f.flush().unwrap();
+    let (mut kept_behind_lost, mut old_behind_new) = (0, 0);
+    for seed in 0..50 {
+        let keep_data = if seed % 2 == 0 { Keep::Some } else { Keep::Nothing };
+        let choices = CrashChoices { keep_data, tail: Tail::Sectors, seed, ..CrashChoices::lose_unsynced() };
+        let found = read(&fs.crash_clone(&choices), "f").unwrap();
+        assert!((10_000..=15_000).contains(&found.len()));
+        let mut lost = false;
+        for (sector, expected) in found.chunks(512).zip(live.chunks(512)) {
+            let kept = sector == &expected[..sector.len()];
+            kept_behind_lost += usize::from(kept && lost);
+            old_behind_new += usize::from(!kept && sector.iter().all(|b| *b == 7));
+            lost |= !kept;
+        }
+    }
+    assert!(kept_behind_lost > 20 && old_behind_new > 20, "{kept_behind_lost} {old_behind_new}");
+}
+
 #[test]
 fn a_recycled_file_shows_old_bytes_behind_what_survived() {
     let fs = CrashFs::new();

@@ -7,16 +7,19 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Reads through `read`, unless a rule has other plans.
+/// Reads through `read`, unless a rule has other plans; `spoils` says whether the weather may change what was read.
 fn read(
     shared: &Shared,
     path: &Path,
     offset: u64,
     buf: &mut [u8],
+    spoils: &mut bool,
     read: impl FnOnce(&mut [u8]) -> Result<usize>,
 ) -> Result<usize> {
-    match shared.begin(OpKind::Read, path, Some(offset), buf.len()) {
-        Verdict::Go => read(buf),
+    let verdict = shared.begin(OpKind::Read, path, Some(offset), buf.len());
+    *spoils = matches!(verdict, Verdict::Spoil);
+    match verdict {
+        Verdict::Go | Verdict::Spoil => read(buf),
         Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
         Verdict::Skip => Err(super::cannot_skip(OpKind::Read)),
         Verdict::Flip(draw) => {
@@ -49,7 +52,7 @@ impl FaultSequentialFile {
 
 impl SequentialFile for FaultSequentialFile {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        let n = read(&self.shared, &self.path, self.offset, buf, |buf| self.inner.read(buf))?;
+        let n = read(&self.shared, &self.path, self.offset, buf, &mut false, |buf| self.inner.read(buf))?;
         self.offset += n as u64;
         Ok(n)
     }
@@ -75,7 +78,15 @@ impl FaultRandomAccessFile {
 
 impl RandomAccessFile for FaultRandomAccessFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        read(&self.shared, self.inner.path(), offset, buf, |buf| self.inner.read_at(offset, buf))
+        let path = self.inner.path();
+        let mut spoils = false;
+        let n = read(&self.shared, path, offset, buf, &mut spoils, |buf| self.inner.read_at(offset, buf))?;
+        if spoils {
+            // Whether that can be read is no part of what is read wrong.
+            let mut again = |at: u64, other: &mut [u8]| drop(self.inner.read_at(at, other));
+            self.shared.spoil(path, offset, &mut buf[..n], &mut again);
+        }
+        Ok(n)
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {
@@ -106,7 +117,7 @@ impl FaultWritableFile {
 impl WritableFile for FaultWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         match self.shared.begin(OpKind::Append, &self.path, Some(self.inner.file_size()), data.len()) {
-            Verdict::Go | Verdict::Flip(_) => self.inner.append(data),
+            Verdict::Go | Verdict::Flip(_) | Verdict::Spoil => self.inner.append(data),
             Verdict::Fail(e) => Err(e),
             Verdict::Skip => Ok(()),
             Verdict::Short(keep, e) => {
@@ -136,7 +147,7 @@ impl WritableFile for FaultWritableFile {
 
     fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
         match self.shared.begin(OpKind::RangeSync, &self.path, Some(offset), bytes as usize) {
-            Verdict::Go | Verdict::Flip(_) => self.inner.range_sync(offset, bytes),
+            Verdict::Go | Verdict::Flip(_) | Verdict::Spoil => self.inner.range_sync(offset, bytes),
             Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
             Verdict::Skip => Ok(()),
         }
@@ -144,7 +155,7 @@ impl WritableFile for FaultWritableFile {
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         match self.shared.begin(OpKind::Preallocate, &self.path, Some(offset), bytes as usize) {
-            Verdict::Go | Verdict::Flip(_) => self.inner.preallocate(offset, bytes),
+            Verdict::Go | Verdict::Flip(_) | Verdict::Spoil => self.inner.preallocate(offset, bytes),
             Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
             Verdict::Skip => Ok(()),
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::Clock;
 use crate::mem::MemFs;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{ErrorKind, SubCode};
@@ -153,4 +154,95 @@ fn the_hook_sees_each_operation_and_may_use_the_file_system_below() {
     file.append(b"x").unwrap();
     assert_eq!(seen.load(Ordering::SeqCst), 2);
     assert_eq!(fs.op_count(), 3);
+}
+
+/// Who sleeps on it goes on at once.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Clock for Counting {
+    fn now_micros(&self) -> u64 {
+        self.monotonic_nanos() / 1_000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn sleep(&self, duration: std::time::Duration) {
+        self.0.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+/// What so many operations of a file come to in this weather.
+fn in_weather(seed: u64, make: fn(u64, Arc<dyn Clock>) -> Weather) -> (Vec<String>, u64) {
+    let clock = Arc::new(Counting::default());
+    let fs = new_fs();
+    fs.set_weather(make(seed, clock.clone()));
+    fs.list_ops(true);
+    let mut told = Vec::new();
+    for number in 0..60 {
+        let path = format!("/{number:06}.sst");
+        let made = (|| {
+            let mut file = fs.new_writable_file(Path::new(&path))?;
+            (0..4_u8).try_for_each(|n| file.append(&[n; 700]))?;
+            file.sync()?;
+            file.close()?;
+            let mut buf = [0; 2800];
+            fs.new_random_access_file(Path::new(&path))?.read_at(0, &mut buf)?;
+            fs.delete_file(Path::new(&path))?;
+            Ok(buf.to_vec())
+        })();
+        told.push(made.map_or_else(
+            |e: Error| e.to_string(),
+            |bytes| format!("{:?}", esker_base::crc32c::value(&bytes)),
+        ));
+    }
+    told.extend(fs.take_ops().iter().map(ToString::to_string));
+    (told, clock.monotonic_nanos())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_weather_and_other_seeds_others() {
+    let (mut failed, mut slow, mut spoilt, mut full) = (0, 0, 0, 0);
+    let right = in_weather(1, Weather::slow).0[0].clone();
+    for seed in 0..100 {
+        for make in [Weather::bad, Weather::slow, Weather::bad_reads] {
+            assert_eq!(in_weather(seed, make), in_weather(seed, make));
+        }
+        let (told, nanos) = in_weather(seed, Weather::bad);
+        slow += u64::from(nanos > 0);
+        failed += u64::from(told[..60].iter().any(|t| t.contains("injected")));
+        full += u64::from(told[..60].iter().any(|t| t.contains("No space left")));
+        spoilt += u64::from(told[..60].iter().any(|t| !t.contains("injected") && *t != right));
+        assert!(in_weather(seed, Weather::slow).0[..60].iter().all(|t| *t == right));
+        let reads_only = in_weather(seed, Weather::bad_reads).0;
+        assert!(reads_only[..60].iter().all(|t| !t.contains("injected")));
+    }
+    assert!(failed > 30 && slow > 60 && spoilt > 15 && full > 3, "{failed} {slow} {spoilt} {full}");
+}
+
+/// Damage for good is there at each read, damage in passing at one; neither is on the disk below.
+#[test]
+fn what_the_weather_spoils_is_whole_when_it_has_cleared() {
+    let (mut for_good, mut in_passing) = (0, 0);
+    for seed in 0..200 {
+        let fs = new_fs();
+        let path = Path::new("/000007.sst");
+        let bytes: Vec<u8> = (0..20_000_u32).map(|n| (n / 7 % 251) as u8).collect();
+        let mut file = fs.new_writable_file(path).unwrap();
+        file.append(&bytes).unwrap();
+        file.close().unwrap();
+        fs.set_weather(Weather::bad_reads(seed, Arc::<Counting>::default()));
+        let file = fs.new_random_access_file(path).unwrap();
+        let read = || {
+            let mut read = vec![0; bytes.len()];
+            assert_eq!(file.read_at(0, &mut read).unwrap(), bytes.len());
+            read
+        };
+        let reads: Vec<_> = (0..6).map(|_| read()).collect();
+        for_good += usize::from(reads.windows(2).any(|two| two[0] != bytes && two[0] == two[1]));
+        in_passing += usize::from(reads.windows(2).any(|two| two[0] != bytes && two[1] == bytes));
+        fs.clear_rules();
+        assert_eq!(read(), bytes);
+    }
+    assert!(for_good > 10 && in_passing > 10, "{for_good} {in_passing}");
 }

@@ -25,6 +25,7 @@ mod party;
 mod ping_pong;
 mod refused;
 mod scans;
+mod second_reader;
 mod sst_file_reader;
 mod tables;
 mod timed;

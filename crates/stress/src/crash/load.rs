@@ -48,6 +48,8 @@ pub(super) struct Load {
     flush_one_in: u32,
     /// Nothing goes to the WAL; flushes are atomic.
     unlogged: bool,
+    /// The disk makes trouble.
+    pub(super) trouble: bool,
     options: Options,
 }
 
@@ -104,6 +106,7 @@ impl Load {
             },
             flush_one_in: *rng.choice(if brief { &[5, 10, 40] } else { &[20, 60, 200] }).expect("not empty"),
             unlogged,
+            trouble: false,
             options,
         }
     }

@@ -3,7 +3,7 @@
 use super::families::FamilySpec;
 use super::state::State;
 use esker::prefix::SliceTransformRef;
-use esker::{ColumnFamilyId, DbIterator, ReadOptions};
+use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 
 /// How an iterator is opened, apart from its moment.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,16 @@ impl Shape {
             ..ReadOptions::default()
         }
     }
+}
+
+/// What is wrong with an iterator.
+pub(super) struct WrongCursor {
+    /// The key where it should stand.
+    pub(super) index: Option<usize>,
+    /// Told at length.
+    pub(super) what: String,
+    /// It is its status.
+    pub(super) error: Option<Error>,
 }
 
 /// The iterator, and where it must stand.
@@ -156,17 +166,23 @@ impl Cursor {
     }
 
     /// `state`: what it must see from now on.
-    pub(super) fn refresh(&mut self, state: State) -> Result<(), String> {
+    pub(super) fn refresh(&mut self, state: State) -> Result<(), Error> {
         self.note(|| "refresh".to_owned());
-        self.iter.refresh().map_err(|e| format!("refresh: {e}"))?;
+        self.iter.refresh()?;
         self.at = None;
         self.state = state;
         Ok(())
     }
 
-    /// Compares. `Err` is (key index, what is wrong).
-    pub(super) fn check(&self, spec: &FamilySpec) -> Result<(), (Option<usize>, String)> {
-        let wrong = |what: String| {
+    /// It gave an error.
+    pub(super) fn stand_nowhere(&mut self) {
+        self.note(|| "an error".to_owned());
+        self.at = None;
+    }
+
+    /// Compares.
+    pub(super) fn check(&self, spec: &FamilySpec) -> Result<(), WrongCursor> {
+        let wrong = |what: String, error: Option<Error>| {
             let Shape { lower, upper, .. } = &self.shape;
             let bound = |b: &Option<Vec<u8>>| b.as_ref().map_or("none".to_owned(), |key| show(key));
             let text = format!(
@@ -179,16 +195,16 @@ impl Cursor {
                 self.extractor.as_ref().map(|e| e.name().to_owned()),
                 self.moves.join(", "),
             );
-            Err((self.at, text))
+            Err(WrongCursor { index: self.at, what: text, error })
         };
         if let Err(error) = self.iter.status() {
-            return wrong(format!("status {error}"));
+            return wrong(format!("status {error}"), Some(error));
         }
         let expected = self.at.map(|i| (spec.keys[i].as_slice(), self.state.get(i).unwrap_or_default()));
         let found = self.iter.item();
         if expected != found {
             let text = |item: Option<(&[u8], &[u8])>| item.map(|(k, v)| format!("{} = {}", show(k), show(v)));
-            return wrong(format!("expected {:?}, found {:?}", text(expected), text(found)));
+            return wrong(format!("expected {:?}, found {:?}", text(expected), text(found)), None);
         }
         Ok(())
     }

@@ -76,21 +76,35 @@ pub(crate) struct FamilySpec {
 }
 
 impl FamilySpec {
-    /// The families of a database, with `count` keys each.
-    pub(crate) fn all(rng: &mut fastrand::Rng, count: usize) -> Vec<FamilySpec> {
+    /// The families of a database, with `count` keys each. `shared`: such as RocksDB reads, too: an order of our own it does not know,
+    /// and where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
+    pub(crate) fn all(rng: &mut fastrand::Rng, count: usize, shared: bool) -> Vec<FamilySpec> {
         let bytewise: ComparatorRef = Arc::new(BytewiseComparator);
         let reverse: ComparatorRef = Arc::new(ReverseBytewiseComparator);
+        let custom: ComparatorRef = if shared { bytewise.clone() } else { Arc::new(ByLength) };
+        let max = if shared { Merge::Append } else { Merge::Max };
         let natures = [
             ("default", bytewise.clone(), Merge::Append, true),
             ("reverse", reverse, Merge::Add, true),
-            ("prefix", bytewise, Merge::Max, true),
-            ("custom", Arc::new(ByLength) as ComparatorRef, Merge::Xor, false),
+            ("prefix", bytewise, max, true),
+            ("custom", custom, Merge::Xor, false),
         ];
         let make = |(name, comparator, merge, prefixes_lie_together): (_, ComparatorRef, Merge, _)| {
             let keys = random_keys(rng, comparator.as_ref(), count);
             FamilySpec { name, comparator, operator: merge.operator(), merge, prefixes_lie_together, keys }
         };
         natures.into_iter().map(make).collect()
+    }
+
+    /// What RocksDB must know of it to read it, as its options text.
+    pub(crate) fn options_of_rocksdb(&self) -> String {
+        let merge = match self.merge {
+            Merge::Append => "{id=StringAppendOperator;delimiter=,}",
+            Merge::Add => "uint64add",
+            Merge::Max => "max",
+            Merge::Xor => "bytesxor",
+        };
+        format!("comparator={};merge_operator={merge};", self.comparator.name())
     }
 
     /// The first index whose key is at or behind `target`; the number of keys if there is none.

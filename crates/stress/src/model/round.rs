@@ -2,9 +2,12 @@
 
 mod journal;
 mod reads;
+mod trouble;
 
 use journal::Journal;
 pub(crate) use journal::{Floor, Promises};
+pub(crate) use trouble::End;
+use trouble::Trouble;
 
 use super::cursor::{Cursor, show};
 use super::families::{FamilySpec, Merge};
@@ -14,13 +17,13 @@ use super::{Parameters, Report};
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
-    ColumnFamilyHandle, CompactRangeOptions, Db, Env, FlushOptions, OpenMode, Snapshot, WriteBatch,
+    ColumnFamilyHandle, CompactRangeOptions, Db, Env, Error, FlushOptions, OpenMode, Snapshot, WriteBatch,
     WriteOptions,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-const PATH: &str = "/db";
+pub(crate) const PATH: &str = "/db";
 const SNAPSHOTS: usize = 6;
 const CURSORS: usize = 5;
 /// Changes remembered for the report.
@@ -120,6 +123,38 @@ struct TakenSnapshot {
 }
 
 type Checked = Result<(), String>;
+/// What an operation comes to.
+type Done = Result<(), Stop>;
+
+/// Why an operation did not come to its end.
+pub(super) enum Stop {
+    /// An answer was wrong.
+    Wrong(String),
+    /// The database gave an error, which a disk in trouble may be the reason of. The text tells what was asked.
+    Refused(Error, String),
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Stop {
+        Stop::Wrong(what)
+    }
+}
+
+impl From<Stop> for String {
+    fn from(stop: Stop) -> String {
+        match stop {
+            Stop::Wrong(what) | Stop::Refused(_, what) => what,
+        }
+    }
+}
+
+/// The call `what` gave an error.
+fn refused(what: impl std::fmt::Display) -> impl FnOnce(Error) -> Stop {
+    move |error| {
+        let text = format!("{what}: {error}");
+        Stop::Refused(error, text)
+    }
+}
 
 pub(crate) struct Round {
     rng: fastrand::Rng,
@@ -141,6 +176,8 @@ pub(crate) struct Round {
     counts: Vec<u64>,
     /// If there are crashes: what may and must be there after one.
     journal: Option<Journal>,
+    /// While the disk makes trouble: what has come of it.
+    trouble: Option<Trouble>,
 }
 
 impl Round {
@@ -157,7 +194,7 @@ impl Round {
         env: Env,
         weights: &[(Kind, u32)],
     ) -> Round {
-        let specs = FamilySpec::all(&mut rng, keys);
+        let specs = FamilySpec::all(&mut rng, keys, parameters.shared_orders);
         let settings = Settings::random(&mut rng, &env, &specs);
         let states = specs.iter().map(|spec| State::empty(spec.keys.len())).collect();
         let weights: Vec<_> =
@@ -180,6 +217,7 @@ impl Round {
             operation: 0,
             comparisons: 0,
             journal: None,
+            trouble: None,
         }
     }
 
@@ -224,7 +262,9 @@ impl Round {
 
     fn operate(&mut self, chosen: usize) -> Checked {
         self.counts[chosen] += 1;
-        self.step(self.weights[chosen].0)?;
+        let before = self.look_at_trouble();
+        let done = self.step(self.weights[chosen].0);
+        self.tolerate(done, before)?;
         if self.parameters.calm {
             self.db().wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
         }
@@ -243,7 +283,7 @@ impl Round {
         }
     }
 
-    fn step(&mut self, kind: Kind) -> Checked {
+    fn step(&mut self, kind: Kind) -> Done {
         match kind {
             Kind::Put | Kind::Delete | Kind::Merge | Kind::DeleteRange => self.write_one(kind),
             Kind::Batch => self.write_batch(),
@@ -258,8 +298,10 @@ impl Round {
             Kind::Flush => self.flush(),
             Kind::Compact => self.compact(),
             Kind::Verify => self.verify(),
-            Kind::Reopen => self.reopen(),
-            Kind::DropFamily => self.drop_family(),
+            // What becomes of those beside errors is no question to this model.
+            Kind::Reopen | Kind::DropFamily if self.is_in_trouble() => self.get(),
+            Kind::Reopen => Ok(self.reopen()?),
+            Kind::DropFamily => Ok(self.drop_family()?),
             Kind::Pause => self.pause_and_read(),
             Kind::Burst => self.burst(),
             Kind::SyncWal => self.sync_wal(),
@@ -328,7 +370,10 @@ impl Round {
         );
         self.note(Event::Other(text));
         self.open()?;
-        if self.rng.u8(..4) == 0 { self.verify() } else { Ok(()) }
+        if self.rng.u8(..4) == 0 {
+            self.verify()?;
+        }
+        Ok(())
     }
 
     fn drop_family(&mut self) -> Checked {
@@ -430,7 +475,7 @@ impl Round {
         WriteOptions::default().sync(sync).disable_wal(disable_wal)
     }
 
-    fn write_one(&mut self, kind: Kind) -> Checked {
+    fn write_one(&mut self, kind: Kind) -> Done {
         let family = self.family();
         let write = self.random_write(family, kind);
         let options = self.write_options();
@@ -442,7 +487,11 @@ impl Round {
             Write::Merge(index, operand) => db.merge_opt(&options, handle, &keys[*index], operand),
             Write::DeleteRange(begin, end) => db.delete_range_opt(&options, handle, begin, end),
         };
-        done.map_err(|e| format!("{write:?} in '{}': {e}", self.specs[family].name))?;
+        if let Err(error) = done {
+            let what = format!("{write:?} in '{}'", self.specs[family].name);
+            self.unwritten(vec![(family, write)]);
+            return Err(refused(what)(error));
+        }
         self.apply(family, &write);
         if self.journal.is_some() {
             let sequence = self.db().latest_sequence_number().0;
@@ -451,9 +500,10 @@ impl Round {
         Ok(())
     }
 
-    fn write_batch(&mut self) -> Checked {
+    fn write_batch(&mut self) -> Done {
         let mut batch = WriteBatch::new();
         let (mut saved, mut writes) = (None, Vec::new());
+        let before = (self.states.clone(), self.noted);
         for _ in 0..self.rng.usize(..12) {
             match self.rng.u8(..12) {
                 0 => {
@@ -463,23 +513,32 @@ impl Round {
                 1 => {
                     if let Some((states, noted, kept)) = saved.take() {
                         batch.rollback_to_save_point().map_err(|e| format!("rollback_to_save_point: {e}"))?;
-                        self.states = states;
+                        self.go_back_to(states, noted);
                         writes.truncate(kept);
-                        while self.noted > noted {
-                            self.events.pop_back();
-                            self.noted -= 1;
-                        }
                     }
                 }
                 _ => writes.extend(self.add_to_batch(&mut batch)?),
             }
         }
         let options = self.write_options();
-        self.db().write(&options, &mut batch).map_err(|e| format!("write of a batch: {e}"))?;
+        if let Err(error) = self.db().write(&options, &mut batch) {
+            self.go_back_to(before.0, before.1);
+            self.unwritten(writes);
+            return Err(refused("write of a batch")(error));
+        }
         if !writes.is_empty() {
             self.wrote(batch.sequence().0, options.sync, writes);
         }
         Ok(())
+    }
+
+    /// Takes back what was done since these were the states, and so many events were noted.
+    fn go_back_to(&mut self, states: Vec<State>, noted: u64) {
+        self.states = states;
+        while self.noted > noted {
+            self.events.pop_back();
+            self.noted -= 1;
+        }
     }
 
     fn add_to_batch(&mut self, batch: &mut WriteBatch) -> Result<Option<(usize, Write)>, String> {
@@ -498,20 +557,20 @@ impl Round {
 
     // ---- background work
 
-    fn flush(&mut self) -> Checked {
+    fn flush(&mut self) -> Done {
         let wait = self.rng.u8(..4) > 0;
         let chosen: Vec<usize> = (0..self.specs.len()).filter(|_| self.rng.bool()).collect();
         self.note(Event::Other(format!("flush {chosen:?}, wait {wait}")));
         let handles: Vec<&ColumnFamilyHandle> = chosen.iter().map(|&f| &self.handles[f]).collect();
         let options = FlushOptions { wait, allow_write_stall: true };
-        self.db().flush_opt(&options, &handles).map_err(|e| format!("flush: {e}"))?;
+        self.db().flush_opt(&options, &handles).map_err(refused("flush"))?;
         if let Some(journal) = self.journal.as_ref().filter(|_| wait) {
             journal.flushed(&chosen, self.settings.db.atomic_flush);
         }
         Ok(())
     }
 
-    fn compact(&mut self) -> Checked {
+    fn compact(&mut self) -> Done {
         let family = self.family();
         let spec = &self.specs[family];
         let rng = &mut self.rng;
@@ -540,15 +599,15 @@ impl Round {
         self.note(Event::Other(format!("compact '{name}' {} to {}", text(&begin), text(&end))));
         let (db, handle) = (self.db(), &self.handles[family]);
         db.compact_range_opt(&options, handle, begin.as_deref(), end.as_deref())
-            .map_err(|e| format!("compact_range of '{name}': {e}"))
+            .map_err(refused(format!("compact_range of '{name}'")))
     }
 
     /// Background work stands still while there are reads.
-    fn pause_and_read(&mut self) -> Checked {
+    fn pause_and_read(&mut self) -> Done {
         self.db().pause_background_work();
         let read = (0..30).try_for_each(|_| self.use_cursor().and_then(|()| self.get()));
         let continued = self.db().continue_background_work();
-        read.and(continued.map_err(|e| format!("continue_background_work: {e}")))
+        read.and(continued.map_err(refused("continue_background_work")))
     }
 }
 

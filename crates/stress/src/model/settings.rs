@@ -4,6 +4,7 @@
 use super::families::FamilySpec;
 use esker::internals::base::prefix;
 use esker::internals::cache::{CacheOptions, CacheType};
+use esker::internals::env::{RateLimiter, RateLimiterMode};
 use esker::internals::format::properties::IndexType;
 use esker::internals::format::trailer::ChecksumType;
 use esker::internals::table::{BlockCache, DataBlockIndexType, FilterPolicy};
@@ -33,6 +34,26 @@ impl Settings {
         let cache = Arc::new(cache.expect("the options are in range"));
         let families = specs.iter().map(|spec| random_family(rng, spec, &cache)).collect();
         Settings { db: random_db(rng, env), families }
+    }
+
+    /// Options by which time has effects: for machines whose clock is simulated.
+    pub(crate) fn let_time_matter(&mut self, rng: &mut fastrand::Rng) {
+        let db = &mut self.db;
+        db.stats_dump_period_sec = pick(rng, &[0, 0, 60, 600]);
+        db.delayed_write_rate = pick(rng, &[16 << 10, 1 << 20, 1 << 30]);
+        db.scrub_bytes_per_second = pick(rng, &[0, 0, 10_000, 1 << 20]);
+        if rng.u8(..3) == 0 {
+            let bytes_per_second = pick(rng, &[20 << 10, 1 << 20]);
+            let mode = pick(rng, &[RateLimiterMode::WritesOnly, RateLimiterMode::AllIo]);
+            db.rate_limiter = Some(Arc::new(RateLimiter::new(bytes_per_second, 100_000, 10, mode)));
+        }
+        for family in &mut self.families {
+            family.ttl = pick(rng, &[0, 3_600, 30 * 86_400]);
+            family.periodic_compaction_seconds = pick(rng, &[0, 3_600, 30 * 86_400]);
+            if !family.disable_auto_compactions {
+                family.level0_slowdown_writes_trigger = pick(rng, &[4, 1000]);
+            }
+        }
     }
 
     pub(crate) fn descriptors(&self, specs: &[FamilySpec]) -> Vec<ColumnFamilyDescriptor> {

@@ -3,9 +3,11 @@
 //! In: a seed and what to do. Out: what that gave, or why the machine stopped: a panic, or threads that wait for each other.
 //! Which thread goes on at each place where it matters is drawn by one of four schedulers, each of which finds what the others
 //! seldom do: one that seldom changes threads (PCT, Burckhardt et al., ASPLOS 2010), one that weighs them by what they have
-//! left, one that throws dice, and [`Delays`].
+//! left, one that throws dice, and [`Delays`]; above them, [`Timed`] says when the clock goes on.
 
 use super::delays::Delays;
+use super::keeper::Timed;
+use esker::internals::base::sync::time;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,14 +46,17 @@ fn run<T: Send + 'static>(
     let run = move || {
         esker::internals::env::random::seed(seed);
         esker::internals::cache::key::begin_identities_anew();
-        let result = work();
+        // Every other machine has a clock that leaps.
+        let result = time::with_clock((seed / 4 % 2 == 0).then_some(seed), &work);
         *told.lock().expect("nobody panics with it") = Some(result);
     };
-    catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(run))).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
-    })?;
+    catch_unwind(AssertUnwindSafe(|| Runner::new(Timed::new(scheduler, seed), config).run(run))).map_err(
+        |panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied());
+            format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
+        },
+    )?;
     let result = outcome.lock().expect("nobody panics with it").take();
     result.ok_or_else(|| "the machine stopped".to_owned())
 }

@@ -9,6 +9,7 @@ fn shuttle_machines_lose_nothing_and_repeat_themselves() {
         cycles: 400,
         per_machine: 20,
         max_batches: u32::MAX,
+        trouble: true,
         twice: true,
         limit: None,
         verbose: false,

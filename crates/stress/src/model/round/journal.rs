@@ -9,7 +9,7 @@
 //!  2. `written` is in the order of sequence numbers.
 //!  3. Each operation draws from a generator of its own, so that leaving out others changes little: for shrinking.
 
-use super::{Checked, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write};
+use super::{Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
 use crate::model::Parameters;
 use crate::model::families::FamilySpec;
 use crate::model::settings::Settings;
@@ -77,10 +77,10 @@ impl Promises {
 /// Changes of families, with the numbers that these had.
 type Changes = Vec<(usize, ColumnFamilyId, Write)>;
 
-struct Written {
-    /// Of its first change.
-    sequence: u64,
-    changes: Changes,
+pub(super) struct Written {
+    /// Of its first change; none if the database refused it on a disk that made trouble: after a crash it may be there or not.
+    pub(super) sequence: Option<u64>,
+    pub(super) changes: Changes,
 }
 
 /// See the head of the file.
@@ -96,7 +96,7 @@ pub(crate) struct Journal {
     base: Vec<State>,
     base_ids: Vec<ColumnFamilyId>,
     /// Since then.
-    written: Vec<Written>,
+    pub(super) written: Vec<Written>,
     /// The newest number of each family.
     newest: [u64; FAMILIES],
 }
@@ -137,12 +137,17 @@ impl Journal {
             self.newest[*family] = self.newest[*family].max(sequence);
         }
         self.promise_write(sequence, sync);
-        self.written.push(Written { sequence, changes });
+        self.written.push(Written { sequence: Some(sequence), changes });
     }
 
     fn promise_write(&self, sequence: u64, sync: bool) {
         let (unlogged, manual) = (self.unlogged, self.manual);
         promise_write(&self.promises, unlogged, manual, sequence, sync);
+    }
+
+    /// Writes that were acknowledged.
+    pub(super) fn written_certainly(&self) -> usize {
+        self.written.iter().filter(|written| written.sequence.is_some()).count()
     }
 
     /// The longest prefix of the writes that leads to what was found, in families with these numbers.
@@ -151,21 +156,37 @@ impl Journal {
             true => self.base[f].clone(),
             false => State::empty(specs[f].keys.len()),
         };
-        let mut states: Vec<State> = (0..specs.len()).map(of_base).collect();
-        let mut longest = (states == found).then_some(0);
-        for (i, written) in self.written.iter().enumerate() {
+        let apply = |written: &Written, states: &mut Vec<State>| {
             for (family, _, write) in written.changes.iter().filter(|(family, id, _)| *id == ids[*family]) {
                 write.apply(&specs[*family], &mut states[*family]);
             }
-            if states == found {
-                longest = Some(i + 1);
+        };
+        // More than one if some were refused.
+        let mut possible: Vec<Vec<State>> = vec![(0..specs.len()).map(of_base).collect()];
+        let mut longest = (possible[0] == found).then_some(0);
+        let mut end = 0;
+        while end < self.written.len() {
+            let refused = self.written[end..].iter().take_while(|w| w.sequence.is_none()).count();
+            if refused == 0 {
+                possible.iter_mut().for_each(|states| apply(&self.written[end], states));
+            }
+            for before in 0..possible.len() {
+                for order in some_of(refused) {
+                    let mut more = possible[before].clone();
+                    order.iter().for_each(|i| apply(&self.written[end + i], &mut more));
+                    possible.push(more);
+                }
+            }
+            end += refused.max(1);
+            if possible.iter().any(|states| states == found) {
+                longest = Some(end);
             }
         }
         longest
     }
 
     fn sequence_of(&self, prefix: usize) -> u64 {
-        prefix.checked_sub(1).map_or(0, |last| self.written[last].sequence)
+        self.written[..prefix].iter().rev().find_map(|written| written.sequence).unwrap_or(0)
     }
 
     /// Goes on from what was found.
@@ -180,6 +201,24 @@ impl Journal {
         self.promises.acknowledged.store(0, Ordering::SeqCst);
         self.promises.durable.store(0, Ordering::SeqCst);
     }
+}
+
+/// All ways to take some of so many in some order; of many, only in their own.
+fn some_of(count: usize) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut from = 0;
+    while from < all.len() {
+        for next in 0..count {
+            let taken = &all[from];
+            let in_order = count <= 4 || taken.last().is_none_or(|last| *last < next);
+            if !taken.contains(&next) && in_order {
+                all.push([&taken[..], &[next]].concat());
+            }
+        }
+        from += 1;
+    }
+    all.remove(0);
+    all
 }
 
 fn promise_write(promises: &Promises, unlogged: bool, manual: bool, sequence: u64, sync: bool) {
@@ -258,8 +297,12 @@ impl Round {
         lines.into_iter().rev().collect()
     }
 
-    fn journal(&self) -> &Journal {
+    pub(super) fn journal(&self) -> &Journal {
         self.journal.as_ref().expect("it was made with crashes")
+    }
+
+    pub(crate) fn specs(&self) -> &[FamilySpec] {
+        &self.specs
     }
 
     pub(crate) fn promises(&self) -> Arc<Promises> {
@@ -285,6 +328,9 @@ impl Round {
         // So that no clean close loses anything.
         db.avoid_flush_during_shutdown &= !journal.unlogged;
         journal.manual = db.manual_wal_flush;
+        if cfg!(shuttle) {
+            self.settings.let_time_matter(&mut self.rng);
+        }
     }
 
     pub(super) fn wrote(&mut self, sequence: u64, sync: bool, writes: Vec<(usize, Write)>) {
@@ -294,48 +340,67 @@ impl Round {
         journal.wrote(sequence, sync, writes.into_iter().map(with_id).collect());
     }
 
-    pub(super) fn sync_wal(&mut self) -> Checked {
+    pub(super) fn sync_wal(&mut self) -> Done {
         let sync = self.rng.bool();
         self.note(Event::Other(format!("flush_wal, sync {sync}")));
-        self.db().flush_wal(sync).map_err(|e| format!("flush_wal: {e}"))?;
+        self.db().flush_wal(sync).map_err(refused("flush_wal"))?;
         let journal = self.journal();
-        if let Some(last) = journal.written.last().filter(|_| !journal.unlogged) {
-            journal.promises.promise(CrashKind::ProcessKill, last.sequence);
+        if !journal.unlogged {
+            let last = journal.sequence_of(journal.written.len());
+            journal.promises.promise(CrashKind::ProcessKill, last);
             if sync {
-                journal.promises.promise(CrashKind::PowerLoss, last.sequence);
+                journal.promises.promise(CrashKind::PowerLoss, last);
             }
         }
         Ok(())
     }
 
     /// Some threads write at once; what they wrote is in the order of its numbers.
-    pub(super) fn burst(&mut self) -> Checked {
+    pub(super) fn burst(&mut self) -> Done {
         let threads: Vec<Vec<_>> = (0..self.rng.usize(2..=3))
             .map(|_| (0..self.rng.usize(1..=5)).map(|_| self.batch_of_burst()).collect())
             .collect();
         let journal = self.journal();
         let (unlogged, manual, promises) = (journal.unlogged, journal.manual, &*journal.promises);
         let (db, specs, handles) = (self.db(), &self.specs, &self.handles);
-        let write = |(options, writes): (WriteOptions, Vec<(usize, Write)>)| {
+        let write = |options: &WriteOptions, writes: &[(usize, Write)]| {
             let mut batch = WriteBatch::new();
-            for (family, write) in &writes {
+            for (family, write) in writes {
                 write.add_to(&mut batch, handles[*family].id(), &specs[*family])?;
             }
-            db.write(&options, &mut batch)?;
+            db.write(options, &mut batch)?;
             let sequence = batch.sequence().0;
             promise_write(promises, unlogged, manual, sequence, options.sync);
-            Ok((sequence, options.sync, writes))
+            Ok(sequence)
         };
-        let written: Vec<esker::Result<Vec<_>>> = thread::scope(|scope| {
-            let spawned: Vec<_> = threads
-                .into_iter()
-                .map(|batches| scope.spawn(move || batches.into_iter().map(write).collect()))
-                .collect();
+        // Until the first that is refused.
+        let write_all = |batches: Vec<(WriteOptions, Vec<(usize, Write)>)>| {
+            let mut written = Vec::new();
+            for (options, writes) in batches {
+                let done: esker::Result<u64> = write(&options, &writes);
+                let is_refused = done.is_err();
+                written.push((done, options.sync, writes));
+                if is_refused {
+                    break;
+                }
+            }
+            written
+        };
+        let written: Vec<Vec<_>> = thread::scope(|scope| {
+            let spawned: Vec<_> =
+                threads.into_iter().map(|batches| scope.spawn(|| write_all(batches))).collect();
             spawned.into_iter().map(|thread| thread.join().expect("a writer panicked")).collect()
         });
-        let mut all = Vec::new();
-        for of_thread in written {
-            all.extend(of_thread.map_err(|e| format!("a write of several threads: {e}"))?);
+        let (mut all, mut error) = (Vec::new(), None);
+        let mut not_written = Vec::new();
+        for (done, sync, writes) in written.into_iter().flatten() {
+            match done {
+                Ok(sequence) => all.push((sequence, sync, writes)),
+                Err(e) => {
+                    error = Some(e);
+                    not_written.push(writes);
+                }
+            }
         }
         all.sort_by_key(|(sequence, ..)| *sequence);
         self.note(Event::Other(format!("a burst of {} batches", all.len())));
@@ -343,7 +408,8 @@ impl Round {
             writes.iter().for_each(|(family, write)| self.apply(*family, write));
             self.wrote(sequence, sync, writes);
         }
-        Ok(())
+        not_written.into_iter().for_each(|writes| self.unwritten(writes));
+        error.map_or(Ok(()), |e| Err(refused("a write of several threads")(e)))
     }
 
     /// Keys that are deleted singly are left alone: what is in them when the batch is written is not known yet.
@@ -373,6 +439,7 @@ impl Round {
         self.snapshots.clear();
         self.handles.clear();
         self.db = None;
+        self.trouble = None;
     }
 
     /// An opening with settings of its own that comes to nothing, for crashes in the middle of it.

@@ -1,6 +1,6 @@
 //! What a round reads, and whether the answers are right.
 
-use super::{CURSORS, Checked, Event, Round, SNAPSHOTS, TakenSnapshot, Write};
+use super::{CURSORS, Done, Event, Round, SNAPSHOTS, Stop, TakenSnapshot, Write, refused};
 use crate::model::cursor::{Cursor, Shape, show};
 use crate::model::state::State;
 use esker::{ColumnFamilyHandle, ReadOptions};
@@ -13,15 +13,16 @@ impl Round {
         call: &str,
         expected: Option<&[u8]>,
         found: esker::Result<Option<&[u8]>>,
-    ) -> Checked {
+    ) -> Done {
         self.comparisons += 1;
         let found = match found {
             Ok(found) if found == expected => return Ok(()),
-            Ok(found) => found.map_or("nothing".to_owned(), show),
-            Err(error) => error.to_string(),
+            found => found.map(|value| value.map_or("nothing".to_owned(), show)),
         };
         let expected = expected.map_or("nothing".to_owned(), show);
-        Err(self.blame(family, Some(index), &format!("{call}: expected {expected}, found {found}")))
+        let told = found.as_ref().map_or_else(ToString::to_string, Clone::clone);
+        let what = self.blame(family, Some(index), &format!("{call}: expected {expected}, found {told}"));
+        Err(found.err().map_or(Stop::Wrong(what.clone()), |error| Stop::Refused(error, what)))
     }
 
     /// `what`, and what happened to the key lately.
@@ -83,7 +84,7 @@ impl Round {
         (options, self.states[family].clone(), None)
     }
 
-    pub(super) fn get(&mut self) -> Checked {
+    pub(super) fn get(&mut self) -> Done {
         let family = self.family();
         let index = self.rng.usize(..self.specs[family].keys.len());
         let (options, state, at) = self.random_moment(family);
@@ -91,7 +92,7 @@ impl Round {
         if at.is_none() && self.rng.u8(..16) == 0 {
             let may = self.db().key_may_exist(handle, key);
             if state.get(index).is_some() && !may {
-                return Err(self.blame(family, Some(index), "key_may_exist: false"));
+                return Err(self.blame(family, Some(index), "key_may_exist: false").into());
             }
             return Ok(());
         }
@@ -101,7 +102,7 @@ impl Round {
         self.compare(family, index, call, state.get(index), found)
     }
 
-    pub(super) fn multi_get(&mut self) -> Checked {
+    pub(super) fn multi_get(&mut self) -> Done {
         let snapshot =
             (!self.snapshots.is_empty() && self.rng.bool()).then(|| self.rng.usize(..self.snapshots.len()));
         let mut wanted = Vec::new();
@@ -130,32 +131,36 @@ impl Round {
         Ok(())
     }
 
-    pub(super) fn new_cursor(&mut self) -> Result<Cursor, String> {
+    pub(super) fn new_cursor(&mut self) -> Result<Cursor, Stop> {
         let family = self.family();
         let extractor = self.settings.families[family].prefix_extractor.clone();
         let shape = Shape::random(&mut self.rng, &self.specs[family], extractor.is_some());
         self.cursor_with(family, shape)
     }
 
-    pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, String> {
+    pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, Stop> {
         let (moment, state, at) = self.random_moment(family);
         let extractor = self.settings.families[family].prefix_extractor.clone();
-        let options = ReadOptions { snapshot: moment.snapshot, ..shape.read_options(&mut self.rng) };
-        let iter =
-            self.db().iter_opt(options, &self.handles[family]).map_err(|e| format!("iter_opt: {e}"))?;
+        let mut options = ReadOptions { snapshot: moment.snapshot, ..shape.read_options(&mut self.rng) };
+        // What is read without comparing checksums may be anything on a disk that makes trouble, also for who finds it in the cache.
+        options.verify_checksums |= self.journal.is_some();
+        let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let family = (family, self.handles[family].id());
         Ok(Cursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor))
     }
 
-    pub(super) fn check_cursor(&mut self, cursor: &Cursor) -> Checked {
+    pub(super) fn check_cursor(&mut self, cursor: &mut Cursor) -> Done {
         self.comparisons += 1;
-        cursor
-            .check(&self.specs[cursor.family])
-            .map_err(|(index, what)| self.blame(cursor.family, index, &what))
+        let Err(wrong) = cursor.check(&self.specs[cursor.family]) else { return Ok(()) };
+        let what = self.blame(cursor.family, wrong.index, &wrong.what);
+        let Some(error) = wrong.error else { return Err(Stop::Wrong(what)) };
+        // Only a seek leads on from there.
+        cursor.stand_nowhere();
+        Err(Stop::Refused(error, what))
     }
 
     /// One move at random.
-    pub(super) fn move_cursor(&mut self, cursor: &mut Cursor) -> Checked {
+    pub(super) fn move_cursor(&mut self, cursor: &mut Cursor) -> Done {
         let spec = &self.specs[cursor.family];
         let roll = if cursor.is_valid() { self.rng.u8(..20) } else { self.rng.u8(..6) };
         match roll {
@@ -176,7 +181,7 @@ impl Round {
     }
 
     /// A new iterator, a seek, some steps one way, perhaps some back.
-    pub(super) fn scan(&mut self) -> Checked {
+    pub(super) fn scan(&mut self) -> Done {
         let mut cursor = self.new_cursor()?;
         self.move_cursor(&mut cursor)?;
         let mut forward = self.rng.bool();
@@ -190,7 +195,7 @@ impl Round {
             } else {
                 cursor.prev(spec)
             }
-            self.check_cursor(&cursor)?;
+            self.check_cursor(&mut cursor)?;
             if self.rng.u8(..10) == 0 {
                 forward = !forward;
             }
@@ -199,7 +204,7 @@ impl Round {
     }
 
     /// A step of an iterator that lives on through writes, flushes and compactions.
-    pub(super) fn use_cursor(&mut self) -> Checked {
+    pub(super) fn use_cursor(&mut self) -> Done {
         if self.cursors.len() < CURSORS && self.rng.u8(..20) == 0 || self.cursors.is_empty() {
             let cursor = self.new_cursor()?;
             self.cursors.push(cursor);
@@ -213,7 +218,7 @@ impl Round {
                 if cursor.id == self.handles[family].id() {
                     let state =
                         if cursor.at_snapshot { cursor.state.clone() } else { self.states[family].clone() };
-                    cursor.refresh(state)?;
+                    cursor.refresh(state).map_err(refused("refresh"))?;
                 }
             }
             _ => {}
@@ -237,7 +242,7 @@ impl Round {
     }
 
     /// Everything, in both directions, and every key by itself; and each snapshot.
-    pub(super) fn verify(&mut self) -> Checked {
+    pub(super) fn verify(&mut self) -> Done {
         for family in 0..self.specs.len() {
             for backward in [false, true] {
                 self.verify_scan(family, backward, None)?;
@@ -260,7 +265,7 @@ impl Round {
         Ok(())
     }
 
-    pub(super) fn verify_scan(&mut self, family: usize, backward: bool, snapshot: Option<usize>) -> Checked {
+    pub(super) fn verify_scan(&mut self, family: usize, backward: bool, snapshot: Option<usize>) -> Done {
         let mut options = ReadOptions::default();
         let mut state = self.states[family].clone();
         if let Some(snapshot) = snapshot {
@@ -268,8 +273,7 @@ impl Round {
             let Some(of_snapshot) = &taken.states[family] else { return Ok(()) };
             (options.snapshot, state) = (Some(taken.snapshot.clone()), of_snapshot.clone());
         }
-        let iter =
-            self.db().iter_opt(options, &self.handles[family]).map_err(|e| format!("iter_opt: {e}"))?;
+        let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let shape = Shape::default();
         let spec = &self.specs[family];
         let id = self.handles[family].id();
@@ -279,7 +283,7 @@ impl Round {
         } else {
             cursor.seek_to_first(spec)
         }
-        self.check_cursor(&cursor)?;
+        self.check_cursor(&mut cursor)?;
         while cursor.is_valid() {
             let spec = &self.specs[family];
             if backward {
@@ -287,7 +291,7 @@ impl Round {
             } else {
                 cursor.next(spec)
             }
-            self.check_cursor(&cursor)?;
+            self.check_cursor(&mut cursor)?;
         }
         Ok(())
     }

@@ -1,0 +1,29 @@
+//! shuttle's threads, with a `scope` in whose body one may wait.
+//!
+//! When the last thread of shuttle's own scope ends, it wakes who opened the scope, whatever that one waits for: a lock, a
+//! notification, a moment. Here one thread more stays until the body is done, so that the last one ends after it.
+
+use shuttle::sync::{Condvar, Mutex};
+pub use shuttle::thread::*;
+use std::sync::Arc;
+
+/// As the standard library's.
+pub fn scope<'env, F, T>(body: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let done = Arc::new((Mutex::new(false), Condvar::new()));
+    shuttle::thread::scope(|scope| {
+        let waits = done.clone();
+        scope.spawn(move || {
+            let mut is_done = waits.0.lock().expect("nobody panics with it");
+            while !*is_done {
+                is_done = waits.1.wait(is_done).expect("nobody panics with it");
+            }
+        });
+        let result = body(scope);
+        *done.0.lock().expect("nobody panics with it") = true;
+        done.1.notify_one();
+        result
+    })
+}

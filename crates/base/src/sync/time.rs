@@ -1,0 +1,156 @@
+//! Time in a simulated machine: it passes when somebody sleeps and nobody else can go on, or when the scheduler wants it to.
+//!
+//! In: threads that sleep or wait until a moment. Out: they are woken when the clock has come there. The clock is moved by a thread
+//! of its own, the keeper, each of whose steps leads to the next moment that somebody waits for; when it takes one, the scheduler
+//! decides like everything else: mostly when all others wait, now and then earlier. Each look at the clock moves it a little.
+//!
+//! All threads of a machine share one thread of the system, so what is kept here is kept for that one. Without a keeper no
+//! time passes, and who waits, waits for a notification.
+//!
+//! Invariants
+//!  1. The clock never goes back.
+//!  2. Who waits until a moment stays in the list until he has seen himself that it has come: a call between his entry and
+//!     his wait is repeated.
+
+use shuttle::sync::{Condvar, Mutex};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a look at the clock takes, in nanoseconds.
+const LOOK: u64 = 100;
+/// A machine that gets that old waits for something that never comes: ten years, in nanoseconds.
+const TOO_OLD: u64 = 10 * 365 * 86_400 * SECOND;
+const SECOND: u64 = 1_000_000_000;
+
+#[derive(Default)]
+struct Machine {
+    now: u64,
+    /// By moment and number: whom to call.
+    waiting: BTreeMap<(u64, u64), Arc<Condvar>>,
+    waited: u64,
+    keeper: Option<Arc<Keeper>>,
+    /// Where the next leap is drawn from.
+    leaps: Option<u64>,
+}
+
+#[derive(Default)]
+struct Keeper {
+    over: Mutex<bool>,
+    /// Somebody waits, or the machine ends.
+    changed: Condvar,
+}
+
+thread_local! {
+    static MACHINE: RefCell<Machine> = RefCell::default();
+}
+
+fn with<T>(f: impl FnOnce(&mut Machine) -> T) -> T {
+    MACHINE.with(|machine| f(&mut machine.borrow_mut()))
+}
+
+/// Runs `work` in a machine with a clock, which starts at 0. With `leaps` time jumps now and then: by a seed.
+pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
+    let keeper = Arc::new(Keeper::default());
+    with(|machine| *machine = Machine { keeper: Some(keeper.clone()), leaps, ..Machine::default() });
+    let kept = keeper.clone();
+    let thread = shuttle::thread::Builder::new().name(KEEPER.to_owned()).spawn(move || keep(&kept));
+    let result = work();
+    *keeper.over.lock().expect("nobody panics with it") = true;
+    keeper.changed.notify_one();
+    thread.expect("a model has threads").join().expect("the keeper does not panic");
+    with(|machine| *machine = Machine::default());
+    result
+}
+
+/// What the thread is called that moves the clock: for schedulers.
+pub const KEEPER: &str = "time";
+
+fn keep(keeper: &Keeper) {
+    loop {
+        let mut over = keeper.over.lock().expect("nobody panics with it");
+        while !*over && with(|machine| machine.waiting.is_empty()) {
+            over = keeper.changed.wait(over).expect("nobody panics with it");
+        }
+        if *over {
+            return;
+        }
+        drop(over);
+        for called in with(Machine::go_on) {
+            called.notify_all();
+        }
+        shuttle::thread::yield_now();
+    }
+}
+
+impl Machine {
+    /// Moves the clock to the next moment that somebody waits for, and gives those whose moment has come.
+    fn go_on(&mut self) -> Vec<Arc<Condvar>> {
+        let next = self.waiting.range((self.now + 1, 0)..).next();
+        if let Some((&(moment, _), _)) = next {
+            self.now = moment;
+            self.now += self.leap();
+        }
+        assert!(self.now < TOO_OLD, "the machine waits for something that does not come");
+        self.waiting.range(..=(self.now, u64::MAX)).map(|(_, called)| called.clone()).collect()
+    }
+
+    /// Now and then a second, or up to a day and a half.
+    fn leap(&mut self) -> u64 {
+        let Some(seed) = &mut self.leaps else { return 0 };
+        *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut draw = (*seed ^ (*seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        draw = (draw ^ (draw >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        if draw >> 58 == 0 { SECOND << (draw % 18) } else { 0 }
+    }
+}
+
+/// Nanoseconds since the machine began; `None` without a clock.
+pub fn now() -> Option<u64> {
+    with(|machine| {
+        machine.keeper.as_ref()?;
+        machine.now += LOOK;
+        Some(machine.now)
+    })
+}
+
+/// Waits, while others go on.
+pub fn sleep(nanos: u64) {
+    let Some(until) = now().map(|now| now.saturating_add(nanos)) else {
+        shuttle::thread::yield_now();
+        return;
+    };
+    let (lock, never) = (Mutex::new(()), Arc::new(Condvar::new()));
+    let mut held = lock.lock().expect("nobody else has it");
+    while now().is_some_and(|now| now < until) {
+        held = wait(&never, held, until).0;
+    }
+}
+
+/// Waits for a call or until the moment. Gives whether the moment has come.
+pub(super) fn wait<'a, T>(
+    condvar: &Arc<Condvar>,
+    guard: shuttle::sync::MutexGuard<'a, T>,
+    until: u64,
+) -> (shuttle::sync::MutexGuard<'a, T>, bool) {
+    let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
+        // Not between the keeper's look at the list and his wait.
+        let still = keeper.over.lock().expect("nobody panics with it");
+        let entry = with(|machine| {
+            machine.waited += 1;
+            machine.waiting.insert((until, machine.waited), condvar.clone());
+            (until, machine.waited)
+        });
+        drop(still);
+        keeper.changed.notify_one();
+        entry
+    });
+    let guard = condvar.wait(guard).expect("no thread of the model panicked");
+    let is_over = entered.is_some_and(|entry| {
+        with(|machine| {
+            machine.waiting.remove(&entry);
+            machine.now >= until
+        })
+    });
+    (guard, is_over)
+}

@@ -1,0 +1,45 @@
+//! RocksDB as second reader: a process that says what directories hold, so that campaigns need no RocksDB within themselves.
+//!
+//! In, line by line on standard input: a directory, and for each family that may be there its name and options, all parted by
+//! tabulators. Out: for each family of the directory a line `family NAME`, then its pairs, a line each, in hex; in the end a
+//! line with a dot. Or one line `refused WHY`. The directory is opened for reading and stays as it is.
+
+use crate::contents::hex;
+use crate::{FamilySpec, RocksDb};
+use std::fmt::Write as _;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+/// Answers until standard input ends.
+/// # Errors
+/// Standard input or output are broken.
+pub fn serve() -> std::io::Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let told = answer(&line?).unwrap_or_else(|why| format!("refused {}", why.escape_default()));
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{told}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// # Errors
+/// RocksDB's, or what is wrong with the question.
+fn answer(question: &str) -> Result<String, String> {
+    let mut parts = question.split('\t');
+    let dir = Path::new(parts.next().unwrap_or_default());
+    let known: Vec<(&str, &str)> = parts.map(|part| part.split_once(' ').unwrap_or((part, ""))).collect();
+    let options = |name: &str| known.iter().find(|(n, _)| n == &name).map_or("", |(_, options)| options);
+    let names = RocksDb::list_column_families(dir)?;
+    let families: Vec<FamilySpec> =
+        names.iter().map(|name| FamilySpec::new(name.clone(), options(name))).collect();
+    let db = RocksDb::open_for_read_only(dir, "", &families)?;
+    let mut told = String::new();
+    for name in &names {
+        writeln!(told, "family {name}").map_err(|e| e.to_string())?;
+        for (key, value) in db.contents(name, None)?.0 {
+            writeln!(told, "{} {}", hex(&key), hex(&value)).map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(told + ".")
+}

@@ -1,0 +1,132 @@
+//! A round while the disk makes trouble: what the database may refuse then, and what must hold when it is over.
+//!
+//! In: operations on a disk that is slow, fails, is full or reads other bytes than were written. Out: each answer is right or an error
+//! that the disk is the reason of; writes are refused from a severe background error on; and when the trouble has passed, `resume()`
+//! lets everything go on, or says that the database must be opened again.
+//!
+//! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it back unless `resume()` came between,
+//! or it was refused because of an error that was there before.
+
+use super::journal::Written;
+use super::{Checked, Done, Event, PATH, Round, Stop, Write};
+use crate::crash::is_of_the_disk;
+use crate::model::settings::Settings;
+use esker::{Db, Env, Severity};
+
+/// Resumes until no job of the bad time brings another error.
+const ATTEMPTS: usize = 20;
+
+/// What has come of the trouble so far.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    /// Before this operation an error was in force that keeps writes out.
+    refuses: bool,
+    /// Operations that gave an error.
+    errors: u64,
+}
+
+/// How the trouble has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// Everything goes on.
+    Resumed,
+    /// The database must be opened again.
+    MustReopen,
+}
+
+impl Round {
+    /// From now on the disk makes trouble.
+    pub(crate) fn trouble_begins(&mut self) {
+        self.trouble = Some(Trouble::default());
+        self.note(Event::Other("the disk begins to make trouble".to_owned()));
+    }
+
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// The next operation begins.
+    pub(super) fn look_at_trouble(&mut self) -> usize {
+        if self.trouble.is_some() {
+            let error = self.db().background_error();
+            let refuses = error.is_some_and(|e| e.severity() >= Severity::HardError);
+            self.trouble.iter_mut().for_each(|t| t.refuses = refuses);
+        }
+        self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
+    }
+
+    /// Whether the round can go on after an operation, before which so many writes had been acknowledged.
+    pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
+        let Some(trouble) = &mut self.trouble else { return Ok(done?) };
+        match done {
+            Err(Stop::Refused(error, _)) if is_of_the_disk(&error) => {
+                trouble.errors += 1;
+                let in_force = trouble.refuses;
+                self.note(Event::Other(format!("refused, error in force before: {in_force}: {error}")));
+                Ok(())
+            }
+            Ok(()) if trouble.refuses && before != self.journal().written_certainly() => {
+                Err("a write was acknowledged after a background error, before resume()".to_owned())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// These were refused: before anything was done, if no error has come in force.
+    pub(super) fn unwritten(&mut self, writes: Vec<(usize, Write)>) {
+        let Some(Trouble { refuses: false, .. }) = self.trouble else { return };
+        if self.db().background_error().is_none() {
+            return;
+        }
+        let handles = &self.handles;
+        let Some(journal) = &mut self.journal else { return };
+        let with_id = |(family, write): (usize, Write)| (family, handles[family].id(), write);
+        let changes = writes.into_iter().map(with_id).collect();
+        journal.written.push(Written { sequence: None, changes });
+    }
+
+    /// An opening with settings of its own, and nothing more. Gives whether it was refused.
+    /// # Errors
+    /// For a reason that is not the disk's.
+    pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
+        let settings = Settings::random(&mut self.rng, &env, &self.specs);
+        match Db::open_cf(&settings.db, PATH, settings.descriptors(&self.specs)) {
+            Ok(_) => Ok(false),
+            Err(error) if is_of_the_disk(&error) => Ok(true),
+            Err(error) => Err(format!("open on a disk in trouble: {error}")),
+        }
+    }
+
+    /// The disk is well again. `crashed`: a crash has been made that is still to be looked at, perhaps before `resume()` was done.
+    /// # Errors
+    /// The database is not: it does not resume, or gives wrong answers.
+    pub(crate) fn trouble_ends(&mut self, crashed: &dyn Fn() -> bool) -> Result<(End, u64), String> {
+        let errors = self.trouble.as_ref().map_or(0, |t| t.errors);
+        for _ in 0..ATTEMPTS {
+            let before = self.db().background_error();
+            match self.db().resume() {
+                Ok(()) => {}
+                Err(error) if error.severity() > Severity::HardError => {
+                    return Ok((End::MustReopen, errors));
+                }
+                Err(error) => {
+                    return Err(format!("resume on a disk that is well again, after {before:?}: {error}"));
+                }
+            }
+            if before.is_some() && !crashed() {
+                let journal = self.journal.as_mut().expect("only rounds with crashes have trouble");
+                journal.written.retain(|written| written.sequence.is_some());
+            }
+            // A job that has begun in the bad time may still bring an error, or set tables aside.
+            let settled = self.db().wait_for_background_work();
+            let is_well = self.db().background_error().is_none() && self.db().tables_set_aside().is_empty();
+            if settled.is_ok() && is_well {
+                self.trouble = None;
+                self.note(Event::Other(format!("the disk is well again; before resume(): {before:?}")));
+                self.verify()?;
+                return Ok((End::Resumed, errors));
+            }
+        }
+        Err(format!("no end of errors on a disk that is well again: {:?}", self.db().background_error()))
+    }
+}

@@ -1,0 +1,237 @@
+//! RocksDB as second reader of what a crash has left.
+//!
+//! In: a simulated disk. Out: whether RocksDB and Esker, both opening a copy of it for reading, say the same: what each family
+//! holds, or that it is refused. RocksDB answers from a process of its own (`esker-reader` of `esker-peer`), which is given the
+//! files in a temporary directory.
+//!
+//! Which of the two is right when they differ is for a person to find out. One difference is known: where a recycled WAL ends in
+//! what is left of older records, and the next one is empty, RocksDB takes that for damage and refuses the database if a family's
+//! tables are newer; Esker looks at the tables' sequence numbers, which say that nothing is missing.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the other reader has files of the real file system, and is a process"
+)]
+
+use crate::model::families::FamilySpec;
+use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, OpenMode};
+use esker_testkit::TempDir;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a line of an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is read where.
+type Families = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
+/// The families, or why there are none.
+type Answer = Result<Families, String>;
+
+/// What the two said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Agreed {
+    /// All families are the same.
+    Same,
+    /// Neither opens it.
+    Refused,
+    /// RocksDB takes the end of a recycled WAL for damage: see the head of the file.
+    RecycledEnd,
+}
+
+struct Process {
+    program: PathBuf,
+    child: Child,
+    input: ChildStdin,
+    /// The lines it writes.
+    output: Receiver<String>,
+    work: TempDir,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// One for all machines: it takes a while to start.
+static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
+
+/// Lets both read the database in `dir` of the disk.
+/// # Errors
+/// Where they differ, or why the other one cannot be asked.
+pub(crate) fn compare(
+    program: &Path,
+    disk: &CrashFs,
+    dir: &Path,
+    specs: &[FamilySpec],
+) -> Result<Agreed, String> {
+    let copy = disk.crash_clone(&CrashChoices::process_kill());
+    let theirs = {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.as_ref().is_none_or(|process| process.program != program) {
+            *running = Some(Process::start(program).map_err(|e| format!("{}: {e}", program.display()))?);
+        }
+        let process = running.as_mut().expect("just started");
+        let answer = process.ask(&copy, dir, specs);
+        if answer.is_err() {
+            *running = None;
+        }
+        answer.map_err(|why| format!("the second reader: {why}"))?
+    };
+    let recycled = has_recycled_wals(&copy, dir);
+    match (ours(copy, dir, specs), theirs) {
+        (Ok(ours), Ok(theirs)) => same(&ours, &theirs).map(|()| Agreed::Same),
+        (Err(_), Err(_)) => Ok(Agreed::Refused),
+        (Ok(_), Err(why)) if recycled && why.contains("beyond the point of corruption") => {
+            Ok(Agreed::RecycledEnd)
+        }
+        (Ok(_), Err(why)) => Err(format!("RocksDB refuses what Esker reads: {why}")),
+        (Err(why), Ok(_)) => Err(format!("Esker refuses what RocksDB reads: {why}")),
+    }
+}
+
+/// Whether some WAL is made of records that may stand before older ones.
+fn has_recycled_wals(disk: &CrashFs, dir: &Path) -> bool {
+    let is_recyclable = |name: &String| {
+        let mut head = [0; 7];
+        let read = disk.new_sequential_file(&dir.join(name)).and_then(|mut file| file.read(&mut head));
+        read.is_ok() && (5..=8).contains(&head[6])
+    };
+    let names = disk.children(dir).unwrap_or_default();
+    names.iter().filter(|name| name.ends_with(".log")).any(is_recyclable)
+}
+
+fn same(ours: &Families, theirs: &Families) -> Result<(), String> {
+    let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();
+    if names(ours) != names(theirs) {
+        return Err(format!("Esker has families {:?}, RocksDB {:?}", names(ours), names(theirs)));
+    }
+    for (name, here) in ours {
+        let there = &theirs[name];
+        if let Some(at) = (0..here.len().max(there.len())).find(|&i| here.get(i) != there.get(i)) {
+            let show = |pair: Option<&(Vec<u8>, Vec<u8>)>| {
+                pair.map(|(key, value)| format!("{} = {}", key.escape_ascii(), value.escape_ascii()))
+            };
+            let (here, there) = (show(here.get(at)), show(there.get(at)));
+            return Err(format!("pair {at} of '{name}' is {here:?} for Esker and {there:?} for RocksDB"));
+        }
+    }
+    Ok(())
+}
+
+/// What Esker reads.
+fn ours(disk: CrashFs, dir: &Path, specs: &[FamilySpec]) -> Answer {
+    let env: Env = crate::crash::env_over(disk);
+    let options = DbOptions { env: env.clone(), ..DbOptions::default() };
+    let names = Db::list_column_families(&options, dir).map_err(|e| e.to_string())?;
+    let descriptor = |name: &String| {
+        let mut options = ColumnFamilyOptions::default();
+        if let Some(spec) = specs.iter().find(|spec| spec.name == name) {
+            options.comparator = spec.comparator.clone();
+            options.merge_operator = Some(spec.operator.clone());
+        }
+        ColumnFamilyDescriptor::new(name, options)
+    };
+    let descriptors = names.iter().map(descriptor).collect();
+    let read = || -> esker::Result<Families> {
+        let db = Db::open_with(&options, dir, descriptors, OpenMode::ReadOnly)?;
+        let mut families = Families::new();
+        for name in &names {
+            let mut iter = db.iter_cf(&db.column_family(name).expect("it was opened with it"))?;
+            let mut pairs = Vec::new();
+            iter.seek_to_first();
+            while let Some((key, value)) = iter.item() {
+                pairs.push((key.to_vec(), value.to_vec()));
+                iter.next();
+            }
+            iter.status()?;
+            families.insert(name.clone(), pairs);
+        }
+        Ok(families)
+    };
+    read().map_err(|e| e.to_string())
+}
+
+impl Process {
+    fn start(program: &Path) -> std::io::Result<Process> {
+        let mut child = Command::new(program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let closed = || std::io::Error::other("the process has no standard input and output");
+        let input = child.stdin.take().ok_or_else(closed)?;
+        let lines = BufReader::new(child.stdout.take().ok_or_else(closed)?).lines();
+        let (sender, output) = mpsc::channel();
+        // Ends when the process has ended, or nobody listens any more. No part of any simulation.
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
+        let work = TempDir::new("second-reader");
+        Ok(Process { program: program.to_owned(), child, input, output, work })
+    }
+
+    /// # Errors
+    /// It has ended, or does not answer.
+    fn ask(&mut self, disk: &CrashFs, from: &Path, specs: &[FamilySpec]) -> Result<Answer, String> {
+        self.write_out(disk, from)?;
+        let mut question = self.work.path().display().to_string();
+        for spec in specs {
+            question += &format!("\t{} {}", spec.name, spec.options_of_rocksdb());
+        }
+        let broken = |e: std::io::Error| e.to_string();
+        writeln!(self.input, "{question}").and_then(|()| self.input.flush()).map_err(broken)?;
+        let mut families = Families::new();
+        let mut last = None;
+        loop {
+            let line = self.output.recv_timeout(PATIENCE).map_err(|e| format!("no answer: {e}"))?;
+            if line == "." {
+                return Ok(Ok(families));
+            }
+            if let Some(why) = line.strip_prefix("refused ") {
+                return Ok(Err(why.to_owned()));
+            }
+            if let Some(name) = line.strip_prefix("family ") {
+                last = Some(families.entry(name.to_owned()).or_default());
+                continue;
+            }
+            let pair = line.split_once(' ').and_then(|(key, value)| Some((unhex(key)?, unhex(value)?)));
+            let (Some(pair), Some(family)) = (pair, &mut last) else {
+                return Err(format!("no answer: {line}"));
+            };
+            family.push(pair);
+        }
+    }
+
+    /// Makes the directory hold these files and no others.
+    fn write_out(&self, disk: &CrashFs, from: &Path) -> Result<(), String> {
+        let broken = |e: std::io::Error| e.to_string();
+        for file in std::fs::read_dir(self.work.path()).map_err(broken)? {
+            std::fs::remove_file(file.map_err(broken)?.path()).map_err(broken)?;
+        }
+        let copy = |name: &String| -> esker::Result<Vec<u8>> {
+            let path = from.join(name);
+            let mut bytes = vec![0; usize::try_from(disk.file_size(&path)?).expect("it is in memory")];
+            let n = disk.new_sequential_file(&path)?.read(&mut bytes)?;
+            bytes.truncate(n);
+            Ok(bytes)
+        };
+        for name in disk.children(from).map_err(|e| e.to_string())? {
+            let bytes = copy(&name).map_err(|e| e.to_string())?;
+            std::fs::write(self.work.path().join(&name), bytes).map_err(broken)?;
+        }
+        Ok(())
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x")?.as_bytes();
+    let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok();
+    digits.chunks(2).map(byte).collect()
+}

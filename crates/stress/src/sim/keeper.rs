@@ -1,0 +1,66 @@
+//! A scheduler above another one, which says when time passes.
+//!
+//! In: any scheduler. Out: the same, but that the thread that moves the clock (`base/sync/time.rs`) goes on only when no other
+//! can, or now and then: how often is drawn once a machine. Then what takes long falls into the middle of what others do.
+
+use esker::internals::base::sync::time::KEEPER;
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Timed<S> {
+    inner: S,
+    rng: fastrand::Rng,
+    /// Steps between two of the keeper's beside others, on average.
+    seldom: u32,
+    keeper: Option<TaskId>,
+    /// Tasks below this number have been looked at.
+    known: usize,
+}
+
+impl<S> Timed<S> {
+    pub(super) fn new(inner: S, seed: u64) -> Timed<S> {
+        let mut rng = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x71AE);
+        let seldom = 1 << rng.u32(6..=16);
+        Timed { inner, rng, seldom, keeper: None, known: 0 }
+    }
+
+    fn look_for_keeper(&mut self, runnable: &[&Task]) {
+        let Some(newest) = runnable.last().map(|task| usize::from(task.id())) else { return };
+        if newest < self.known {
+            return;
+        }
+        let new = runnable.iter().filter(|task| usize::from(task.id()) >= self.known);
+        let found = new.filter(|task| task.name().is_some_and(|name| name == KEEPER)).map(|task| task.id());
+        self.keeper = found.last().or(self.keeper);
+        self.known = newest + 1;
+    }
+}
+
+impl<S: Scheduler> Scheduler for Timed<S> {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.inner.new_execution()
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        self.look_for_keeper(runnable);
+        let is_keeper = |task: &&&Task| Some(task.id()) == self.keeper;
+        let Some(keeper) = runnable.iter().find(is_keeper).map(|task| task.id()) else {
+            return self.inner.next_task(runnable, current, is_yielding);
+        };
+        if runnable.len() == 1 || self.rng.u32(..self.seldom) == 0 {
+            return Some(keeper);
+        }
+        let others: Vec<&Task> = runnable.iter().copied().filter(|task| task.id() != keeper).collect();
+        self.inner.next_task(&others, current, is_yielding)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.inner.next_u64()
+    }
+}
