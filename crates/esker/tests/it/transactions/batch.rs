@@ -172,6 +172,12 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
         let found = batch.get_from_batch_and_db(&db, &options, &family, key.as_bytes()).unwrap();
         assert_eq!(found, None, "{key}");
     }
+    // What came late is in the index by now; the iterator does not see it all the same.
+    assert!(batch.get_from_batch_and_db(&db, &options, &family, b"j").unwrap().is_some());
+    iter.seek("i");
+    assert_eq!(item(&iter), Some(owned(&expected[6])));
+    iter.next();
+    assert!(!iter.valid(), "{:?}", item(&iter));
     batch.write(&db, &WriteOptions::default()).unwrap();
     for (key, value) in expected {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(value.as_bytes()), "{key}");
