@@ -2,12 +2,12 @@
 //!
 //! In: `crates/stress/plants/*.plant`, each a bug as changes of the source, and the campaign that must find it. Out: a table
 //! of what was found after how long, and an error if something was not. All bugs are planted at once into a copy of the tree,
-//! each behind a name that the environment picks, so that one build serves all; campaigns in the simulated machine have another one.
-//! Nothing here touches the tree itself.
+//! each behind a name that the environment picks, so that one build serves all; campaigns in the simulated machine (`sim…`), and the
+//! models of each package, have builds of their own. Nothing here touches the tree itself.
 //!
 //! ```text
 //! what the bug is, in a sentence
-//! campaign: arguments of esker-stress
+//! campaign: arguments of esker-stress; or "loom", a package and one of its models
 //! file: path from the root
 //! <<<<
 //! what stands there, once
@@ -17,8 +17,7 @@
 //! ```
 
 use crate::commands::{Outcome, run};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,15 +67,10 @@ pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let mut campaigns: Vec<_> = chosen.iter().map(|p| &p.campaign).collect();
     campaigns.sort();
     campaigns.dedup();
-    let mut programs = BTreeMap::new();
-    for machine in campaigns.iter().map(|campaign| Machine::of(campaign)) {
-        if let Entry::Vacant(place) = programs.entry(machine) {
-            place.insert(build(root, machine)?);
-        }
-    }
-    let program = |campaign: &[String]| &programs[&Machine::of(campaign)];
+    let machines: BTreeSet<_> = campaigns.iter().map(|campaign| Machine::of(campaign)).collect();
+    machines.iter().try_for_each(|machine| machine.build(root))?;
     for campaign in campaigns {
-        if let End::Failed(_, why) = run_campaign(program(campaign), "", campaign, CONTROL)? {
+        if let End::Failed(_, why) = run_campaign(root, "", campaign, CONTROL)? {
             return Err(format!("{} fails without any planted bug: {why}", campaign.join(" ")));
         }
     }
@@ -84,8 +78,7 @@ pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let mut missed = Vec::new();
     for plant in chosen {
         let campaign = plant.campaign.join(" ");
-        let limit = Duration::from_secs(60 * minutes);
-        match run_campaign(program(&plant.campaign), &plant.name, &plant.campaign, limit)? {
+        match run_campaign(root, &plant.name, &plant.campaign, Duration::from_secs(60 * minutes))? {
             End::Failed(after, why) => {
                 println!("| {} | {campaign} | {:.1} s | {why} |", plant.what, after.as_secs_f64());
             }
@@ -134,19 +127,61 @@ fn parse(name: &str, text: &str) -> Result<Plant, String> {
 }
 
 /// What a campaign runs on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Machine {
     /// Threads of the system.
     Real,
     /// Threads that follow a seed.
     Simulated,
+    /// Models of this package.
+    Loom(String),
 }
 
 impl Machine {
     fn of(campaign: &[String]) -> Machine {
-        match campaign.first() {
-            Some(name) if name.starts_with("sim") => Machine::Simulated,
+        match campaign {
+            [loom, package, ..] if loom == "loom" => Machine::Loom(package.clone()),
+            [name, ..] if name.starts_with("sim") => Machine::Simulated,
             _ => Machine::Real,
+        }
+    }
+
+    /// Where Cargo builds for it, and with which flags.
+    fn env(&self, root: &Path) -> [(&'static str, String); 2] {
+        let (name, flags) = match self {
+            Machine::Real => ("build", ""),
+            Machine::Simulated => ("build-simulated", "--cfg shuttle"),
+            Machine::Loom(_) => ("build-loom", "--cfg loom"),
+        };
+        let directory = place(root, name).to_string_lossy().into_owned();
+        [("CARGO_TARGET_DIR", directory), ("RUSTFLAGS", flags.to_owned())]
+    }
+
+    fn build(&self, root: &Path) -> Outcome {
+        let cargo: &[&str] = match self {
+            Machine::Loom(package) => &["test", "--profile", "stress", "--lib", "--no-run", "-p", package],
+            _ => &["build", "--profile", "stress", "-p", "esker-stress"],
+        };
+        let env = self.env(root);
+        let env = env.each_ref().map(|(key, value)| (*key, value.as_str()));
+        run(&place(root, "tree"), &env, "cargo", cargo)
+    }
+
+    /// What runs the campaign, once it is built.
+    fn command(&self, root: &Path, campaign: &[String]) -> Command {
+        let env = self.env(root);
+        match self {
+            Machine::Loom(package) => {
+                let mut command = Command::new("cargo");
+                command.args(["test", "--profile", "stress", "--lib", "-p", package, "--", "--nocapture"]);
+                command.args(&campaign[2..]).envs(env).current_dir(place(root, "tree"));
+                command
+            }
+            _ => {
+                let mut command = Command::new(Path::new(&env[0].1).join("stress/esker-stress"));
+                command.args(campaign);
+                command
+            }
         }
     }
 }
@@ -198,20 +233,6 @@ pub(crate) fn check(root: &Path) -> Outcome {
     }
 }
 
-/// Builds the campaigns: where their program is.
-fn build(root: &Path, machine: Machine) -> Result<PathBuf, String> {
-    let (name, flags) = match machine {
-        Machine::Real => ("build", ""),
-        Machine::Simulated => ("build-simulated", "--cfg shuttle"),
-    };
-    let target = place(root, name);
-    let directory = target.to_string_lossy();
-    let env = [("CARGO_TARGET_DIR", directory.as_ref()), ("RUSTFLAGS", flags)];
-    let cargo = ["build", "--profile", "stress", "-p", "esker-stress"];
-    run(&place(root, "tree"), &env, "cargo", &cargo)?;
-    Ok(target.join("stress/esker-stress"))
-}
-
 /// A file with every bug in it that belongs there.
 fn planted(name: &str, text: String, plants: &[Plant]) -> Result<String, String> {
     let mut text = text;
@@ -236,25 +257,19 @@ fn planted(name: &str, text: String, plants: &[Plant]) -> Result<String, String>
     Ok(text)
 }
 
-fn run_campaign(program: &Path, plant: &str, campaign: &[String], limit: Duration) -> Result<End, String> {
-    let log = program.with_extension("log");
+fn run_campaign(root: &Path, plant: &str, campaign: &[String], limit: Duration) -> Result<End, String> {
+    let log = place(root, "campaign.log");
     let file = std::fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
     let start = Instant::now();
-    let mut child = Command::new(program)
-        .args(campaign)
-        .env(VARIABLE, plant)
-        .stdout(Stdio::null())
-        .stderr(file)
-        .spawn()
-        .map_err(|e| format!("{}: {e}", program.display()))?;
+    let mut command = Machine::of(campaign).command(root, campaign);
+    let cannot = |e| format!("{}: {e}", campaign.join(" "));
+    let child = command.env(VARIABLE, plant).stdout(Stdio::null()).stderr(file).spawn();
+    let mut child = child.map_err(cannot)?;
     let status = loop {
-        match child.try_wait().map_err(|e| format!("{}: {e}", program.display()))? {
+        match child.try_wait().map_err(cannot)? {
             Some(status) => break status,
             None if start.elapsed() >= limit => {
-                child
-                    .kill()
-                    .and_then(|()| child.wait())
-                    .map_err(|e| format!("{}: {e}", program.display()))?;
+                child.kill().and_then(|()| child.wait()).map_err(cannot)?;
                 return Ok(End::Passed(start.elapsed()));
             }
             None => std::thread::sleep(Duration::from_millis(50)),

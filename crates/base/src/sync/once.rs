@@ -8,11 +8,17 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A cell that is written once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OnceLock<T> {
     cell: std::sync::OnceLock<T>,
     lock: Mutex<()>,
     ready: AtomicBool,
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> OnceLock<T> {
+        OnceLock::new()
+    }
 }
 
 impl<T: Clone> Clone for OnceLock<T> {

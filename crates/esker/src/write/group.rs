@@ -11,7 +11,7 @@
 
 use super::apply::{ApplyTask, Countdown, Memtables};
 use super::queue::{Follower, Leader, Request};
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, hesitate};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
@@ -91,6 +91,7 @@ fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result
     }
     sink.log(own, group, first..next)?;
     insert(sink, own, group).map_err(|e| sink.refused(&e))?;
+    hesitate();
     sink.publish(own, group, first..next);
     Ok(())
 }

@@ -113,3 +113,82 @@ fn threads_add_and_search_at_once() {
     });
     assert_eq!(dels.fragments(&icmp).tombstone_count(), 3 * n as usize);
 }
+
+#[cfg(loom)]
+mod models {
+    use super::*;
+    use esker_base::sync::atomic::AtomicU64;
+    use esker_base::sync::process::atomic::AtomicUsize as Counter;
+
+    const KEY: &[u8] = b"b";
+
+    /// Tombstones over one key, and how many are published.
+    struct Shared {
+        icmp: InternalKeyComparator,
+        dels: RangeDels,
+        published: AtomicU64,
+    }
+
+    impl Shared {
+        fn with(count: u64) -> Arc<Shared> {
+            let dels = RangeDels::new(1 << 12, None);
+            let shared =
+                Shared { icmp: InternalKeyComparator::default(), dels, published: AtomicU64::new(0) };
+            (1..=count).for_each(|seq| shared.add(seq));
+            Arc::new(shared)
+        }
+
+        fn add(&self, seq: u64) {
+            self.dels.add(b"a", b"c", SequenceNumber(seq)).unwrap();
+            self.published.store(seq, Ordering::Release);
+        }
+
+        /// The newest that is published covers the key, whether the list tells so or a view.
+        fn search(&self) {
+            let snapshot = SequenceNumber(self.published.load(Ordering::Acquire));
+            assert_eq!(self.dels.max_covering_seq(KEY, &self.icmp, snapshot), snapshot);
+        }
+
+        fn fragment(&self) {
+            let snapshot = SequenceNumber(self.published.load(Ordering::Acquire));
+            let fragments = self.dels.fragments(&self.icmp);
+            assert_eq!(fragments.max_covering_seq(KEY, &self.icmp, snapshot), snapshot);
+        }
+    }
+
+    fn model(count: u64, beside: [fn(&Shared); 2], here: fn(&Shared)) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(4);
+        let counter = Arc::new(Counter::new(0));
+        let runs = counter.clone();
+        builder.check(move || {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let shared = Shared::with(count);
+            let threads = beside.map(|work| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || work(&shared))
+            });
+            here(&shared);
+            for thread in threads {
+                thread.join().expect("no assertion failed");
+            }
+            shared.search();
+            shared.fragment();
+        });
+        let runs = counter.load(Ordering::Relaxed);
+        println!("{runs} runs");
+        assert!(runs >= 50, "{runs} runs cannot have been all interleavings");
+    }
+
+    #[test]
+    fn loom_a_tombstone_is_seen_once_it_is_published() {
+        model(1, [|s| s.add(2), Shared::search], Shared::search);
+        model(2, [|s| s.add(3), Shared::search], Shared::search);
+    }
+
+    #[test]
+    fn loom_fragments_have_every_tombstone_that_is_published() {
+        model(1, [|s| s.add(2), Shared::fragment], Shared::search);
+        model(2, [|s| s.add(3), Shared::search], Shared::fragment);
+    }
+}
