@@ -10,7 +10,7 @@
 mod watch;
 
 use super::iterator::{new_ahead, watched_iter, within_ranges};
-use super::reads::{pinned_view, read_context, table_read_options};
+use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::iter::DbIter;
@@ -65,8 +65,7 @@ impl Db {
         keys: &[K],
     ) -> Result<Explanation> {
         let start = self.begin_explaining(options, family)?;
-        let view = pinned_view(&family.cf);
-        let sequence = self.inner.read_sequence(options);
+        let (view, sequence) = self.inner.pinned_moment(&family.cf, options, None);
         let table_options = table_read_options(options);
         let context = read_context(&family.cf, options, &table_options, None);
         let mut sorted: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
@@ -163,8 +162,7 @@ impl Db {
     ) -> Result<Explanation> {
         let start = self.begin_explaining(options, family)?;
         let watch = Watch::new(self.engine().env.clock.clone());
-        let view = pinned_view(&family.cf);
-        let sequence = self.inner.read_sequence(options);
+        let (view, sequence) = self.inner.pinned_moment(&family.cf, options, None);
         let mut read = ScanRead::default();
         let before = PerfContext::current();
         let scanned = counting(|| {

@@ -525,6 +525,7 @@ impl DbInner {
         }
         loop {
             let view = pinned_view(cf);
+            esker_base::probe!("moment:view");
             let sequence = self.read_sequence(options);
             // Else something that the number sees may be in a memtable that was put in place meanwhile.
             if cf.super_version.holds(&view) {

@@ -2,11 +2,14 @@
 
 use esker::comparator::BytewiseComparator;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::base::probe::Probes;
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{Db, DbIterator, Env, Options, ReadOptions, Snapshot, WriteBatchWithIndex};
+use esker::{Db, DbIterator, Env, ExplainScan, Options, ReadOptions, Snapshot, WriteBatchWithIndex};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// All but the first and the last are deleted.
 const KEYS: usize = 3000;
@@ -321,4 +324,35 @@ fn scans_find_again_what_a_compaction_filter_has_uncovered() {
     let found: Vec<String> = (0..KEYS).map(key).filter(|key| db.get(key).unwrap().is_some()).collect();
     assert!(found.len() > KEYS - 110, "deletions were in the way of the filter: {}", found.len());
     assert_eq!(scan(), found);
+}
+
+#[test]
+fn an_explained_scan_remembers_nothing_beside_a_memtable_that_it_did_not_see() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    (options.cf.dead_span_min_entries, options.cf.dead_range_min_keys) = (0, 64);
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    db.flush().unwrap();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    db.put(key(0), "again").unwrap();
+    // Between the look at what there is and the look at what may be seen of it, a memtable is switched and written to.
+    let probes = Probes::new();
+    let (other, here, done) = (db.clone(), thread::current().id(), AtomicBool::new(false));
+    probes.on("moment:view", move |_| {
+        if thread::current().id() == here && !done.swap(true, Ordering::SeqCst) {
+            other.flush().unwrap();
+            other.put(key(KEYS / 2), "late").unwrap();
+        }
+    });
+    let scan = ExplainScan { from: None, rows: 10, reverse: false };
+    db.explain_scan(&ReadOptions::default(), &db.default_column_family(), &scan).unwrap();
+    drop(probes);
+    assert_eq!(db.get(key(KEYS / 2)).unwrap().as_deref(), Some(&b"late"[..]));
+    let mut iter = db.iter().unwrap();
+    iter.seek(key(1));
+    assert_eq!(at(&iter), Some(key(KEYS / 2)));
 }
