@@ -31,7 +31,9 @@ pub use model::{
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic;
 
-#[cfg(esker_tsan)]
+// Also in tests, so that it goes on compiling.
+#[cfg(any(esker_tsan, test))]
+#[cfg_attr(not(esker_tsan), expect(unreachable_pub, reason = "only builds with esker_tsan hand it out"))]
 mod once;
 #[cfg(esker_tsan)]
 pub use once::OnceLock;

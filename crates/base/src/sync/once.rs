@@ -59,3 +59,6 @@ impl<T> OnceLock<T> {
         self.cell.get_or_init(|| unreachable!("ready is set behind the value"))
     }
 }
+
+#[cfg(test)]
+mod tests;
