@@ -135,11 +135,20 @@ impl WritePath {
     }
 }
 
-/// The error in force, if it keeps from running what a stopped writer waits for.
+/// Why what a stopped writer waits for is not going to run: the error in force, or what is wrong with a damaged table that is in
+/// its way.
 fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
-    let error = state.background_error.current().filter(|_| state.background_error.stops_compactions())?;
-    let is_idle = engine.jobs_scheduled(state) == 0 && state.flush_queue.is_empty();
-    is_idle.then(|| error.clone())
+    if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.paused > 0 {
+        return None;
+    }
+    if state.background_error.stops_compactions() {
+        return state.background_error.current().cloned();
+    }
+    if !state.compaction_queue.is_empty() || state.exclusive_manual {
+        return None;
+    }
+    let stopped = state.families.values().filter(|f| f.stall.condition == WriteStallCondition::Stopped);
+    stopped.flat_map(|f| f.running.all_set_aside()).next().map(|(_, why)| why.clone())
 }
 
 /// Families whose active memtable has reached `write_buffer_size`.

@@ -6,7 +6,9 @@ use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, FaultRule, FileSystem, MemFs};
 use esker::observe::{BackgroundErrorReason, EventListener};
 use esker::options::{CompactionStyle, CompressionType};
-use esker::{CompactRangeOptions, Db, Env, Error, ErrorKind, FileNumber, Options, SstFileReader};
+use esker::{
+    CompactRangeOptions, Db, Env, Error, ErrorKind, FileNumber, FlushOptions, Options, SstFileReader,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -197,6 +199,29 @@ fn writes_over_a_damaged_table_go_on_for_long() {
     }
     let level0 = db.live_files().iter().filter(|f| f.level == 0).count();
     assert!(level0 < options.cf.level0_slowdown_writes_trigger as usize, "{level0} files in level 0");
+}
+
+#[test]
+fn who_would_wait_for_a_compaction_over_a_damaged_table_gets_its_error() {
+    let fs = MemFs::new();
+    let (mut options, _heard) = options(&fs);
+    options.cf.level0_file_num_compaction_trigger = 3;
+    options.cf.level0_slowdown_writes_trigger = 3;
+    options.cf.level0_stop_writes_trigger = 3;
+    let (path, whole) = with_damaged_table(&fs, &options, 500);
+    let db = Db::open(&options, "/db").unwrap();
+    let (family, full) =
+        (db.default_column_family(), FlushOptions { allow_write_stall: true, ..Default::default() });
+    let write = |version| db.put(key(0), value(0, version)).and_then(|()| db.flush_opt(&full, &[&family]));
+    let refused = (1..10).find_map(|version| write(version).err()).expect("level 0 fills up").to_string();
+    assert!(refused.contains(path.file_name().unwrap().to_str().unwrap()), "{refused}");
+    assert_eq!(db.tables_set_aside().len(), 1);
+    // Nothing is lost, and all goes on when it is healed.
+    replace(&fs, &path, &whole);
+    db.resume().unwrap();
+    db.wait_for_background_work().unwrap();
+    write(10).unwrap();
+    assert!(unreadable(&db, 1..500, 0).is_empty() && db.tables_set_aside().is_empty());
 }
 
 #[test]
