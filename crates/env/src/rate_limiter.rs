@@ -186,6 +186,7 @@ impl RateLimiter {
             let wait = state.next_refill_micros.saturating_sub(clock.monotonic_nanos() / 1_000);
             if wait > 0 {
                 drop(state);
+                esker_base::probe!("rate_limiter:waited");
                 clock.sleep(Duration::from_micros(wait));
                 state = self.state.lock();
             }

@@ -125,6 +125,7 @@ impl Shared {
             });
             state.running = Some(id);
             drop(state);
+            esker_base::probe!("timer:called");
             let work = call(work);
             state = self.state.lock();
             state.running = None;

@@ -372,7 +372,7 @@ pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
 pub(crate) fn is_of_the_disk(error: &Error) -> bool {
     let text = error.to_string();
     match error.kind() {
-        ErrorKind::IoError => true,
+        ErrorKind::IoError => text.contains("injected"),
         ErrorKind::Corruption => text.contains(".sst") || text.contains(".blob"),
         // The head of a blob file has no checksum.
         ErrorKind::NotSupported => text.contains(".blob"),

@@ -102,6 +102,8 @@ pub struct Report {
     pub second_refusals: u64,
     /// Disks that RocksDB refused as is known.
     pub recycled_ends: u64,
+    /// Time that passed by the clock of the simulated machines.
+    pub simulated: Duration,
     /// A hash of all file operations that change something.
     pub fingerprint: u64,
     /// These operations, of one history that is done twice.
@@ -120,7 +122,8 @@ impl fmt::Display for Report {
             "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
              recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {} times trouble with the disk: {} \
              faults, {} operations and {} openings refused, {} times opened again; RocksDB read {} disks alike, \
-             refused {} as Esker did and {} for the end of a recycled WAL; {:.3} s each; history {:016x}",
+             refused {} as Esker did and {} for the end of a recycled WAL; {:.1} simulated hours; {:.3} s each; \
+             history {:016x}",
             self.histories,
             self.answers.operations,
             self.answers.comparisons,
@@ -137,6 +140,7 @@ impl fmt::Display for Report {
             self.second_readings,
             self.second_refusals,
             self.recycled_ends,
+            self.simulated.as_secs_f64() / 3600.0,
             each,
             self.fingerprint
         )?;
@@ -163,6 +167,7 @@ impl Report {
         self.second_readings += one.second_readings;
         self.second_refusals += one.second_refusals;
         self.recycled_ends += one.recycled_ends;
+        self.simulated += one.simulated;
         self.fingerprint ^= one.fingerprint;
         self.answers.operations += one.answers.operations;
         self.answers.comparisons += one.answers.comparisons;
@@ -358,6 +363,9 @@ impl History {
             (watch.trace.hash, watch.whole.take())
         };
         self.report.fingerprint = fingerprint;
+        if cfg!(shuttle) {
+            self.report.simulated = Duration::from_nanos(disk_clock().monotonic_nanos());
+        }
         self.report.file_operations = whole.unwrap_or_default();
         Ok(self.report)
     }

@@ -154,3 +154,6 @@ pub(super) fn wait<'a, T>(
     });
     (guard, is_over)
 }
+
+#[cfg(test)]
+mod tests;

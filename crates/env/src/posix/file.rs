@@ -166,6 +166,8 @@ impl PosixWritableFile {
         let mut rest = data;
         while !rest.is_empty() {
             match retry_on_intr(|| rustix::io::pwrite(fd, rest, self.written)) {
+                // Not for ever.
+                Ok(0) => return Err(failed_at("pwrite", &self.path, self.written, Errno::IO)),
                 Ok(n) => {
                     self.written += n as u64;
                     rest = &rest[n..];

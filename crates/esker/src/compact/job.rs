@@ -19,7 +19,7 @@ use crate::engine::{
 use crate::iter::CompactionIteratorStats;
 use crate::iter::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
-use crate::picker::{CompactionPlan, PickContext, RunningId, pick};
+use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
 use crate::read::tables::open_file;
 use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +117,9 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         return Ok(());
     }
     esker_base::probe!("compaction:begun");
+    if matches!(plan.reason, CompactionReason::Ttl | CompactionReason::PeriodicCompaction) {
+        esker_base::probe!("compaction:due_by_time");
+    }
     engine.tell_compaction_begin(job, &task.cf, plan);
     let results = if plan.is_deletion { Vec::new() } else { run_subjobs(engine, task, job) };
     let outcome = check_results(engine, task, &results).and_then(|()| {

@@ -86,6 +86,7 @@ impl WritePath {
         let clock = &engine.env.clock;
         let start = clock.now_micros();
         let end = start + engine.stall.delay_micros(bytes, start);
+        esker_base::probe!("write:delayed");
         while engine.stall.condition() == WriteStallCondition::Delayed && !engine.is_shutting_down() {
             let now = clock.now_micros();
             if now >= end {
