@@ -2,6 +2,7 @@
 
 use crate::bytes::PinnedBytes;
 use crate::error::Result;
+use crate::run::{Ahead, Run};
 use crate::types::{FileNumber, SequenceNumber, ValueType};
 
 /// A range of user keys in which nothing is there for a reader, and why that may be believed of entries that are not
@@ -159,6 +160,20 @@ pub trait InternalIterator: Send {
     fn pinned_left_value(&self) -> PinnedBytes {
         PinnedBytes::copy_from(self.left_value())
     }
+    /// Fills `run` with entries from the one here on, without moving, as far as a reader at `ahead.sequence` is shown each of them as it
+    /// is: plain values that it sees, each of another user key than the one before it in key order; for the first in key order, going
+    /// forward, that is not looked at. They are neighbours among the entries here, and all of one block. REQUIRES: `valid()`; the last
+    /// move went in this direction or was a seek. Default: there are none.
+    fn look_ahead(&mut self, run: &mut Run, _ahead: &Ahead<'_>) {
+        run.clear();
+    }
+    /// To the entry at the run's place. REQUIRES: `run` came from here and is not empty, and there was no other move since.
+    fn advance(&mut self, _run: &Run) {}
+    /// Past the last entry of the run, as a step from that would go, and looks ahead from there; not if that takes too long.
+    /// REQUIRES: as [`advance`](Self::advance).
+    fn pass(&mut self, run: &mut Run, _ahead: &Ahead<'_>) {
+        run.clear();
+    }
     /// Why it is not valid, if an error was the reason.
     /// # Errors
     /// The first error since the last positioning call: `Corruption`, `IoError`, or `Incomplete` (I/O forbidden).
@@ -249,6 +264,15 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         (**self).prev_key_leaving(left)
+    }
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        (**self).look_ahead(run, ahead);
+    }
+    fn advance(&mut self, run: &Run) {
+        (**self).advance(run);
+    }
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        (**self).pass(run, ahead);
     }
     fn left_value(&self) -> &[u8] {
         (**self).left_value()

@@ -24,6 +24,7 @@ pub mod perf_context;
 pub mod prefix;
 pub mod probe;
 pub mod rng;
+pub mod run;
 pub mod stats;
 pub mod sync;
 pub mod table_properties_collector;

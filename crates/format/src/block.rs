@@ -20,9 +20,11 @@ mod cursor;
 mod hash_index;
 mod prefixes;
 mod protection;
+mod run;
 
 pub use builder::{BlockBuilder, common_prefix};
 pub use cursor::{BlockCursor, EntryShape};
+pub use run::cut_run;
 
 use esker_base::memory::prefetch;
 use esker_base::{Error, Result};
@@ -135,6 +137,12 @@ impl Block {
     #[inline]
     pub(crate) fn entries(&self) -> &[u8] {
         self.bytes.get(..self.entries_end as usize).unwrap_or_default()
+    }
+
+    /// Whether the entries end at this offset.
+    #[inline]
+    pub fn ends_at(&self, offset: u32) -> bool {
+        offset == self.entries_end
     }
 
     /// Whether it has no entries.

@@ -59,6 +59,8 @@ pub struct IndexCursor {
     shape: IndexShape,
     cursor: BlockCursor,
     handle: BlockHandle,
+    /// Mostly the restart of the entry here, if it was come to backward.
+    restart: u32,
 }
 
 impl IndexCursor {
@@ -74,6 +76,7 @@ impl IndexCursor {
             shape,
             cursor: BlockCursor::with_buffer(shape.entry_shape(), buffer),
             handle: BlockHandle::default(),
+            restart: 0,
         }
     }
 
@@ -189,7 +192,11 @@ impl IndexCursor {
     /// `Corruption`.
     pub fn prev(&mut self, block: &Block) -> Result<()> {
         let Some(here) = self.cursor.entry_offset() else { return Ok(()) };
-        match self.cursor.restart_before(block, here) {
+        let restart = match self.restart {
+            known @ 1.. if known < block.restart_count() && block.restart(known) == here => Some(known - 1),
+            _ => self.cursor.restart_before(block, here),
+        };
+        match restart {
             // Handles are deltas from the restart on, so go there and walk.
             Some(restart) => self.walk(block, restart, |next| next < here),
             None => {
@@ -201,6 +208,7 @@ impl IndexCursor {
 
     /// From `restart` on while there are entries and `goes_on(offset of the next one)`.
     fn walk(&mut self, block: &Block, restart: u32, goes_on: impl Fn(u32) -> bool) -> Result<()> {
+        self.restart = restart;
         self.cursor.seek_to_restart(block, restart)?;
         self.read_handle(block)?;
         while let Some(next) = self.cursor.next_offset(block)

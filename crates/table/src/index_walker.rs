@@ -54,6 +54,12 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
+    /// Whether the index is one block.
+    #[inline]
+    pub(crate) fn is_flat(&self) -> bool {
+        !self.two_level
+    }
+
     /// The cursor on the entries that lead to data blocks. REQUIRES: `valid()`.
     #[inline]
     fn cursor(&self) -> &IndexCursor {

@@ -1,9 +1,13 @@
 //! The cursor over a table's point entries.
 //!
 //! Invariants
-//!  1. Valid: `block` is the block at the walker's handle, and `cursor` stands on an entry of it.
+//!  1. Valid: `block` is the block at the walker's handle, and `cursor` stands on an entry of it; with `beyond`, the walker is one
+//!     block further, or has run off.
 //!  2. A step within a block allocates nothing; a step to the next block allocates what holding that block takes.
 //!  3. Not valid and no `error`: it has run off an end, or passed the upper bound.
+
+mod ahead;
+mod beyond;
 
 use crate::block_source::{BlockKind, BlockRef};
 use crate::index_walker::IndexWalker;
@@ -11,8 +15,10 @@ use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
 use crate::reader::{TableReader, compare_as, pin, seek_block};
 use crate::scans_ahead::ScansAhead;
+use beyond::Beyond;
 use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
 use esker_base::memory::prefetch;
+use esker_base::run::{Ahead, Run};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::BlockCursor;
 use esker_format::handle::BlockHandle;
@@ -34,6 +40,8 @@ pub struct TableIter {
     /// Which block that is.
     loaded: BlockHandle,
     cursor: BlockCursor,
+    /// The walker has gone on already.
+    beyond: Option<Beyond>,
     /// Where in the block the value of the entry lies that it has left by `prev_key_leaving`.
     left: Range<usize>,
     /// The sequence number of all entries, if the file was ingested with one.
@@ -67,6 +75,7 @@ impl TableIter {
             block: None,
             loaded: BlockHandle::default(),
             cursor: BlockCursor::new(),
+            beyond: None,
             left: 0..0,
             shown_key: Vec::new(),
             upper_bound: None,
@@ -91,6 +100,7 @@ impl TableIter {
     fn start(&mut self) -> Result<()> {
         self.error = None;
         self.cursor.reset();
+        self.beyond = None;
         if self.walker.is_none() {
             self.walker = Some(self.reader.walker(&self.options)?);
         }
@@ -114,25 +124,7 @@ impl TableIter {
             return Ok(());
         };
         if self.block.is_none() || self.loaded != handle {
-            // The old block goes first: a cursor never holds two.
-            self.block = None;
-            let (source, readahead) = (&self.reader.source, &mut self.readahead);
-            let block = match &self.ahead {
-                None => source.block(handle, BlockKind::Data, &self.options, Some(readahead))?,
-                Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
-            };
-            // Its entries lead from one to the next, which the processor cannot foresee across pages: reverse scans of
-            // cached blocks 72 -> 46 ns an entry, seek and 100 nexts 6.7 -> 5.1 us (2-vCPU Zen 5, 2026-11-21).
-            let (first, last) = block.bytes().split_at(block.bytes().len() / 2);
-            if let Place::Last = place {
-                prefetch(last);
-                prefetch(first);
-            } else {
-                prefetch(first);
-                prefetch(last);
-            }
-            self.block = Some(block);
-            self.loaded = handle;
+            self.load(handle, place)?;
         }
         let Some(block) = &self.block else { return Ok(()) };
         let placed = block.key_value().and_then(|block| match place {
@@ -146,9 +138,36 @@ impl TableIter {
         placed.map_err(|e| self.reader.source.at(e, handle))
     }
 
+    /// Puts the block there in the place of the one it has.
+    fn load(&mut self, handle: BlockHandle, place: Place<'_>) -> Result<()> {
+        // The old block goes first: who walks entry by entry never holds two.
+        self.block = None;
+        let (source, readahead) = (&self.reader.source, &mut self.readahead);
+        let block = match &self.ahead {
+            None => source.block(handle, BlockKind::Data, &self.options, Some(readahead))?,
+            Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
+        };
+        // Its entries lead from one to the next, which the processor cannot foresee across pages: reverse scans of
+        // cached blocks 72 -> 46 ns an entry, seek and 100 nexts 6.7 -> 5.1 us (2-vCPU Zen 5, 2026-11-21).
+        let (first, last) = block.bytes().split_at(block.bytes().len() / 2);
+        if let Place::Last = place {
+            prefetch(last);
+            prefetch(first);
+        } else {
+            prefetch(first);
+            prefetch(last);
+        }
+        self.block = Some(block);
+        self.loaded = handle;
+        Ok(())
+    }
+
     /// On to the first entry of the next block that has one.
     #[inline(never)]
     fn next_block(&mut self) -> Result<()> {
+        if self.beyond.is_some() && self.cross(true)? {
+            self.enter_block(Place::First)?;
+        }
         while !self.cursor.valid() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
             if self.is_beyond_upper_bound() {
                 return self.stop();
@@ -161,6 +180,9 @@ impl TableIter {
 
     #[inline(never)]
     fn prev_block(&mut self) -> Result<()> {
+        if self.beyond.is_some() && self.cross(false)? {
+            self.enter_block(Place::Last)?;
+        }
         while !self.cursor.valid() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
             self.walk(|w, r, o| w.prev(&r.source, o))?;
             self.enter_block(Place::Last)?;
@@ -359,6 +381,24 @@ impl InternalIterator for TableIter {
             left.lend();
         }
         self.prev_key()
+    }
+
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        self.decode_ahead(run, ahead);
+    }
+
+    fn advance(&mut self, run: &Run) {
+        self.cursor.stand_on(run);
+        self.finish(Ok(()));
+    }
+
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        let moved =
+            if ahead.forward { self.pass_forward(run, ahead) } else { self.pass_backward(run, ahead) };
+        self.finish(moved);
+        if !self.valid() {
+            run.clear();
+        }
     }
 
     #[inline]

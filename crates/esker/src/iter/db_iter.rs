@@ -10,13 +10,16 @@
 //!     change of view has taken the current key away.
 //!  3. backward: on the last entry of the user keys before the current one, or before the first; of that entry `ahead` says
 //!     what was seen of it, unless the inner cursor was moved since by anything but a step.
+//!  4. walking over a run (`run` is not empty, `value` is `Run`): on the run's first entry in the direction of travel.
 //!
 //! No step allocates once the buffers have grown to the largest key and value. The key is always a copy; the value is the
-//! inner cursor's own in case 1, and mostly in case 3: that of the entry it has left; else a copy, or pinned if it is large.
+//! inner cursor's own in case 1, and mostly in case 3: that of the entry it has left; in case 4 it lies in the run's block; else it is a
+//! copy, or pinned if it is large.
 
 mod backward;
 mod dead;
 mod options;
+mod run;
 mod value;
 
 use value::NEWEST_FIRST;
@@ -29,10 +32,12 @@ pub use options::{DbIterCounters, DbIterOptions};
 use crate::read::merge::MergeOperands;
 use dead::DeadRun;
 use esker_base::iter::{InternalIterator, LeftValue};
+use esker_base::run::Run;
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key};
+use run::Eagerness;
 use std::any::Any;
 use std::fmt;
 
@@ -48,6 +53,8 @@ enum Value {
     InnerPart { start: usize, end: usize },
     /// That of the entry which the inner cursor has left: in `left`.
     Left,
+    /// At the place of `run`, as the key is.
+    Run,
     /// In `buffer`.
     Buffer,
     /// In part of `buffer`: the default column of the entity in it.
@@ -65,10 +72,13 @@ pub struct DbIter<I = Box<dyn InternalIterator>> {
     forward: bool,
     /// Forward: the value was merged, so that `iter` does not stand on its entry.
     merged: bool,
-    /// The current user key; while looking for the next one, the one to pass.
+    /// The current user key, if `value` is not `Run`; while looking for the next one, the one to pass.
     key: Vec<u8>,
     value: Value,
     left: LeftValue,
+    /// Entries ahead of the inner cursor, over which it walks.
+    run: Run,
+    eagerness: Eagerness,
     buffer: Vec<u8>,
     /// Backward: sequence number and type of the entry that the inner cursor stands on, whose user key is in `ahead_key`.
     ahead: Option<(SequenceNumber, ValueType)>,
@@ -133,6 +143,8 @@ impl<I: InternalIterator> DbIter<I> {
             key: Vec::new(),
             value: Value::Buffer,
             left: LeftValue::default(),
+            run: Run::default(),
+            eagerness: Eagerness::default(),
             buffer: Vec::new(),
             ahead: None,
             ahead_key: Vec::new(),
@@ -155,6 +167,7 @@ impl<I: InternalIterator> DbIter<I> {
         exchange: impl FnOnce(&mut I),
     ) {
         self.begin_call();
+        self.run.let_go();
         exchange(&mut self.iter);
         self.keep_alive = keep_alive;
         self.options.sequence = sequence;
@@ -174,6 +187,7 @@ impl<I: InternalIterator> DbIter<I> {
         exchange: impl FnOnce(&mut I, Option<(&[u8], bool)>),
     ) {
         self.begin_call();
+        self.leave_run();
         self.ahead = None;
         if !self.valid {
             exchange(&mut self.iter, None);
@@ -227,8 +241,10 @@ impl<I: InternalIterator> DbIter<I> {
         self.begin_call();
         if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
             let value = self.value().to_vec();
+            self.end_run();
             (self.buffer, self.value) = (value, Value::Buffer);
         }
+        self.run.let_go();
         self.left = LeftValue::default();
         self.ahead = None;
         close(&mut self.iter);
@@ -238,6 +254,7 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Stands nowhere until it is positioned.
     pub(crate) fn forget_place(&mut self) {
+        self.end_run();
         self.valid = false;
     }
 
@@ -253,7 +270,7 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Shows what lies within these bounds. To be positioned next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
-        self.valid = false;
+        self.forget_place();
         self.options.set_bounds(lower, upper);
         self.iter.set_upper_bound(upper);
     }
@@ -276,17 +293,23 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     pub fn key(&self) -> &[u8] {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        &self.key
+        if matches!(self.value, Value::Run) { self.run.user_key() } else { &self.key }
     }
 
     /// The value here. REQUIRES: `valid()`.
     #[inline]
     pub fn value(&self) -> &[u8] {
         debug_assert!(self.valid, "REQUIRES: valid()");
+        if matches!(self.value, Value::Run) { self.run.value() } else { self.value_elsewhere() }
+    }
+
+    /// The value, if it is not in the run.
+    fn value_elsewhere(&self) -> &[u8] {
         match &self.value {
             Value::Inner => self.iter.value(),
             Value::InnerPart { start, end } => &self.iter.value()[*start..*end],
             Value::Left => self.left.value(&self.iter),
+            Value::Run => self.run.value(),
             Value::Buffer => &self.buffer,
             Value::Entity { start, end } => &self.buffer[*start..*end],
             Value::Pinned(bytes) => bytes,
@@ -300,6 +323,7 @@ impl<I: InternalIterator> DbIter<I> {
             Value::Inner => self.iter.pinned_value(),
             Value::InnerPart { start, end } => self.iter.pinned_value().slice(*start..*end),
             Value::Left => self.left.pinned(&self.iter),
+            Value::Run => self.run.pinned_value(),
             Value::Buffer => PinnedBytes::copy_from(&self.buffer),
             Value::Entity { start, end } => PinnedBytes::copy_from(&self.buffer[*start..*end]),
             Value::Pinned(bytes) => bytes.clone(),
@@ -386,12 +410,9 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     pub fn next(&mut self) {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        self.begin_call();
-        let on_value = self.forward && !self.merged;
-        if !self.forward {
-            self.turn_forward();
+        if !(self.forward && self.run.step_on()) {
+            self.next_of_inner();
         }
-        self.find_next(true, on_value);
         self.counters.nexts += 1;
         if self.valid {
             self.counters.nexts_found += 1;
@@ -403,11 +424,9 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     pub fn prev(&mut self) {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        self.begin_call();
-        if self.forward {
-            self.turn_backward();
+        if self.forward || !self.run.step_back() {
+            self.prev_of_inner();
         }
-        self.find_prev();
         self.counters.prevs += 1;
         if self.valid {
             self.counters.prevs_found += 1;
@@ -418,11 +437,14 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     fn count_bytes(&mut self) {
         if self.options.statistics.is_some() {
-            self.counters.bytes_read += (self.key.len() + self.value().len()) as u64;
+            self.counters.bytes_read += (self.key().len() + self.value().len()) as u64;
         }
     }
 
     fn begin(&mut self, forward: bool) {
+        self.end_run();
+        self.run.begin();
+        self.eagerness.begin();
         self.valid = false;
         self.forward = forward;
         self.merged = false;

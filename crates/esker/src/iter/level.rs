@@ -12,6 +12,7 @@ use super::db_iter::set_bound;
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
 use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
+use esker_base::run::{Ahead, Run};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
@@ -349,6 +350,33 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
             self.settle_backward();
         }
         self.valid().then(|| self.open_iter().key())
+    }
+
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        match &mut self.current {
+            Some(iter) => iter.look_ahead(run, ahead),
+            None => run.clear(),
+        }
+    }
+
+    fn advance(&mut self, run: &Run) {
+        if let Some(iter) = &mut self.current {
+            iter.advance(run);
+        }
+    }
+
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        let Some(iter) = &mut self.current else { return run.clear() };
+        iter.pass(run, ahead);
+        if !run.is_empty() || iter.valid() {
+            return;
+        }
+        run.let_go();
+        if ahead.forward {
+            self.settle_forward();
+        } else {
+            self.settle_backward();
+        }
     }
 
     #[inline]

@@ -18,12 +18,14 @@
 //!  2. For one user key, the entries of a newer run have larger sequence numbers than those of an older run.
 //!  3. `depth` sources, those of the newest children, are located at the span; 0 means there is no span.
 
+mod ahead;
 mod exchange;
 mod hop;
 
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
+use esker_base::run::{Ahead, Run};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
@@ -484,6 +486,20 @@ impl InternalIterator for MergingIterator {
             None => self.settle_without(i),
         }
         self.valid().then(|| self.key())
+    }
+
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        self.look_ahead_of_others(run, ahead);
+    }
+
+    fn advance(&mut self, run: &Run) {
+        if let Some(node) = self.current {
+            self.children[node.child].iter.advance(run);
+        }
+    }
+
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        self.pass_before_others(run, ahead);
     }
 
     #[inline]

@@ -3,9 +3,11 @@
 //! Counts its steps and seeks, so that tests can show that a scan does not crawl.
 
 use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
+use esker_base::run::{Ahead, Run, RunEntry};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_base::{Error, FileNumber, PinnedBytes, Result, SequenceNumber};
+use esker_format::block::cut_run;
 use esker_format::dead_spans::DeadSpans;
 use esker_format::key::{self, InternalKeyComparator};
 
@@ -123,6 +125,57 @@ impl InternalIterator for VecIter {
         self.left = Some(here);
         left.lend();
         self.valid().then(|| self.key())
+    }
+    /// Its blocks have five entries, and entries that it fails on are in none.
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        run.clear();
+        let start = self.index - self.index % 5;
+        let end = (start + 5).min(self.entries.len());
+        let within = if ahead.forward { self.index..end } else { start..self.index + 1 };
+        if self.fail_at.is_some_and(|at| within.contains(&at)) {
+            return;
+        }
+        let (keys, places) = run.room(within.len());
+        keys.clear();
+        let mut block = Vec::new();
+        let offset = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a test is small");
+        for ((i, place), (internal_key, value)) in
+            within.clone().zip(places).zip(&self.entries[within.clone()])
+        {
+            let (key, key_len, from) = (offset(keys), offset(internal_key), offset(&block));
+            keys.extend_from_slice(internal_key);
+            block.extend_from_slice(value);
+            *place = RunEntry {
+                packed: key::trailer(internal_key),
+                entry: u32::try_from(i).expect("a test is small"),
+                key,
+                key_len,
+                value: from,
+                value_end: offset(&block),
+                ..RunEntry::default()
+            };
+        }
+        run.set_count(within.len());
+        let before = start.checked_sub(1).map(|before| key::user_key(&self.entries[before].0));
+        let is_first_alone = !ahead.forward
+            && before.is_some_and(|before| {
+                !self.icmp.same_user_key(before, key::user_key(&self.entries[start].0))
+            });
+        cut_run(run, ahead, &self.icmp, None, is_first_alone);
+        run.set_block(PinnedBytes::from_vec(block));
+    }
+    fn advance(&mut self, run: &Run) {
+        self.index = run.entries()[run.at()].entry as usize;
+    }
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        let place = if ahead.forward { run.end() - 1 } else { run.first() };
+        let last = run.entries()[place].entry as usize;
+        self.moves.steps.fetch_add(1, Ordering::Relaxed);
+        self.stand_on(if ahead.forward { last + 1 } else { last.wrapping_sub(1) });
+        run.clear();
+        if self.valid() {
+            self.look_ahead(run, ahead);
+        }
     }
     fn left_value(&self) -> &[u8] {
         &self.entries[self.left.expect("lent by the last move")].1

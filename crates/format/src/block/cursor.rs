@@ -11,6 +11,7 @@
 //!     once. No key is put together for that: the key of an entry has what the one behind it shares, and the rest lies in the
 //!     entry itself, but for what it shares with entries before it that the one behind it does not.
 
+mod ahead;
 mod lengths;
 
 use super::{Block, common_prefix};

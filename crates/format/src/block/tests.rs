@@ -1,5 +1,6 @@
 use super::*;
 use crate::key::{InternalKeyComparator, internal_key};
+use esker_base::run::Run;
 use esker_base::{SequenceNumber, ValueType};
 
 struct Rng(u64);
@@ -64,6 +65,7 @@ fn build_separated(entries: &[(Vec<u8>, Vec<u8>)], interval: usize) -> Block {
 /// Walks `block` at random beside a plain index into `entries`.
 fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usize) {
     let mut cursor = BlockCursor::new();
+    let mut run = Run::default();
     let mut model: Option<usize> = None;
     for _ in 0..steps {
         let target: Vec<u8> = (0..rng.below(6)).map(|_| b'a' + rng.below(3) as u8).collect();
@@ -97,8 +99,47 @@ fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usi
         assert_eq!(cursor.valid(), model.is_some());
         if let Some(i) = model {
             assert_eq!((cursor.key(), cursor.value(block)), (&entries[i].0[..], &entries[i].1[..]));
+            let forward = rng.below(2) == 0;
+            let first = decode(&cursor, block, &mut run, entries, i, forward);
+            if let (Some(first), 0) = (first, rng.below(4)) {
+                let among = rng.below(run.entries().len() as u64) as usize;
+                cursor.stand_on_entry(&run, among);
+                model = Some(first + among);
+                assert_eq!(cursor.key(), entries[first + among].0);
+            }
         }
     }
+}
+
+/// Decodes from entry `i`, on which the cursor stands, and compares; the first entry that was decoded, if there is any.
+fn decode(
+    cursor: &BlockCursor,
+    block: &Block,
+    run: &mut Run,
+    entries: &[(Vec<u8>, Vec<u8>)],
+    i: usize,
+    forward: bool,
+) -> Option<usize> {
+    if forward {
+        cursor.decode_on(block, run);
+    } else {
+        cursor.decode_back(block, run);
+    }
+    let count = run.entries().len();
+    let first = if forward { i } else { (i + 1).saturating_sub(count) };
+    for (n, (entry, (key, value))) in run.entries().iter().zip(&entries[first..]).enumerate() {
+        let stored = block.bytes().get(entry.value as usize..entry.value_end as usize);
+        assert_eq!((run.internal_key(n), stored), (&key[..], Some(&value[..])));
+    }
+    if block.values.is_some() {
+        assert_eq!(count, 0, "they are not decoded");
+    } else if forward {
+        assert!(count >= 2.min(entries.len() - i) && first + count <= entries.len());
+    } else {
+        // None of a long interval, unless many are wanted.
+        assert!(count != 1 || i == 0, "what lies before the one here is wanted");
+    }
+    (count > 0).then_some(first)
 }
 
 #[test]
@@ -116,6 +157,33 @@ fn a_cursor_walks_as_a_sorted_list_does() {
     }
 }
 
+/// Keys that share much with their neighbours, `longest` bytes at most.
+fn neighbours(rng: &mut Rng, count: usize, longest: usize, value: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut keys = std::collections::BTreeSet::new();
+    while keys.len() < count {
+        let mut key = vec![b'a'; longest - rng.below(10) as usize];
+        for _ in 0..2 {
+            let at = rng.below(key.len() as u64) as usize;
+            key[at] = b'a' + rng.below(4) as u8;
+        }
+        keys.insert(key);
+    }
+    keys.into_iter().map(|key| (key, vec![b'v'; rng.below(value) as usize])).collect()
+}
+
+#[test]
+fn keys_of_all_lengths_are_put_together_ahead() {
+    let seed = 20_261_122;
+    println!("seed {seed}");
+    let mut rng = Rng(seed);
+    for longest in [12, 31, 32, 33, 40, 63, 64, 65, 100, 300] {
+        for (interval, value) in [(1, 3), (2, 200), (16, 3), (16, 20_000), (200, 3)] {
+            let entries = neighbours(&mut rng, 200, longest, value);
+            walk(&build(&entries, interval, true), &entries, &mut rng, 500);
+        }
+    }
+}
+
 #[test]
 fn damaged_blocks_never_panic() {
     let mut rng = Rng(7);
@@ -128,7 +196,7 @@ fn damaged_blocks_never_panic() {
                 bytes[i] ^= change;
                 let Ok(block) = Block::parse(bytes) else { continue };
                 let mut cursor = BlockCursor::new();
-                let mut steps = 0;
+                let (mut steps, mut run) = (0, Run::default());
                 let mut go = |r: Result<()>| {
                     steps += 1;
                     r.is_ok() && steps < 10_000
@@ -136,6 +204,8 @@ fn damaged_blocks_never_panic() {
                 let mut on = go(cursor.seek_to_first(&block));
                 while on && cursor.valid() {
                     assert!(cursor.value(&block).len() <= block.bytes().len());
+                    cursor.decode_on(&block, &mut run);
+                    cursor.decode_back(&block, &mut run);
                     on = go(cursor.next(&block));
                 }
                 on = go(cursor.seek_to_last(&block));

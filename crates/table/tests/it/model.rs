@@ -2,11 +2,12 @@
 
 use crate::util::*;
 use esker_base::iter::InternalIterator;
+use esker_base::run::{Ahead, Run};
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
-use esker_format::key::{InternalKeyComparator, internal_key};
+use esker_format::key::{InternalKeyComparator, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
-use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader};
+use esker_table::{BlockBasedTableOptions, TableIter, TableReadOptions, TableReader};
 use std::sync::Arc;
 
 /// Walks at random, `steps` times.
@@ -44,10 +45,11 @@ fn walk(reader: &Arc<TableReader>, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng
                 iter.next();
                 model = (i + 1 < entries.len()).then_some(i + 1);
             }
-            (_, Some(i)) => {
+            (8 | 9, Some(i)) => {
                 iter.prev();
                 model = i.checked_sub(1);
             }
+            (_, Some(i)) => model = walk_ahead(&mut iter, entries, i, rng),
             _ => {}
         }
         iter.status().unwrap();
@@ -57,6 +59,48 @@ fn walk(reader: &Arc<TableReader>, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng
             assert_eq!(iter.pinned_value().as_slice(), entries[i].1);
         }
     }
+}
+
+/// Walks over runs from entry `i` on; where the cursor stands then.
+fn walk_ahead(
+    iter: &mut TableIter,
+    entries: &[(Vec<u8>, Vec<u8>)],
+    i: usize,
+    rng: &mut Rng,
+) -> Option<usize> {
+    let (forward, sequence) = (rng.below(2) == 0, SequenceNumber(rng.below(2100) as u64));
+    let ahead = Ahead { forward, sequence, limit: None };
+    let next = |i: usize| if forward { Some(i + 1).filter(|i| *i < entries.len()) } else { i.checked_sub(1) };
+    let user_key = |i: usize| &entries[i].0[..entries[i].0.len() - 8];
+    let (mut run, mut here) = (Run::default(), i);
+    iter.look_ahead(&mut run, &ahead);
+    for _ in 0..rng.below(8) {
+        let (mut at, mut left) = (here, rng.below(3 * run.len() + 1));
+        while !run.is_empty() {
+            assert_eq!((run.user_key(), run.value()), (user_key(at), &entries[at].1[..]));
+            assert_eq!(run.pinned_value(), entries[at].1);
+            let entry = ParsedInternalKey::parse(&entries[at].0).unwrap();
+            assert!(entry.sequence <= sequence && entry.value_type == ValueType::Value);
+            let is_first = at == 0 || (forward && at == here);
+            assert!(is_first || user_key(at - 1) != entry.user_key, "it is not the newest of its user key");
+            if left == 0 {
+                iter.advance(&run);
+                return Some(at);
+            }
+            left -= 1;
+            if !(if forward { run.step_on() } else { run.step_back() }) {
+                break;
+            }
+            at = next(at).expect("the run ends before");
+        }
+        if run.is_empty() {
+            break;
+        }
+        iter.pass(&mut run, &ahead);
+        assert!(!iter.valid() || Some(iter.key()) == next(at).map(|i| &entries[i].0[..]));
+        here = next(at)?;
+    }
+    Some(here)
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
+use esker_base::run::{Ahead, Run};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
@@ -487,6 +488,15 @@ impl InternalIterator for Runs {
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         of_cursor!(mut self.prev_key_leaving(left))
+    }
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        of_cursor!(mut self.look_ahead(run, ahead));
+    }
+    fn advance(&mut self, run: &Run) {
+        of_cursor!(mut self.advance(run));
+    }
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        of_cursor!(mut self.pass(run, ahead));
     }
     #[inline]
     fn left_value(&self) -> &[u8] {

@@ -103,6 +103,7 @@ impl<I: InternalIterator> DbIter<I> {
             (Value::Inner, _) => Some(self.iter.value()),
             (Value::InnerPart { start, end }, _) => Some(&self.iter.value()[*start..*end]),
             (Value::Left, _) => Some(self.left.value(&self.iter)),
+            (Value::Run, _) => Some(self.run.value()),
             (Value::Buffer, _) => Some(self.buffer.as_slice()),
             (Value::Pinned(bytes), _) => Some(bytes.as_slice()),
         };

@@ -1,0 +1,313 @@
+//! Runs: entries that a cursor has ahead of it, taken from a block together. Who walks over them asks the cursor once for many.
+//!
+//! In: neighbouring entries of one block, in its order, with their internal keys, and the block. Out: those of them that belong to the
+//! run, a place among these, and steps from one to the next that touch nothing else.
+//!
+//! Invariants
+//!  1. The run is `first..end` of the decoded entries, and `at` one of these; it is empty if both are 0.
+//!  2. A run that is not empty has the block in `block`, so that values stay where they are, and only entries with keys of at least 8
+//!     bytes.
+//!  3. `entries` has room for more than are decoded, which are the first `count`.
+
+use crate::bytes::PinnedBytes;
+use crate::types::SequenceNumber;
+
+/// Bytes of a key behind the user key: sequence number and type.
+const TRAILER_BYTES: u32 = 8;
+
+/// How many entries a cursor is asked for first: somebody may want but a few.
+const FIRST_ENTRIES: usize = 8;
+
+/// How many it is asked for at most: decoded keys should stay in the processor's first cache.
+const MAX_ENTRIES: usize = 64;
+
+/// What is wanted of a cursor that looks ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a> {
+    /// In which direction.
+    pub forward: bool,
+    /// Entries newer than this end the run.
+    pub sequence: SequenceNumber,
+    /// Only entries whose user keys lie before this one, in that direction.
+    pub limit: Option<&'a [u8]>,
+}
+
+/// Where an entry lies, and what it is.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RunEntry {
+    /// Sequence number and type, packed as in the key; 0 if that is too short.
+    pub packed: u64,
+    /// Where the entry begins in the block.
+    pub entry: u32,
+    /// Where its internal key begins in the run's keys.
+    pub key: u32,
+    /// How long that is.
+    pub key_len: u32,
+    /// Where its value begins in the block.
+    pub value: u32,
+    /// Where that ends.
+    pub value_end: u32,
+    /// How many bytes its key was stored without.
+    pub shared: u16,
+    /// Whether the bytes of its user key are known to differ from those of the entry before it.
+    pub differs: bool,
+}
+
+/// Entries ahead, and a place among them.
+#[derive(Debug)]
+pub struct Run {
+    keys: Vec<u8>,
+    entries: Vec<RunEntry>,
+    count: usize,
+    first: usize,
+    end: usize,
+    at: usize,
+    block: PinnedBytes,
+    is_at_edge: bool,
+    wanted: usize,
+    /// Backward: how many restart intervals have about as many entries as are wanted; for who decodes them.
+    pub intervals: u32,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run {
+            keys: Vec::new(),
+            entries: Vec::new(),
+            count: 0,
+            first: 0,
+            end: 0,
+            at: 0,
+            block: PinnedBytes::empty(),
+            is_at_edge: false,
+            wanted: FIRST_ENTRIES,
+            intervals: 1,
+        }
+    }
+}
+
+impl Run {
+    /// Whether there is nothing to walk over.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// How many entries it has.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.end - self.first
+    }
+
+    /// One entry on; false if there is none, and nothing has changed then.
+    #[inline]
+    pub fn step_on(&mut self) -> bool {
+        let next = self.at + 1;
+        let is_there = next < self.end;
+        if is_there {
+            self.at = next;
+        }
+        is_there
+    }
+
+    /// One entry back; false if there is none, and nothing has changed then.
+    #[inline]
+    pub fn step_back(&mut self) -> bool {
+        let is_there = self.at > self.first;
+        if is_there {
+            self.at -= 1;
+        }
+        is_there
+    }
+
+    /// The user key here. REQUIRES: it is not empty.
+    #[inline]
+    pub fn user_key(&self) -> &[u8] {
+        self.entries.get(self.at).map_or(&[], |e| self.key_bytes(e.key, e.key_len - TRAILER_BYTES))
+    }
+
+    /// The value here. REQUIRES: it is not empty.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        let place = self.entries.get(self.at);
+        place.and_then(|e| self.block.get(e.value as usize..e.value_end as usize)).unwrap_or_default()
+    }
+
+    /// The value here, kept alive by its block. REQUIRES: it is not empty.
+    pub fn pinned_value(&self) -> PinnedBytes {
+        match self.entries.get(self.at) {
+            Some(e) => self.block.slice(e.value as usize..e.value_end as usize),
+            None => PinnedBytes::empty(),
+        }
+    }
+
+    #[inline]
+    fn key_bytes(&self, start: u32, len: u32) -> &[u8] {
+        self.keys.get(start as usize..start as usize + len as usize).unwrap_or_default()
+    }
+
+    /// Whether it ends where the entries end that were decoded, all of which the reader is shown; not if there were none.
+    #[inline]
+    pub fn is_at_edge(&self) -> bool {
+        self.is_at_edge && !self.is_empty()
+    }
+
+    /// Ends it. It keeps the block until it is filled again or told to [`let_go`](Self::let_go).
+    #[inline]
+    pub fn clear(&mut self) {
+        (self.count, self.first, self.end, self.at) = (0, 0, 0, 0);
+    }
+
+    /// Ends it and gives up the block.
+    #[inline]
+    pub fn let_go(&mut self) {
+        self.clear();
+        if !self.block.is_empty() {
+            self.block = PinnedBytes::empty();
+        }
+    }
+
+    /// Not many are wanted: somebody begins to walk, perhaps not far, or got little out of what was decoded.
+    #[inline]
+    pub fn begin(&mut self) {
+        (self.wanted, self.intervals) = (FIRST_ENTRIES, 1);
+    }
+
+    /// How many entries are wanted: few at first, twice as many each time.
+    #[inline]
+    pub fn wanted(&mut self) -> usize {
+        let wanted = self.wanted;
+        self.wanted = (wanted * 2).min(MAX_ENTRIES);
+        wanted
+    }
+}
+
+/// For cursors, which fill it.
+impl Run {
+    /// All entries that were decoded, in the block's order.
+    #[inline]
+    pub fn entries(&self) -> &[RunEntry] {
+        self.entries.get(..self.count).unwrap_or_default()
+    }
+
+    /// The internal key of entry `i` of all; empty if there is none.
+    #[inline]
+    pub fn internal_key(&self, i: usize) -> &[u8] {
+        self.entries().get(i).map_or(&[], |entry| self.key_of(entry))
+    }
+
+    /// The internal key of one of its entries.
+    #[inline]
+    pub fn key_of(&self, entry: &RunEntry) -> &[u8] {
+        self.key_bytes(entry.key, entry.key_len)
+    }
+
+    /// Room for keys, and for `count` entries, to be decoded into. REQUIRES: it is empty.
+    #[inline]
+    pub fn room(&mut self, count: usize) -> (&mut Vec<u8>, &mut [RunEntry]) {
+        debug_assert!(self.is_empty());
+        if self.entries.len() < count {
+            self.entries.resize(count, RunEntry::default());
+        }
+        (&mut self.keys, self.entries.get_mut(..count).unwrap_or_default())
+    }
+
+    /// So many entries were decoded.
+    #[inline]
+    pub fn set_count(&mut self, count: usize) {
+        self.count = count.min(self.entries.len());
+    }
+
+    /// Whether the values it has are pinned in these bytes.
+    #[inline]
+    pub fn is_in(&self, block: &[u8]) -> bool {
+        // What it holds cannot have been put elsewhere, so nothing else can be there.
+        std::ptr::eq(self.block.as_slice(), block)
+    }
+
+    /// Where its values lie.
+    pub fn set_block(&mut self, block: PinnedBytes) {
+        self.block = block;
+    }
+
+    /// Entries `first..end` of all belong to the run; the place is the first in the direction.
+    #[inline]
+    pub fn set_range(&mut self, first: usize, end: usize, forward: bool) {
+        if first >= end || end > self.count {
+            return self.clear();
+        }
+        (self.first, self.end) = (first, end);
+        self.at = if forward { first } else { end - 1 };
+        self.is_at_edge = if forward { end == self.count } else { first <= 1 };
+    }
+
+    /// Which of all entries the place is.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The first of the run, of all entries.
+    #[inline]
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The one behind the last of the run, of all entries.
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Run, RunEntry};
+    use crate::bytes::PinnedBytes;
+
+    fn run(count: u32) -> Run {
+        let mut run = Run::default();
+        let (keys, entries) = run.room(count as usize);
+        for (i, entry) in (0..).zip(entries) {
+            let (key, key_len) = (9 * i, 9);
+            keys.push(b'a' + u8::try_from(i).unwrap());
+            keys.extend_from_slice(&[0; 8]);
+            *entry = RunEntry { entry: i, key, key_len, value: i, value_end: i + 1, ..RunEntry::default() };
+        }
+        run.set_count(count as usize);
+        run.set_block(PinnedBytes::copy_from(b"vwxyz"));
+        run
+    }
+
+    #[test]
+    fn steps_stay_within_the_run() {
+        let mut run = run(4);
+        run.set_range(1, 3, true);
+        assert_eq!((run.user_key(), run.value(), run.len()), (&b"b"[..], &b"w"[..], 2));
+        assert!(!run.step_back() && run.step_on() && !run.step_on());
+        assert_eq!((run.user_key(), run.pinned_value().as_slice()), (&b"c"[..], &b"x"[..]));
+        run.set_range(1, 3, false);
+        assert_eq!(run.user_key(), b"c");
+        assert!(!run.step_on() && run.step_back() && !run.step_back());
+        assert_eq!(run.user_key(), b"b");
+    }
+
+    #[test]
+    fn an_empty_run_has_no_steps() {
+        let mut run = run(4);
+        assert!(run.is_empty() && !run.step_on() && !run.step_back());
+        run.set_range(2, 2, true);
+        assert!(run.is_empty() && !run.step_on() && !run.step_back());
+        assert_eq!(run.internal_key(7), b"");
+    }
+
+    #[test]
+    fn values_outlive_the_run() {
+        let mut run = run(4);
+        run.set_range(0, 4, true);
+        let value = run.pinned_value();
+        run.let_go();
+        assert_eq!(value, b"v");
+        assert!(!run.is_in(&value));
+    }
+}

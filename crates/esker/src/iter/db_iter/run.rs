@@ -1,0 +1,176 @@
+//! The user's cursor walks over runs: entries that the inner cursor has decoded ahead, each to be shown as it is.
+//!
+//! In: an inner cursor that can look ahead. Out: steps that touch nothing but the run. A run ends where something must be looked at:
+//! an entry that is no plain value, or has several versions, or lies behind another child's, or a block's edge; the inner cursor then goes
+//! there in one move, and steps as if there had been no run.
+//!
+//! Invariants
+//!  1. `value` is `Run` if and only if `run` is not empty. Then the cursor is valid, and the inner cursor stands on the run's first entry.
+//!  2. Forward, the key before the run's first entry is another one; backward, no entry before it has the key of one that was shown.
+
+use super::{DbIter, Value, set};
+use esker_base::iter::InternalIterator;
+use esker_base::run::{Ahead, Run};
+
+/// Steps in one direction before it looks ahead: who takes fewer has not paid for it.
+const FIRST_STEPS: u32 = 2;
+
+/// A run of fewer entries was not worth looking for, unless its block has no more.
+const WORTHWHILE: usize = 4;
+
+/// Steps between two looks ahead at most, where none was worth it: entries of several sorted runs alternate.
+const MAX_STEPS: u32 = 64;
+
+/// How soon it looks ahead.
+#[derive(Debug)]
+pub(super) struct Eagerness {
+    /// Steps until it does.
+    left: u32,
+    /// From one time to the next; 1 if the last run was worth it.
+    steps: u32,
+}
+
+impl Default for Eagerness {
+    fn default() -> Eagerness {
+        Eagerness { left: FIRST_STEPS, steps: 1 }
+    }
+}
+
+impl Eagerness {
+    /// It is positioned anew, or turns.
+    pub(super) fn begin(&mut self) {
+        self.left = self.steps.max(FIRST_STEPS);
+    }
+
+    /// Whether to look ahead in this step.
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
+    }
+
+    /// It has looked ahead.
+    #[inline]
+    fn found(&mut self, run: &mut Run) {
+        if run.len() >= WORTHWHILE || run.is_at_edge() {
+            self.steps = 1;
+        } else {
+            self.steps = (self.steps * 2).min(MAX_STEPS);
+            run.begin();
+        }
+        self.left = self.steps;
+    }
+}
+
+impl<I: InternalIterator> DbIter<I> {
+    /// To the next key, which is not in the run.
+    #[inline(never)]
+    pub(super) fn next_of_inner(&mut self) {
+        self.begin_call();
+        if !self.forward {
+            self.end_run();
+            self.eagerness.begin();
+            self.turn_forward();
+            return self.find_next(true, false);
+        }
+        if !self.run.is_empty() {
+            if self.eagerness.steps > 1 {
+                self.leave_run();
+                return self.find_next(true, true);
+            }
+            if self.pass_run() && !self.icmp.same_user_key(self.run.user_key(), &self.key) {
+                return;
+            }
+            self.end_run();
+            return self.find_next(true, false);
+        }
+        let on_value = !self.merged;
+        if on_value && self.looks_ahead() {
+            self.value = Value::Run;
+            // The first is the one that is shown.
+            if self.run.step_on() {
+                return;
+            }
+            self.end_run();
+        }
+        self.find_next(true, on_value);
+    }
+
+    /// To the previous key, which is not in the run.
+    #[inline(never)]
+    pub(super) fn prev_of_inner(&mut self) {
+        self.begin_call();
+        if self.forward {
+            self.leave_run();
+            self.eagerness.begin();
+            self.turn_backward();
+        } else if !self.run.is_empty() {
+            if self.eagerness.steps > 1 {
+                self.leave_run();
+            } else if self.pass_run() {
+                return;
+            }
+            self.end_run();
+        } else if self.iter.valid() && self.looks_ahead() {
+            self.ahead = None;
+            self.value = Value::Run;
+            return;
+        }
+        self.find_prev();
+    }
+
+    /// Looks ahead from the inner cursor's place, if that is worth it; whether there is a run then.
+    #[inline]
+    fn looks_ahead(&mut self) -> bool {
+        if self.prefix.is_some() || !self.eagerness.is_due() {
+            return false;
+        }
+        let options = &self.options;
+        let limit = if self.forward { &options.upper_bound } else { &options.lower_bound };
+        let ahead = Ahead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
+        self.iter.look_ahead(&mut self.run, &ahead);
+        self.eagerness.found(&mut self.run);
+        !self.run.is_empty()
+    }
+
+    /// Takes the inner cursor behind the run, from the last entry of which the key is kept; whether there is another run then.
+    #[inline]
+    fn pass_run(&mut self) -> bool {
+        set(&mut self.key, self.run.user_key());
+        let options = &self.options;
+        let limit = if self.forward { &options.upper_bound } else { &options.lower_bound };
+        let ahead = Ahead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
+        self.iter.pass(&mut self.run, &ahead);
+        if self.run.is_empty() {
+            self.value = Value::Buffer;
+            return false;
+        }
+        self.eagerness.found(&mut self.run);
+        true
+    }
+
+    /// Takes the inner cursor to where it would stand if there had been no run.
+    pub(super) fn leave_run(&mut self) {
+        if self.run.is_empty() {
+            return;
+        }
+        self.iter.advance(&self.run);
+        self.end_run();
+        self.value = Value::Inner;
+        if !self.forward {
+            // If that fails, so does the step for which it is wanted.
+            let _before = self.iter.prev_key_leaving(&mut self.left);
+            self.value = Value::Left;
+        }
+    }
+
+    /// Keeps the key; what is shown is not in the run any more.
+    #[inline]
+    pub(super) fn end_run(&mut self) {
+        if matches!(self.value, Value::Run) {
+            set(&mut self.key, self.run.user_key());
+            self.value = Value::Buffer;
+        }
+        self.run.let_go();
+    }
+}

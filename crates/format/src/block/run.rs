@@ -1,0 +1,70 @@
+//! Which of the entries that were decoded together a reader is shown as they are.
+
+use crate::key::{self, InternalKeyComparator};
+use esker_base::comparator::KeyOrder;
+use esker_base::run::{Ahead, Run, RunEntry};
+use esker_base::{SequenceNumber, ValueType};
+
+/// Leaves in the run what [`look_ahead`](esker_base::iter::InternalIterator::look_ahead) promises of the entries that were decoded
+/// into it, of which the first or, backward, the last is the one here. `global_seqno`: the sequence number of all of them.
+/// `is_first_alone`: no entry before the first that was decoded has its user key.
+pub fn cut_run(
+    run: &mut Run,
+    ahead: &Ahead<'_>,
+    icmp: &InternalKeyComparator,
+    global_seqno: Option<SequenceNumber>,
+    is_first_alone: bool,
+) {
+    let entries = run.entries();
+    // Plain values that are visible: of that type, and with no greater number.
+    let most = match global_seqno {
+        None => (ahead.sequence.0 << 8) | 0xFF,
+        Some(sequence) if sequence <= ahead.sequence => u64::MAX,
+        Some(_) => 0,
+    };
+    let is_plain = |entry: &RunEntry| entry.packed & 0xFF == ValueType::Value as u64 && entry.packed <= most;
+    let trusts_bytes = icmp.order() != KeyOrder::Custom;
+    let user_key = |i: usize| key::user_key(run.internal_key(i));
+    // Asked only of those whose bytes do not tell.
+    let begins_key = |i: usize| !icmp.same_user_key(user_key(i - 1), user_key(i));
+    // Whether a key lies before the limit in key order; going back, also the one at the limit.
+    let is_below = |entry: &RunEntry| {
+        let order = |limit| icmp.compare_user_keys(key::user_key(run.key_of(entry)), limit);
+        match ahead.limit {
+            Some(limit) if ahead.forward => order(limit).is_lt(),
+            Some(limit) => order(limit).is_le(),
+            None => ahead.forward,
+        }
+    };
+    let (mut first, mut end) = (0, entries.len());
+    if ahead.forward {
+        for (i, entry) in entries.iter().enumerate() {
+            let begins = (entry.differs && trusts_bytes) || i == 0 || begins_key(i);
+            if !is_plain(entry) || !begins {
+                end = i;
+                break;
+            }
+        }
+        let decoded = entries.get(..end).unwrap_or_default();
+        if decoded.last().is_some_and(|last| !is_below(last)) {
+            end = decoded.partition_point(is_below);
+        }
+    } else {
+        for (i, entry) in entries.iter().enumerate().rev() {
+            let begins =
+                if i == 0 { is_first_alone } else { (entry.differs && trusts_bytes) || begins_key(i) };
+            if !is_plain(entry) || !begins {
+                first = i + 1;
+                break;
+            }
+        }
+        let decoded = entries.get(first..).unwrap_or_default();
+        if decoded.first().is_some_and(is_below) {
+            first += decoded.partition_point(is_below);
+        }
+    }
+    run.set_range(first, end, ahead.forward);
+}
+
+#[cfg(test)]
+mod tests;

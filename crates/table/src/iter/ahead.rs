@@ -1,0 +1,89 @@
+//! A table's cursor decodes entries ahead, a stretch of a block at a time.
+
+use super::TableIter;
+use crate::index_walker::IndexWalker;
+use crate::reader::pin;
+use esker_base::Result;
+use esker_base::run::{Ahead, Run};
+use esker_format::block::cut_run;
+
+impl TableIter {
+    /// See [`esker_base::iter::InternalIterator::look_ahead`].
+    pub(super) fn decode_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        run.clear();
+        // The bytes of one that is none were refused when it was entered.
+        let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
+        if ahead.forward {
+            self.cursor.decode_on(block, run);
+        } else {
+            self.cursor.decode_back(block, run);
+        }
+        self.offer(run, ahead);
+    }
+
+    /// Leaves in the run what a reader is shown of what was decoded into it.
+    fn offer(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        let (Some(first), Some(last)) = (run.entries().first(), run.entries().last()) else { return };
+        let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
+        let reaches_edge = if ahead.forward { block.ends_at(last.value_end) } else { first.entry == 0 };
+        if reaches_edge {
+            self.step_beyond(ahead.forward);
+        }
+        let is_alone = reaches_edge && !ahead.forward && self.is_alone_at_edge(run.internal_key(0));
+        cut_run(run, ahead, &self.reader.options.icmp, self.global_seqno, is_alone);
+        if let Some(block) = &self.block
+            && !run.is_empty()
+            && !run.is_in(block.bytes())
+        {
+            run.set_block(pin(block.clone(), 0..block.bytes().len()));
+        }
+        if reaches_edge {
+            self.fetch_beyond();
+        }
+    }
+
+    /// See [`esker_base::iter::InternalIterator::pass`].
+    pub(super) fn pass_forward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
+        self.cursor.stand_on_entry(run, run.end() - 1);
+        let block = self.block.as_ref().and_then(|block| block.key_value().ok());
+        if block.is_none_or(|block| self.cursor.is_last(block)) {
+            // The next block takes the place of this one.
+            run.let_go();
+        }
+        self.try_next()?;
+        if self.cursor.valid() {
+            self.decode_ahead(run, ahead);
+        }
+        Ok(())
+    }
+
+    /// See [`esker_base::iter::InternalIterator::pass`].
+    pub(super) fn pass_backward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
+        if run.first() > 0 {
+            // It was decoded, but what lies before it was not known, or it is not to be shown as it is.
+            self.cursor.stand_on_entry(run, run.first() - 1);
+            self.decode_ahead(run, ahead);
+            return Ok(());
+        }
+        run.let_go();
+        self.cursor.reset();
+        if !self.cross(false)? {
+            self.walk(|w, r, o| w.prev(&r.source, o))?;
+        }
+        let Some(handle) = self.walker.as_ref().filter(|w| w.valid()).map(IndexWalker::handle) else {
+            return Ok(());
+        };
+        if self.block.is_none() || self.loaded != handle {
+            self.load(handle, super::Place::Last)?;
+        }
+        if let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) {
+            let placed = self.cursor.seek_to_last_and_decode(block, run);
+            placed.map_err(|e| self.reader.source.at(e, handle))?;
+        }
+        if self.cursor.valid() {
+            self.offer(run, ahead);
+            return Ok(());
+        }
+        self.prev_block()
+    }
+}

@@ -1,0 +1,100 @@
+//! The block behind the one that is being walked over, found beforehand.
+//!
+//! In: a run that reaches a block's edge. Out: the index stands on the neighbour, and its memory is on the way to the processor, if it is
+//! in the cache: without that the processor waits for it at each edge, more so backward, where it cannot guess what comes.
+
+use super::TableIter;
+use crate::block_source::{BlockKind, BlockRef};
+use crate::index_walker::IndexWalker;
+use esker_base::memory::prefetch;
+use esker_base::{Error, Result};
+use esker_format::key;
+
+/// What was found there.
+#[derive(Debug)]
+pub(super) struct Beyond {
+    forward: bool,
+    /// The block there, if the cache had it.
+    block: Option<BlockRef>,
+    is_sought: bool,
+    /// Why the index could not be walked.
+    failed: Option<Error>,
+}
+
+impl TableIter {
+    /// Moves the walker on to the neighbour, unless that takes more than the index block that it is in, or nothing there is wanted.
+    pub(super) fn step_beyond(&mut self, forward: bool) {
+        let can_step = self.ahead.is_none() && self.walker.as_ref().is_some_and(IndexWalker::is_flat);
+        if self.beyond.is_some() || !can_step || (forward && self.is_beyond_upper_bound()) {
+            return;
+        }
+        let walked = self.walk(|w, r, o| if forward { w.next(&r.source, o) } else { w.prev(&r.source, o) });
+        self.beyond = Some(Beyond { forward, block: None, is_sought: false, failed: walked.err() });
+    }
+
+    /// Looks for the neighbour in the cache, and has the processor fetch it: after everything else that is done at an edge, since
+    /// counts of references are changed by instructions that wait for what is being fetched.
+    pub(super) fn fetch_beyond(&mut self) {
+        let (Some(beyond), Some(walker)) = (&mut self.beyond, &self.walker) else { return };
+        if beyond.is_sought || !walker.valid() {
+            return;
+        }
+        beyond.is_sought = true;
+        beyond.block = self.reader.source.cached(walker.handle(), BlockKind::Data);
+        if let Some(block) = &beyond.block {
+            if let (false, Ok(entries)) = (beyond.forward, block.key_value()) {
+                // These are read first.
+                entries.prefetch_restarts();
+            }
+            prefetch(block.bytes());
+        }
+    }
+
+    /// Whether all in the block before this one is known to have other user keys than the first entry here, an internal key.
+    pub(super) fn is_alone_at_edge(&self, first: &[u8]) -> bool {
+        let is_before = self.beyond.as_ref().is_some_and(|beyond| !beyond.forward && beyond.failed.is_none());
+        // Its separator is not before its last entry, nor behind the first one here.
+        self.walker.as_ref().filter(|walker| is_before && walker.valid()).is_some_and(|walker| {
+            let icmp = &self.reader.options.icmp;
+            !icmp.same_user_key(walker.separator_user_key(), key::user_key(first))
+        })
+    }
+
+    /// Leaves the block on this side: true if the walker stands on the neighbour there, which is loaded if it was found; else the
+    /// walker has yet to move there. There is no `beyond` any more.
+    pub(super) fn cross(&mut self, forward: bool) -> Result<bool> {
+        let Some(Beyond { forward: is_forward, block, failed, .. }) = self.beyond.take() else {
+            return Ok(false);
+        };
+        if is_forward == forward {
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if let (Some(block), Some(walker)) = (block, &self.walker) {
+                let handle = walker.handle();
+                self.readahead.skipped(handle);
+                self.block = Some(block);
+                self.loaded = handle;
+            }
+            return Ok(true);
+        }
+        // Back to the block here.
+        if failed.is_none() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
+            self.walk(|w, r, o| if forward { w.next(&r.source, o) } else { w.prev(&r.source, o) })?;
+        } else if failed.is_none() {
+            self.walk(
+                |w, r, o| if forward { w.seek_to_first(&r.source, o) } else { w.seek_to_last(&r.source, o) },
+            )?;
+        } else {
+            let here = self.loaded;
+            self.walk(|w, r, o| {
+                w.seek_to_first(&r.source, o)?;
+                while w.valid() && w.handle() != here {
+                    w.next(&r.source, o)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(false)
+    }
+}
