@@ -183,9 +183,15 @@ impl Report {
 /// Carries the histories out.
 /// # Errors
 /// What was wrong, and the command that shows it again.
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let report = run_all(parameters);
+    second_reader::end();
+    report
+}
+
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+fn run_all(parameters: &Parameters) -> Result<Report, String> {
     let start = Instant::now();
     let mut report = Report::default();
     while report.histories < parameters.histories

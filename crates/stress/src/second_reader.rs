@@ -64,6 +64,11 @@ impl Drop for Process {
 /// One for all machines: it takes a while to start.
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
 
+/// Ends the process and removes its directory; the next comparison starts another.
+pub(crate) fn end() {
+    *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 /// Lets both read the database in `dir` of the disk.
 /// # Errors
 /// Where they differ, or why the other one cannot be asked.
