@@ -14,7 +14,7 @@ use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::filter::FilterPolicy;
-use esker::{ColumnFamilyHandle, Db, Env, MultiGetOutput, Options, ReadOptions, Result};
+use esker::{ColumnFamilyHandle, Db, Env, MultiGetOutput, Options, PinnedBytes, ReadOptions, Result};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -45,6 +45,7 @@ struct Reader<'a> {
     family: ColumnFamilyHandle,
     options: ReadOptions,
     output: MultiGetOutput,
+    values: Vec<Result<Option<PinnedBytes>>>,
 }
 
 impl Reader<'_> {
@@ -65,6 +66,11 @@ impl Reader<'_> {
     fn pinned(&mut self, keys: &[Key]) -> Result<usize> {
         let values = self.db.multi_get_opt(&self.options, &self.family, keys);
         values.into_iter().try_fold(0, |sum, value| Ok(sum + value?.map_or(0, |v| black_box(v).len())))
+    }
+
+    fn pinned_into(&mut self, keys: &[Key]) -> Result<usize> {
+        self.db.multi_get_into(&self.options, &self.family, keys, &mut self.values);
+        self.values.drain(..).try_fold(0, |sum, value| Ok(sum + value?.map_or(0, |v| black_box(v).len())))
     }
 }
 
@@ -88,10 +94,10 @@ fn median(mut of: Vec<f64>) -> f64 {
 
 fn compare(db: &Db, case: &str, hot: u64, (rounds, size): (usize, Option<usize>)) -> Result<()> {
     let (family, options) = (db.default_column_family(), ReadOptions::default());
-    let mut reader = Reader { db, family, options, output: MultiGetOutput::new() };
+    let mut reader = Reader { db, family, options, output: MultiGetOutput::new(), values: Vec::new() };
     let mut drawn = 0;
     for batch in BATCHES.into_iter().filter(|batch| size.is_none_or(|size| size == *batch)) {
-        let (mut single, mut lent, mut pinned) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut single, mut lent, mut pinned, mut into) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for round in 0..=rounds {
             let mut draw = || {
                 drawn += 1;
@@ -102,6 +108,7 @@ fn compare(db: &Db, case: &str, hot: u64, (rounds, size): (usize, Option<usize>)
             let before = timed(|| chunks().try_fold(0, |sum, keys| Ok(sum + reader.one_by_one(keys)?)))?;
             let a = timed(|| chunks().try_fold(0, |sum, keys| Ok(sum + reader.lent(keys)?)))?;
             let b = timed(|| chunks().try_fold(0, |sum, keys| Ok(sum + reader.pinned(keys)?)))?;
+            let c = timed(|| chunks().try_fold(0, |sum, keys| Ok(sum + reader.pinned_into(keys)?)))?;
             let after = timed(|| chunks().try_fold(0, |sum, keys| Ok(sum + reader.one_by_one(keys)?)))?;
             let one = (before + after) / 2.0;
             // The first round warms up.
@@ -109,10 +116,13 @@ fn compare(db: &Db, case: &str, hot: u64, (rounds, size): (usize, Option<usize>)
                 single.push(one);
                 lent.push(a / one);
                 pinned.push(b / one);
+                into.push(c / one);
             }
         }
-        let (get, lent, pinned) = (median(single), median(lent), median(pinned));
-        println!("{case:<22} {batch:>5} {get:>8.0} ns/get   lent x{lent:.2}   pinned x{pinned:.2}");
+        let (get, lent, pinned, into) = (median(single), median(lent), median(pinned), median(into));
+        println!(
+            "{case:<22} {batch:>5} {get:>8.0} ns/get   lent x{lent:.2}   pinned x{pinned:.2}   into x{into:.2}"
+        );
     }
     Ok(())
 }

@@ -180,6 +180,12 @@ impl Block {
         }
     }
 
+    /// Has the processor fetch the entries from this restart on.
+    pub fn prefetch_from(&self, restart: u32) {
+        let entries = self.restart(restart) as usize..self.entries_end as usize;
+        prefetch(self.bytes.get(entries).unwrap_or_default());
+    }
+
     /// Has the processor fetch the entries from this restart up to the next one.
     #[inline]
     pub fn prefetch_interval(&self, restart: u32) {

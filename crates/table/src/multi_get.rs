@@ -52,6 +52,24 @@ type Wave<T> = SmallVec<[T; WAVE]>;
 /// No block, and no restart.
 const NOWHERE: (u32, u32) = (u32::MAX, 0);
 
+/// How many keys, of those that begin with the first of a block, are reached by a walk through the block from that one: all of
+/// the block's, if they are at least as many as the intervals that they may lie in, else none. To find each key's interval takes
+/// as long as to pass over some entries.
+fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
+    let Some((first, Got::Block(block))) =
+        places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
+    else {
+        return 0;
+    };
+    let Ok(block) = block.key_value() else { return 0 };
+    let count = places.iter().take_while(|place| place.block == first.block).count();
+    if count < 2 || count < (block.restart_count() - first.restart.min(block.restart_count())) as usize {
+        return 0;
+    }
+    block.prefetch_from(first.restart);
+    count
+}
+
 /// Where a key's entries begin.
 struct Place {
     key: u32,
@@ -309,7 +327,8 @@ impl TableReader {
         if !walker.valid() {
             return Ok(None);
         }
-        if let Some(first) = walker.first_key()?
+        if self.index_shape.with_first_key
+            && let Some(first) = walker.first_key()?
             && self.options.icmp.compare_user_keys(key::user_key(first), key::user_key(target)).is_gt()
         {
             return Ok(None);
@@ -339,10 +358,19 @@ impl TableReader {
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
         // Of the key that was last prepared, and of the one that was last searched.
         let (mut prepared, mut searched) = (NOWHERE, u32::MAX);
+        // Keys up to this one are walked to from the one before.
+        let mut walked = 0;
         for at in 0..places.len() + AHEAD {
-            if let Some(place) = places.get_mut(at) {
+            if at < walked {
+                if let Some(place) = places.get_mut(at) {
+                    place.restart = prepared.1;
+                }
+            } else if let Some(place) = places.get_mut(at) {
                 place.restart = self.prepare(&mut cursor, keys, place, blocks, prepared);
-                prepared = (place.block, place.restart);
+                if prepared.0 != place.block {
+                    walked = at + keys_to_walk_to(&places[at..], blocks);
+                }
+                prepared = (places[at].block, places[at].restart);
             }
             let Some(place) = at.checked_sub(AHEAD).and_then(|at| places.get(at)) else { continue };
             if std::mem::replace(&mut searched, place.block) != place.block {

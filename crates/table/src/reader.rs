@@ -320,16 +320,13 @@ impl TableReader {
         }
     }
 
-    /// Whether entries of the target's user key can lie behind the block that the walker stands on.
+    /// Whether entries of the target's user key can lie behind the block that the walker stands on: the one that the target
+    /// leads to, or one behind it. A user key never spans two blocks of an index of user keys.
     #[inline]
     pub(crate) fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
-        let separator = walker.separator_user_key();
-        match self.options.icmp.compare_user_keys(separator, key::user_key(target)) {
-            Ordering::Less => true,
-            // A user key never spans two blocks of an index of user keys.
-            Ordering::Equal => !self.index_shape.key_is_user_key,
-            Ordering::Greater => false,
-        }
+        let may_span = !self.index_shape.key_is_user_key;
+        let icmp = &self.options.icmp;
+        may_span && icmp.compare_user_keys(walker.separator_user_key(), key::user_key(target)).is_le()
     }
 
     /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns whether the walk goes on

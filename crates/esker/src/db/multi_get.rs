@@ -50,6 +50,20 @@ impl Db {
         output.into_values()
     }
 
+    /// As [`Db::multi_get_opt`], with the results in `values`, which forgets what it had: who reads batch after batch uses its
+    /// memory again.
+    pub fn multi_get_into<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+        values: &mut Vec<Result<Option<PinnedBytes>>>,
+    ) {
+        let mut output = PinnedOutput::with_memory_of(std::mem::take(values));
+        self.read_batch(options, &OneFamily { family, keys }, &mut output);
+        *values = output.into_values();
+    }
+
     /// The values of keys in several families, all as of one moment.
     pub fn multi_get_cf(
         &self,
@@ -241,6 +255,18 @@ impl Ordered {
     #[inline]
     fn new(view: usize, head: u64, key: usize) -> Ordered {
         Ordered((view as u128) << 96 | u128::from(head) << 32 | key as u128)
+    }
+    /// Keys that can be told apart by a short number.
+    const MOST_SHORT: usize = 1 << 16;
+
+    /// The key's place among those of one family, as a number that is sorted in half the time: 48 bits of the head.
+    #[inline]
+    fn short(head: u64, key: usize) -> u64 {
+        head >> 16 << 16 | key as u64
+    }
+    #[inline]
+    fn from_short(short: u64) -> Ordered {
+        Ordered::new(0, short >> 16, (short as u16).into())
     }
     #[inline]
     fn view(self) -> usize {
@@ -465,12 +491,16 @@ impl<K: Keys> KeyBatch<'_, K> {
             return ordered;
         }
         let shared = self.shared_prefix();
-        let order = |i: usize| {
-            let head = head_of(self.keys.family(i).cf.icmp.order(), &self.keys.key(i)[shared..]);
-            Ordered::new(self.view_of(moment, i), head, i)
+        let head = |i: usize| head_of(self.keys.family(i).cf.icmp.order(), &self.keys.key(i)[shared..]);
+        let mut ordered: Order = if self.keys.is_of_one_family() && self.keys.len() <= Ordered::MOST_SHORT {
+            let mut short: SmallVec<[u64; 32]> = all.map(|i| Ordered::short(head(i), i)).collect();
+            short.sort_unstable();
+            short.into_iter().map(Ordered::from_short).collect()
+        } else {
+            let mut ordered: Order = all.map(|i| Ordered::new(self.view_of(moment, i), head(i), i)).collect();
+            ordered.sort_unstable();
+            ordered
         };
-        let mut ordered: Order = all.map(order).collect();
-        ordered.sort_unstable();
         for run in ordered.chunk_by_mut(|a, b| a.has_head_of(*b)).filter(|run| run.len() > 1) {
             let icmp = &self.keys.family(run[0].key()).cf.icmp;
             let key = |at: &Ordered| self.keys.key(at.key());

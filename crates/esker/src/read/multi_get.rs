@@ -91,6 +91,10 @@ fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize,
 impl Batch<'_> {
     fn search_memtables(&mut self) {
         for mem in self.view.memtables() {
+            // Beside files mostly; what comes in now the batch does not see.
+            if mem.has_no_points() && !mem.has_range_tombstones() {
+                continue;
+            }
             if mem.checks_itself() {
                 self.ask_checked(mem);
                 self.close_settled();
@@ -159,15 +163,15 @@ impl Batch<'_> {
 
     fn search_level0(&mut self, level: &Level) {
         let icmp = self.view.version.icmp();
-        let mut within = Vec::new();
+        let mut within: SmallVec<[u32; FEW]> = SmallVec::new();
         for file in level.files().iter() {
-            let may_hold = |&i: &u32| {
-                let user_key = self.keys[i as usize].user_key();
-                icmp.compare_user_keys(user_key, file.smallest_user_key()).is_ge()
-                    && icmp.compare_user_keys(user_key, file.largest_user_key()).is_le()
-            };
+            let user_key = |i: &u32| self.keys[*i as usize].user_key();
+            let is_before = |i: &u32| icmp.compare_user_keys(user_key(i), file.smallest_user_key()).is_lt();
+            let is_not_behind =
+                |i: &u32| icmp.compare_user_keys(user_key(i), file.largest_user_key()).is_le();
+            let rest = &self.open[self.open.partition_point(is_before)..];
             within.clear();
-            within.extend(self.open.iter().copied().filter(may_hold));
+            within.extend_from_slice(&rest[..rest.partition_point(is_not_behind)]);
             if !within.is_empty() {
                 self.ask((0, file), &within);
                 self.close_settled();

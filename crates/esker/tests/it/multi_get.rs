@@ -160,6 +160,21 @@ fn check(
             context()
         );
     }
+    let mut values = Vec::new();
+    for (f, family) in families.iter().enumerate() {
+        let keys: Vec<&[u8]> = wanted.iter().filter(|(of, _)| *of == f).map(|(_, k)| k.as_slice()).collect();
+        db.multi_get_into(&options, family, &keys, &mut values);
+        assert_eq!(values.len(), keys.len());
+        for (k, value) in keys.iter().zip(&values) {
+            let expected = models[f].get(*k).map(Vec::as_slice);
+            assert_eq!(
+                value.as_ref().unwrap().as_deref(),
+                expected,
+                "key {} of family {f}",
+                k.escape_ascii()
+            );
+        }
+    }
 }
 
 fn batches_agree(rng: &mut fastrand::Rng, options: &Options, path: &Path, rounds: usize) {
@@ -190,6 +205,9 @@ fn batches_give_what_the_model_and_single_reads_give() {
     for_each_seed("multi_get", 10, |_, mut rng| {
         let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
         options.db.max_open_files = if rng.bool() { 12 } else { -1 };
+        // Blocks of many keys, which are walked through, and of few.
+        options.cf.table.block_size = [128, 128, 1024, 4096][rng.usize(..4)];
+        options.cf.table.block_restart_interval = [1, 4, 16][rng.usize(..3)];
         batches_agree(&mut rng, &options, Path::new("/db"), 40);
     });
 }

@@ -12,15 +12,16 @@
 //!     entry itself, but for what it shares with entries before it that the one behind it does not.
 
 mod ahead;
+mod compare;
 mod lengths;
 
-use super::{Block, common_prefix};
+use super::Block;
 use crate::key::{self, InternalKeyComparator};
+use compare::{compare_bytewise, smaller_behind};
 use esker_base::Result;
 use esker_base::coding::Decoder;
 use esker_base::comparator::KeyOrder;
 use lengths::{long_lengths, skip_varint};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// How a block's entries look.
@@ -346,9 +347,13 @@ impl BlockCursor {
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
         let mut key_len = self.key.len();
+        // Asked once: in the loop it was a tenth of it.
+        let is_usual = self.shape == EntryShape::KeyValue && block.is_plain;
         while self.next < block.entries_end {
             let here = self.next;
-            let entry = self.parse(block, here).filter(|entry| entry.shared as usize <= key_len);
+            let entry =
+                if is_usual { Self::parse_plain(block, here) } else { self.parse_seldom(block, here) };
+            let entry = entry.filter(|entry| entry.shared as usize <= key_len);
             let Some(entry) = entry else {
                 self.entry = NOWHERE;
                 return Err(block.bad_entry(here));
@@ -580,8 +585,16 @@ impl BlockCursor {
     /// To the entry of a restart.
     #[inline]
     pub(crate) fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Result<()> {
+        if block.is_plain {
+            return self.move_to_restart(block, block.restart(restart), 0..0);
+        }
+        self.seek_to_restart_seldom(block, restart)
+    }
+
+    #[inline(never)]
+    fn seek_to_restart_seldom(&mut self, block: &Block, restart: u32) -> Result<()> {
         let offset = block.restart(restart);
-        if !block.is_plain && !block.is_restart_intact(restart) {
+        if !block.is_restart_intact(restart) {
             self.reset();
             return Err(block.bad_entry(offset));
         }
@@ -613,9 +626,15 @@ impl BlockCursor {
     /// To the entry at `offset`, a restart; nowhere if the entries end there.
     #[inline]
     fn move_to(&mut self, block: &Block, offset: u32) -> Result<()> {
+        self.move_to_restart(block, offset, block.values.map_or(0..0, |v| v..v))
+    }
+
+    /// `move_to`, where the value before it ends `behind`.
+    #[inline]
+    fn move_to_restart(&mut self, block: &Block, offset: u32, behind: Range<u32>) -> Result<()> {
         self.key.clear();
         self.next = offset;
-        self.value = if block.is_plain { 0..0 } else { block.values.map_or(0..0, |v| v..v) };
+        self.value = behind;
         self.entry = NOWHERE;
         if offset < block.entries_end { self.step(block) } else { Ok(()) }
     }
@@ -771,30 +790,4 @@ impl BlockCursor {
         }
         block.restart(low) == offset
     }
-}
-
-/// Compares internal keys in bytewise order; if they differ within both user keys, says where.
-#[inline]
-fn compare_bytewise(a: &[u8], b: &[u8]) -> (Ordering, Option<usize>) {
-    let (a_user, b_user) = (key::user_key(a), key::user_key(b));
-    let common = common_prefix(a_user, b_user);
-    match (a_user.get(common), b_user.get(common)) {
-        (Some(x), Some(y)) => (x.cmp(y), Some(common)),
-        (None, None) => (key::trailer(b).cmp(&key::trailer(a)), None),
-        (x, y) => (x.is_some().cmp(&y.is_some()), None),
-    }
-}
-
-/// Where an internal key that begins with the first `at` bytes of `target` and goes on with `suffix` is smaller than it
-/// within both user keys, if it is.
-#[inline]
-fn smaller_behind(suffix: &[u8], target: &[u8], at: usize) -> Option<usize> {
-    let (user_suffix, _) = suffix.split_last_chunk::<{ key::TRAILER_BYTES }>()?;
-    let rest = target.get(at..)?;
-    let first = user_suffix.first()?.cmp(rest.first()?);
-    if first.is_ne() {
-        return first.is_lt().then_some(at);
-    }
-    let common = common_prefix(user_suffix, rest);
-    (user_suffix.get(common)? < rest.get(common)?).then_some(at + common)
 }

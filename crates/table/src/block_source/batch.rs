@@ -8,7 +8,7 @@
 //!  1. No guard is held: what is gathered is held by itself.
 //!  2. An error belongs to the blocks that needed what failed: if neighbours cannot be read as one, each is read alone.
 
-use super::{BlockKind, BlockRef, BlockSource, Started};
+use super::{BlockKind, BlockRef, BlockSource, Started, spare};
 use crate::options::TableReadOptions;
 use esker_base::Result;
 use esker_env::{ReadRequest, read_many};
@@ -88,7 +88,7 @@ pub(crate) fn gather_closer(
         match begun {
             Ok(()) => reading.push(Reading {
                 at,
-                stored: vec![0; w.handle.size as usize + TRAILER_BYTES],
+                stored: spare::take(w.handle.size as usize + TRAILER_BYTES),
                 gap: Vec::new(),
                 is_first: true,
                 read: Ok(()),

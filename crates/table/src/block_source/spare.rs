@@ -10,10 +10,10 @@
 
 use std::cell::RefCell;
 
-/// Buffers of one thread.
-const MOST: usize = 8;
+/// Buffers of one thread: what a small batch reads at once.
+const MOST: usize = 16;
 /// Bytes of one thread's buffers.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 128 << 10;
 /// Smaller ones are quick to get and to give back.
 const LEAST: usize = 1 << 10;
 

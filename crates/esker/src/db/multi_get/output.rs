@@ -172,6 +172,11 @@ pub(super) struct PinnedOutput {
 }
 
 impl PinnedOutput {
+    /// The answers will lie in this vector's memory.
+    pub(super) fn with_memory_of(values: Vec<Result<Option<PinnedBytes>>>) -> PinnedOutput {
+        PinnedOutput { values, ..PinnedOutput::default() }
+    }
+
     /// All answers.
     pub(super) fn into_values(mut self) -> Vec<Result<Option<PinnedBytes>>> {
         self.close_chunk();
@@ -227,7 +232,8 @@ impl PinnedOutput {
 
 impl Output for PinnedOutput {
     fn reset(&mut self, len: usize) {
-        self.values = (0..len).map(|_| Ok(None)).collect();
+        self.values.clear();
+        self.values.resize_with(len, || Ok(None));
         self.value_bytes = 0;
     }
 

@@ -1,0 +1,31 @@
+//! Keys compared, and where they differ.
+
+use super::super::common_prefix;
+use crate::key;
+use std::cmp::Ordering;
+
+/// Compares internal keys in bytewise order; if they differ within both user keys, says where.
+#[inline]
+pub(super) fn compare_bytewise(a: &[u8], b: &[u8]) -> (Ordering, Option<usize>) {
+    let (a_user, b_user) = (key::user_key(a), key::user_key(b));
+    let common = common_prefix(a_user, b_user);
+    match (a_user.get(common), b_user.get(common)) {
+        (Some(x), Some(y)) => (x.cmp(y), Some(common)),
+        (None, None) => (key::trailer(b).cmp(&key::trailer(a)), None),
+        (x, y) => (x.is_some().cmp(&y.is_some()), None),
+    }
+}
+
+/// Where an internal key that begins with the first `at` bytes of `target` and goes on with `suffix` is smaller than it
+/// within both user keys, if it is.
+#[inline]
+pub(super) fn smaller_behind(suffix: &[u8], target: &[u8], at: usize) -> Option<usize> {
+    let (user_suffix, _) = suffix.split_last_chunk::<{ key::TRAILER_BYTES }>()?;
+    let rest = target.get(at..)?;
+    let first = user_suffix.first()?.cmp(rest.first()?);
+    if first.is_ne() {
+        return first.is_lt().then_some(at);
+    }
+    let common = common_prefix(user_suffix, rest);
+    (user_suffix.get(common)? < rest.get(common)?).then_some(at + common)
+}
