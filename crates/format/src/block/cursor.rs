@@ -347,13 +347,9 @@ impl BlockCursor {
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
         let mut key_len = self.key.len();
-        // Asked once: in the loop it was a tenth of it.
-        let is_usual = self.shape == EntryShape::KeyValue && block.is_plain;
         while self.next < block.entries_end {
             let here = self.next;
-            let entry =
-                if is_usual { Self::parse_plain(block, here) } else { self.parse_seldom(block, here) };
-            let entry = entry.filter(|entry| entry.shared as usize <= key_len);
+            let entry = self.parse(block, here).filter(|entry| entry.shared as usize <= key_len);
             let Some(entry) = entry else {
                 self.entry = NOWHERE;
                 return Err(block.bad_entry(here));
