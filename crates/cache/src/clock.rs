@@ -32,6 +32,10 @@ use table::{ClockTable, Outcome, Size};
 
 /// What part of a fixed table's places entries of the estimated charge take.
 const FIXED_LOAD: f64 = 0.6;
+/// What leaves makes room for so many more of what came in …
+const SPARE_CHARGES: usize = 3;
+/// … if that is not more than this share of the capacity.
+const SPARE_SHARE: usize = 1024;
 /// How often an insert under a strict limit evicts and tries again while others take what it has freed.
 const STRICT_ATTEMPTS: usize = 8;
 /// Buckets that are visited under one guard.
@@ -118,8 +122,13 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     pub(crate) fn charge(&self, charge: usize) -> Result<()> {
         if !self.home.ledger.is_strict() {
             let excess = self.home.ledger.charge(charge);
-            if excess > 0 && charge <= self.home.ledger.capacity() {
-                self.table.evict(excess, self.effort_cap);
+            let capacity = self.home.ledger.capacity();
+            if excess > 0 && charge <= capacity {
+                // Room for the next few as well: what all threads write is written once for all that go, and a bucket that has been
+                // fetched from another processor may have several of them.
+                let more = charge.saturating_mul(SPARE_CHARGES);
+                let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
+                self.table.evict(excess + more, self.effort_cap);
             }
             return Ok(());
         }

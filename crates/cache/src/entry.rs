@@ -38,7 +38,7 @@
 
 use crate::cache::{Priority, Visited};
 use crate::key::CacheKey;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Tally};
 use crate::role::Role;
 use crate::slab::{LINK_BYTES, Slab};
 use esker_base::bytes::RawOwner;
@@ -256,9 +256,12 @@ impl<V> Entry<V> {
         Some(before & TENTATIVE == 0)
     }
 
-    /// As `kill_unpinned`; a value that nobody ever read goes now.
-    pub(crate) fn kill_unpinned_under(&self, _guard: &Guard) -> bool {
-        let Some(before) = self.kill_if(|state| state & (PINS | TENTATIVE) == 0, EMPTY) else { return false };
+    /// As `kill_unpinned`; a value that nobody ever read goes now. What is to be taken back is added to `tally`, to be settled under
+    /// the same guard.
+    pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut Tally) -> bool {
+        let may = |state| state & (PINS | TENTATIVE) == 0;
+        let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
+        tally.add(self.about.charge, self.in_limbo(after));
         self.empty_unread(before);
         true
     }
@@ -289,6 +292,18 @@ impl<V> Entry<V> {
 
     /// Kills it, if its state is right; `with` a PIN more, or EMPTY if nobody has read it. Returns the state before.
     fn kill_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
+        let (before, after) = self.set_dead_if(may, with)?;
+        if let Some(ledger) = self.ledger() {
+            match after & UNCHARGED {
+                0 => ledger.add_detached(self.about.charge),
+                _ => ledger.uncharge_into_limbo(self.about.charge, self.in_limbo(after)),
+            }
+        }
+        Some(before)
+    }
+
+    /// As `kill_if`, and what is charged is up to the caller. The state before and after.
+    fn set_dead_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<(u64, u64)> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             if state & DEAD != 0 || !may(state) {
@@ -299,15 +314,7 @@ impl<V> Entry<V> {
                 after |= UNCHARGED | if state & BORROWED == 0 { with & EMPTY } else { 0 };
             }
             match self.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => {
-                    if let Some(ledger) = self.ledger() {
-                        match after & UNCHARGED {
-                            0 => ledger.add_detached(self.about.charge),
-                            _ => ledger.uncharge_into_limbo(self.about.charge, self.in_limbo(after)),
-                        }
-                    }
-                    return Some(state);
-                }
+                Ok(_) => return Some((state, after)),
                 Err(now) => state = now,
             }
         }

@@ -38,6 +38,23 @@ impl Default for Share {
 
 const MAX_SHARES: usize = 32;
 
+/// What is to be taken back of entries that have gone together: the words that all threads write are written once for them.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    /// Entries that were counted in a table.
+    pub(crate) entries: usize,
+    charge: usize,
+    waiting: [usize; 2],
+}
+
+impl Tally {
+    /// An entry that was charged so much; `waiting` bytes of memory must wait, with the value or without.
+    pub(crate) fn add(&mut self, charge: usize, (waiting, is_whole): (usize, bool)) {
+        self.charge += charge;
+        self.waiting[usize::from(!is_whole)] += waiting;
+    }
+}
+
 /// See the head of the file.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -55,7 +72,8 @@ impl Ledger {
     pub(crate) fn new(capacity: usize, strict: bool) -> Ledger {
         let processors =
             if cfg!(loom) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
-        let shares = processors.next_power_of_two().min(MAX_SHARES);
+        // Several for each: threads are more than processors, and two that share one may run at the same time.
+        let shares = if cfg!(loom) { 1 } else { (4 * processors).next_power_of_two().min(MAX_SHARES) };
         Ledger {
             usage: Padded(AtomicUsize::new(0)),
             limbo: Padded([AtomicUsize::new(0), AtomicUsize::new(0)]),
@@ -138,6 +156,18 @@ impl Ledger {
     pub(crate) fn uncharge_into_limbo(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
         self.limbo.0[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
+    }
+
+    /// The same for several. REQUIRES: a guard that keeps all of them, from before they went.
+    pub(crate) fn settle(&self, tally: &Tally) {
+        for (limbo, waiting) in self.limbo.0.iter().zip(tally.waiting) {
+            if waiting > 0 {
+                limbo.fetch_add(waiting, Ordering::Relaxed);
+            }
+        }
+        if tally.charge > 0 {
+            self.uncharge(tally.charge);
+        }
     }
 
     /// The memory is free.

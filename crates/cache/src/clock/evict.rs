@@ -21,7 +21,7 @@
 use super::slot::Found;
 use super::table::ClockTable;
 use crate::entry::Handle;
-use crate::ledger::Padded;
+use crate::ledger::{Padded, Tally};
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::epoch::{self, Guard};
 use smallvec::SmallVec;
@@ -65,13 +65,15 @@ struct Sweep<V> {
     taken: usize,
     pinned: usize,
     wanted: usize,
+    tally: Tally,
 }
 
 impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Evicts until `wanted` bytes are free, or it is not worth the effort: more than `effort_cap` pinned entries seen
     /// for each that was taken. Returns the bytes.
     pub(crate) fn evict(&self, wanted: usize, effort_cap: usize) -> usize {
-        let mut sweep = Sweep { departed: Departed::new(), freed: 0, taken: 0, pinned: 0, wanted };
+        let (departed, tally) = (Departed::new(), Tally::default());
+        let mut sweep = Sweep { departed, freed: 0, taken: 0, pinned: 0, wanted, tally };
         let guard = epoch::pin();
         let mut steps_left = self.length() * MAX_TURNS;
         while sweep.freed < wanted
@@ -90,8 +92,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 steps_left -= 1;
             }
         }
-        if self.ledger.limbo() > self.usual_limbo() / 2 {
-            // This thread may not come back for long: who pushes shall find what it leaves.
+        self.settle(&sweep.tally);
+        let [whole, _] = self.ledger.limbo_parts();
+        if whole > self.usual_limbo() / 2 {
+            // This thread may not come back for long: who pushes shall find what it leaves. Without their values the entries of
+            // a thread's bag are a few kilobytes.
             guard.flush();
         }
         drop(guard);
@@ -113,14 +118,19 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             if sweep.freed >= sweep.wanted {
                 return;
             }
+            // The word first: what it rules out need not be looked at, and entries mostly are not in this processor's cache.
             if found.word.clock() > 0 {
                 if !only_probation {
                     found.age();
                 }
-            } else if found.entry.is_pinned() {
+                continue;
+            }
+            if only_probation && !found.word.is_on_probation() {
+                continue;
+            }
+            if found.entry.is_pinned() {
                 sweep.pinned += usize::from(!only_probation);
-            } else if (!only_probation || found.word.is_on_probation())
-                && let Some(bytes) = self.evict_found(&found, &mut sweep.departed, guard)
+            } else if let Some(bytes) = self.evict_into(&found, &mut sweep.departed, &mut sweep.tally, guard)
             {
                 sweep.freed += bytes;
                 sweep.taken += 1;
@@ -135,6 +145,28 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         departed: &mut Departed<V>,
         guard: &Guard,
     ) -> Option<usize> {
+        let mut tally = Tally::default();
+        let freed = self.evict_into(found, departed, &mut tally, guard);
+        self.settle(&tally);
+        freed
+    }
+
+    /// Takes back what entries were charged and counted that have gone. REQUIRES: the guard under which they went.
+    fn settle(&self, tally: &Tally) {
+        if tally.entries > 0 {
+            self.occupancy.0.fetch_sub(tally.entries, Ordering::Relaxed);
+            self.ledger.settle(tally);
+        }
+    }
+
+    /// The same, but what is to be taken back is added to `tally`.
+    fn evict_into(
+        &self,
+        found: &Found<'_, V>,
+        departed: &mut Departed<V>,
+        tally: &mut Tally,
+        guard: &Guard,
+    ) -> Option<usize> {
         let entry = found.entry;
         if entry.is_dead() {
             self.clear(found, None, guard);
@@ -144,10 +176,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if self.on_evict.is_some() {
             let value = entry.kill_for_callback()?;
             departed.push(Evicted { value, was_hit: found.word.is_hit() });
-        } else if !entry.kill_unpinned_under(guard) {
+        } else if !entry.kill_unpinned_under(guard, tally) {
             return None;
         }
-        self.bury(found, ghost, guard);
+        tally.entries += 1;
+        self.unplace(found, ghost, guard);
         Some(entry.about.charge)
     }
 

@@ -348,6 +348,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     /// What is left to do for the one who killed a confirmed entry.
     pub(super) fn bury(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         self.occupancy.0.fetch_sub(1, Ordering::Relaxed);
+        self.unplace(found, ghost_of, guard);
+    }
+
+    /// The same, but the entry is still counted.
+    pub(super) fn unplace(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         if found.word.is_spilled() {
             self.bucket(home(self.hash(&found.entry.about.key), self.length())).sub_spilled();
         }

@@ -77,6 +77,27 @@ fn what_nobody_uses_goes_and_usage_never_exceeds_the_capacity() {
 }
 
 #[test]
+fn a_large_cache_makes_room_for_a_few_more_and_no_other_does() {
+    for cache_type in TYPES {
+        for (capacity, spare) in [(1 << 20, 3 * 300), (10_000, 0)] {
+            let cache = Cache::new(&options(cache_type, capacity)).unwrap();
+            let mut least = usize::MAX;
+            for i in 0..3 * capacity as u64 / 300 {
+                put(&cache, i, 300, Priority::Low);
+                assert!(cache.usage() <= capacity);
+                if i > 2 * capacity as u64 / 300 {
+                    least = least.min(cache.usage());
+                }
+            }
+            // One more than wanted, as entries go whole.
+            assert!(least + spare + 2 * 300 >= capacity, "{least} of {capacity}");
+            assert_eq!(cache.usage(), 300 * cache.occupancy_count(), "{cache_type:?}");
+            settle(&cache);
+        }
+    }
+}
+
+#[test]
 fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
     let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, Priority::Low)).collect();
