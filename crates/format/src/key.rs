@@ -193,15 +193,16 @@ impl InternalKeyComparator {
 
 /// Whether the bytes are the same. For short ones that were written a moment ago, as keys of iterators are: the system's
 /// `memcmp` loads them whole, and such a load waits until all the stores it spans have left the processor's buffers. So does that
-/// of a word whose end was put behind what the key shares with the one before; the last byte, in which neighbours mostly
-/// differ, does not: three quarters of the time of a step went there.
+/// of a word whose end was put behind what the key shares with the one before; the last byte of the key, or of a number that
+/// stands before something else, in which neighbours mostly differ, does not: three quarters of the time of a step went there.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.last() != b.last() {
         return false;
     }
     let ((words_a, rest_a), (words_b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    words_a.iter().zip(words_b).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
+    words_a.iter().zip(words_b).all(|(a, b)| a[7] == b[7])
+        && words_a.iter().zip(words_b).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
         && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
 }
 
