@@ -13,6 +13,8 @@ pub(crate) enum Job {
     Compaction,
     /// Files to nothing.
     Purge,
+    /// Files to what scans remember.
+    DeadWalk,
 }
 
 /// One database's door to the environment's thread pools, which it may share with others.
@@ -39,9 +41,14 @@ impl Scheduler {
     pub(crate) fn schedule(&self, job: Job, work: Box<dyn FnOnce() + Send>) {
         let priority = match job {
             Job::Flush | Job::Purge => Priority::High,
-            Job::Compaction => Priority::Low,
+            Job::Compaction | Job::DeadWalk => Priority::Low,
         };
         self.pool.schedule(priority, self.tag, work);
+    }
+
+    /// Whether a job waits for a thread that a walk over deleted keys may have, one of another database perhaps.
+    pub(crate) fn walk_is_in_the_way(&self) -> bool {
+        self.pool.queue_len(Priority::Low) > 0
     }
 }
 

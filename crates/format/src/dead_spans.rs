@@ -32,6 +32,20 @@ pub struct DeadSpanBuilder {
     /// Entries of the run so far; 0: the last key is not deleted.
     entries: u64,
     sequence: SequenceNumber,
+    /// Spans of at least so many entries are told of; 0: none.
+    long_entries: u64,
+    long: Vec<LongSpan>,
+}
+
+/// A span of many entries, told to whoever writes the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LongSpan {
+    /// Its first user key.
+    pub first: Vec<u8>,
+    /// Its last user key.
+    pub last: Vec<u8>,
+    /// Entries of the table that it has.
+    pub entries: u64,
 }
 
 impl DeadSpanBuilder {
@@ -44,7 +58,16 @@ impl DeadSpanBuilder {
             last: Vec::new(),
             entries: 0,
             sequence: SequenceNumber::ZERO,
+            long_entries: 0,
+            long: Vec::new(),
         }
+    }
+
+    /// Tells also which spans have at least so many entries; 0: of none.
+    #[must_use]
+    pub fn telling_of(mut self, long_entries: u64) -> DeadSpanBuilder {
+        self.long_entries = long_entries;
+        self
     }
 
     /// Whether an entry of this type can change anything: nothing but deletions need be added while there is no run.
@@ -85,6 +108,10 @@ impl DeadSpanBuilder {
         if self.entries > 0 && self.entries >= self.min_entries {
             let key = key::internal_key(&self.first, self.sequence, ValueType::Deletion);
             self.block.add(&key, &self.last);
+            if self.long_entries > 0 && self.entries >= self.long_entries {
+                let (first, last) = (self.first.clone(), self.last.clone());
+                self.long.push(LongSpan { first, last, entries: self.entries });
+            }
         }
         self.entries = 0;
     }
@@ -93,6 +120,11 @@ impl DeadSpanBuilder {
     pub fn finish(&mut self) -> Option<Vec<u8>> {
         self.end_run();
         (!self.block.is_empty()).then(|| self.block.finish().to_vec())
+    }
+
+    /// The spans to be told of, in order; complete when the block is finished.
+    pub fn take_long(&mut self) -> Vec<LongSpan> {
+        std::mem::take(&mut self.long)
     }
 
     /// About how long the block is so far; 0 if there is none.

@@ -156,6 +156,8 @@ impl Round {
             options.disable_auto_compactions &= rng.bool();
             options.dead_span_min_entries = [1, 2, 3, 16][rng.usize(..4)];
             options.dead_range_min_keys = [1, 2, 8, 40][rng.usize(..4)];
+            let dead = options.dead_span_min_entries + options.dead_range_min_keys;
+            options.dead_range_walk_min_entries = [0, 1, 4, 64][dead as usize % 4];
         }
         let db = Db::open_cf(&settings.db, PATH, settings.descriptors(&specs));
         let db = db.map_err(|e| format!("open: {e}"))?;

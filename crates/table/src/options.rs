@@ -210,6 +210,8 @@ pub struct TableBuilderOptions {
     /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which RocksDB leaves alone
     /// (`docs/format/dead-spans.md`); 0: none, and the table has no such block.
     pub dead_span_min_entries: u64,
+    /// `TableFileInfo` names those of at least so many entries; 0: none.
+    pub long_dead_span_entries: u64,
     /// Where blocks that are put into the cache are counted.
     pub statistics: Option<Arc<Statistics>>,
     /// False if timestamps were taken off the keys, which `icmp` then must not expect.
@@ -247,6 +249,7 @@ impl TableBuilderOptions {
             is_external_file: false,
             user_collected_properties: Vec::new(),
             dead_span_min_entries: 0,
+            long_dead_span_entries: 0,
             statistics: None,
             user_defined_timestamps_persisted: true,
             block_protection_bytes_per_key: 0,
@@ -273,6 +276,8 @@ pub struct TableReaderOptions {
     pub file_number: FileNumber,
     /// The MANIFEST's largest sequence number; an ingested file takes its sequence from here.
     pub largest_seqno: Option<SequenceNumber>,
+    /// The MANIFEST's upper bound, an internal key: seeks beyond it find nothing without a look at the index.
+    pub largest_key: Option<Box<[u8]>>,
     /// The MANIFEST's unique id; one that differs from the table's own is `Corruption`.
     pub expected_unique_id: Option<[u64; 2]>,
     /// Where cache hits, filters and reads are counted.
@@ -300,6 +305,7 @@ impl TableReaderOptions {
             max_file_size_for_l0_meta_pin: u64::MAX,
             file_number: FileNumber(0),
             largest_seqno: None,
+            largest_key: None,
             expected_unique_id: None,
             statistics: None,
             tail_size: 0,

@@ -26,7 +26,7 @@ use esker_cache::Role;
 use esker_env::WritableFile;
 use esker_format::block::{Block, BlockBuilder, BlockCursor, common_prefix};
 use esker_format::compression::{CompressionType, Compressor, make_dictionary};
-use esker_format::dead_spans::{self, DeadSpanBuilder};
+use esker_format::dead_spans::{self, DeadSpanBuilder, LongSpan};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{DataBlockPlace, IndexBuilder};
@@ -64,6 +64,8 @@ pub struct TableFileInfo {
     pub num_range_deletions: u64,
     /// The file's unique id, if database id, session id and file number were given.
     pub unique_id: Option<[u64; 2]>,
+    /// Runs of deleted keys of at least `TableBuilderOptions::long_dead_span_entries` entries, in order.
+    pub long_dead_spans: Vec<LongSpan>,
 }
 
 /// Writes one table, key by key in internal-key order.
@@ -144,7 +146,8 @@ impl TableBuilder {
             warmer: Warmer::new(&options),
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),
-            dead_spans: DeadSpanBuilder::new(setup::dead_span_min_entries(&options)),
+            dead_spans: DeadSpanBuilder::new(setup::dead_span_min_entries(&options))
+                .telling_of(options.long_dead_span_entries),
             properties: setup::first_properties(&options),
             smallest: Vec::new(),
             largest_range_end: Vec::new(),
@@ -546,7 +549,8 @@ impl TableBuilder {
         Ok(handle)
     }
 
-    fn info(&self, tail_start: u64) -> TableFileInfo {
+    fn info(&mut self, tail_start: u64) -> TableFileInfo {
+        let long_dead_spans = self.dead_spans.take_long();
         let p = &self.properties;
         let last_point = self.data.last_key();
         let range_is_last = !self.largest_range_end.is_empty()
@@ -565,6 +569,7 @@ impl TableBuilder {
             num_deletions: p.num_deletions,
             num_range_deletions: p.num_range_deletions,
             unique_id: unique_id(&p.db_id, &p.db_session_id, p.orig_file_number),
+            long_dead_spans,
         }
     }
 

@@ -15,6 +15,7 @@ use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
     CompactionReport, DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version,
+    queue_dead_walks,
 };
 use crate::iter::CompactionIteratorStats;
 use crate::iter::compaction_iter::BlobTally;
@@ -111,7 +112,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
     let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
-        install(engine, task, plan.trivial_move_edit(), false)?;
+        install(engine, task, plan.trivial_move_edit(), &[])?;
         engine.tell_trivial_move(job, plan);
         engine.tell_stall_changes();
         return Ok(());
@@ -128,8 +129,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
         edit.blob_file_additions = results.iter().flat_map(|r| r.blob_files.iter().cloned()).collect();
         edit.blob_file_garbages = blob_garbage(&results);
-        let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
-        install(engine, task, edit, may_reappear)
+        install(engine, task, edit, &results)
     });
     if outcome.is_err() {
         esker_base::probe!("compaction:failed");
@@ -235,8 +235,10 @@ fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
     came_in.garbage(&went_out)
 }
 
-/// `may_reappear`: a filter has removed what hid older versions, perhaps where scans have found nothing.
-fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, may_reappear: bool) -> Result<()> {
+/// Logs what came out and shows it.
+fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, results: &[SubjobResult]) -> Result<()> {
+    // A filter has removed what hid older versions, perhaps where scans have found nothing.
+    let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
     task.installs.store(true, Ordering::Relaxed);
     let mut manifest = engine.manifest.lock();
     if task.cf.is_dropped() {
@@ -254,6 +256,7 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, may_reappear: b
             }
         }
         publish_super_version(engine, &mut state, id);
+        queue_dead_walks(&mut state, id, results.iter().flat_map(|result| &result.long_dead_spans));
     }
     Ok(())
 }

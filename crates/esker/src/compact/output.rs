@@ -18,6 +18,7 @@ use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::blob::BlobIndex;
 use esker_format::compression::CompressionType;
+use esker_format::dead_spans::LongSpan;
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use esker_table::blob::BlobReader;
@@ -39,6 +40,8 @@ pub(super) struct Outputs<'a> {
     /// User key at which the current file starts; `None` for the start of the subcompaction.
     cut: Option<Vec<u8>>,
     pub(super) finished: Vec<FileMetaData>,
+    /// Runs of deleted keys in those that are to be gone through.
+    pub(super) long_dead_spans: Vec<LongSpan>,
     /// What the entries written so far refer to in blob files.
     pub(super) blobs_out: BlobTally,
     /// Every number that was used, finished or not: to be deleted if the job fails.
@@ -77,6 +80,7 @@ impl<'a> Outputs<'a> {
             cutter: OutputCutter::new(plan),
             cut: None,
             finished: Vec::new(),
+            long_dead_spans: Vec::new(),
             blobs_out: BlobTally::default(),
             created: Vec::new(),
         }
@@ -150,8 +154,9 @@ impl<'a> Outputs<'a> {
             if file.is_empty() {
                 file.abandon();
             } else {
-                let meta = file.finish(&self.context, self.epoch_number, self.table.oldest_seconds)?;
-                self.finished.push(meta);
+                let table = file.finish(&self.context, self.epoch_number, self.table.oldest_seconds)?;
+                self.finished.push(table.meta);
+                self.long_dead_spans.extend(table.long_dead_spans);
             }
         }
         self.cut = next;

@@ -23,6 +23,7 @@ use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::compression::CompressionType;
+use esker_format::dead_spans::LongSpan;
 use esker_format::key;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -44,6 +45,8 @@ pub(super) struct SubjobContext<'a> {
 #[derive(Debug, Default)]
 pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
+    /// Runs of deleted keys in those that are to be gone through.
+    pub(super) long_dead_spans: Vec<LongSpan>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
     pub(super) blob_files: Vec<BlobFileAddition>,
@@ -73,6 +76,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
     SubjobResult {
         files,
+        long_dead_spans: outputs.long_dead_spans,
         created,
         blob_files,
         created_blobs,

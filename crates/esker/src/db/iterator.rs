@@ -7,6 +7,7 @@ mod park;
 mod prepared;
 mod runs;
 mod timestamped;
+mod walk;
 
 use super::explain::Watch;
 use super::reads::{pinned_view, table_read_options};
@@ -28,6 +29,7 @@ use prepared::Prepared;
 pub(super) use prepared::{new_ahead, within_ranges};
 use runs::Runs;
 pub(super) use timestamped::{new_timestamped_iter, new_versions_iter};
+pub(super) use walk::go_on_with_dead_walk;
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is positioned again.
 /// May be sent to another thread, not shared.

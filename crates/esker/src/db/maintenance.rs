@@ -91,12 +91,12 @@ impl Db {
         crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
     }
 
-    /// Starts no new flush or compaction and waits for those that run. Calls nest.
+    /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for those that run. Calls nest.
     pub fn pause_background_work(&self) {
         let engine = self.engine();
         let mut state = engine.state.lock();
         state.paused += 1;
-        while state.flushes_scheduled + state.compactions_scheduled > 0 {
+        while state.flushes_scheduled + state.compactions_scheduled > 0 || state.dead_walk_scheduled {
             engine.state_changed.wait(&mut state);
         }
     }
@@ -115,7 +115,7 @@ impl Db {
         Ok(())
     }
 
-    /// Waits until no flush or compaction runs or is due.
+    /// Waits until no flush or compaction runs or is due, and no run of deleted keys is to be gone through.
     /// # Errors
     /// The background error in force · `ShutdownInProgress`.
     pub fn wait_for_background_work(&self) -> Result<()> {
@@ -128,6 +128,7 @@ impl Db {
             }
             if state.flush_queue.is_empty()
                 && state.compaction_queue.is_empty()
+                && state.dead_walks.is_empty()
                 && engine.jobs_scheduled(&state) == 0
             {
                 return Ok(());

@@ -1,6 +1,7 @@
 //! Which background jobs should run now.
 //!
-//! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in LOW, purges in HIGH.
+//! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in LOW, purges in HIGH, walks over
+//! deleted keys in LOW, one at a time.
 //! A job takes its work from the queues when it runs, so that it sees the newest state.
 //!
 //! A job calls what users wrote: comparators, merge operators, filters, listeners. If that panics, the job's work fails with
@@ -38,6 +39,11 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
         state.compactions_scheduled += 1;
         state.compactions_unbegun += 1;
         engine.scheduler.schedule(Job::Compaction, run(engine, Job::Compaction, jobs.compact));
+    }
+    // Behind them: a walk gives way to jobs that wait.
+    if !state.dead_walk_scheduled && !state.dead_walks.is_empty() {
+        state.dead_walk_scheduled = true;
+        engine.scheduler.schedule(Job::DeadWalk, run(engine, Job::DeadWalk, jobs.walk));
     }
 }
 
@@ -128,6 +134,7 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     match kind {
         Job::Flush => state.flushes_scheduled -= 1,
         Job::Compaction => state.compactions_scheduled -= 1,
+        Job::DeadWalk => state.dead_walk_scheduled = false,
         Job::Purge => unreachable!("a purge counts itself"),
     }
     engine.purger.request();
@@ -166,7 +173,8 @@ impl Engine {
     /// Jobs that have not ended. Changes to 0 only under the db mutex, and is then signalled.
     pub(crate) fn jobs_scheduled(&self, state: &DbState) -> usize {
         let purge = usize::from(self.purger.active.load(Ordering::SeqCst));
-        state.flushes_scheduled + state.compactions_scheduled + purge
+        let walk = usize::from(state.dead_walk_scheduled);
+        state.flushes_scheduled + state.compactions_scheduled + walk + purge
     }
 
     /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at once could each become

@@ -13,6 +13,7 @@
 
 mod background_error;
 mod counters;
+mod dead_walks;
 mod install;
 mod jobs;
 mod parts;
@@ -23,6 +24,7 @@ mod state;
 
 pub(crate) use background_error::{BackgroundError, ErrorReason};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
+pub(crate) use dead_walks::{DeadWalk, queue_dead_walks};
 pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
@@ -65,6 +67,8 @@ pub(crate) mod rank {
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
+    /// Goes on with the first of the walks over deleted keys that wait.
+    pub(crate) walk: fn(&Arc<Engine>),
 }
 
 /// One open database, without its front door.

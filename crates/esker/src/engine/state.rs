@@ -1,7 +1,7 @@
 //! What the db mutex guards.
 
 use crate::cf::FamilyState;
-use crate::engine::BackgroundError;
+use crate::engine::{BackgroundError, DeadWalk};
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use esker_base::{ColumnFamilyId, FileNumber, Result};
@@ -34,6 +34,10 @@ pub(crate) struct DbState {
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<ManualCompaction>,
     pub(crate) next_manual_id: u64,
+    /// Runs of deleted keys to be gone through.
+    pub(crate) dead_walks: VecDeque<DeadWalk>,
+    /// Entries that all walks so far have passed.
+    pub(crate) dead_entries_walked: u64,
     /// A manual compaction wants to be the only one: no other is begun.
     pub(crate) exclusive_manual: bool,
     /// Jobs handed to the pool and not ended.
@@ -42,6 +46,7 @@ pub(crate) struct DbState {
     /// Those of them that have not looked into the queues yet.
     pub(crate) flushes_unbegun: usize,
     pub(crate) compactions_unbegun: usize,
+    pub(crate) dead_walk_scheduled: bool,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
     /// Callers of `disable_file_deletions` without their `enable`.

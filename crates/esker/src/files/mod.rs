@@ -11,4 +11,4 @@ pub(crate) use blob_output::BlobOutput;
 pub(crate) use copy::{copy_file, link_or_copy, read_chunks, under_either_name};
 pub(crate) use file_checksum::{FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete};
-pub(crate) use table_output::{NewTable, OutputContext, TableOutput, type_of};
+pub(crate) use table_output::{FinishedTable, NewTable, OutputContext, TableOutput, type_of};

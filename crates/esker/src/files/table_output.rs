@@ -20,6 +20,7 @@ use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, WritableFile};
 use esker_format::compression::CompressionType;
+use esker_format::dead_spans::LongSpan;
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::range_del::RangeTombstone;
@@ -102,6 +103,14 @@ pub(crate) struct TableOutput {
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
     /// Of the whole file, with `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
+}
+
+/// A table that is on the medium.
+#[derive(Debug)]
+pub(crate) struct FinishedTable {
+    pub(crate) meta: FileMetaData,
+    /// Its runs of deleted keys that are to be gone through, in order.
+    pub(crate) long_dead_spans: Vec<LongSpan>,
 }
 
 /// What a table makes of the timestamps in its keys.
@@ -290,13 +299,13 @@ impl TableOutput {
         context: &OutputContext<'_>,
         epoch_number: u64,
         oldest_ancestor_time: u64,
-    ) -> Result<FileMetaData> {
+    ) -> Result<FinishedTable> {
         let (number, written) = (self.number, self.written);
         let result = self
             .finish_file(context.options, epoch_number, oldest_ancestor_time)
             .and_then(|made| check_readable(context, &made.0, written).map(|()| made));
         tell_created(context, number, &result);
-        result.map(|(meta, _)| meta)
+        result.map(|(meta, info)| FinishedTable { meta, long_dead_spans: info.long_dead_spans })
     }
 
     fn finish_file(
@@ -379,6 +388,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     // With timestamps a deleted key is not gone: older reads see it.
     let has_timestamps = context.icmp.timestamp_size() > 0;
     options.dead_span_min_entries = if has_timestamps { 0 } else { family.dead_span_min_entries };
+    options.long_dead_span_entries = family.dead_range_walk_threshold();
     options.statistics = context.options.statistics.clone();
     options.block_protection_bytes_per_key = family.block_protection_bytes_per_key as usize;
     options

@@ -4,7 +4,7 @@
 //! entry that a snapshot or a later read may want, or nothing if there is none; large values in blob files, if so wanted.
 
 use crate::engine::contained;
-use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput};
+use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
 use crate::iter::timestamped::{TimestampsDropped, at_smallest_timestamp, newest_timestamp};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
@@ -12,6 +12,7 @@ use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
+use esker_format::dead_spans::LongSpan;
 use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -36,6 +37,8 @@ pub(crate) struct BuiltTable {
     pub(crate) blobs: Vec<BlobFileAddition>,
     /// Reads at timestamps before this one can no longer be answered: those of the memtables were not written.
     pub(crate) full_history_ts_low: Option<Vec<u8>>,
+    /// Runs of deleted keys in the table that are to be gone through.
+    pub(crate) long_dead_spans: Vec<LongSpan>,
 }
 
 /// One table to build.
@@ -66,8 +69,11 @@ impl BuildTable<'_> {
         }
         let drops_timestamps = !self.output.family_options.persist_user_defined_timestamps;
         let newest = if drops_timestamps { newest_timestamp(job.memtables, self.output.icmp) } else { None };
+        let table = result?;
+        let (file, long_dead_spans) = table.map(|table| (table.meta, table.long_dead_spans)).unzip();
         Ok(BuiltTable {
-            file: result?,
+            file,
+            long_dead_spans: long_dead_spans.unwrap_or_default(),
             blobs: blobs.finished,
             full_history_ts_low: newest.map(|newest| newest.saturating_add(1).to_le_bytes().to_vec()),
         })
@@ -81,7 +87,7 @@ impl BuildTable<'_> {
         if fs.file_exists(&path)? { fs.delete_file(&path) } else { Ok(()) }
     }
 
-    fn write(&self, job: &TableBuildJob<'_>, blobs: &mut BlobOutput<'_>) -> Result<Option<FileMetaData>> {
+    fn write(&self, job: &TableBuildJob<'_>, blobs: &mut BlobOutput<'_>) -> Result<Option<FinishedTable>> {
         let context = &self.output;
         let options = context.family_options;
         let mut children = Vec::with_capacity(job.memtables.len());
@@ -144,8 +150,8 @@ impl BuildTable<'_> {
             return Ok(None);
         }
         blobs.finish()?;
-        let meta = output.finish(context, job.epoch_number, 0)?;
+        let table = output.finish(context, job.epoch_number, 0)?;
         context.env.fs.new_directory(context.dir)?.fsync()?;
-        Ok(Some(meta))
+        Ok(Some(table))
     }
 }

@@ -12,7 +12,9 @@
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_version};
+use crate::engine::{
+    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_version, queue_dead_walks,
+};
 use crate::iter::timestamped::compare_timestamps;
 use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, VersionSet};
@@ -166,13 +168,14 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
             family.version = version;
         }
     }
-    for part in parts {
+    for (part, built) in parts.iter().zip(files) {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;
             let history = family.options.history_bytes();
             family.memtables.retire(part.memtables.len(), history);
         }
         publish_super_version(engine, &mut state, part.cf.id);
+        queue_dead_walks(&mut state, part.cf.id, &built.long_dead_spans);
     }
     requeue_waiting(engine, &mut state, request, parts);
     Ok(())

@@ -30,7 +30,7 @@ pub(crate) use options::set_bound;
 pub use options::{DbIterCounters, DbIterOptions};
 
 use crate::read::merge::MergeOperands;
-use dead::DeadRun;
+use dead::{DeadRun, Walk};
 use esker_base::iter::{InternalIterator, LeftValue};
 use esker_base::run::Run;
 use esker_base::stats::Ticker;
@@ -90,6 +90,7 @@ pub struct DbIter<I = Box<dyn InternalIterator>> {
     /// Entries passed over in this call.
     skipped_in_call: u64,
     dead: DeadRun,
+    walk: Option<Walk>,
     status: Result<()>,
     counters: DbIterCounters,
     keep_alive: Option<KeepAlive>,
@@ -137,6 +138,7 @@ impl<I: InternalIterator> DbIter<I> {
             iter,
             options,
             dead,
+            walk: None,
             valid: false,
             forward: true,
             merged: false,
@@ -463,6 +465,7 @@ impl<I: InternalIterator> DbIter<I> {
         if self.skipped_in_call > 0 {
             self.skipped_in_call = 0;
             self.dead.begin();
+            self.begin_walk();
         }
     }
 
@@ -545,11 +548,17 @@ impl<I: InternalIterator> DbIter<I> {
         self.counters.skipped += 1;
         self.skipped_in_call += 1;
         let max = self.options.max_skippable_internal_keys;
-        if max > 0 && self.skipped_in_call > max {
-            self.fail(Error::incomplete("Too many internal keys skipped."));
-            return false;
+        max == 0 || self.skipped_in_call <= max || self.may_go_on()
+    }
+
+    /// More than `max_skippable_internal_keys` entries were passed in this call.
+    #[cold]
+    fn may_go_on(&mut self) -> bool {
+        if self.walk.is_some() {
+            return self.ask_on_walk();
         }
-        true
+        self.fail(Error::incomplete("Too many internal keys skipped."));
+        false
     }
 
     /// Forward to the first key that is there, from the inner cursor's place on, or one `step` further. `passing`: entries

@@ -351,6 +351,12 @@ option_struct! {
         /// `min_tombstones_for_range_conversion` says when. A family's take at most 256 KiB, which are charged to its block cache.
         /// It has no text form. Default 64. Fixed.
         dead_range_min_keys: u64 = 64, object;
+        /// Esker's own: behind a flush or compaction that has written a table with a run of at least so many entries of deleted
+        /// keys (see `dead_span_min_entries`) over other tables, a job in the background goes through the run as a scan would, so that
+        /// the first scan that comes by finds remembered what `dead_range_min_keys` is for; 0: none. It gives way to flushes and
+        /// compactions, leaves the block cache alone, and reads at most 16 entries for each deletion of the run. It has no text
+        /// form. Default 4096. Fixed.
+        dead_range_walk_min_entries: u64 = 4096, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
@@ -367,6 +373,12 @@ impl ColumnFamilyOptions {
             (0, keys) | (keys, 0) => keys,
             (a, b) => a.min(b),
         }
+    }
+
+    /// Entries of a run of deleted keys from which on a job goes through it in the background; 0: none does.
+    pub(crate) fn dead_range_walk_threshold(&self) -> u64 {
+        let remembers = self.dead_range_threshold() > 0 && self.comparator.timestamp_size() == 0;
+        if remembers { self.dead_range_walk_min_entries } else { 0 }
     }
 }
 

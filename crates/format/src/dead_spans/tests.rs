@@ -46,6 +46,26 @@ fn a_run_ends_before_the_next_key_that_is_there() {
 }
 
 #[test]
+fn long_spans_are_told_of_when_they_are_noted() {
+    let told = |min_entries, long_entries| {
+        let mut builder = DeadSpanBuilder::new(min_entries).telling_of(long_entries);
+        for (user_key, value_type) in
+            [("a", DELETED), ("b", DELETED), ("c", VALUE), ("d", DELETED), ("e", VALUE), ("f", DELETED)]
+        {
+            builder.add(user_key.as_bytes(), SequenceNumber(7), value_type, false);
+        }
+        builder.add(b"f", SequenceNumber(3), VALUE, true);
+        builder.finish();
+        let long = builder.take_long().into_iter();
+        long.map(|span| (span.first[0] as char, span.last[0] as char, span.entries)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(1, 2), [('a', 'b', 2), ('f', 'f', 2)]);
+    assert_eq!(told(1, 1).len(), 3);
+    assert_eq!(told(1, 0), []);
+    assert_eq!(told(3, 1), [], "none is noted");
+}
+
+#[test]
 fn a_deletion_under_a_newer_value_is_no_run() {
     let entries = [("a", 9, VALUE), ("a", 3, DELETED), ("b", 9, ValueType::Merge), ("b", 2, DELETED)];
     assert_eq!(spans_of(1, &entries), []);

@@ -430,10 +430,15 @@ impl Space {
         options.table = table;
         (options.dead_span_min_entries, options.dead_range_min_keys) =
             ([0, 1, 3, 64][rng.usize(..4)], [0, 1, 2, 256][rng.usize(..4)]);
+        let dead = options.dead_span_min_entries + options.dead_range_min_keys;
+        options.dead_range_walk_min_entries = [0, 1, 4, 4096][dead as usize % 4];
         if self.without.contains("dead") {
             (options.dead_span_min_entries, options.dead_range_min_keys) = (0, 0);
         }
-        told.push(format!("dead={}/{}", options.dead_span_min_entries, options.dead_range_min_keys));
+        told.push(format!(
+            "dead={}/{}/{}",
+            options.dead_span_min_entries, options.dead_range_min_keys, options.dead_range_walk_min_entries
+        ));
         options.disable_auto_compactions =
             rng.u8(..12) == 0 && !self.without.contains("disable_auto_compactions");
         if cache.is_multiple_of(4) && !self.without.contains("blob_cache") {

@@ -136,6 +136,8 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
         dead_range_min_keys: pick(rng, &[0, 1, 2, 256]),
         ..ColumnFamilyOptions::default()
     };
+    let dead = options.dead_span_min_entries + options.dead_range_min_keys;
+    options.dead_range_walk_min_entries = [0, 1, 4, 4096][dead as usize % 4];
     options.level0_slowdown_writes_trigger = 1000;
     options.level0_stop_writes_trigger = 1000;
     random_table(rng, &mut options, cache);

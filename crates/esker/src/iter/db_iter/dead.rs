@@ -6,6 +6,9 @@
 //! stepped over many deleted keys all the same, it says so to the family's [`DeadRanges`]: between the place where it began
 //! and the key it found nothing is there at its sequence number.
 //!
+//! A walk ([`DbIter::walk`]) is a scan for the sake of what it remembers: it asks now and then whether it shall go on, and what it
+//! has passed when it stops is remembered like what it passed when it found a key.
+//!
 //! Invariants
 //!  1. `keys` user keys were found deleted in this call, not counting what was hopped over.
 //!  2. If `keys > 0`, nothing is there between `edge` (exclusive; inclusive for a forward call in an order whose next key
@@ -69,7 +72,47 @@ impl DeadRun {
     }
 }
 
+/// Asked with the user key that a walk has come to. False: it shall stop before it.
+pub(crate) type GoesOn = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
+/// A scan that may be stopped between two keys that are there.
+pub(super) struct Walk {
+    goes_on: GoesOn,
+    /// Entries to be passed before it asks again.
+    every: u64,
+    stopped: bool,
+}
+
 impl<I: InternalIterator> DbIter<I> {
+    /// From now on a move that passes over `every` entries asks `goes_on` with the user key it has come to, and again after as many. If
+    /// that says no, the cursor is not valid and its status is fine; [`DbIter::stopped_at`] is that key then. Moves go forward only.
+    pub(crate) fn walk(&mut self, every: u64, goes_on: GoesOn) {
+        self.options.max_skippable_internal_keys = every;
+        self.walk = Some(Walk { goes_on, every, stopped: false });
+    }
+
+    /// A new call begins.
+    pub(super) fn begin_walk(&mut self) {
+        if let Some(walk) = &mut self.walk {
+            self.options.max_skippable_internal_keys = walk.every;
+            walk.stopped = false;
+        }
+    }
+
+    /// Where a walk was stopped: nothing was found before this key that was not shown, and nothing is known of the key itself.
+    pub(crate) fn stopped_at(&self) -> Option<&[u8]> {
+        self.walk.as_ref().filter(|walk| walk.stopped).map(|_| self.key.as_slice())
+    }
+
+    /// Whether the walk goes on over the entry that was just counted.
+    pub(super) fn ask_on_walk(&mut self) -> bool {
+        let Some(walk) = &mut self.walk else { return true };
+        walk.stopped = !(walk.goes_on)(&self.key);
+        self.valid = false;
+        self.options.max_skippable_internal_keys = self.skipped_in_call + walk.every;
+        !walk.stopped
+    }
+
     /// Hops from the inner cursor's entry, which is not to be shown. False if it did not move.
     #[cold]
     pub(super) fn hop(&mut self) -> bool {
