@@ -34,6 +34,10 @@ pub struct TableIter {
     /// Made at the first positioning, so that making a cursor cannot fail.
     walker: Option<IndexWalker<BlockRef>>,
     readahead: Readahead,
+    /// Blocks entered since it was positioned to go forward; `None` while it may go elsewhere.
+    entered: Option<u32>,
+    /// How many that usually are.
+    usual: u32,
     /// Scans that it is part of and that were told beforehand.
     ahead: Option<Arc<ScansAhead>>,
     block: Option<BlockRef>,
@@ -71,6 +75,8 @@ impl TableIter {
             options,
             walker: None,
             readahead,
+            entered: None,
+            usual: 0,
             ahead: None,
             block: None,
             loaded: BlockHandle::default(),
@@ -143,6 +149,10 @@ impl TableIter {
         // The old block goes first: who walks entry by entry never holds two.
         self.block = None;
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
+        if let Some(entered) = &mut self.entered {
+            *entered += 1;
+            readahead.expect(self.usual.saturating_sub(*entered));
+        }
         let block = match &self.ahead {
             None => source.block(handle, BlockKind::Data, &self.options, Some(readahead))?,
             Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
@@ -259,7 +269,32 @@ impl TableIter {
                 .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
     }
 
+    /// A scan ends. `forward`: another one begins, which goes forward.
+    #[inline]
+    fn begin_scan(&mut self, forward: bool) {
+        if let Some(entered) = self.entered.take().filter(|&entered| entered > 0) {
+            self.reader.scan_length.note(entered);
+        }
+        if forward {
+            self.entered = Some(0);
+            self.usual = self.reader.scan_length.usual();
+        } else {
+            self.readahead.expect(0);
+        }
+    }
+
+    /// Whether the whole table lies before `target`.
+    fn ends_before(&self, target: &[u8]) -> bool {
+        let options = &self.reader.options;
+        options.largest_key.as_ref().is_some_and(|largest| options.icmp.compare(largest, target).is_lt())
+    }
+
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
+        self.begin_scan(true);
+        if self.ends_before(target) {
+            (self.error, self.beyond) = (None, None);
+            return self.stop();
+        }
         self.start()?;
         if self.is_passed_over() {
             return self.stop();
@@ -270,6 +305,7 @@ impl TableIter {
     }
 
     fn try_seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.begin_scan(false);
         self.start()?;
         if self.is_passed_over() {
             return self.stop();
@@ -311,6 +347,12 @@ impl TableIter {
     }
 }
 
+impl Drop for TableIter {
+    fn drop(&mut self) {
+        self.begin_scan(false);
+    }
+}
+
 impl InternalIterator for TableIter {
     #[inline]
     fn valid(&self) -> bool {
@@ -318,6 +360,7 @@ impl InternalIterator for TableIter {
     }
 
     fn seek_to_first(&mut self) {
+        self.begin_scan(true);
         let moved = self
             .start()
             .and_then(|()| self.walk(|w, r, o| w.seek_to_first(&r.source, o)))
@@ -327,6 +370,7 @@ impl InternalIterator for TableIter {
     }
 
     fn seek_to_last(&mut self) {
+        self.begin_scan(false);
         let moved = self
             .start()
             .and_then(|()| self.walk(|w, r, o| w.seek_to_last(&r.source, o)))
@@ -459,7 +503,10 @@ impl InternalIterator for TableIter {
     }
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        self.upper_bound = user_key.map(<[u8]>::to_vec);
+        match (&mut self.upper_bound, user_key) {
+            (Some(bound), Some(key)) => key.clone_into(bound),
+            (bound, key) => *bound = key.map(<[u8]>::to_vec),
+        }
     }
 
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {

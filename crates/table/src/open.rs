@@ -9,6 +9,7 @@
 use crate::block_source::{BlockKind, BlockSource};
 use crate::filter::TableFilter;
 use crate::options::TableReaderOptions;
+use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};
 use esker_base::prefix::{self, SliceTransformRef};
@@ -131,6 +132,7 @@ fn open_with(tail: Tail, mut options: TableReaderOptions) -> Result<TableReader>
         index,
         index_shape,
         filter,
+        scan_length: ScanLength::default(),
         range_dels,
         dead_spans,
         range_tombstones,

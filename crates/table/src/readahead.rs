@@ -2,17 +2,51 @@
 //! direction. A backward reader's "ahead" is what lies before.
 //!
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so that short scans
-//! read little they do not need. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
+//! read little they do not need; and with the first block that is missing if scans of the table have been longer than that
+//! ([`ScanLength`]): then what such a scan reads comes with one read. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
 use crate::block_source::spare;
 use crate::options::BlockBasedTableOptions;
 use esker_base::Result;
+use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_env::RandomAccessFile;
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 
 /// Blocks this far behind or before the last one still count as next: padding lies between aligned blocks.
 const SEQUENTIAL_GAP: u64 = 4096;
+
+/// How many blocks scans of a table read before they seek again or end: few are read ahead for those that read few.
+///
+/// Kept by all cursors of a table without any order: it is a guess. It rises slowly and falls fast, so that it is right for most of
+/// the scans where their lengths differ.
+#[derive(Debug, Default)]
+pub(crate) struct ScanLength {
+    /// Sixteenths of a block.
+    usual: AtomicU32,
+}
+
+impl ScanLength {
+    /// Longer scans count as this long.
+    const MOST: u32 = 16;
+
+    /// Blocks that a scan usually reads, rounded up; 0 if it reads but one, or nobody has scanned.
+    #[inline]
+    pub(crate) fn usual(&self) -> u32 {
+        let sixteenths = self.usual.load(Ordering::Relaxed);
+        if sixteenths <= 16 { 0 } else { sixteenths.div_ceil(16) }
+    }
+
+    /// A scan has read so many.
+    #[inline]
+    pub(crate) fn note(&self, blocks: u32) {
+        let (usual, now) = (self.usual.load(Ordering::Relaxed), 16 * blocks.min(ScanLength::MOST));
+        let after = if now > usual { usual + (now - usual).div_ceil(8) } else { usual - (usual - now) / 2 };
+        if after != usual {
+            self.usual.store(after, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Where a block lies, seen from the one read before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +67,8 @@ pub(crate) struct Readahead {
     size: usize,
     most: usize,
     reads_before: u64,
+    /// Blocks behind the next one that its reader is likely to want.
+    expected: u32,
     /// Sequential ones on this course.
     reads: u64,
     course: Course,
@@ -53,11 +89,18 @@ impl Readahead {
             size: initial,
             most: options.max_auto_readahead_size,
             reads_before: options.num_file_reads_for_auto_readahead,
+            expected: 0,
             reads: 0,
             course: Course::Elsewhere,
             last_start: 0,
             last_end: u64::MAX,
         }
+    }
+
+    /// The reader goes forward and is likely to want so many blocks behind the one that it asks for next.
+    #[inline]
+    pub(crate) fn expect(&mut self, blocks: u32) {
+        self.expected = blocks;
     }
 
     /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been read.
@@ -82,7 +125,8 @@ impl Readahead {
         let course = self.course_to(handle);
         self.passed(handle);
         if self.range_of(handle).is_none() {
-            let Some(ahead) = self.how_far(course) else { return Ok(None) };
+            let expected = std::mem::take(&mut self.expected);
+            let Some(ahead) = self.how_far(course, handle, expected) else { return Ok(None) };
             let (from, to) = match course {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
                 _ => (handle.offset, (end_of(handle) + ahead as u64).min(file_size)),
@@ -103,7 +147,7 @@ impl Readahead {
     }
 
     /// How many bytes behind the block, or before it, to read with it; `None` for not at all.
-    fn how_far(&mut self, course: Course) -> Option<usize> {
+    fn how_far(&mut self, course: Course, handle: BlockHandle, expected: u32) -> Option<usize> {
         if self.explicit > 0 {
             return Some(self.explicit);
         }
@@ -111,6 +155,13 @@ impl Readahead {
             return None;
         }
         let before = std::mem::replace(&mut self.course, course);
+        if expected > 0 && course != Course::Backward {
+            // What it reads beyond that counts anew. Blocks differ a little in size.
+            self.reads = 1;
+            self.size = self.initial;
+            let bytes = u64::from(expected) * (handle.size + TRAILER_BYTES as u64) * 17 / 16;
+            return Some(usize::try_from(bytes).map_or(self.most, |bytes| bytes.min(self.most)));
+        }
         if course == Course::Elsewhere || (before != course && before != Course::Elsewhere) {
             self.reads = 1;
             self.size = self.initial;

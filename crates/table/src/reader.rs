@@ -6,6 +6,7 @@ use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
 use crate::options::{TableReadOptions, TableReaderOptions};
+use crate::readahead::ScanLength;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
@@ -118,6 +119,7 @@ pub struct TableReader {
     pub(crate) index_shape: IndexShape,
     pub(crate) two_level: bool,
     pub(crate) filter: TableFilter,
+    pub(crate) scan_length: ScanLength,
     /// Whether the filter has whole keys.
     pub(crate) whole_keys: bool,
     /// The extractor that made the prefixes in the filter, if that is the family's.

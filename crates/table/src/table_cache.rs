@@ -150,6 +150,9 @@ impl TableCache {
         options.max_file_size_for_l0_meta_pin = self.options.max_file_size_for_l0_meta_pin;
         options.file_number = meta.number;
         options.largest_seqno = Some(meta.largest_seqno);
+        // With timestamps the bounds may have some that the table has not.
+        let has_plain_keys = self.options.icmp.timestamp_size() == 0;
+        options.largest_key = has_plain_keys.then(|| meta.largest.as_slice().into());
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
         options.tail_size = meta.tail_size;
         options.statistics = self.options.statistics.clone();

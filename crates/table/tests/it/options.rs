@@ -476,6 +476,68 @@ fn opening_takes_one_read_and_scanning_reads_ahead() {
 }
 
 #[test]
+fn scans_as_long_as_those_before_them_take_one_read() {
+    let entries = sample_entries(&mut Rng::new(4), 60_000, 60);
+    let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
+    let file = Arc::new(Counting(memory_file(&bytes), Default::default()));
+    let table = BlockBasedTableOptions { no_block_cache: true, ..with_filters() };
+    let options =
+        TableReaderOptions::new(InternalKeyComparator::default(), Arc::new(table), bytes.len() as u64);
+    let reader = TableReader::open(file.clone(), options).unwrap();
+    let rows_of_a_block = entries.len() / reader.properties().num_data_blocks as usize;
+    let mut places = Rng::new(5);
+    // How many reads, and of how many bytes, seeks with so many steps take, forward or not.
+    let mut reads_of = |blocks: usize, forward: bool| {
+        let mut iter = reader.iter(TableReadOptions::default());
+        file.1.lock().unwrap().clear();
+        iter.seek(&entries[places.below(50_000) + 5_000].0);
+        for _ in 0..blocks * rows_of_a_block {
+            if forward { iter.next() } else { iter.prev() }
+        }
+        iter.status().unwrap();
+        let reads = std::mem::take(&mut *file.1.lock().unwrap());
+        (reads.len(), reads.iter().map(|read| read.1).sum::<usize>())
+    };
+    let (first, _) = reads_of(4, true);
+    assert!(first >= 3, "nobody knows yet how long scans are: {first} reads");
+    (0..30).for_each(|_| _ = reads_of(4, true));
+    let later: Vec<_> = (0..20).map(|_| reads_of(4, true)).collect();
+    assert!(later.iter().filter(|(reads, _)| *reads == 1).count() >= 12, "{later:?}");
+    assert!(later.iter().all(|(_, bytes)| *bytes < 8 * 4300), "{later:?}");
+    // A few short ones, and no more is read than they need.
+    (0..10).for_each(|_| _ = reads_of(0, true));
+    assert!((0..10).map(|_| reads_of(0, true)).all(|(reads, bytes)| reads == 1 && bytes < 4300));
+}
+
+#[test]
+fn a_seek_behind_the_last_key_looks_at_no_block() {
+    let entries = sample_entries(&mut Rng::new(4), 500, 60);
+    let (bytes, info) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
+    let file = Arc::new(Counting(memory_file(&bytes), Default::default()));
+    let mut options = TableReaderOptions::new(
+        InternalKeyComparator::default(),
+        Arc::new(with_filters()),
+        bytes.len() as u64,
+    );
+    options.largest_key = Some(info.largest.into());
+    let reader = TableReader::open(file.clone(), options).unwrap();
+    file.1.lock().unwrap().clear();
+    let mut iter = reader.iter(TableReadOptions::default());
+    let last = &entries.last().unwrap().0;
+    let behind = [&last[..last.len() - 8], b"x", &last[last.len() - 8..]].concat();
+    iter.seek(&behind);
+    assert!(!iter.valid());
+    iter.status().unwrap();
+    assert_eq!(*file.1.lock().unwrap(), [], "nothing is read");
+    iter.seek(last);
+    assert_eq!(iter.key(), last);
+    iter.seek(&behind);
+    assert!(!iter.valid());
+    iter.seek_for_prev(&behind);
+    assert_eq!(iter.key(), last);
+}
+
+#[test]
 fn an_upper_bound_stops_at_the_block() {
     let entries = sample_entries(&mut Rng::new(5), 5000, 60);
     let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
