@@ -15,6 +15,8 @@ mod file;
 mod lock;
 mod mapped;
 #[cfg(target_os = "linux")]
+pub(crate) mod resident;
+#[cfg(target_os = "linux")]
 pub(crate) mod ring;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,14 @@
 //! Several reads as one.
 //!
-//! In: reads of any files. Out: each one's result. Those of files that lend their descriptor go to the kernel together, if
-//! it has an `io_uring` for us; all others, and what the kernel did not finish, go through the file itself, one by one: so
-//! faults that a test's file system makes up are met in any case.
+//! In: reads of any files. Out: each one's result. Of files that lend their descriptor what is in the kernel's memory is read at once,
+//! and what has to be waited for goes to the kernel together, if it has an `io_uring` for us; all others, and what the kernel did
+//! not finish, go through the file itself, one by one: so faults that a test's file system makes up are met in any case.
 //!
 //! Invariant: what a read gives does not depend on the way it went.
 
 use crate::fs::RandomAccessFile;
+#[cfg(target_os = "linux")]
+use crate::posix::resident::Residence;
 use esker_base::Result;
 use std::fmt;
 
@@ -74,7 +76,15 @@ fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     if requests.len() < 2 || !requests.iter().any(|request| request.file.descriptor().is_some()) {
         return Vec::new();
     }
-    crate::posix::ring::read_many(requests)
+    let mut done = vec![0; requests.len()];
+    let residence = crate::posix::resident::read_resident(requests, &mut done);
+    let is_waiting = |(request, done): (&ReadRequest<'_>, &usize)| request.wanted() > *done;
+    let waiting = requests.iter().zip(&done).map(is_waiting).filter(|&is_waiting| is_waiting).count();
+    // A lone read waits no longer by itself.
+    if residence == Residence::Partly && waiting > 1 {
+        crate::posix::ring::read_many(requests, &mut done);
+    }
+    done
 }
 
 #[cfg(not(target_os = "linux"))]

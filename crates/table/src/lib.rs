@@ -44,6 +44,6 @@ pub use options::{
     TableReadOptions, TableReaderOptions,
 };
 pub use reader::{Missing, TableReader, TableValue, Visit};
-pub use scans_ahead::{AheadCounts, AheadOptions, ScanRange, ScanTables, ScansAhead};
+pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
 pub use table_cache::{TableCache, TableCacheOptions, TableFile};
 pub use writer::{TableBuilder, TableFileInfo};

@@ -20,6 +20,7 @@ use crate::readahead::Readahead;
 use crate::reader::TableReader;
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::{Result, SequenceNumber};
 use esker_cache::CacheKey;
 use esker_format::handle::BlockHandle;
@@ -42,8 +43,41 @@ pub trait ScanTables: Send {
     fn within(&self, start: &[u8], limit: &[u8], each: &mut dyn FnMut(&Arc<TableReader>));
 }
 
-/// A range of user keys: from the first up to, not including, the second, if there is one.
-pub type ScanRange = (Vec<u8>, Option<Vec<u8>>);
+/// Ranges of user keys that ascend, all their keys in one piece of memory.
+#[derive(Clone, Default, Debug)]
+pub struct ScanRanges {
+    keys: Vec<u8>,
+    /// Where the start of each ends, behind the keys of the one before it, and where its limit does.
+    ends: Vec<(usize, Option<usize>)>,
+}
+
+impl ScanRanges {
+    /// Adds the range from `start` up to, not including, `limit`, if there is one.
+    pub fn push(&mut self, start: &[u8], limit: Option<&[u8]>) {
+        self.keys.extend_from_slice(start);
+        let middle = self.keys.len();
+        self.keys.extend_from_slice(limit.unwrap_or_default());
+        self.ends.push((middle, limit.map(|_| self.keys.len())));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Start and limit of range `number`, if there is one.
+    pub fn get(&self, number: usize) -> Option<(&[u8], Option<&[u8]>)> {
+        let &(middle, end) = self.ends.get(number)?;
+        let before = number.checked_sub(1).and_then(|before| self.ends.get(before));
+        let start = before.map_or(0, |&(middle, end)| end.unwrap_or(middle));
+        Some((&self.keys[start..middle], end.map(|end| &self.keys[middle..end])))
+    }
+}
 
 /// What was read ahead so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -90,9 +124,13 @@ impl Default for AheadOptions {
 
 /// See the head of the file.
 pub struct ScansAhead {
-    ranges: Arc<[ScanRange]>,
+    ranges: ScanRanges,
     options: AheadOptions,
     statistics: Option<Arc<Statistics>>,
+    /// The range that is scanned.
+    current: AtomicUsize,
+    /// Whether anything is held: most scans find all they want in the cache.
+    holds: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -100,8 +138,6 @@ pub struct ScansAhead {
 struct State {
     tables: Option<Box<dyn ScanTables>>,
     held: HashMap<CacheKey, Held>,
-    /// The range that is scanned.
-    current: usize,
     /// Ranges before this one have had their wave.
     planned: usize,
     counts: AheadCounts,
@@ -123,12 +159,9 @@ impl fmt::Debug for ScansAhead {
 
 impl ScansAhead {
     /// Of `ranges`, which ascend. It does nothing until it is told of tables.
-    pub fn new(
-        ranges: Arc<[ScanRange]>,
-        options: AheadOptions,
-        statistics: Option<Arc<Statistics>>,
-    ) -> ScansAhead {
-        ScansAhead { ranges, options, statistics, state: Mutex::new(State::default()) }
+    pub fn new(ranges: ScanRanges, options: AheadOptions, statistics: Option<Arc<Statistics>>) -> ScansAhead {
+        let (current, holds) = (AtomicUsize::new(0), AtomicBool::new(false));
+        ScansAhead { ranges, options, statistics, current, holds, state: Mutex::new(State::default()) }
     }
 
     /// From now on the tables are those that `tables` knows; without it nothing is read ahead any more, and nothing is held.
@@ -136,7 +169,10 @@ impl ScansAhead {
         let mut state = self.state.lock();
         let let_go = match tables {
             Some(_) => HashMap::new(),
-            None => std::mem::take(&mut state.held),
+            None => {
+                self.holds.store(false, Ordering::Relaxed);
+                std::mem::take(&mut state.held)
+            }
         };
         let before = std::mem::replace(&mut state.tables, tables);
         drop(state);
@@ -147,16 +183,22 @@ impl ScansAhead {
     /// Range `number` is scanned from now on. Those before it are done with, and what is held for them once no range is left
     /// that the last wave was for.
     pub fn enter(&self, number: usize) {
+        self.current.store(number, Ordering::Relaxed);
+        if !self.holds.load(Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.state.lock();
-        state.current = number;
-        let is_done = number >= state.planned && !state.held.is_empty();
-        let let_go = if is_done { std::mem::take(&mut state.held) } else { HashMap::new() };
+        if number < state.planned {
+            return;
+        }
+        let let_go = std::mem::take(&mut state.held);
+        self.holds.store(false, Ordering::Relaxed);
         drop(state);
         self.count_wasted(&let_go);
     }
 
     /// The ranges.
-    pub fn ranges(&self) -> &Arc<[ScanRange]> {
+    pub fn ranges(&self) -> &ScanRanges {
         &self.ranges
     }
 
@@ -189,6 +231,10 @@ impl ScansAhead {
     }
 
     fn held(&self, key: &CacheKey) -> Option<BlockRef> {
+        // Who has let read sees what was read: it is the same thread, or was handed over by one.
+        if !self.holds.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut state = self.state.lock();
         let held = state.held.get_mut(key)?;
         held.is_used = true;
@@ -201,12 +247,12 @@ impl ScansAhead {
         if self.options.table.read_tier != ReadTier::ReadAll {
             return false;
         }
+        let first = self.current.load(Ordering::Relaxed);
         let mut state = self.state.lock();
-        if state.current < state.planned {
+        if first < state.planned {
             return false;
         }
         let Some(tables) = state.tables.take() else { return false };
-        let first = state.current;
         drop(state);
         let (parts, planned) = self.plan(&*tables, first);
         let mut counts = GatherCounts::default();
@@ -216,6 +262,7 @@ impl ScansAhead {
         let mut state = self.state.lock();
         state.tables = Some(tables);
         state.planned = planned;
+        self.holds.store(!held.is_empty(), Ordering::Relaxed);
         let let_go = std::mem::replace(&mut state.held, held);
         let told = &mut state.counts;
         told.waves += 1;
@@ -235,7 +282,8 @@ impl ScansAhead {
         let most_bytes = if self.options.most_bytes == 0 { WAVE_BYTES } else { self.options.most_bytes };
         let (mut wave, mut places) = (Vec::<Part>::new(), HashMap::new());
         let mut bytes = 0;
-        for (number, (start, limit)) in self.ranges.iter().enumerate().skip(first) {
+        let rest = (first..self.ranges.len()).filter_map(|at| self.ranges.get(at).map(|range| (at, range)));
+        for (number, (start, limit)) in rest {
             // How far a scan without a limit will go nobody knows.
             let Some(limit) = limit else { return (wave, number + 1) };
             let room = most_bytes - bytes;

@@ -77,15 +77,13 @@ fn refuse_if(is_forbidden: bool) {
     }
 }
 
-/// How many bytes of each of `requests` the kernel has read; of none, if it does not work so.
-pub(crate) fn read_many(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
-    if IS_REFUSED.load(Ordering::Relaxed) {
-        return Vec::new();
+/// Reads those of `requests` that are not done: `done` gets how many bytes of each the kernel has read; of none more, if it does
+/// not work so.
+pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        // After an error what is not done is left to the caller (invariant 2).
+        RING.with_borrow_mut(|ring| ring.read(requests, done)).unwrap_or_default();
     }
-    let mut done = vec![0; requests.len()];
-    // After an error what is not done is left to the caller (invariant 2).
-    RING.with_borrow_mut(|ring| ring.read(requests, &mut done)).unwrap_or_default();
-    done
 }
 
 /// Reads at most `ENTRIES` requests. An error means that the ring is of no use; nothing is on its way then.
@@ -93,7 +91,7 @@ fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize
     let parts: Vec<Vec<libc::iovec>> = wave.iter_mut().map(parts_of).collect();
     let mut taken = 0;
     for (i, (request, parts)) in wave.iter().zip(&parts).enumerate() {
-        let Some(fd) = request.file.descriptor() else { continue };
+        let Some(fd) = request.file.descriptor().filter(|_| done[i] < request.wanted()) else { continue };
         let read = opcode::Readv::new(types::Fd(fd.as_raw_fd()), parts.as_ptr().cast(), parts.len() as u32)
             .offset(request.offset)
             .build()

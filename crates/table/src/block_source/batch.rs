@@ -107,6 +107,7 @@ pub(crate) fn gather_closer(
     read_all(wanted, &mut reading);
     for block in reading {
         let Wanted { source, handle } = wanted[block.at];
+        spare::give(block.gap);
         let parsed = block
             .read
             .and_then(|()| source.parse(block.stored, handle, BlockKind::Data, options.verify_checksums))
@@ -132,7 +133,7 @@ fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u6
         if reading[i].is_first {
             run_bytes = here.handle.size;
         } else {
-            reading[i].gap = vec![0; gap as usize];
+            reading[i].gap = spare::take_up_to(gap as usize, 2 * gap as usize);
         }
     }
 }

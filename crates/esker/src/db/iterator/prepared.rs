@@ -15,7 +15,7 @@ use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
-use esker_table::{AheadCounts, AheadOptions, ScanRange, ScansAhead};
+use esker_table::{AheadCounts, AheadOptions, ScanRanges, ScansAhead};
 
 /// Ranges to be scanned one after the other.
 #[derive(Debug)]
@@ -55,14 +55,15 @@ pub(in crate::db) fn new_ahead(
     let count = |ticker| statistics.into_iter().for_each(|s| s.record_tick(ticker, 1));
     count(Ticker::MultiscanPrepareCalls);
     args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))?;
-    let ranges = args.ranges.iter().map(|range| (range.start.clone(), range.limit.clone()));
+    let mut ranges = ScanRanges::default();
+    args.ranges.iter().for_each(|range| ranges.push(&range.start, range.limit.as_deref()));
     let ahead_options = AheadOptions {
         table: iterator_table_options(options),
         coalesced_gap_bytes: args.io_coalesce_threshold,
         most_bytes: args.max_prefetch_size,
         reverse: args.reverse,
     };
-    Ok(Arc::new(ScansAhead::new(ranges.collect(), ahead_options, statistics.cloned())))
+    Ok(Arc::new(ScansAhead::new(ranges, ahead_options, statistics.cloned())))
 }
 
 /// The options of an iterator that goes through these ranges, with bounds around all of them.
@@ -134,31 +135,28 @@ impl DbIterator {
     /// Before a seek to `target`: its range is entered, or all are left if it is not where one begins.
     pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
         let Some(prepared) = &mut self.prepared else { return };
-        let begins_at = |(start, limit): &ScanRange| match reverse {
-            false => start == target,
-            true => limit.as_deref() == Some(target),
-        };
         let ranges = prepared.ahead.ranges();
-        let rest = &ranges[prepared.next..];
-        let Some(behind) = rest.iter().position(begins_at).filter(|_| prepared.reverse == reverse) else {
-            return self.leave_ranges();
+        let begins_at = |number: &usize| match ranges.get(*number) {
+            Some((start, _)) if !reverse => start == target,
+            Some((_, limit)) => limit == Some(target),
+            None => false,
         };
-        let number = prepared.next + behind;
+        let rest = (prepared.next..ranges.len()).filter(|_| prepared.reverse == reverse);
+        let found = rest.filter(begins_at).find_map(|number| Some((number, ranges.get(number)?)));
+        let Some((number, (start, limit))) = found else { return self.leave_ranges() };
         prepared.next = number + 1;
         prepared.ahead.enter(number);
-        let (start, limit) = &ranges[number];
-        let lower =
-            if reverse { Some(start.as_slice()) } else { self.options.iterate_lower_bound.as_deref() };
-        self.iter.set_bounds(lower, limit.as_deref());
+        let lower = if reverse { Some(start) } else { self.options.iterate_lower_bound.as_deref() };
+        self.iter.set_bounds(lower, limit);
     }
 
     /// Enters the range behind the one that was entered last. False if there is none.
     pub(in crate::db) fn enter_next_range(&mut self) -> bool {
         let Some(prepared) = &self.prepared else { return false };
-        let ranges = prepared.ahead.ranges().clone();
-        let Some((start, limit)) = ranges.get(prepared.next) else { return false };
+        let (ahead, next, reverse) = (prepared.ahead.clone(), prepared.next, prepared.reverse);
+        let Some((start, limit)) = ahead.ranges().get(next) else { return false };
         match limit {
-            Some(limit) if prepared.reverse => self.seek_for_prev(limit),
+            Some(limit) if reverse => self.seek_for_prev(limit),
             _ => self.seek(start),
         }
         true

@@ -1,0 +1,66 @@
+//! Reads of what the kernel has in memory, before anything is handed to a device.
+//!
+//! In: several reads. Out: which of them are done, because nothing had to be waited for. A read from the page cache costs a third of a
+//! microsecond; one that goes through a ring costs more, though it pays where it waits for a device.
+//! Source: the kernel's `preadv2(2)`, `RWF_NOWAIT`.
+//!
+//! Invariant: an error here is no error of the read: who called reads again, and gets the system's word for it.
+
+use crate::read_many::ReadRequest;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
+
+#[cfg(test)]
+mod tests;
+
+/// So many reads in a row that would have to wait, and the others are not tried.
+const MOST_MISSES: usize = 4;
+/// Buffers of one read, at most: the kernel's `IOV_MAX`.
+const MOST_PARTS: usize = 1024;
+/// `f_type` of file systems that are nothing but memory: they do not know the flag, and never wait.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58F6];
+
+/// What became of the reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Residence {
+    /// Those that `done` says are done; the others have to wait.
+    Partly,
+    /// No read of these files waits.
+    InMemory,
+}
+
+/// Reads what is in memory: `done` gets how many bytes of each, all that are wanted or none.
+pub(crate) fn read_resident(requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> Residence {
+    let mut misses = 0;
+    for (request, done) in requests.iter_mut().zip(done) {
+        let Some(fd) = request.file.descriptor() else { continue };
+        match try_read(fd, request.offset, &mut request.bufs) {
+            Ok(n) if n == request.bufs.iter().map(|buf| buf.len()).sum::<usize>() => {
+                *done = n;
+                misses = 0;
+            }
+            Err(Errno::OPNOTSUPP) if is_in_memory(fd) => return Residence::InMemory,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Residence::Partly,
+            Ok(_) | Err(_) => misses += 1,
+        }
+        if misses >= MOST_MISSES {
+            break;
+        }
+    }
+    Residence::Partly
+}
+
+fn try_read(fd: BorrowedFd<'_>, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize, Errno> {
+    if bufs.len() > MOST_PARTS {
+        return Err(Errno::AGAIN);
+    }
+    let mut parts: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+    rustix::io::preadv2(fd, &mut parts, offset, ReadWriteFlags::NOWAIT)
+}
+
+fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
+    #[expect(clippy::useless_conversion, reason = "the field's type differs between processors")]
+    let is_known = |stat: rustix::fs::StatFs| IN_MEMORY.contains(&i64::from(stat.f_type));
+    rustix::fs::fstatfs(fd).is_ok_and(is_known)
+}
