@@ -30,18 +30,17 @@ impl ScanLength {
     /// Longer scans count as this long.
     const MOST: u32 = 16;
 
-    /// Blocks that a scan usually reads, rounded up; 0 if it reads but one, or nobody has scanned.
+    /// Blocks that a scan usually reads, rather one more than one less; 0 if nobody has scanned.
     #[inline]
     pub(crate) fn usual(&self) -> u32 {
-        let sixteenths = self.usual.load(Ordering::Relaxed);
-        if sixteenths <= 16 { 0 } else { sixteenths.div_ceil(16) }
+        (self.usual.load(Ordering::Relaxed) + 11) / 16
     }
 
     /// A scan has read so many.
     #[inline]
     pub(crate) fn note(&self, blocks: u32) {
         let (usual, now) = (self.usual.load(Ordering::Relaxed), 16 * blocks.min(ScanLength::MOST));
-        let after = if now > usual { usual + (now - usual).div_ceil(8) } else { usual - (usual - now) / 2 };
+        let after = if now > usual { usual + (now - usual).div_ceil(8) } else { usual - (usual - now).div_ceil(2) };
         if after != usual {
             self.usual.store(after, Ordering::Relaxed);
         }

@@ -6,7 +6,7 @@
 //!  1. The queue holds at most `MOST_WAITING` walks: what does not fit is left to scans.
 //!  2. A run is queued only if a table besides its own has anything there: a run over nothing is passed by its own span.
 
-use super::DbState;
+use super::{DbState, Engine};
 use crate::version::Version;
 use esker_base::ColumnFamilyId;
 use esker_format::dead_spans::LongSpan;
@@ -32,6 +32,14 @@ pub(crate) struct DeadWalk {
     /// Keys that were there after all, and how many of them end it.
     pub(crate) keys_there: u64,
     pub(crate) most_there: u64,
+}
+
+impl Engine {
+    /// Whether no walk shall go on: somebody waits until nothing is at work, to pause or to resume after an error.
+    pub(crate) fn is_without_walks(&self) -> bool {
+        let state = self.state.lock();
+        state.paused > 0 || state.background_error.stops_flushes()
+    }
 }
 
 /// Queues walks over those of `spans` that lie over something. REQUIRES: the tables that have them are in the family's version.

@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //!  1. It holds no lock while it reads, and a view no longer than until it looks up and finds that replaced.
-//!  2. It looks up every `LOOK_UP_EVERY` entries, and ends then if the database closes or is paused or the family is dropped; if a job
-//!     waits for a thread, it goes behind it.
+//!  2. It looks up every `LOOK_UP_EVERY` entries, and ends then if the database closes or the family is dropped; it stops for as long
+//!     as background work is paused or an error stops it, and if a job waits for a thread it goes behind that.
 //!  3. It changes nothing but what is remembered; blocks that it reads do not go into the block cache; an error is told in LOG only.
 
 use super::super::reads::pinned_view;
@@ -56,7 +56,7 @@ impl Surroundings {
             || self.cf.icmp.compare_user_keys(user_key, &self.last).is_gt()
         {
             Some(Stop::Over)
-        } else if engine.state.lock().paused > 0 || engine.scheduler.walk_is_in_the_way() {
+        } else if engine.is_without_walks() || engine.scheduler.walk_is_in_the_way() {
             Some(Stop::GiveWay)
         } else if !self.cf.super_version.holds(&self.view) {
             Some(Stop::NewView)
