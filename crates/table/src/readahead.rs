@@ -40,7 +40,8 @@ impl ScanLength {
     #[inline]
     pub(crate) fn note(&self, blocks: u32) {
         let (usual, now) = (self.usual.load(Ordering::Relaxed), 16 * blocks.min(ScanLength::MOST));
-        let after = if now > usual { usual + (now - usual).div_ceil(8) } else { usual - (usual - now).div_ceil(2) };
+        let after =
+            if now > usual { usual + (now - usual).div_ceil(8) } else { usual - (usual - now).div_ceil(2) };
         if after != usual {
             self.usual.store(after, Ordering::Relaxed);
         }
