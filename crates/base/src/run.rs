@@ -16,7 +16,7 @@ use crate::types::SequenceNumber;
 const TRAILER_BYTES: u32 = 8;
 
 /// How many entries a cursor is asked for first: somebody may want but a few.
-const FIRST_ENTRIES: usize = 8;
+const FIRST_ENTRIES: usize = 16;
 
 /// How many it is asked for at most: decoded keys should stay in the processor's first cache.
 const MAX_ENTRIES: usize = 64;
@@ -184,6 +184,12 @@ impl Run {
 
 /// For cursors, which fill it.
 impl Run {
+    /// Whether so many were wanted that who wants them seems to go far.
+    #[inline]
+    pub fn goes_far(&self) -> bool {
+        self.wanted == MAX_ENTRIES
+    }
+
     /// All entries that were decoded, in the block's order.
     #[inline]
     pub fn entries(&self) -> &[RunEntry] {

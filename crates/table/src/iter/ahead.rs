@@ -26,7 +26,9 @@ impl TableIter {
         let (Some(first), Some(last)) = (run.entries().first(), run.entries().last()) else { return };
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
         let reaches_edge = if ahead.forward { block.ends_at(last.value_end) } else { first.entry == 0 };
-        if reaches_edge {
+        // Going on, nothing but speed depends on it.
+        let looks_beyond = reaches_edge && (!ahead.forward || run.goes_far());
+        if looks_beyond {
             self.step_beyond(ahead.forward);
         }
         let is_alone = reaches_edge && !ahead.forward && self.is_alone_at_edge(run.internal_key(0));
@@ -37,7 +39,7 @@ impl TableIter {
         {
             run.set_block(pin(block.clone(), 0..block.bytes().len()));
         }
-        if reaches_edge {
+        if looks_beyond && run.goes_far() {
             self.fetch_beyond();
         }
     }
