@@ -40,6 +40,8 @@ const MAX_LIMBO_SHARE: usize = 40;
 /// … unless that is less than this. So values of a cache of more than 1.25 MiB take 2.5 % more than its capacity at most;
 /// what is left of an entry without its value is one or two percent of what it was.
 const MIN_FULL_LIMBO_BYTES: [usize; 2] = [32 << 10, 256 << 10];
+/// What so many entries were charged is taken back at the latest: others who need room count what still is.
+const SETTLED_AT_ONCE: usize = 32;
 /// Of the inserts that are refused so, one in this many tries to have the epoch move on.
 const REFUSALS_FOR_A_PUSH: usize = 16;
 
@@ -91,12 +93,15 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 self.sweep_bucket(&self.hand, &mut sweep, false, &guard);
                 steps_left -= 1;
             }
+            if sweep.tally.entries >= SETTLED_AT_ONCE {
+                self.settle(&mut sweep.tally);
+            }
         }
-        self.settle(&sweep.tally);
-        let [whole, _] = self.ledger.limbo_parts();
-        if whole > self.usual_limbo() / 2 {
+        self.settle(&mut sweep.tally);
+        let ([whole, emptied], [_, most_emptied]) = (self.ledger.limbo_parts(), self.full_limbo());
+        if whole > self.usual_limbo() / 2 || emptied > most_emptied / 2 {
             // This thread may not come back for long: who pushes shall find what it leaves. Without their values the entries of
-            // a thread's bag are a few kilobytes.
+            // a thread's bag are a few kilobytes, but those of many threads would keep out what comes in.
             guard.flush();
         }
         drop(guard);
@@ -147,15 +152,16 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     ) -> Option<usize> {
         let mut tally = Tally::default();
         let freed = self.evict_into(found, departed, &mut tally, guard);
-        self.settle(&tally);
+        self.settle(&mut tally);
         freed
     }
 
     /// Takes back what entries were charged and counted that have gone. REQUIRES: the guard under which they went.
-    fn settle(&self, tally: &Tally) {
+    fn settle(&self, tally: &mut Tally) {
+        let tally = std::mem::take(tally);
         if tally.entries > 0 {
             self.occupancy.0.fetch_sub(tally.entries, Ordering::Relaxed);
-            self.ledger.settle(tally);
+            self.ledger.settle(&tally);
         }
     }
 
@@ -209,13 +215,16 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         (self.ledger.capacity() / LIMBO_SHARE).max(MIN_LIMBO_BYTES)
     }
 
+    /// What may wait for guards at most: values, and entries without theirs.
+    fn full_limbo(&self) -> [usize; 2] {
+        let share = self.ledger.capacity() / MAX_LIMBO_SHARE;
+        MIN_FULL_LIMBO_BYTES.map(|least| share.max(least))
+    }
+
     /// Whether so much waits for guards that nothing may come in (invariant 4).
     pub(crate) fn is_limbo_full(&self) -> bool {
-        let share = self.ledger.capacity() / MAX_LIMBO_SHARE;
-        let is_full = || {
-            let parts = self.ledger.limbo_parts();
-            parts.iter().zip(MIN_FULL_LIMBO_BYTES).any(|(bytes, least)| *bytes > share.max(least))
-        };
+        let most = self.full_limbo();
+        let is_full = || self.ledger.limbo_parts().iter().zip(most).any(|(bytes, most)| *bytes > most);
         if !is_full() {
             return false;
         }

@@ -97,6 +97,72 @@ fn a_large_cache_makes_room_for_a_few_more_and_no_other_does() {
     }
 }
 
+/// Looks, when it goes, at what the cache has charged.
+struct Witness(Arc<Watched>);
+
+#[derive(Default)]
+struct Watched {
+    cache: std::sync::OnceLock<Cache<Witness>>,
+    gone: AtomicUsize,
+    /// By how much what was charged exceeded what was there.
+    worst: AtomicUsize,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let gone = self.0.gone.fetch_add(1, Ordering::Relaxed) + 1;
+        let usage = self.0.cache.get().map_or(0, |cache| cache.usage());
+        self.0.worst.fetch_max((usage + gone).saturating_sub(20_000), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_long_sweep_tells_others_what_it_has_taken_so_far() {
+    let watched = Arc::new(Watched::default());
+    let cache = watched.cache.get_or_init(|| {
+        Cache::new(&options(CacheType::FixedHyperClock { estimated_entry_charge: 1 }, 30_000)).unwrap()
+    });
+    for i in 0..20_000 {
+        let value = Witness(Arc::clone(&watched));
+        drop(cache.insert(key(i), value, 1, Priority::Low, Role::DataBlock));
+    }
+    let crowded = 20_000 - cache.usage();
+    watched.worst.store(0, Ordering::Relaxed);
+    cache.set_capacity(1000);
+    assert_eq!(cache.usage(), 1000);
+    // Who inserts meanwhile would evict as much again.
+    let worst = watched.worst.load(Ordering::Relaxed);
+    assert!(worst <= 64, "{worst} of {}", 19_000 - crowded);
+}
+
+#[test]
+fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
+    let cache = Cache::new(&options(CacheType::AutoHyperClock, 20_000)).unwrap();
+    let come_in = |keys: std::ops::Range<u64>| keys.map(|i| put(&cache, i, 1, Priority::Low));
+    assert_eq!(come_in(0..20_000).count(), 20_000);
+    let end = std::sync::RwLock::new(());
+    let waiting = std::thread::scope(|scope| {
+        let not_yet = end.write().unwrap();
+        for thread in 0..200 {
+            let (done, is_done) = std::sync::mpsc::channel();
+            let (end, first) = (&end, 20_000 + 60 * thread);
+            scope.spawn(move || {
+                assert_eq!(come_in(first..first + 60).count(), 60);
+                done.send(()).unwrap();
+                drop(end.read());
+            });
+            is_done.recv().unwrap();
+        }
+        // What they have handed over goes, however long guards of other tests stay.
+        assert!(epoch::settle(u32::MAX, std::thread::yield_now));
+        let waiting = cache.limbo_usage();
+        drop(not_yet);
+        waiting
+    });
+    // From 256 KiB on nothing comes in.
+    assert!(waiting < 160 << 10, "{waiting}");
+}
+
 #[test]
 fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
