@@ -124,6 +124,8 @@ fn walk_over_view(engine: &Arc<Engine>, cf: &Arc<ColumnFamily>, walk: &mut DeadW
     };
     iter.walk(every, Box::new(goes_on));
     iter.seek(&walk.from);
+    // Between two keys that are there few may be deleted: then the cursor does not ask.
+    let (mut steps, mut look_at) = (0, every);
     let stop = loop {
         iter.status()?;
         if !iter.valid() {
@@ -132,13 +134,22 @@ fn walk_over_view(engine: &Arc<Engine>, cf: &Arc<ColumnFamily>, walk: &mut DeadW
         if cf.icmp.compare_user_keys(iter.key(), &walk.last).is_gt() {
             break Stop::Over;
         }
+        let passed = iter.counters().skipped + steps;
+        if passed >= look_at {
+            look_at = passed + every;
+            if let Some(stop) = around.stop(iter.key(), passed) {
+                walk.from = iter.key().to_vec();
+                break stop;
+            }
+        }
+        steps += 1;
         walk.keys_there += 1;
         if walk.keys_there > walk.most_there {
             break Stop::Over;
         }
         iter.next();
     };
-    walk.passed = (walk.passed + iter.counters().skipped).min(walk.most_entries);
+    walk.passed = (walk.passed + iter.counters().skipped + steps).min(walk.most_entries);
     Ok(stop)
 }
 

@@ -157,6 +157,27 @@ fn what_is_written_meanwhile_is_found_and_the_walk_goes_on_over_the_newer_view()
 }
 
 #[test]
+fn it_looks_up_where_every_few_keys_one_is_there_too() {
+    let scene = scene(0, |options| options.table.no_block_cache = true);
+    // Never so many deleted keys in a row that one move would look up.
+    (1..KEYS).step_by(5).for_each(|i| scene.db.put(key(i), "new").unwrap());
+    at_read(&scene, 6, Db::pause_background_work);
+    let engine = scene.db.engine();
+    let span = LongSpan { first: key(1).into(), last: key(KEYS - 2).into(), entries: 100 * KEYS as u64 };
+    queue_dead_walks(&mut engine.state.lock(), scene.db.default_column_family().id(), [&span]);
+    go_on_with_dead_walk(engine);
+    scene.fs.clear_hook();
+    let left = engine.state.lock().dead_walks.front().map(|walk| (walk.from.clone(), walk.keys_there));
+    let (from, there) = left.expect("it gives way to the pause");
+    assert!(from > key(1).into_bytes() && from < key(1500).into_bytes(), "{}", from.escape_ascii());
+    scene.db.continue_background_work().unwrap();
+    scene.db.wait_for_background_work().unwrap();
+    assert!(there > 10 && engine.state.lock().dead_walks.is_empty());
+    let shown: Vec<_> = (0..KEYS).filter(|i| *i == 0 || *i == KEYS - 1 || i % 5 == 1).map(key).collect();
+    assert_eq!(scan(&scene).0, shown);
+}
+
+#[test]
 fn it_gives_way_to_a_pause_and_goes_on_behind_it() {
     let scene = scene(0, |options| options.table.no_block_cache = true);
     at_read(&scene, 6, Db::pause_background_work);
