@@ -144,15 +144,21 @@ impl TableIter {
         placed.map_err(|e| self.reader.source.at(e, handle))
     }
 
+    /// One block more was entered.
+    #[inline]
+    fn count_entered(&mut self) {
+        if let Some(entered) = &mut self.entered {
+            *entered += 1;
+            self.readahead.expect(self.usual.saturating_sub(*entered));
+        }
+    }
+
     /// Puts the block there in the place of the one it has.
     fn load(&mut self, handle: BlockHandle, place: Place<'_>) -> Result<()> {
         // The old block goes first: who walks entry by entry never holds two.
         self.block = None;
+        self.count_entered();
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
-        if let Some(entered) = &mut self.entered {
-            *entered += 1;
-            readahead.expect(self.usual.saturating_sub(*entered));
-        }
         let block = match &self.ahead {
             None => source.block(handle, BlockKind::Data, &self.options, Some(readahead))?,
             Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
@@ -513,3 +519,6 @@ impl InternalIterator for TableIter {
         self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,7 +169,7 @@ impl<I: InternalIterator> DbIter<I> {
         exchange: impl FnOnce(&mut I),
     ) {
         self.begin_call();
-        self.run.let_go();
+        self.end_run();
         exchange(&mut self.iter);
         self.keep_alive = keep_alive;
         self.options.sequence = sequence;
@@ -246,7 +246,7 @@ impl<I: InternalIterator> DbIter<I> {
             self.end_run();
             (self.buffer, self.value) = (value, Value::Buffer);
         }
-        self.run.let_go();
+        self.end_run();
         self.left = LeftValue::default();
         self.ahead = None;
         close(&mut self.iter);

@@ -78,8 +78,8 @@ impl TableIter {
         if self.block.is_none() || self.loaded != handle {
             self.load(handle, super::Place::Last)?;
         }
-        if let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) {
-            let placed = self.cursor.seek_to_last_and_decode(block, run);
+        if let Some(block) = &self.block {
+            let placed = block.key_value().and_then(|block| self.cursor.seek_to_last_and_decode(block, run));
             placed.map_err(|e| self.reader.source.at(e, handle))?;
         }
         if self.cursor.valid() {

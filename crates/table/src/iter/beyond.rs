@@ -72,6 +72,7 @@ impl TableIter {
             }
             if let (Some(block), Some(walker)) = (block, &self.walker) {
                 let handle = walker.handle();
+                self.count_entered();
                 self.readahead.skipped(handle);
                 self.block = Some(block);
                 self.loaded = handle;

@@ -2,11 +2,13 @@
 
 use crate::util::*;
 use esker_base::iter::InternalIterator;
+use esker_base::run::{Ahead, Run};
 use esker_base::{Error, ErrorKind, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
 use esker_format::key::{LookupKey, internal_key};
 use esker_format::trailer::ChecksumType;
-use esker_table::{BlockBasedTableOptions, TableReadOptions};
+use esker_table::{BlockBasedTableOptions, TableIter, TableReadOptions, TableReader, default_block_cache};
+use std::sync::Arc;
 
 fn small_table(version: u32, checksum: ChecksumType, compression: CompressionType) -> Vec<u8> {
     let table =
@@ -107,6 +109,112 @@ fn without_checksums_damage_is_at_least_survived() {
                 }
             }
         }
+    }
+}
+
+/// What a walk has shown, and the error that has ended it.
+type Walked = (Vec<(Vec<u8>, Vec<u8>)>, Option<String>);
+
+fn start(reader: &Arc<TableReader>, forward: bool) -> TableIter {
+    let mut iter = reader.iter(TableReadOptions::default());
+    if forward {
+        iter.seek_to_first()
+    } else {
+        iter.seek_to_last()
+    }
+    iter
+}
+
+fn by_steps(reader: &Arc<TableReader>, forward: bool) -> Walked {
+    let (mut iter, mut shown) = (start(reader, forward), Vec::new());
+    while iter.valid() && shown.len() < 1000 {
+        shown.push((iter.key().to_vec(), iter.value().to_vec()));
+        if forward { iter.next() } else { iter.prev() }
+    }
+    (shown, iter.status().err().map(|e| e.to_string()))
+}
+
+/// The same over runs; steps where there are none.
+fn by_runs(reader: &Arc<TableReader>, forward: bool) -> Walked {
+    let (mut iter, mut shown, mut run) = (start(reader, forward), Vec::new(), Run::default());
+    let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
+    if iter.valid() {
+        iter.look_ahead(&mut run, &ahead);
+    }
+    while iter.valid() && shown.len() < 1000 {
+        if run.is_empty() {
+            shown.push((iter.key().to_vec(), iter.value().to_vec()));
+            if forward {
+                iter.next()
+            } else {
+                iter.prev()
+            }
+            if iter.valid() {
+                iter.look_ahead(&mut run, &ahead);
+            }
+            continue;
+        }
+        loop {
+            shown.push((run.internal_key(run.at()).to_vec(), run.value().to_vec()));
+            if !(if forward { run.step_on() } else { run.step_back() }) {
+                break;
+            }
+        }
+        iter.pass(&mut run, &ahead);
+    }
+    (shown, iter.status().err().map(|e| e.to_string()))
+}
+
+#[test]
+fn runs_of_a_damaged_table_show_what_steps_show() {
+    for restarts in [1, 3, 16] {
+        let table = BlockBasedTableOptions {
+            block_size: 300,
+            block_restart_interval: restarts,
+            checksum: ChecksumType::NoChecksum,
+            ..with_filters()
+        };
+        let mut options = builder_options(table);
+        options.compression = CompressionType::None;
+        let good = write_table(options, sample_entries(&mut Rng::new(12), 60, 20)).unwrap().0;
+        let mut failed = 0;
+        for i in (0..good.len()).step_by(11) {
+            for change in [0x01, 0x7F, 0x80, 0xFF] {
+                let mut bad = good.clone();
+                bad[i] ^= change;
+                // Each with a cache of its own, in which nothing is by another handle's name.
+                let open = || {
+                    let cache = (i % 2 == 0).then(default_block_cache);
+                    open_bytes(&bad, BlockBasedTableOptions { block_cache: cache, ..with_filters() })
+                };
+                if open().is_err() {
+                    continue;
+                }
+                let walked = |walk: fn(&Arc<TableReader>, bool) -> Walked, forward| {
+                    let reader = open().unwrap();
+                    // The second time blocks are in the cache.
+                    [walk(&reader, forward), walk(&reader, forward)]
+                };
+                let [on, on_again] = walked(by_steps, true);
+                let [back, back_again] = walked(by_steps, false);
+                failed += usize::from(on.1.is_some()) + usize::from(back.1.is_some());
+                let found = walked(by_runs, true);
+                assert!(found == [on.clone(), on_again], "restarts {restarts}, byte {i} ^ {change}, forward");
+                // Who decodes several intervals together needs few restarts and sees, as who goes forward does, where entries
+                // end and not where others begin.
+                for (found, back) in walked(by_runs, false).into_iter().zip([back, back_again]) {
+                    let goes_farther = found.0.len() > back.0.len() && found.0.starts_with(&back.0);
+                    let is_as_forward = found.1 == on.1;
+                    assert!(
+                        found == back || (back.1.is_some() && (goes_farther || is_as_forward)),
+                        "restarts {restarts}, byte {i} ^ {change}, backward: {:?}, not {:?}",
+                        found.1,
+                        back.1
+                    );
+                }
+            }
+        }
+        assert!(failed > 20, "{failed} walks failed");
     }
 }
 

@@ -338,6 +338,27 @@ fn refreshing_shows_another_state_and_rebasing_the_same_place() {
     assert_eq!(all(&mut iter), ["b=5"]);
 }
 
+#[test]
+fn a_run_that_another_state_ends_is_not_asked_again() {
+    // The first of what is decoded together is too short for a key; those behind it are walked over.
+    let mut list = entries(&["b@1 put b", "c@1 put c", "d@1 put d", "e@1 put e"]).to_vec();
+    list.insert(0, (b"!".to_vec(), Vec::new()));
+    for parks in [false, true] {
+        let input = VecIter::new(&icmp(), Entries::new(list.clone()));
+        let mut iter = DbIter::new(icmp(), input, at(9), None);
+        iter.seek_to_last();
+        iter.prev();
+        iter.prev();
+        assert_eq!(shown(&iter), "c=c");
+        if parks {
+            iter.fail(Error::corruption("found elsewhere"));
+            iter.park(|_| {});
+        }
+        iter.refresh(SequenceNumber(9), None, |inner| *inner = run(&["b@2 put 2"]));
+        assert_eq!(all(&mut iter), ["b=2"]);
+    }
+}
+
 /// A cursor that must be gone before what keeps its memory alive.
 struct Inner(VecIter, Arc<AtomicBool>);
 impl Drop for Inner {

@@ -1,0 +1,85 @@
+use super::*;
+use crate::block_source::{CachedBlock, default_block_cache};
+use crate::writer::TableBuilder;
+use crate::{BlockBasedTableOptions, TableBuilderOptions, TableReaderOptions};
+use esker_base::ValueType;
+use esker_cache::{Priority, Role};
+use esker_env::FileSystem;
+use esker_env::mem::MemFs;
+use esker_format::key::{InternalKeyComparator, internal_key};
+use std::path::Path;
+
+/// A table of `rows` short rows in small blocks, with a cache.
+fn cached_table(rows: u32) -> Arc<TableReader> {
+    let (fs, path, icmp) = (MemFs::new(), Path::new("/t.sst"), InternalKeyComparator::default());
+    let table = BlockBasedTableOptions { block_size: 200, ..BlockBasedTableOptions::default() };
+    let options = TableBuilderOptions::new(icmp.clone(), Arc::new(table));
+    let mut builder = TableBuilder::new(options, fs.new_writable_file(path).unwrap()).unwrap();
+    for row in 0..rows {
+        let key = internal_key(format!("{row:05}").as_bytes(), SequenceNumber(1), ValueType::Value);
+        builder.add(&key, b"value").unwrap();
+    }
+    let size = builder.finish().unwrap().file_size;
+    builder.sync_and_close().unwrap();
+    let table = BlockBasedTableOptions {
+        block_cache: Some(default_block_cache()),
+        ..BlockBasedTableOptions::default()
+    };
+    let options = TableReaderOptions::new(icmp, Arc::new(table), size);
+    TableReader::open(fs.new_random_access_file(path).unwrap(), options).unwrap()
+}
+
+/// Goes from where it stands to the end over runs, or by steps where there are none. How many rows it has seen.
+fn walk_over_runs(iter: &mut TableIter, forward: bool) -> usize {
+    let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
+    let (mut run, mut rows) = (Run::default(), 0);
+    iter.look_ahead(&mut run, &ahead);
+    while iter.valid() {
+        rows += run.len().max(1);
+        if !run.is_empty() {
+            iter.pass(&mut run, &ahead);
+        } else {
+            if forward {
+                iter.next()
+            } else {
+                iter.prev()
+            }
+            if iter.valid() {
+                iter.look_ahead(&mut run, &ahead);
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn what_is_no_data_block_does_not_pass_for_an_empty_one() {
+    for forward in [true, false] {
+        let reader = cached_table(400);
+        let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+        iter.seek(&internal_key(b"00200", SequenceNumber::MAX, ValueType::SEEK));
+        let source = &reader.source;
+        let cache = source.cache.as_ref().unwrap();
+        let blob = CachedBlock::Blob(Vec::new());
+        drop(cache.insert(source.key(iter.loaded), blob, 1, Priority::Low, Role::DataBlock));
+        if forward {
+            iter.seek_to_first()
+        } else {
+            iter.seek_to_last()
+        }
+        assert!(walk_over_runs(&mut iter, forward) < 220);
+        let error = iter.status().unwrap_err();
+        assert!(error.message().contains("a blob where a key/value block should be"), "{error}");
+    }
+}
+
+#[test]
+fn blocks_found_beforehand_count_as_entered() {
+    let reader = cached_table(400);
+    for _ in 0..100 {
+        let mut iter = reader.iter(TableReadOptions::default());
+        iter.seek_to_first();
+        assert_eq!(walk_over_runs(&mut iter, true), 400);
+    }
+    assert!(reader.scan_length.usual() > 10, "{}", reader.scan_length.usual());
+}
