@@ -7,11 +7,9 @@
 use crate::world::{FAMILIES, Files};
 use esker_peer::contents::{Pair, hex, unhex};
 use esker_peer::{FamilySpec, RocksDb};
-use esker_testkit::TempDir;
-use std::io::{BufRead, BufReader, Write};
+use esker_testkit::{Answering, TempDir};
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,19 +35,8 @@ pub(crate) enum Answer {
 }
 
 struct Process {
-    child: Child,
-    input: ChildStdin,
-    /// The lines it writes.
-    output: Receiver<String>,
+    process: Answering,
     work: TempDir,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }
 
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
@@ -70,18 +57,7 @@ pub fn is_there() -> bool {
 
 impl Process {
     fn start() -> Option<Process> {
-        let mut child = Command::new(program()?)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let input = child.stdin.take()?;
-        let lines = BufReader::new(child.stdout.take()?).lines();
-        let (sender, output) = mpsc::channel();
-        // Ends when the process has ended, or nobody listens any more.
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
-        Some(Process { child, input, output, work: TempDir::new("oracle") })
+        Some(Process { process: Answering::start(&program()?).ok()?, work: TempDir::new("oracle") })
     }
 
     fn ask(&mut self, files: &Files, recovery: usize) -> Option<Answer> {
@@ -92,10 +68,9 @@ impl Process {
         for (path, bytes) in files {
             std::fs::write(dir.join(path.file_name()?), bytes).ok()?;
         }
-        writeln!(self.input, "{recovery} {}", dir.display()).ok()?;
-        self.input.flush().ok()?;
+        self.process.ask(&format!("{recovery} {}", dir.display())).ok()?;
         let mut families: Vec<Vec<Pair>> = Vec::new();
-        while let Ok(line) = self.output.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.process.line(PATIENCE) {
             if line == END {
                 return Some(Answer::Holds(families));
             }

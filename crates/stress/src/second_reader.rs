@@ -16,12 +16,9 @@
 use crate::model::families::FamilySpec;
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, OpenMode};
-use esker_testkit::TempDir;
+use esker_testkit::{Answering, TempDir};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,19 +43,8 @@ pub(crate) enum Agreed {
 
 struct Process {
     program: PathBuf,
-    child: Child,
-    input: ChildStdin,
-    /// The lines it writes.
-    output: Receiver<String>,
+    process: Answering,
     work: TempDir,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }
 
 /// One for all machines: it takes a while to start.
@@ -167,19 +153,8 @@ fn ours(disk: CrashFs, dir: &Path, specs: &[FamilySpec]) -> Answer {
 
 impl Process {
     fn start(program: &Path) -> std::io::Result<Process> {
-        let mut child = Command::new(program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let closed = || std::io::Error::other("the process has no standard input and output");
-        let input = child.stdin.take().ok_or_else(closed)?;
-        let lines = BufReader::new(child.stdout.take().ok_or_else(closed)?).lines();
-        let (sender, output) = mpsc::channel();
-        // Ends when the process has ended, or nobody listens any more. No part of any simulation.
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
-        let work = TempDir::new("second-reader");
-        Ok(Process { program: program.to_owned(), child, input, output, work })
+        let process = Answering::start(program)?;
+        Ok(Process { program: program.to_owned(), process, work: TempDir::new("second-reader") })
     }
 
     /// # Errors
@@ -191,11 +166,11 @@ impl Process {
             question += &format!("\t{} {}", spec.name, spec.options_of_rocksdb());
         }
         let broken = |e: std::io::Error| e.to_string();
-        writeln!(self.input, "{question}").and_then(|()| self.input.flush()).map_err(broken)?;
+        self.process.ask(&question).map_err(broken)?;
         let mut families = Families::new();
         let mut last = None;
         loop {
-            let line = self.output.recv_timeout(PATIENCE).map_err(|e| format!("no answer: {e}"))?;
+            let line = self.process.line(PATIENCE).map_err(|e| format!("no answer: {e}"))?;
             if line == "." {
                 return Ok(Ok(families));
             }
