@@ -45,9 +45,9 @@ impl Db {
         family: &ColumnFamilyHandle,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let mut output = PinnedOutput::default();
-        self.read_batch(options, &OneFamily { family, keys }, &mut output);
-        output.into_values()
+        let mut values = Vec::with_capacity(keys.len());
+        self.multi_get_into(options, family, keys, &mut values);
+        values
     }
 
     /// As [`Db::multi_get_opt`], with the results in `values`, which forgets what it had: who reads batch after batch uses its
@@ -59,9 +59,34 @@ impl Db {
         keys: &[K],
         values: &mut Vec<Result<Option<PinnedBytes>>>,
     ) {
+        if let [key] = keys {
+            values.clear();
+            values.push(self.read_batch_of_one(options, family, key.as_ref()));
+            return;
+        }
         let mut output = PinnedOutput::with_memory_of(std::mem::take(values));
         self.read_batch(options, &OneFamily { family, keys }, &mut output);
         *values = output.into_values();
+    }
+
+    /// As `get` reads it, which is a sixth less work than a batch is.
+    #[inline]
+    fn read_batch_of_one(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<PinnedBytes>> {
+        if options.timestamp.is_some() || family.cf.icmp.timestamp_size() > 0 {
+            return self.get_pinned_opt(options, family, key);
+        }
+        let statistics = self.engine().options.statistics.as_deref();
+        let value = self.inner.read(options, &family.cf, key, None, statistics);
+        if let Some(statistics) = statistics {
+            let bytes = value.as_ref().ok().and_then(Option::as_ref).map(|value| value.len() as u64);
+            count_batch(statistics, 1, (bytes.is_some().into(), bytes.unwrap_or(0)));
+        }
+        value
     }
 
     /// The values of keys in several families, all as of one moment.
@@ -132,10 +157,7 @@ impl Db {
             }
         }
         if let Some(statistics) = statistics {
-            statistics.record_tick(Ticker::NumberMultigetCalls, 1);
-            statistics.record_tick(Ticker::NumberMultigetKeysRead, keys.len() as u64);
-            statistics.record_tick(Ticker::NumberMultigetBytesRead, output.value_bytes());
-            statistics.record_tick(Ticker::NumberMultigetKeysFound, output.found_count());
+            count_batch(statistics, keys.len() as u64, (output.found_count(), output.value_bytes()));
         }
     }
 
@@ -170,6 +192,14 @@ impl Db {
         let snapshot = self.snapshot();
         Moment { views: views_of(keys, guard), sequence: snapshot.sequence(), snapshot: Some(snapshot) }
     }
+}
+
+/// Notes a batch of so many keys, how many of them have values, and the bytes of those.
+fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
+    statistics.record_tick(Ticker::NumberMultigetCalls, 1);
+    statistics.record_tick(Ticker::NumberMultigetKeysRead, keys);
+    statistics.record_tick(Ticker::NumberMultigetBytesRead, bytes);
+    statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
 }
 
 /// So many keys are read one by one: what they could share is less than it costs to put them in order. Measured with
