@@ -290,6 +290,23 @@ impl FileSystem for FaultFs {
         Ok(self.writable(self.shared.inner.reopen_writable_file(path)?, path))
     }
 
+    fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        self.open(OpKind::Open, path)?;
+        let inner = self.shared.inner.new_direct_sequential_file(path)?;
+        Ok(Box::new(FaultSequentialFile::new(inner, Arc::clone(&self.shared), path)))
+    }
+
+    fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        self.open(OpKind::Open, path)?;
+        let inner = self.shared.inner.new_direct_random_access_file(path)?;
+        Ok(Arc::new(FaultRandomAccessFile::new(inner, Arc::clone(&self.shared))))
+    }
+
+    fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, path)?;
+        Ok(self.writable(self.shared.inner.new_direct_writable_file(path, buffer_bytes)?, path))
+    }
+
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
         self.open(OpKind::Create, new)?;
         Ok(self.writable(self.shared.inner.reuse_writable_file(new, old)?, new))

@@ -1,7 +1,8 @@
 //! What a file system must do for the engine. Every implementation (real, memory, crash, fault) passes one
 //! conformance suite. Errors are `IoError` with the path in the message.
 
-use esker_base::Result;
+use crate::direct::Alignment;
+use esker_base::{Error, Result};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,21 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a file for appending behind what it holds; creates it if it is missing.
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
+    /// As [`FileSystem::new_sequential_file`], past the page cache.
+    /// # Errors
+    /// `NotSupported` where there is no direct I/O: also of the two below.
+    fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        Err(no_direct_io("open a file for sequential read", path))
+    }
+    /// As [`FileSystem::new_random_access_file`], past the page cache: see [`RandomAccessFile::alignment`].
+    fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        Err(no_direct_io("open a file for random read", path))
+    }
+    /// As [`FileSystem::new_writable_file`], past the page cache, about `buffer_bytes` at a time. What is appended survives the
+    /// process once it is flushed, and the machine once it is synced, as with any other file.
+    fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        Err(no_direct_io("open a file for appending", path))
+    }
     /// Renames `old` to `new` and opens it for overwriting from offset 0 without emptying it (WAL recycling).
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a directory, to sync it.
@@ -50,6 +66,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn truncate(&self, path: &Path, size: u64) -> Result<()>;
 }
 
+/// "While open a file for random read: /db/000012.sst: direct I/O (O_DIRECT) is not supported here".
+#[cold]
+pub(crate) fn no_direct_io(operation: &str, path: &Path) -> Error {
+    let path = path.display();
+    Error::not_supported(format!("While {operation}: {path}: direct I/O (O_DIRECT) is not supported here"))
+}
+
 /// Reads from front to back.
 pub trait SequentialFile: Send {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file; 0 at the end.
@@ -75,7 +98,12 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         }
         Ok(done)
     }
-    /// The descriptor behind it, if reading from that is the same as reading here: [`read_many`](crate::read_many) may.
+    /// If it is read past the page cache: what reads must be aligned to that are not to be widened and copied.
+    fn alignment(&self) -> Option<Alignment> {
+        None
+    }
+    /// The descriptor behind it, if reading from that, aligned as it demands, is the same as reading here:
+    /// [`read_many`](crate::read_many) may.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle); [`posix`] (the real
 //! one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk, what a power loss leaves, what goes
-//! wrong); [`read_many`](read_many()) (several reads as one); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
+//! wrong); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
@@ -36,6 +36,7 @@
 
 pub mod clock;
 pub mod crash;
+pub mod direct;
 pub mod env;
 pub mod fault;
 pub mod file_writer;
@@ -54,6 +55,7 @@ pub mod timer;
 pub use clock::SimulatedClock;
 pub use clock::{Clock, MockClock, SystemClock};
 pub use crash::{CrashChoices, CrashFs};
+pub use direct::{AlignedBuffer, Alignment};
 pub use env::Env;
 pub use fault::{FaultFs, FaultRule, Op, OpKind, Weather};
 pub use file_writer::PacedWritableFile;

@@ -3,14 +3,19 @@
 //! In: paths and bytes. Out: what was put in, until the last handle goes. A file that is deleted while it is open
 //! stays readable, as on a disk. Errors are those of the real file system. Nothing here fails for want of space.
 //!
+//! What is opened past the page cache demands what a disk of 512-byte sectors does: whoever reads or writes it unaligned panics.
+//!
 //! [`crate::crash::CrashFs`] is the same with tracking on: it knows what a power loss would leave.
 
 pub(crate) mod content;
+mod direct;
 mod handle;
 pub(crate) mod node;
 pub(crate) mod tree;
 
+use crate::direct::{DirectRandomAccessFile, DirectSequentialFile, DirectWritableFile};
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use direct::MemDirectFile;
 use esker_base::sync::{Arc, Mutex, RwLock};
 use esker_base::{Error, Result};
 use handle::{MemDirectory, MemFileLock, MemRandomAccessFile, MemSequentialFile, MemWritableFile};
@@ -58,6 +63,18 @@ impl MemFs {
         look(&self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
     }
 
+    fn create_empty(&self, path: &Path) -> Result<Arc<node::FileNode>> {
+        self.change("open a file for appending", path, |t| {
+            let node = t.create(path)?;
+            let mut data = node.data.write();
+            if data.live.len() > 0 {
+                data.set_len(0);
+            }
+            drop(data);
+            Ok(node)
+        })
+    }
+
     fn writable(&self, path: &Path, node: Arc<node::FileNode>, offset: u64) -> Box<dyn WritableFile> {
         Box::new(MemWritableFile::new(Arc::clone(&self.shared), node, path, offset))
     }
@@ -87,15 +104,7 @@ impl FileSystem for MemFs {
     }
 
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
-        let node = self.change("open a file for appending", path, |t| {
-            let node = t.create(path)?;
-            let mut data = node.data.write();
-            if data.live.len() > 0 {
-                data.set_len(0);
-            }
-            drop(data);
-            Ok(node)
-        })?;
+        let node = self.create_empty(path)?;
         Ok(self.writable(path, node, 0))
     }
 
@@ -103,6 +112,21 @@ impl FileSystem for MemFs {
         let node = self.change("reopen a file for appending", path, |t| t.create(path))?;
         let size = node.data.read().live.len();
         Ok(self.writable(path, node, size))
+    }
+
+    fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        let node = self.look("open a file for sequential read", path, |t| t.file(path))?;
+        Ok(Box::new(DirectSequentialFile::new(MemDirectFile::new(Arc::clone(&self.shared), node, path))))
+    }
+
+    fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        let node = self.look("open a file for random read", path, |t| t.file(path))?;
+        Ok(Arc::new(DirectRandomAccessFile::new(MemDirectFile::new(Arc::clone(&self.shared), node, path))))
+    }
+
+    fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        let sink = MemDirectFile::new(Arc::clone(&self.shared), self.create_empty(path)?, path);
+        Ok(Box::new(DirectWritableFile::new(sink, path, buffer_bytes)))
     }
 
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {

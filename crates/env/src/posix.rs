@@ -11,6 +11,8 @@
 //!
 //! Random reads go one `pread` at a time; several go to the kernel together where that is possible (`posix/ring.rs`).
 
+#[cfg(target_os = "linux")]
+mod direct;
 mod file;
 mod lock;
 mod mapped;
@@ -21,6 +23,8 @@ pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 
+#[cfg(target_os = "linux")]
+use crate::direct::{DirectRandomAccessFile, DirectSequentialFile, DirectWritableFile};
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::{Error, Result};
 use file::{PosixDirectory, PosixRandomAccessFile, PosixSequentialFile, PosixWritableFile};
@@ -56,9 +60,12 @@ fn failed_at(operation: &str, path: &Path, offset: impl Display, cause: Errno) -
 }
 
 fn open(operation: &str, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    try_open(path, flags).map_err(|e| failed(operation, path, e))
+}
+
+fn try_open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     retry_on_intr(|| rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, mode))
-        .map_err(|e| failed(operation, path, e))
 }
 
 fn size_of(fd: &OwnedFd, path: &Path) -> Result<u64> {
@@ -86,6 +93,24 @@ impl FileSystem for PosixFileSystem {
         let fd = open("reopen a file for appending", path, OFlags::WRONLY | OFlags::CREATE)?;
         let size = size_of(&fd, path)?;
         Ok(Box::new(PosixWritableFile::new(fd, path, size)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        let source = direct::DirectFile::open_to_read("open a file for sequential read", path)?;
+        Ok(Box::new(DirectSequentialFile::new(source)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        let source = direct::DirectFile::open_to_read("open a file for random read", path)?;
+        Ok(Arc::new(DirectRandomAccessFile::new(source)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        let sink = direct::DirectFile::create("open a file for appending", path)?;
+        Ok(Box::new(DirectWritableFile::new(sink, path, buffer_bytes)))
     }
 
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {

@@ -2,10 +2,12 @@
 //!
 //! In: reads of any files. Out: each one's result. Of files that lend their descriptor what is in the kernel's memory is read at once,
 //! and what has to be waited for goes to the kernel together, if it has an `io_uring` for us; all others, and what the kernel did
-//! not finish, go through the file itself, one by one: so faults that a test's file system makes up are met in any case.
+//! not finish, go through the file itself, one by one: so faults that a test's file system makes up are met in any case. Files that
+//! are read past the page cache have their own way (`direct/together.rs`).
 //!
 //! Invariant: what a read gives does not depend on the way it went.
 
+use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
 #[cfg(target_os = "linux")]
 use crate::posix::resident::Residence;
@@ -36,7 +38,7 @@ impl<'a> ReadRequest<'a> {
     }
 
     /// Reads what is wanted behind the first `done` bytes.
-    fn read_behind(&mut self, done: usize) {
+    pub(crate) fn read_behind(&mut self, done: usize) {
         let mut before = done;
         let mut rest: Vec<&mut [u8]> = Vec::with_capacity(self.bufs.len());
         for buf in &mut self.bufs {
@@ -59,6 +61,13 @@ impl fmt::Debug for ReadRequest<'_> {
 
 /// Does all of these reads.
 pub fn read_many(requests: &mut [ReadRequest<'_>]) {
+    let is_direct = |request: &ReadRequest<'_>| request.file.alignment().is_some();
+    if requests.iter().any(is_direct) {
+        let (mut direct, others): (Vec<_>, Vec<_>) = requests.iter_mut().partition(|r| is_direct(r));
+        read_together(&mut direct);
+        others.into_iter().for_each(|request| request.read_behind(0));
+        return;
+    }
     let done = submit(requests);
     for (i, request) in requests.iter_mut().enumerate() {
         let done = done.get(i).copied().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use super::op::OpKind;
 use super::{Shared, Verdict};
+use crate::direct::Alignment;
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::Result;
 use esker_base::sync::Arc;
@@ -87,6 +88,10 @@ impl RandomAccessFile for FaultRandomAccessFile {
             self.shared.spoil(path, offset, &mut buf[..n], &mut again);
         }
         Ok(n)
+    }
+
+    fn alignment(&self) -> Option<Alignment> {
+        self.inner.alignment()
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {

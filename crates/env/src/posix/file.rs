@@ -41,6 +41,15 @@ fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<u
     Ok(done)
 }
 
+/// Reserves space without changing the file's size; whether it did. No reservation is no harm: what is really written may well fit.
+pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<bool> {
+    match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => Ok(false),
+        Err(e) => Err(failed_at("fallocate", path, offset, e)),
+    }
+}
+
 /// A hint that the kernel may refuse.
 fn advise(fd: &OwnedFd, offset: u64, bytes: u64, advice: Advice) {
     match rustix::fs::fadvise(fd, offset, std::num::NonZeroU64::new(bytes), advice) {
@@ -272,18 +281,10 @@ impl WritableFile for PosixWritableFile {
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let fd = self.fd()?;
-        if bytes == 0 {
-            return Ok(());
+        if bytes > 0 && reserve(fd, &self.path, offset, bytes)? {
+            self.reserved_end = self.reserved_end.max(offset.saturating_add(bytes));
         }
-        match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes)) {
-            Ok(()) => {
-                self.reserved_end = self.reserved_end.max(offset.saturating_add(bytes));
-                Ok(())
-            }
-            // A hint: no reservation is no harm, and what is really written may well fit.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => Ok(()),
-            Err(e) => Err(failed_at("fallocate", &self.path, offset, e)),
-        }
+        Ok(())
     }
 
     fn append_in_place(&mut self, block: u64) -> Result<()> {

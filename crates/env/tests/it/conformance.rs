@@ -9,7 +9,7 @@ use esker_env::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-type Fs<'a> = &'a dyn FileSystem;
+pub(crate) type Fs<'a> = &'a dyn FileSystem;
 
 macro_rules! conformance {
     ($($case:ident),* $(,)?) => {
@@ -101,7 +101,7 @@ fn is_missing<T>(result: Result<T>, path: &Path) {
     assert!(e.message().contains(path.to_str().unwrap()), "{e}");
 }
 
-fn what_is_appended_is_read(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn what_is_appended_is_read(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     let mut file = fs.new_writable_file(&path).unwrap();
     assert!(fs.file_exists(&path).unwrap());
@@ -122,7 +122,7 @@ fn what_is_appended_is_read(fs: Fs<'_>, dir: &Path) {
     assert_eq!(read(fs, &path), b"hello world!?", "dropping closes");
 }
 
-fn appends_of_all_sizes_keep_their_order(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn appends_of_all_sizes_keep_their_order(fs: Fs<'_>, dir: &Path) {
     let mut file = fs.new_writable_file(&dir.join("f")).unwrap();
     let mut expected = Vec::new();
     for (i, n) in
@@ -137,7 +137,7 @@ fn appends_of_all_sizes_keep_their_order(fs: Fs<'_>, dir: &Path) {
     assert!(read(fs, &dir.join("f")) == expected);
 }
 
-fn new_empties_and_reopen_continues(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn new_empties_and_reopen_continues(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     write(fs, &path, b"old content");
     write(fs, &path, b"new");
@@ -153,7 +153,7 @@ fn new_empties_and_reopen_continues(fs: Fs<'_>, dir: &Path) {
     assert_eq!(read(fs, &dir.join("fresh")), b"x");
 }
 
-fn reuse_overwrites_in_place(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn reuse_overwrites_in_place(fs: Fs<'_>, dir: &Path) {
     let (old, new) = (dir.join("old"), dir.join("new"));
     write(fs, &old, b"0123456789");
     let mut file = fs.reuse_writable_file(&new, &old).unwrap();
@@ -168,7 +168,7 @@ fn reuse_overwrites_in_place(fs: Fs<'_>, dir: &Path) {
     is_missing(fs.reuse_writable_file(&new, &old), &old);
 }
 
-fn sequential_reads_and_skips(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn sequential_reads_and_skips(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     let data = pattern(10_000, 1);
     write(fs, &path, &data);
@@ -186,7 +186,7 @@ fn sequential_reads_and_skips(fs: Fs<'_>, dir: &Path) {
     assert_eq!(file.read(&mut buf).unwrap(), 0);
 }
 
-fn random_reads_and_their_ends(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn random_reads_and_their_ends(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     let data = pattern(50_000, 2);
     write(fs, &path, &data);
@@ -250,7 +250,7 @@ fn several_reads_at_once(file: &dyn RandomAccessFile, data: &[u8]) {
     }
 }
 
-fn truncation_by_handle_and_by_name(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn truncation_by_handle_and_by_name(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     let mut file = fs.new_writable_file(&path).unwrap();
     file.append(b"0123456789").unwrap();
@@ -268,7 +268,7 @@ fn truncation_by_handle_and_by_name(fs: Fs<'_>, dir: &Path) {
     is_missing(fs.truncate(&dir.join("no"), 1), &dir.join("no"));
 }
 
-fn preallocation_does_not_change_the_size(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn preallocation_does_not_change_the_size(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     let mut file = fs.new_writable_file(&path).unwrap();
     file.preallocate(0, 4 << 20).unwrap();
@@ -302,7 +302,7 @@ fn appends_in_place_are_there_at_once(fs: Fs<'_>, dir: &Path) {
     assert_eq!(fs.file_size(&path).unwrap(), expected.len() as u64);
 }
 
-fn closed_files_refuse(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn closed_files_refuse(fs: Fs<'_>, dir: &Path) {
     let mut file = fs.new_writable_file(&dir.join("f")).unwrap();
     file.append(b"x").unwrap();
     file.close().unwrap();
@@ -357,7 +357,7 @@ fn renames_replace(fs: Fs<'_>, dir: &Path) {
     failed(fs.rename(&dir.join("archive"), &dir.join("archive/deeper")));
 }
 
-fn links_share_the_bytes(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn links_share_the_bytes(fs: Fs<'_>, dir: &Path) {
     let (one, two) = (dir.join("one"), dir.join("two"));
     write(fs, &one, b"shared");
     fs.link_file(&one, &two).unwrap();
@@ -372,7 +372,7 @@ fn links_share_the_bytes(fs: Fs<'_>, dir: &Path) {
     is_missing(fs.link_file(&one, &dir.join("three")), &one);
 }
 
-fn deleted_files_stay_readable_while_open(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn deleted_files_stay_readable_while_open(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     write(fs, &path, b"ghost");
     let file = fs.new_random_access_file(&path).unwrap();
@@ -421,7 +421,7 @@ fn renamed_directories_keep_their_files(fs: Fs<'_>, dir: &Path) {
     assert_eq!(sorted(fs, dir), ["checkpoint"]);
 }
 
-fn missing_things_are_named(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn missing_things_are_named(fs: Fs<'_>, dir: &Path) {
     let path = &dir.join("missing");
     is_missing(fs.new_sequential_file(path), path);
     is_missing(fs.new_random_access_file(path), path);

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod conformance;
+mod direct;
 mod full_disk;
 mod locks;
 mod temp_dir;

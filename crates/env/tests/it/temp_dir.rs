@@ -7,11 +7,15 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new() -> TempDir {
+        TempDir::within(&std::env::temp_dir()).unwrap()
+    }
+
+    pub(crate) fn within(parent: &Path) -> std::io::Result<TempDir> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("esker-env-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&dir).unwrap();
-        TempDir(dir)
+        let dir = parent.join(name);
+        std::fs::create_dir_all(&dir)?;
+        Ok(TempDir(dir))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -1,0 +1,89 @@
+//! Reads and writes past the page cache (`O_DIRECT`): what the medium demands of them, and files that meet it.
+//!
+//! In: a source or a sink that takes whole blocks from and to aligned memory: an open file (`posix/direct.rs`) or one of the
+//! simulated disk, which refuses anything else (`mem/direct.rs`). Out: files that are read and written at any offset and length.
+//!
+//! A request that is aligned goes to the source as it is. Any other is widened to whole blocks and copied out of memory that the
+//! thread keeps; several at once share the blocks they have in common (`direct/together.rs`). Who reads on and on keeps its own
+//! aligned memory and asks for whole blocks: [`Alignment`].
+//!
+//! Invariants
+//!  1. A source is asked for whole blocks only, at a multiple of a block, into memory that is aligned; so is a sink.
+//!  2. What is asked for beyond the end of the file is not there: a read that ends within a block ended with the file.
+//!  3. `Alignment::block` is a multiple of `Alignment::memory`: where a block ends in aligned memory, aligned memory begins.
+
+mod buffer;
+mod reader;
+mod together;
+mod writer;
+
+pub use buffer::AlignedBuffer;
+pub(crate) use reader::{DirectRandomAccessFile, DirectSequentialFile, DirectSource};
+pub(crate) use together::read_together;
+pub(crate) use writer::{DirectSink, DirectWritableFile};
+
+/// What reads and writes past the page cache must be multiples of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alignment {
+    block: usize,
+    memory: usize,
+}
+
+impl Alignment {
+    /// Of files that are read through the page cache: anything is aligned.
+    pub const NONE: Alignment = Alignment { block: 1, memory: 1 };
+
+    /// `block` for offsets and lengths, `memory` for addresses, both in bytes and powers of two.
+    ///
+    /// # Panics
+    /// If one is no power of two.
+    pub fn new(block: usize, memory: usize) -> Alignment {
+        assert!(
+            block.is_power_of_two() && memory.is_power_of_two(),
+            "{block} and {memory} are powers of two"
+        );
+        Alignment { block: block.max(memory), memory }
+    }
+
+    /// Bytes of which offsets and lengths are multiples.
+    #[inline]
+    pub fn block(self) -> usize {
+        self.block
+    }
+
+    /// Bytes of which addresses are multiples.
+    #[inline]
+    pub fn memory(self) -> usize {
+        self.memory
+    }
+
+    /// The start of the block that `offset` lies in.
+    #[inline]
+    pub fn down(self, offset: u64) -> u64 {
+        offset & !(self.block as u64 - 1)
+    }
+
+    /// The end of the block that the byte before `offset` lies in.
+    #[inline]
+    pub fn up(self, offset: u64) -> u64 {
+        self.down(offset.saturating_add(self.block as u64 - 1))
+    }
+
+    /// Whether bytes at `offset` may go from and to this memory as they are.
+    #[inline]
+    pub fn fits(self, offset: u64, memory: &[u8]) -> bool {
+        let length = memory.len();
+        self.down(offset) == offset
+            && length.is_multiple_of(self.block)
+            && memory.as_ptr().addr().is_multiple_of(self.memory)
+    }
+
+    /// Bytes of `memory` before the first aligned one.
+    #[inline]
+    pub fn slack(self, memory: &[u8]) -> usize {
+        memory.as_ptr().addr().wrapping_neg() % self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Several reads past the page cache as one.
+//!
+//! In: reads of any bytes of such files. Out: each one's result. Those of a file that share a block, or lie side by side, become
+//! one read of whole blocks (a run); the runs go to the kernel together, and what was asked for is copied out of them.
+//!
+//! Invariants
+//!  1. No block of a file is read twice, unless a read failed.
+//!  2. An error belongs to the requests that needed what failed: those of a run that cannot be read are read each by itself.
+
+use super::Alignment;
+use super::reader::{Scatter, with_scratch};
+use crate::fs::RandomAccessFile;
+use crate::read_many::ReadRequest;
+use std::cmp::Ordering;
+
+/// Bytes of runs that only lie side by side, at most: more are no cheaper together.
+const MOST_RUN_BYTES: u64 = 1 << 20;
+/// Bytes on their way at the same time: what is copied out of memory that is nobody's.
+const MOST_WAVE_BYTES: usize = 8 << 20;
+
+/// Whole blocks of one file.
+struct Run<'f> {
+    file: &'f dyn RandomAccessFile,
+    alignment: Alignment,
+    start: u64,
+    end: u64,
+    /// Requests that lie in it: these of the sorted ones.
+    members: std::ops::Range<usize>,
+}
+
+impl Run<'_> {
+    fn length(&self) -> usize {
+        usize::try_from(self.end - self.start).unwrap_or(usize::MAX)
+    }
+}
+
+/// Which file a request is of.
+fn place_of(request: &ReadRequest<'_>) -> (usize, u64) {
+    (std::ptr::from_ref(request.file).cast::<()>().addr(), request.offset)
+}
+
+/// Does all of these reads; the files tell of an alignment.
+pub(crate) fn read_together(requests: &mut [&mut ReadRequest<'_>]) {
+    if let [request] = requests {
+        request.read_behind(0);
+        return;
+    }
+    requests.sort_by_key(|request| place_of(request));
+    let runs = runs_of(requests);
+    let mut rest = runs.as_slice();
+    while !rest.is_empty() {
+        let mut bytes: usize = 0;
+        let fits = |run: &&Run<'_>| {
+            bytes = bytes.saturating_add(run.length());
+            bytes <= MOST_WAVE_BYTES
+        };
+        let (wave, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        read_wave(wave, requests);
+        rest = later;
+    }
+}
+
+/// The blocks that the sorted requests need, each once.
+fn runs_of<'f>(requests: &[&mut ReadRequest<'f>]) -> Vec<Run<'f>> {
+    let mut runs: Vec<Run<'f>> = Vec::with_capacity(requests.len());
+    for (at, request) in requests.iter().enumerate() {
+        let alignment = request.file.alignment().unwrap_or(Alignment::NONE);
+        let start = alignment.down(request.offset);
+        let end = alignment.up(request.offset.saturating_add(request.wanted() as u64));
+        if let Some(run) = runs.last_mut().filter(|run| std::ptr::addr_eq(run.file, request.file)) {
+            let joined = run.end.max(end);
+            let joins = match start.cmp(&run.end) {
+                Ordering::Less => true,
+                Ordering::Equal => joined - run.start <= MOST_RUN_BYTES,
+                Ordering::Greater => false,
+            };
+            if joins {
+                (run.end, run.members.end) = (joined, at + 1);
+                continue;
+            }
+        }
+        runs.push(Run { file: request.file, alignment, start, end, members: at..at + 1 });
+    }
+    runs
+}
+
+/// Reads these runs and gives their members what they asked for.
+fn read_wave(wave: &[Run<'_>], requests: &mut [&mut ReadRequest<'_>]) {
+    // Each run begins where any of them may begin.
+    let block = wave.iter().map(|run| run.alignment.block()).max().unwrap_or(1);
+    let room = |run: &Run<'_>| run.length().next_multiple_of(block);
+    let bytes = wave.iter().map(room).sum();
+    with_scratch(bytes, Alignment::new(block, block), |mut scratch| {
+        let mut reads = Vec::with_capacity(wave.len());
+        for run in wave {
+            let (blocks, behind) = scratch.split_at_mut(room(run));
+            scratch = behind;
+            reads.push(ReadRequest::new(run.file, run.start, vec![&mut blocks[..run.length()]]));
+        }
+        read_blocks(&mut reads);
+        for (run, read) in wave.iter().zip(&mut reads) {
+            for request in &mut requests[run.members.clone()] {
+                match (&read.result, read.bufs.first()) {
+                    (Ok(n), Some(blocks)) => {
+                        copy_out(request, &blocks[..*n], run.start);
+                    }
+                    _ => request.read_behind(0),
+                }
+            }
+        }
+    });
+}
+
+fn copy_out(request: &mut ReadRequest<'_>, blocks: &[u8], start: u64) {
+    let wanted = request.wanted();
+    let from = usize::try_from(request.offset - start).map_or(blocks.len(), |from| from.min(blocks.len()));
+    let found = &blocks[from..][..wanted.min(blocks.len() - from)];
+    Scatter::new(&mut request.bufs).take(found);
+    request.result = Ok(found.len());
+}
+
+/// Reads whole blocks, each read into one buffer: together if the kernel has a ring for us.
+fn read_blocks(reads: &mut [ReadRequest<'_>]) {
+    let mut done = vec![0; reads.len()];
+    #[cfg(target_os = "linux")]
+    if reads.len() > 1 {
+        crate::posix::ring::read_many(reads, &mut done);
+    }
+    for (read, done) in reads.iter_mut().zip(done) {
+        let is_whole = done.is_multiple_of(read.file.alignment().map_or(1, Alignment::block));
+        if done == read.wanted() || !is_whole {
+            // Within a block only the file ends.
+            read.result = Ok(done);
+        } else {
+            read.read_behind(done);
+        }
+    }
+}

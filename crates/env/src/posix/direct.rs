@@ -1,0 +1,156 @@
+//! Files of the real file system that are opened with `O_DIRECT`.
+//!
+//! How reads and writes must be aligned, the kernel says (`statx`, since Linux 6.1); before that it is the logical block of the
+//! device, and where that is not known, a page. Source of the last two: RocksDB `env/io_posix.cc`.
+
+use super::{failed, failed_at, file, size_of, try_open};
+use crate::direct::{Alignment, DirectSink, DirectSource};
+use crate::fs::no_direct_io;
+use esker_base::Result;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::path::{Path, PathBuf};
+
+/// Where nobody knows better.
+const PAGE_BYTES: usize = 4096;
+/// Larger blocks than any device has are no answer.
+const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
+
+/// An open file; its reads and writes are aligned.
+#[derive(Debug)]
+pub(super) struct DirectFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    alignment: Alignment,
+}
+
+impl DirectFile {
+    pub(super) fn open_to_read(operation: &str, path: &Path) -> Result<DirectFile> {
+        DirectFile::open(operation, path, OFlags::RDONLY)
+    }
+
+    pub(super) fn create(operation: &str, path: &Path) -> Result<DirectFile> {
+        DirectFile::open(operation, path, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)
+    }
+
+    fn open(operation: &str, path: &Path, flags: OFlags) -> Result<DirectFile> {
+        let fd = try_open(path, flags | OFlags::DIRECT).map_err(|e| match e {
+            Errno::INVAL | Errno::OPNOTSUPP => no_direct_io(operation, path),
+            e => failed(operation, path, e),
+        })?;
+        let alignment = alignment_of(&fd).ok_or_else(|| no_direct_io(operation, path))?;
+        Ok(DirectFile { fd, path: path.to_owned(), alignment })
+    }
+}
+
+/// What this file demands; `None` if it cannot be read and written so.
+fn alignment_of(fd: &OwnedFd) -> Option<Alignment> {
+    let told = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    match told {
+        Ok(told) if told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            told_alignment(told.stx_dio_offset_align, told.stx_dio_mem_align)
+        }
+        _ => {
+            let block = logical_block(fd).unwrap_or(PAGE_BYTES);
+            Some(Alignment::new(block, block))
+        }
+    }
+}
+
+/// The kernel's word for it; zeros mean no.
+fn told_alignment(block: u32, memory: u32) -> Option<Alignment> {
+    let (block, memory) = (usize::try_from(block).ok()?, usize::try_from(memory).ok()?);
+    let is_answer = |n: usize| n.is_power_of_two() && n <= *BLOCK_BYTES.end();
+    (is_answer(block) && is_answer(memory)).then(|| Alignment::new(block, memory))
+}
+
+/// What the device under the file says; partitions have it from their disk.
+fn logical_block(fd: &OwnedFd) -> Option<usize> {
+    let device = rustix::fs::fstat(fd).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = format!("/sys/dev/block/{major}:{minor}");
+    let read = |queue: &str| std::fs::read_to_string(format!("{device}/{queue}/logical_block_size")).ok();
+    let bytes = read("queue").or_else(|| read("../queue"))?.trim().parse().ok()?;
+    (BLOCK_BYTES.contains(&bytes) && bytes.is_power_of_two()).then_some(bytes)
+}
+
+impl DirectFile {
+    /// Reads whole blocks, as many as there are.
+    fn read_blocks(&self, offset: u64, blocks: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < blocks.len() {
+            let at = offset + done as u64;
+            match retry_on_intr(|| rustix::io::pread(&self.fd, &mut blocks[done..], at)) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) => return Err(failed_at("pread", &self.path, at, e)),
+            }
+            // Within a block only the file ends, and behind that nothing aligned is to be asked for.
+            if !done.is_multiple_of(self.alignment.block()) {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl DirectSource for DirectFile {
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    fn read(&self, offset: u64, blocks: &mut [u8]) -> Result<usize> {
+        self.read_blocks(offset, blocks)
+    }
+
+    fn size(&self) -> Result<u64> {
+        size_of(&self.fd, &self.path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+}
+
+impl DirectSink for DirectFile {
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<usize> {
+        let n = retry_on_intr(|| rustix::io::pwrite(&self.fd, blocks, offset))
+            .map_err(|e| failed_at("pwrite", &self.path, offset, e))?;
+        // What there is of a block is written again with all of it.
+        match n - n % self.alignment.block() {
+            // Not for ever.
+            0 => Err(failed_at("pwrite", &self.path, offset, Errno::IO)),
+            whole => Ok(whole),
+        }
+    }
+
+    fn read(&mut self, offset: u64, block: &mut [u8]) -> Result<usize> {
+        self.read_blocks(offset, block)
+    }
+
+    fn set_len(&mut self, size: u64) -> Result<()> {
+        retry_on_intr(|| rustix::fs::ftruncate(&self.fd, size))
+            .map_err(|e| failed_at("ftruncate", &self.path, size, e))
+    }
+
+    fn sync(&mut self, all: bool) -> Result<()> {
+        if all {
+            retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|e| failed("fsync", &self.path, e))
+        } else {
+            retry_on_intr(|| rustix::fs::fdatasync(&self.fd)).map_err(|e| failed("fdatasync", &self.path, e))
+        }
+    }
+
+    fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool> {
+        file::reserve(&self.fd, &self.path, offset, bytes)
+    }
+}
