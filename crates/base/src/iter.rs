@@ -18,6 +18,15 @@ pub struct KnownDead<'a> {
     pub newest_file: FileNumber,
 }
 
+/// How far a scan has come without leaving its course, from one table to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// Bytes of blocks, as they are stored.
+    pub bytes: u64,
+    /// Of these, what came from files and not from a cache.
+    pub read_bytes: u64,
+}
+
 /// How far [`InternalIterator::hop`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hopped {
@@ -189,6 +198,12 @@ pub trait InternalIterator: Send {
     /// next call, `None`: any; a hint that lets files be passed over by `seek` and `seek_for_prev`, whatever their
     /// targets are. Default: ignored.
     fn set_wanted_prefix_of(&mut self, _user_key: Option<&[u8]>) {}
+    /// How far the scan has come of which this cursor is a part. Default: that is not known.
+    fn passed(&self) -> Passed {
+        Passed::default()
+    }
+    /// The scan comes from another file's end, and has come so far. Default: ignored.
+    fn go_on(&mut self, _passed: Passed) {}
     /// If the user key here lies in a run of deleted keys, all of whose newest entries in this memtable or file are point
     /// deletions that `snapshot` sees: the last user key of the run or, not `forward`, its first, which must still be looked
     /// at, since newer entries of it may be in the file before. Keys in between that are only in older sorted runs are not
@@ -297,6 +312,12 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
         (**self).set_wanted_prefix_of(user_key);
+    }
+    fn passed(&self) -> Passed {
+        (**self).passed()
+    }
+    fn go_on(&mut self, passed: Passed) {
+        (**self).go_on(passed);
     }
     fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         (**self).dead_run_edge(snapshot, forward)

@@ -346,6 +346,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         charge: usize,
         role: Role,
     ) -> Result<Handle<V>, Rejected<V>> {
+        if let Some(sampler) = self.sampler.as_ref().filter(|sampler| sampler.follows(&key)) {
+            sampler.charged(&key, charge);
+        }
         let about = About { key, charge, role, priority: Priority::Bottom };
         each!(self, cache => cache.standalone(about, value))
     }

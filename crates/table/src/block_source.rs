@@ -9,6 +9,7 @@
 
 use crate::counts;
 use crate::embedded;
+use crate::long_scan::Scans;
 use crate::options::{ReadTier, TableReadOptions};
 use crate::readahead::Readahead;
 use esker_base::stats::Statistics;
@@ -161,6 +162,8 @@ pub(crate) struct BlockSource {
     pub(crate) has_embedded_blobs: bool,
     /// Bytes of a checksum that each entry gets; 0: none.
     pub(crate) protection_bytes: usize,
+    /// Those that are under way.
+    pub(crate) long_scans: Scans,
 }
 
 impl BlockSource {
@@ -259,17 +262,43 @@ impl BlockSource {
     ) -> Result<BlockRef> {
         self.begin_read(handle, kind, options)?;
         let verify = options.verify_checksums;
-        let block = match readahead {
-            Some(readahead) => {
-                handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
-                match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
-                    Some(stored) => self.parse_borrowed(stored, handle, kind, verify)?,
-                    None => self.read(handle, kind, verify)?,
-                }
-            }
+        let Some(readahead) = readahead else {
+            let block = self.read(handle, kind, verify)?;
+            return self.keep(block, handle, kind, options, true);
+        };
+        handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
+        let block = match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
+            Some(stored) => self.parse_borrowed(stored, handle, kind, verify)?,
             None => self.read(handle, kind, verify)?,
         };
-        self.keep(block, handle, kind, options, true)
+        match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
+            Some(cache) => {
+                let (capacity, usage) = (cache.capacity(), || cache.usage());
+                if readahead.long.goes_by(handle.size, &self.long_scans, capacity, usage) {
+                    Ok(self.lead_by(cache, block, handle, kind))
+                } else {
+                    self.keep(block, handle, kind, options, true)
+                }
+            }
+            None => self.keep(block, handle, kind, options, true),
+        }
+    }
+
+    /// A block that is not put into the cache, but charged there.
+    fn lead_by(
+        &self,
+        cache: &BlockCache,
+        block: CachedBlock,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> BlockRef {
+        let charge = block.memory_usage();
+        // A full cache with a strict limit does not make the block unreadable.
+        let block = cache
+            .create_standalone(self.key(handle), block, charge, kind.role())
+            .unwrap_or_else(|refused| BlockRef::uncached(refused.value));
+        self.pass_by(&block, handle, kind, false);
+        block
     }
 
     /// Counts a block that is about to be read from the file.

@@ -16,7 +16,7 @@ use crate::readahead::Readahead;
 use crate::reader::{TableReader, compare_as, pin, seek_block};
 use crate::scans_ahead::ScansAhead;
 use beyond::Beyond;
-use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
+use esker_base::iter::{InternalIterator, KnownDead, LeftValue, Passed};
 use esker_base::memory::prefetch;
 use esker_base::run::{Ahead, Run};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
@@ -517,6 +517,14 @@ impl InternalIterator for TableIter {
 
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
         self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
+    }
+
+    fn passed(&self) -> Passed {
+        self.readahead.long.so_far()
+    }
+
+    fn go_on(&mut self, passed: Passed) {
+        self.readahead.long.go_on(passed);
     }
 }
 

@@ -20,6 +20,7 @@ mod filter;
 mod index_walker;
 mod inspect;
 mod iter;
+mod long_scan;
 mod multi_get;
 mod open;
 pub mod options;

@@ -9,6 +9,7 @@
 use crate::block_source::{BlockKind, BlockSource};
 use crate::filter::TableFilter;
 use crate::options::TableReaderOptions;
+use crate::long_scan::Scans;
 use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};
@@ -212,6 +213,7 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         statistics: options.statistics.clone(),
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
+        long_scans: Scans::default(),
     }
 }
 

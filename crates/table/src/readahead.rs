@@ -6,6 +6,7 @@
 //! ([`ScanLength`]): then what such a scan reads comes with one read. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
 use crate::block_source::spare;
+use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
 use esker_base::Result;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 
 /// Blocks this far behind or before the last one still count as next: padding lies between aligned blocks.
-const SEQUENTIAL_GAP: u64 = 4096;
+pub(crate) const SEQUENTIAL_GAP: u64 = 4096;
 
 /// How many blocks scans of a table read before they seek again or end: few are read ahead for those that read few.
 ///
@@ -75,6 +76,8 @@ pub(crate) struct Readahead {
     /// Where the last block begins and ends.
     last_start: u64,
     last_end: u64,
+    /// How far its reader has come.
+    pub(crate) long: LongScan,
 }
 
 impl Readahead {
@@ -94,6 +97,7 @@ impl Readahead {
             course: Course::Elsewhere,
             last_start: 0,
             last_end: u64::MAX,
+            long: LongScan::default(),
         }
     }
 
@@ -105,6 +109,7 @@ impl Readahead {
 
     /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been read.
     pub(crate) fn skipped(&mut self, handle: BlockHandle) {
+        self.long.pass(handle.offset..end_of(handle));
         if self.course_to(handle) != Course::Elsewhere {
             self.passed(handle);
         }
@@ -123,6 +128,7 @@ impl Readahead {
         file_size: u64,
     ) -> Result<Option<&[u8]>> {
         let course = self.course_to(handle);
+        self.long.pass(handle.offset..end_of(handle));
         self.passed(handle);
         if self.range_of(handle).is_none() {
             let expected = std::mem::take(&mut self.expected);

@@ -185,12 +185,13 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
                 self.current = None;
                 return;
             }
-            let next = self.index + 1;
+            let (next, passed) = (self.index + 1, iter.passed());
             if self.starts_beyond_bound(next) || !self.enter(next) {
                 self.current = None;
                 return;
             }
             if let Some(iter) = &mut self.current {
+                iter.go_on(passed);
                 iter.seek_to_first();
             }
         }
@@ -206,10 +207,12 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
                 self.current = None;
                 return;
             }
+            let passed = iter.passed();
             if !self.enter(self.index.wrapping_sub(1)) {
                 return;
             }
             if let Some(iter) = &mut self.current {
+                iter.go_on(passed);
                 iter.seek_to_last();
             }
         }

@@ -13,6 +13,7 @@ mod blobs;
 mod charges;
 mod damage;
 mod golden;
+mod long_scans;
 mod model;
 mod options;
 mod rebuild;
