@@ -267,10 +267,11 @@ impl BlockSource {
             return self.keep(block, handle, kind, options, true);
         };
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
-        let block = match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
-            Some(stored) => self.parse_borrowed(stored, handle, kind, verify)?,
-            None => self.read(handle, kind, verify)?,
-        };
+        let block =
+            match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
+                Some(stored) => self.parse_borrowed(stored, handle, kind, verify)?,
+                None => self.read(handle, kind, verify)?,
+            };
         match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
             Some(cache) => {
                 let (capacity, usage) = (cache.capacity(), || cache.usage());

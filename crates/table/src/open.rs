@@ -8,8 +8,8 @@
 
 use crate::block_source::{BlockKind, BlockSource};
 use crate::filter::TableFilter;
-use crate::options::TableReaderOptions;
 use crate::long_scan::Scans;
+use crate::options::TableReaderOptions;
 use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};

@@ -43,7 +43,11 @@ fn what_the_cache_had_counts_as_passed_and_not_as_read() {
     let (mut scan, scans) = (LongScan::default(), Scans::default());
     (0..200).for_each(|number| scan.pass(block(number)));
     let went_by = read(&mut scan, &scans, 200..300);
-    assert_eq!(went_by.iter().position(|&by| by), Some(64), "a scan that found the most still adds its quarter");
+    assert_eq!(
+        went_by.iter().position(|&by| by),
+        Some(64),
+        "a scan that found the most still adds its quarter"
+    );
 }
 
 #[test]
