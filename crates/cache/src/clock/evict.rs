@@ -13,10 +13,14 @@
 //! Invariants
 //!  1. Threads share the hands by adding to it, so none waits for another and each bucket is looked at by one.
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
-//!  3. Each call ends: after `MAX_TURNS` of the second hand, or when it has seen so many pinned entries for each it took that
-//!     going on would be waste (`effort_cap`), unless the limit is strict.
+//!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go or grow older, or when it has
+//!     seen so many pinned entries for each it took that going on would be waste (`effort_cap`), unless the limit is strict.
 //!  4. While values of more than `MAX_LIMBO_SHARE` of the capacity wait for guards, nothing new comes in: a reader that sleeps
 //!     under its guard, or reads a file, does not make the cache's memory grow. What is here stays and is found.
+//!  5. A call that found nothing to take is remembered (`barren`), and the next look at `BARREN_BUCKETS` only, until one meets
+//!     an entry that nobody holds; so does each while there are no entries at all. A cache that is full of what cannot go, memory
+//!     charged from outside first of all, does not have its whole table searched for each charge. The hand goes on from where
+//!     it was, so all is looked at in time. A strict limit refuses only after a look at all there is.
 
 use super::slot::Found;
 use super::table::ClockTable;
@@ -31,6 +35,8 @@ const MAX_TURNS: usize = 4;
 /// Buckets that are searched for an entry on probation before another has to grow older. With 4 entries in each, as many
 /// as find one nearly always when a tenth of all is on probation.
 const PROBATION_BUCKETS: usize = 8;
+/// Buckets without anything to take that a call looks at after another has found nothing in all of them.
+const BARREN_BUCKETS: usize = 32;
 /// Memory that waits for guards is pushed when it exceeds this share of the capacity …
 const LIMBO_SHARE: usize = 64;
 /// … or this many bytes, whichever is more.
@@ -68,36 +74,49 @@ struct Sweep<V> {
     pinned: usize,
     wanted: usize,
     tally: Tally,
+    /// Buckets that the second hand has looked at since something went or grew older.
+    barren: usize,
+    /// The last call found nothing, nor has this one: what is used and held all the time does not make it look on.
+    is_wary: bool,
+    /// While that is so, it looks at a few buckets only.
+    is_hasty: bool,
+}
+
+impl<V> Sweep<V> {
+    fn new(wanted: usize, is_wary: bool) -> Sweep<V> {
+        Sweep {
+            departed: Departed::new(),
+            freed: 0,
+            taken: 0,
+            pinned: 0,
+            wanted,
+            tally: Tally::default(),
+            barren: 0,
+            is_wary,
+            is_hasty: false,
+        }
+    }
+
+    /// Something went or grew older.
+    fn has_found(&mut self) {
+        (self.barren, self.is_wary) = (0, false);
+    }
 }
 
 impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Evicts until `wanted` bytes are free, or it is not worth the effort: more than `effort_cap` pinned entries seen
     /// for each that was taken. Returns the bytes.
     pub(crate) fn evict(&self, wanted: usize, effort_cap: usize) -> usize {
-        let (departed, tally) = (Departed::new(), Tally::default());
-        let mut sweep = Sweep { departed, freed: 0, taken: 0, pinned: 0, wanted, tally };
+        let was_barren = self.barren.load(Ordering::Relaxed);
+        let is_empty = self.occupancy() == 0;
+        let mut sweep = Sweep::new(wanted, was_barren || is_empty);
+        sweep.is_hasty = is_empty || effort_cap < usize::MAX;
         let guard = epoch::pin();
-        let mut steps_left = self.length() * MAX_TURNS;
-        while sweep.freed < wanted
-            && steps_left > 0
-            && sweep.pinned < effort_cap.saturating_mul(sweep.taken + 1)
-        {
-            let taken = sweep.taken;
-            for _ in 0..PROBATION_BUCKETS {
-                self.sweep_bucket(&self.probation_hand, &mut sweep, true, &guard);
-                if sweep.taken > taken {
-                    break;
-                }
-            }
-            if sweep.taken == taken {
-                self.sweep_bucket(&self.hand, &mut sweep, false, &guard);
-                steps_left -= 1;
-            }
-            if sweep.tally.entries >= SETTLED_AT_ONCE {
-                self.settle(&mut sweep.tally);
-            }
+        self.sweep(&mut sweep, effort_cap, &guard);
+        let is_barren = sweep.taken == 0;
+        if is_barren != was_barren {
+            self.barren.store(is_barren, Ordering::Relaxed);
         }
-        self.settle(&mut sweep.tally);
         let ([whole, emptied], [_, most_emptied]) = (self.ledger.limbo_parts(), self.full_limbo());
         if whole > self.usual_limbo() / 2 || emptied > most_emptied / 2 {
             // This thread may not come back for long: who pushes shall find what it leaves. Without their values the entries of
@@ -110,6 +129,42 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         sweep.freed
     }
 
+    /// Moves the hands until as much is free as is wanted, or it is not worth the effort.
+    fn sweep(&self, sweep: &mut Sweep<V>, effort_cap: usize, guard: &Guard) {
+        let length = self.length();
+        let mut steps_left = length * MAX_TURNS;
+        // Where there are few entries, a turn is enough to know that none of them is on probation.
+        let mut probation_left = if sweep.is_wary { 0 } else { length };
+        while sweep.freed < sweep.wanted
+            && steps_left > 0
+            && sweep.pinned < effort_cap.saturating_mul(sweep.taken + 1)
+        {
+            let taken = sweep.taken;
+            for _ in 0..PROBATION_BUCKETS.min(probation_left) {
+                self.sweep_bucket(&self.probation_hand, sweep, true, guard);
+                probation_left -= 1;
+                if sweep.taken > taken {
+                    break;
+                }
+            }
+            if sweep.taken == taken {
+                self.sweep_bucket(&self.hand, sweep, false, guard);
+                steps_left -= 1;
+                let is_hasty = sweep.is_wary && sweep.is_hasty;
+                if sweep.barren >= if is_hasty { BARREN_BUCKETS.min(length) } else { length } {
+                    break;
+                }
+            }
+            if sweep.barren == 0 {
+                probation_left = length;
+            }
+            if sweep.tally.entries >= SETTLED_AT_ONCE {
+                self.settle(&mut sweep.tally);
+            }
+        }
+        self.settle(&mut sweep.tally);
+    }
+
     /// Moves a hand over one bucket.
     fn sweep_bucket(
         &self,
@@ -119,14 +174,21 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         guard: &Guard,
     ) {
         let index = hand.0.fetch_add(1, Ordering::Relaxed) % self.length();
+        sweep.barren += usize::from(!only_probation);
         for found in self.bucket(index).entries(guard) {
             if sweep.freed >= sweep.wanted {
                 return;
             }
             // The word first: what it rules out need not be looked at, and entries mostly are not in this processor's cache.
             if found.word.clock() > 0 {
-                if !only_probation {
+                if only_probation {
+                    continue;
+                }
+                if sweep.is_wary && found.entry.is_pinned() {
+                    sweep.pinned += 1;
+                } else {
                     found.age();
+                    sweep.has_found();
                 }
                 continue;
             }
@@ -139,6 +201,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             {
                 sweep.freed += bytes;
                 sweep.taken += 1;
+                sweep.has_found();
             }
         }
     }
@@ -247,3 +310,6 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -43,7 +43,7 @@ use crate::cache::Priority;
 use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
-use esker_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use esker_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::sync::{Arc, Mutex};
 use smallvec::SmallVec;
@@ -88,6 +88,8 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) hand: Padded<AtomicUsize>,
     /// Where it looks for what is on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
+    /// The last eviction found nothing to take.
+    pub(super) barren: AtomicBool,
     /// Bytes in limbo that the last push has left there.
     pub(super) limbo_left: Padded<AtomicUsize>,
     /// Inserts that were refused because of what is there.
@@ -160,6 +162,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             occupancy: Padded(AtomicUsize::new(0)),
             hand: Padded(AtomicUsize::new(0)),
             probation_hand: Padded(AtomicUsize::new(0)),
+            barren: AtomicBool::new(false),
             limbo_left: Padded(AtomicUsize::new(0)),
             limbo_refusals: AtomicUsize::new(0),
             crowded: AtomicUsize::new(0),
