@@ -109,6 +109,8 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
+    /// What was read of this range was damaged: the next read shall come from the medium, as far as that can be had. A hint.
+    fn read_anew(&self, _offset: u64, _bytes: u64) {}
     /// Bytes in the file.
     fn size(&self) -> Result<u64>;
     /// Its path, for messages.

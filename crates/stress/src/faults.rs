@@ -4,11 +4,12 @@
 //!
 //! A trial runs the script on a simulated disk of which one operation fails (or which is full after so many bytes). Then
 //! nothing may panic or hang; the error must reach a caller or `background_error()`, unless nothing depends on the
-//! operation; reads must be served; every acknowledged write must be there if the process dies now, and every synced one
+//! operation or a read was done once more, which is counted; reads must be served; every acknowledged write must be there if the process dies now, and every synced one
 //! if the machine does; `resume()` must lift the error, for its cause is gone; the script goes on, and at its end, after
 //! another death, all that was acknowledged must be there again.
 //!
-//! `bit_flips`: of reads with one wrong bit must come an error or the right answer.
+//! `bit_flips`: of reads with one wrong bit must come an error or the right answer; of tables and blob files, which are read
+//! once more, the right answer, unless that has a wrong bit, too.
 
 mod script;
 
@@ -78,6 +79,8 @@ pub struct Counts {
     pub fired: u64,
     /// Of those, in which a caller or `background_error()` had the error.
     pub surfaced: u64,
+    /// Of those, in which reading once more was enough, and nobody had to be told.
+    pub mended: u64,
     /// Errors that `resume()` lifted.
     pub resumed: u64,
     /// Errors for which the database had to be opened again.
@@ -132,9 +135,9 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} trials, {} met the fault, {} surfaced, {} lifted by resume(), {} by opening again, {} disks opened after a \
-             death",
-            self.trials, self.fired, self.surfaced, self.resumed, self.reopened, self.deaths
+            "{} trials, {} met the fault, {} surfaced, {} mended by reading again, {} lifted by resume(), {} by opening \
+             again, {} disks opened after a death",
+            self.trials, self.fired, self.surfaced, self.mended, self.resumed, self.reopened, self.deaths
         )
     }
 }
@@ -216,7 +219,7 @@ fn trial(fault: Fault, n: u64, parameters: &Parameters, report: &mut Report) -> 
     fault.put(&fs, n);
     report.of(fault).trials += 1;
     let mut trial = Trial { fault, disk, fs, script, surfaced: false, report };
-    trial.run().map_err(|why| format!("{why}\nthe fault: {}", trial.acted()))?;
+    trial.run().map_err(|why| format!("{why}\nthe fault: {}", acted(&trial.fs)))?;
     trial.account()
 }
 
@@ -328,12 +331,6 @@ impl Trial<'_> {
         db.close().map_err(|e| format!("close: {e}"))
     }
 
-    /// The operation that failed.
-    fn acted(&self) -> String {
-        let ops = self.fs.take_ops();
-        ops.iter().find(|op| op.fault).map_or("none".to_owned(), ToString::to_string)
-    }
-
     fn account(self) -> Result<(), String> {
         if self.fs.fault_count() == 0 {
             return Ok(());
@@ -343,8 +340,12 @@ impl Trial<'_> {
         counts.fired += 1;
         counts.surfaced += surfaced;
         if !self.surfaced {
-            let op = self.acted();
+            let op = acted(&self.fs);
             let what = kind_of(&op);
+            if what == "read .sst" && self.script.mended_reads() > 0 {
+                counts.mended += 1;
+                return Ok(());
+            }
             if !may_be_silent(&what) {
                 return Err(format!("nobody was told that this failed: {op}"));
             }
@@ -352,6 +353,11 @@ impl Trial<'_> {
         }
         Ok(())
     }
+}
+
+/// The operation that failed.
+fn acted(fs: &FaultFs) -> String {
+    fs.take_ops().iter().find(|op| op.fault).map_or("none".to_owned(), ToString::to_string)
 }
 
 /// "append 000004.log 0+31" is an "append .log".
@@ -386,16 +392,24 @@ fn bit_flips(parameters: &Parameters, report: &mut Report) -> Result<(), String>
     script.tolerate_nothing();
     let mut n = 0;
     loop {
-        let copy = disk.crash_clone(&CrashChoices::process_kill());
-        let fs = FaultFs::with_seed(Arc::new(copy), parameters.seed ^ n);
-        fs.add_rule(FaultRule::bit_flip().on(|p| !p.ends_with("LOG")).nth(n));
-        let noticed = flipped(&script, &fs)
-            .map_err(|why| format!("bit flip in read {n}, SEED={}: {why}", parameters.seed))?;
-        if fs.fault_count() == 0 {
-            return Ok(());
+        // Once, or also when it is read again.
+        for times in [1, 2] {
+            let copy = disk.crash_clone(&CrashChoices::process_kill());
+            let fs = FaultFs::with_seed(Arc::new(copy), parameters.seed ^ n);
+            fs.list_ops(true);
+            fs.add_rule(FaultRule::bit_flip().on(|p| !p.ends_with("LOG")).nth(n).times(times));
+            let noticed = flipped(&script, &fs)
+                .map_err(|why| format!("bit flip in read {n}, SEED={}: {why}", parameters.seed))?;
+            if fs.fault_count() == 0 {
+                return Ok(());
+            }
+            let op = acted(&fs);
+            if times == 1 && noticed && matches!(kind_of(&op).as_str(), "read .sst" | "read .blob") {
+                return Err(format!("bit flip in read {n}, SEED={}: not read again: {op}", parameters.seed));
+            }
+            report.flips += 1;
+            report.flips_noticed += u64::from(noticed);
         }
-        report.flips += 1;
-        report.flips_noticed += u64::from(noticed);
         n += parameters.step.div_ceil(8);
     }
 }

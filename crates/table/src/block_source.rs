@@ -6,15 +6,16 @@
 //!  1. What is in the cache has been checked and parsed; a hit needs no second look.
 //!  2. A handle is checked against the file's size before anything is allocated for it.
 //!  3. Every error names the file and the block's offset.
+//!  4. A block that comes damaged from the file is read once more before that is an error, past what caches hold of it.
 
 use crate::counts;
 use crate::embedded;
 use crate::long_scan::Scans;
 use crate::options::{ReadTier, TableReadOptions};
-use crate::readahead::Readahead;
+use crate::readahead::{Ahead, Readahead};
 use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
-use esker_base::{Error, Result};
+use esker_base::{Error, ErrorKind, Result};
 use esker_cache::{Cache, CacheKey, CacheOptions, Guarded, Handle, Priority, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, EntryShape};
@@ -269,8 +270,14 @@ impl BlockSource {
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
         let block =
             match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
-                Some(stored) => self.parse_borrowed(stored, handle, kind, verify)?,
-                None => self.read(handle, kind, verify)?,
+                Ahead::Stored(stored) => self
+                    .parse_borrowed(stored, handle, kind, verify)
+                    .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify)))?,
+                Ahead::Alone => self.read(handle, kind, verify)?,
+                Ahead::Failed => {
+                    counts::readahead_failed(self.statistics.as_ref());
+                    self.read(handle, kind, verify)?
+                }
             };
         match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
             Some(cache) => {
@@ -353,13 +360,43 @@ impl BlockSource {
     /// # Errors
     /// As `block`.
     pub(crate) fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
-        let stored = self.read_stored(handle)?;
-        self.parse(stored, handle, kind, verify)
+        self.read_checked(handle, |stored| self.parse(stored, handle, kind, verify))
     }
 
-    /// Contents and trailer at `handle`, unchecked.
-    pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+    /// What `check` makes of contents and trailer at `handle`, from the file.
+    /// # Errors
+    /// `IoError`, `Corruption` if the handle is outside of the file, or those of `check`.
+    pub(crate) fn read_checked<T>(
+        &self,
+        handle: BlockHandle,
+        check: impl Fn(Vec<u8>) -> Result<T>,
+    ) -> Result<T> {
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
+        self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
+    }
+
+    /// Reads once more what `check` has found damaged: the medium may be whole. Whoever reads ahead or reads many at once
+    /// comes here, too.
+    /// # Errors
+    /// The error, if it is another than damage, or that was no help.
+    #[cold]
+    pub(crate) fn again<T>(
+        &self,
+        error: Error,
+        handle: BlockHandle,
+        check: impl Fn(Vec<u8>) -> Result<T>,
+    ) -> Result<T> {
+        if !may_be_damage(&error) {
+            return Err(error);
+        }
+        self.file.read_anew(handle.offset, handle.size + TRAILER_BYTES as u64);
+        let checked = self.read_stored(handle).and_then(check);
+        counts::read_again(self.statistics.as_ref(), checked.is_ok());
+        checked.map_err(|_| error)
+    }
+
+    /// Contents and trailer at `handle`, unchecked. REQUIRES: it lies within the file.
+    pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let mut stored = spare::take(handle.size as usize + TRAILER_BYTES);
         let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
         if n < stored.len() {
@@ -480,6 +517,12 @@ impl BlockSource {
         }
         Ok(CachedBlock::KeyValue(block))
     }
+}
+
+/// Whether bytes may have come from the file as they are not there. Heads and footers without a checksum may look like something
+/// that nobody knows.
+pub(crate) fn may_be_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
 /// The block with checksums of `width` bytes of its entries, which lie so. Filters and blobs have none.

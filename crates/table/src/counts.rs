@@ -122,6 +122,20 @@ pub(crate) fn block_read(kind: BlockKind, stored: u64) {
     }
 }
 
+/// A block came damaged from its file and was read once more, which helped or did not.
+pub(crate) fn read_again(statistics: Option<&Arc<Statistics>>, helped: bool) {
+    let Some(statistics) = statistics else { return };
+    statistics.record_tick(Ticker::FileReadCorruptionRetryCount, 1);
+    statistics.record_tick(Ticker::FileReadCorruptionRetrySuccessCount, u64::from(helped));
+}
+
+/// What lies behind a block could not be read with it.
+pub(crate) fn readahead_failed(statistics: Option<&Arc<Statistics>>) {
+    if let Some(statistics) = statistics {
+        statistics.record_tick(Ticker::ReadaheadErrors, 1);
+    }
+}
+
 /// A block was decompressed.
 pub(crate) fn decompressed(statistics: Option<&Arc<Statistics>>) {
     perf_count!(block_decompress_count);

@@ -92,7 +92,17 @@ fn whole(
 /// The bytes at `location`, which a block trailer follows.
 fn payload(source: &BlockSource, location: BlobLocation, verify: bool) -> Result<Vec<u8>> {
     let handle = BlockHandle { offset: location.offset, size: location.size };
-    let mut stored = source.read_stored(handle)?;
+    source.read_checked(handle, |stored| checked_payload(source, location, stored, verify))
+}
+
+/// The same from what is stored there.
+fn checked_payload(
+    source: &BlockSource,
+    location: BlobLocation,
+    mut stored: Vec<u8>,
+    verify: bool,
+) -> Result<Vec<u8>> {
+    let handle = BlockHandle { offset: location.offset, size: location.size };
     let in_trailer =
         if verify { source.guard.check(&stored, handle.offset) } else { compression_code(&stored) }
             .map_err(|e| source.at(e.at("embedded blob"), handle))?;

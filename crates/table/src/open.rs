@@ -6,7 +6,8 @@
 //! Order: footer, meta index, properties (what cannot be read is refused here, by name), dictionary, range tombstones,
 //! index, filter.
 
-use crate::block_source::{BlockKind, BlockSource};
+use crate::block_source::{BlockKind, BlockSource, may_be_damage};
+use crate::counts;
 use crate::filter::TableFilter;
 use crate::long_scan::Scans;
 use crate::options::TableReaderOptions;
@@ -14,6 +15,7 @@ use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};
 use esker_base::prefix::{self, SliceTransformRef};
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_cache::Priority;
 use esker_cache::key::process_unique_identity;
@@ -43,7 +45,8 @@ impl TableReader {
     /// written with another comparator; `IoError`.
     pub fn open(file: Arc<dyn RandomAccessFile>, options: TableReaderOptions) -> Result<Arc<TableReader>> {
         let path = file.path().to_owned();
-        let opened = Tail::read(file, &options).and_then(|tail| open_with(tail, options));
+        let opened =
+            Tail::with_footer(&file, &options).and_then(|(tail, footer)| open_with(tail, footer, options));
         opened.map(Arc::new).map_err(|e| in_file(e, &path))
     }
 
@@ -59,8 +62,7 @@ impl TableReader {
 
 fn properties_alone(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {
     let options = TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), file_size);
-    let tail = Tail::read(file, &options)?;
-    let footer = Footer::parse(&tail.bytes, file_size)?;
+    let (tail, footer) = Tail::with_footer(&file, &options)?;
     let mut source = first_source(&tail, &options, footer);
     source.file = Arc::new(tail);
     let meta_block = source.read(footer.meta_index, BlockKind::Meta, true)?;
@@ -74,8 +76,7 @@ fn in_file(e: Error, path: &Path) -> Error {
     if e.message().contains(&path) { e } else { e.at(path) }
 }
 
-fn open_with(tail: Tail, mut options: TableReaderOptions) -> Result<TableReader> {
-    let footer = Footer::parse(&tail.bytes, options.file_size)?;
+fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Result<TableReader> {
     let mut source = first_source(&tail, &options, footer);
     let tail = Arc::new(tail);
     source.file = tail.clone();
@@ -151,9 +152,29 @@ struct Tail {
     file: Arc<dyn RandomAccessFile>,
     start: u64,
     bytes: Vec<u8>,
+    /// Something in it is damaged: what is read from now on comes from the file.
+    is_damaged: AtomicBool,
 }
 
 impl Tail {
+    /// Reads it, a second time if the footer is damaged in what came first.
+    fn with_footer(file: &Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Result<(Tail, Footer)> {
+        let read = || {
+            let tail = Tail::read(Arc::clone(file), options)?;
+            let footer = Footer::parse(&tail.bytes, options.file_size)?;
+            Ok((tail, footer))
+        };
+        let first = read();
+        let Err(error) = first else { return first };
+        if !may_be_damage(&error) {
+            return Err(error);
+        }
+        file.read_anew(0, options.file_size);
+        let second = read();
+        counts::read_again(options.statistics.as_ref(), second.is_ok());
+        second.map_err(|_| error)
+    }
+
     fn read(file: Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Result<Tail> {
         let wanted = match options.tail_size {
             0 if options.table_options.cache_index_and_filter_blocks => USUAL_TAIL / 128,
@@ -171,7 +192,7 @@ impl Tail {
                 options.file_size
             )));
         }
-        Ok(Tail { file, start, bytes })
+        Ok(Tail { file, start, bytes, is_damaged: AtomicBool::new(false) })
     }
 }
 
@@ -179,6 +200,7 @@ impl RandomAccessFile for Tail {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let part = offset
             .checked_sub(self.start)
+            .filter(|_| !self.is_damaged.load(Ordering::Relaxed))
             .and_then(|from| usize::try_from(from).ok())
             .and_then(|from| self.bytes.get(from..from.checked_add(buf.len())?));
         match part {
@@ -188,6 +210,10 @@ impl RandomAccessFile for Tail {
             }
             None => self.file.read_at(offset, buf),
         }
+    }
+    fn read_anew(&self, offset: u64, bytes: u64) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+        self.file.read_anew(offset, bytes);
     }
     fn size(&self) -> Result<u64> {
         self.file.size()
@@ -221,7 +247,10 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
 /// a mismatch the block counts as it was before that.
 fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProperties> {
     let Some(handle) = meta.properties() else { return Ok(TableProperties::absent()) };
-    let stored = source.read_stored(handle)?;
+    source.read_checked(handle, |stored| parse_properties(source, handle, stored))
+}
+
+fn parse_properties(source: &BlockSource, handle: BlockHandle, stored: Vec<u8>) -> Result<TableProperties> {
     let mismatch = match source.parse(stored.clone(), handle, BlockKind::Meta, true) {
         Ok(block) => return TableProperties::parse(block.key_value()?).map_err(|e| source.at(e, handle)),
         Err(e) => e,
@@ -322,11 +351,12 @@ fn uses_dictionary(p: &TableProperties) -> bool {
 }
 
 fn read_dictionary(source: &BlockSource, handle: BlockHandle) -> Result<Vec<u8>> {
-    let mut stored = source.read_stored(handle)?;
-    let code = source.guard.check(&stored, handle.offset).map_err(|e| source.at(e, handle))?;
-    stored.truncate(stored.len() - TRAILER_BYTES);
-    let kind = CompressionType::from_u8(code).map_err(|e| source.at(e, handle))?;
-    source.decompressor.decompress(kind, &stored).map_err(|e| source.at(e, handle))
+    let check = |mut stored: Vec<u8>| {
+        let code = source.guard.check(&stored, handle.offset)?;
+        stored.truncate(stored.len() - TRAILER_BYTES);
+        source.decompressor.decompress(CompressionType::from_u8(code)?, &stored)
+    };
+    source.read_checked(handle, |stored| check(stored).map_err(|e| source.at(e, handle)))
 }
 
 fn read_range_tombstones(

@@ -57,6 +57,18 @@ enum Course {
     Elsewhere,
 }
 
+/// A block of somebody who reads ahead.
+#[derive(Debug)]
+pub(crate) enum Ahead<'a> {
+    /// As it is stored, with its trailer.
+    Stored(&'a [u8]),
+    /// To be read alone.
+    Alone,
+    /// The same: it could not be read together with what lies behind or before it. It may be readable itself, and its reader is told
+    /// only of that.
+    Failed,
+}
+
 /// What one reader of one table has read ahead.
 #[derive(Debug)]
 pub(crate) struct Readahead {
@@ -119,27 +131,35 @@ impl Readahead {
         (self.last_start, self.last_end) = (handle.offset, end_of(handle));
     }
 
-    /// The stored block and its trailer, if reading ahead is worth it or already happened; `None`: read it alone.
-    /// The handle lies within the file.
+    /// The stored block and its trailer, if reading ahead is worth it or already happened. The handle lies within the file.
+    /// # Errors
+    /// That of reading the block. What fails beyond it is none.
     pub(crate) fn read(
         &mut self,
         file: &dyn RandomAccessFile,
         handle: BlockHandle,
         file_size: u64,
-    ) -> Result<Option<&[u8]>> {
+    ) -> Result<Ahead<'_>> {
         let course = self.course_to(handle);
         self.long.pass(handle.offset..end_of(handle));
         self.passed(handle);
         if self.range_of(handle).is_none() {
             let expected = std::mem::take(&mut self.expected);
-            let Some(ahead) = self.how_far(course, handle, expected) else { return Ok(None) };
+            let Some(ahead) = self.how_far(course, handle, expected) else { return Ok(Ahead::Alone) };
             let (from, to) = match course {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
                 _ => (handle.offset, (end_of(handle) + ahead as u64).min(file_size)),
             };
-            self.fill(file, from, (to - from) as usize)?;
+            if let Err(e) = self.fill(file, from, (to - from) as usize) {
+                if from == handle.offset && to == end_of(handle) {
+                    return Err(e);
+                }
+                (self.reads, self.size) = (1, self.initial);
+                return Ok(Ahead::Failed);
+            }
         }
-        Ok(self.range_of(handle).and_then(|range| self.buffer.get(range)))
+        let stored = self.range_of(handle).and_then(|range| self.buffer.get(range));
+        Ok(stored.map_or(Ahead::Alone, Ahead::Stored))
     }
 
     fn course_to(&self, handle: BlockHandle) -> Course {

@@ -120,19 +120,17 @@ impl TableReader {
 
     fn verify_meta_blocks(&self) -> Result<()> {
         for (name, handle) in self.meta.iter() {
-            let stored = self.source.read_stored(handle)?;
-            let checked = self.source.guard.check(&stored, handle.offset);
             // Ingestion may have patched the properties; opening the table has checked them with that in mind.
             let is_patched = self.properties.external_sst_file_global_seqno.is_some_and(|s| s != 0)
                 && Some(handle) == self.meta.properties();
-            match checked {
-                Err(e) if e.kind() == ErrorKind::Corruption && is_patched => {}
-                checked => {
-                    checked.map_err(|e| {
+            self.source.read_checked(handle, |stored| {
+                match self.source.guard.check(&stored, handle.offset) {
+                    Err(e) if e.kind() == ErrorKind::Corruption && is_patched => Ok(()),
+                    checked => checked.map(drop).map_err(|e| {
                         self.source.at(e.at(format_args!("block '{}'", name.escape_ascii())), handle)
-                    })?;
+                    }),
                 }
-            }
+            })?;
         }
         Ok(())
     }

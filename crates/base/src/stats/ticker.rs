@@ -1,5 +1,5 @@
 //! What is counted. Names and order are RocksDB's (`include/rocksdb/statistics.h`, 11.9): tools and dashboards know
-//! them. The numbers of the variants are not stored anywhere.
+//! them. What only Esker counts stands behind, under names of its own. The numbers of the variants are not stored anywhere.
 
 macro_rules! named_enum {
     ($(#[$doc:meta])* $kind:ident { $($variant:ident = $name:literal,)* }) => {
@@ -301,5 +301,7 @@ Ticker {
     BlobDbLazyReadBytes = "rocksdb.blobdb.lazy.read.bytes",
     BlobDbLazyPartialReadCount = "rocksdb.blobdb.lazy.partial.read.count",
     BlobDbLazyPartialBytesSaved = "rocksdb.blobdb.lazy.partial.bytes.saved",
+    // Esker's own.
+    ReadaheadErrors = "esker.readahead.errors",
 }
 }

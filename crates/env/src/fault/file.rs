@@ -98,6 +98,10 @@ impl RandomAccessFile for FaultRandomAccessFile {
         self.inner.prefetch(offset, bytes);
     }
 
+    fn read_anew(&self, offset: u64, bytes: u64) {
+        self.inner.read_anew(offset, bytes);
+    }
+
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }

@@ -50,6 +50,9 @@ pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Res
     }
 }
 
+/// A page of the kernel's cache, or several.
+const PAGE_BYTES: u64 = 64 << 10;
+
 /// A hint that the kernel may refuse.
 fn advise(fd: &OwnedFd, offset: u64, bytes: u64, advice: Advice) {
     match rustix::fs::fadvise(fd, offset, std::num::NonZeroU64::new(bytes), advice) {
@@ -130,6 +133,13 @@ impl RandomAccessFile for PosixRandomAccessFile {
 
     fn prefetch(&self, offset: u64, bytes: u64) {
         advise(&self.fd, offset, bytes, Advice::WillNeed);
+    }
+
+    fn read_anew(&self, offset: u64, bytes: u64) {
+        // The kernel lets whole pages go only. No bytes are all up to the end.
+        let begin = offset - offset % PAGE_BYTES;
+        let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
+        advise(&self.fd, begin, end.map_or(0, |end| end - begin), Advice::DontNeed);
     }
 
     fn size(&self) -> Result<u64> {

@@ -202,6 +202,12 @@ pub(crate) fn random_reads_and_their_ends(fs: Fs<'_>, dir: &Path) {
         assert!(buf[expected.len()..].iter().all(|&b| b == 0xEE), "bytes behind the end are left alone");
     }
     file.prefetch(0, 10_000);
+    for (from, n) in [(0, 10_000), (4097, 1), (49_000, 10_000), (70_000, 5), (u64::MAX - 3, 9)] {
+        file.read_anew(from, n);
+        let mut buf = vec![0; data.len()];
+        assert_eq!(file.read_at(0, &mut buf).unwrap(), data.len());
+        assert!(buf == data);
+    }
     several_reads_at_once(&*file, &data);
     let all = std::thread::scope(|s| {
         let reads: Vec<_> = (0..4)

@@ -291,6 +291,38 @@ fn a_table_with_a_damaged_value_in_a_blob_file_is_set_aside() {
     db.verify_checksum().unwrap();
 }
 
+/// The disk is whole; what came from it was not.
+#[test]
+fn a_read_that_is_damaged_once_fails_no_flush_no_compaction_and_no_batch() {
+    let mut flipped = 0;
+    for n in (0..).step_by(3) {
+        let fs = MemFs::new();
+        let (mut options, heard) = options(&fs);
+        options.cf.enable_blob_files = true;
+        options.cf.min_blob_size = 40;
+        options.cf.enable_blob_garbage_collection = true;
+        options.cf.blob_garbage_collection_age_cutoff = 1.0;
+        let faults = FaultFs::with_seed(Arc::new(fs), n);
+        options.db.env = Env::with_fs(Arc::new(faults.clone()));
+        let db = Db::open(&options, "/db").unwrap();
+        for ending in [".sst", ".blob"] {
+            faults.add_rule(FaultRule::bit_flip().on_name(ending).nth(n));
+        }
+        write(&db, 0..100, 0);
+        write(&db, (0..100).step_by(3), 1);
+        db.compact_range(None, None).unwrap();
+        for (i, read) in db.multi_get(&(0..100).map(key).collect::<Vec<_>>()).into_iter().enumerate() {
+            assert_eq!(read.unwrap().unwrap().as_slice(), value(i, usize::from(i.is_multiple_of(3))));
+        }
+        assert_eq!((heard.take().len(), db.tables_set_aside().len()), (0, 0), "read {n}");
+        flipped += faults.fault_count();
+        if faults.fault_count() == 0 {
+            break;
+        }
+    }
+    assert!(flipped > 20, "{flipped}");
+}
+
 /// A database whose tables and blob files are damaged again and again, beside a map.
 struct World {
     fs: MemFs,

@@ -1,5 +1,6 @@
 //! The load of a trial, step by step, and what must be there after any of its steps.
 
+use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::Env;
 use esker::internals::env::crash::CrashKind;
 use esker::{
@@ -7,6 +8,7 @@ use esker::{
     SstFileWriter, WalRecoveryMode, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const DIR: &str = "/db";
 /// Where the checkpoint is made.
@@ -70,6 +72,7 @@ pub(super) enum Status {
 /// Where the load is.
 pub(super) struct Script {
     options: Options,
+    statistics: Arc<Statistics>,
     /// By write.
     writes: Vec<Status>,
     /// Of `EXTRAS`, how many were done.
@@ -94,6 +97,8 @@ impl Script {
         db.recycle_log_file_num = if seed % 5 == 2 { 1 } else { 0 };
         db.avoid_flush_during_recovery = seed % 4 == 3;
         db.max_manifest_file_size = 2000;
+        let statistics = Arc::new(Statistics::default());
+        db.statistics = Some(statistics.clone());
         let cf = &mut options.cf;
         cf.write_buffer_size = 64 << 10;
         cf.arena_block_size = 4 << 10;
@@ -106,6 +111,7 @@ impl Script {
         cf.enable_blob_garbage_collection = true;
         Script {
             options,
+            statistics,
             writes: Vec::new(),
             extras: 0,
             third: Third::Absent,
@@ -113,6 +119,12 @@ impl Script {
             checkpoint: None,
             ingested: None,
         }
+    }
+
+    /// How often what could not be read, or came damaged, was read once more and was whole, by what the databases have counted.
+    pub(super) fn mended_reads(&self) -> u64 {
+        let mended = [Ticker::ReadaheadErrors, Ticker::FileReadCorruptionRetrySuccessCount];
+        mended.iter().map(|ticker| self.statistics.ticker_count(*ticker)).sum()
     }
 
     /// From now on damage in a WAL must be an error, not the end of the WAL.

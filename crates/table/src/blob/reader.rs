@@ -5,9 +5,13 @@
 //! Invariants
 //!  1. A place is checked against the file's size before anything is allocated for it.
 //!  2. Every error names the file and the offset.
+//!  3. What comes damaged from the file is read once more before that is an error.
 //!
 //! Source: RocksDB `db/blob/blob_file_reader.cc`.
 
+use crate::block_source::may_be_damage;
+use crate::counts;
+use esker_base::stats::Statistics;
 use esker_base::{Error, Result};
 use esker_env::RandomAccessFile;
 use esker_format::blob::BlobLocation;
@@ -29,6 +33,7 @@ pub struct BlobFileReader {
     compression: CompressionType,
     blob_count: u64,
     decompressor: Decompressor,
+    statistics: Option<Arc<Statistics>>,
 }
 
 /// One record, as `for_each_record` shows it.
@@ -47,10 +52,30 @@ impl BlobFileReader {
     /// # Errors
     /// `Corruption` (cut off, damaged), `NotSupported` (values that expire, an unknown codec) and `IoError` name the file.
     pub fn open(file: Arc<dyn RandomAccessFile>) -> Result<BlobFileReader> {
-        BlobFileReader::open_file(&file).map_err(|e| e.at(file.path().display()))
+        BlobFileReader::open_counting(file, None)
     }
 
-    fn open_file(file: &Arc<dyn RandomAccessFile>) -> Result<BlobFileReader> {
+    /// The same. What is read again is counted.
+    /// # Errors
+    /// As `open`.
+    pub fn open_counting(
+        file: Arc<dyn RandomAccessFile>,
+        statistics: Option<Arc<Statistics>>,
+    ) -> Result<BlobFileReader> {
+        let open = || BlobFileReader::open_file(&file, &statistics);
+        let opened = open().or_else(|e| {
+            again(e, statistics.as_ref(), || {
+                file.read_anew(0, file.size()?);
+                open()
+            })
+        });
+        opened.map_err(|e| e.at(file.path().display()))
+    }
+
+    fn open_file(
+        file: &Arc<dyn RandomAccessFile>,
+        statistics: &Option<Arc<Statistics>>,
+    ) -> Result<BlobFileReader> {
         let file_size = file.size()?;
         if file_size < (HEADER_BYTES + FOOTER_BYTES) as u64 {
             return Err(Error::corruption(format!("a blob file of {file_size} bytes is cut off")));
@@ -68,6 +93,7 @@ impl BlobFileReader {
             compression: CompressionType::from_u8(header.compression)?,
             blob_count: footer.blob_count,
             decompressor: Decompressor::new(2),
+            statistics: statistics.clone(),
         })
     }
 
@@ -110,7 +136,18 @@ impl BlobFileReader {
                 location.size, self.file_size
             )));
         }
-        let skip = if verify { before } else { 0 };
+        let read = || self.read_record(user_key, location, verify);
+        read().or_else(|e| {
+            again(e, self.statistics.as_ref(), || {
+                self.file.read_anew(location.offset - before, before + location.size);
+                read()
+            })
+        })
+    }
+
+    /// REQUIRES: the location and what is before it lie within the file.
+    fn read_record(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
+        let skip = if verify { (RECORD_HEADER_BYTES + user_key.len()) as u64 } else { 0 };
         let bytes = usize::try_from(location.size + skip)
             .map_err(|_| Error::corruption("a blob is larger than this machine can address"))?;
         let mut record = vec![0; bytes];
@@ -152,15 +189,17 @@ impl BlobFileReader {
         let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
         let (mut window, mut window_start) = (Vec::new(), at);
         while at < end {
-            let failed = |e: Error| self.at(e, at);
-            let head = self.window(&mut window, &mut window_start, at, RECORD_HEADER_BYTES as u64, end);
-            let header = BlobRecordHeader::parse(head.map_err(failed)?).map_err(failed)?;
-            let bytes = header.key_bytes.checked_add(header.value_bytes);
-            let total = bytes.and_then(|n| n.checked_add(RECORD_HEADER_BYTES as u64));
-            let total = total.ok_or_else(|| failed(Error::corruption("a blob is too large")))?;
-            let record = self.window(&mut window, &mut window_start, at, total, end).map_err(failed)?;
+            let record = self.record_at(&mut window, &mut window_start, at, end).or_else(|e| {
+                again(e, self.statistics.as_ref(), || {
+                    self.file.read_anew(window_start, window.len() as u64);
+                    window.clear();
+                    self.record_at(&mut window, &mut window_start, at, end)
+                })
+            });
+            let (header, total) = record.map_err(|e| self.at(e, at))?;
+            let from = (at - window_start) as usize;
+            let record = &window[from..from + total as usize];
             let (key, stored) = record[RECORD_HEADER_BYTES..].split_at(header.key_bytes as usize);
-            header.check(key, stored).map_err(failed)?;
             let offset = at + RECORD_HEADER_BYTES as u64 + header.key_bytes;
             visit(&BlobRecord { offset, user_key: key, stored })?;
             at += total;
@@ -171,6 +210,25 @@ impl BlobFileReader {
             return Err(Error::corruption(what).at(self.file.path().display()));
         }
         Ok(())
+    }
+
+    /// The checked record at `at`, which is in the window then: its header, and its bytes in all.
+    fn record_at(
+        &self,
+        window: &mut Vec<u8>,
+        start: &mut u64,
+        at: u64,
+        end: u64,
+    ) -> Result<(BlobRecordHeader, u64)> {
+        let header =
+            BlobRecordHeader::parse(self.window(window, start, at, RECORD_HEADER_BYTES as u64, end)?)?;
+        let bytes = header.key_bytes.checked_add(header.value_bytes);
+        let total = bytes.and_then(|n| n.checked_add(RECORD_HEADER_BYTES as u64));
+        let total = total.ok_or_else(|| Error::corruption("a blob is too large"))?;
+        let record = self.window(window, start, at, total, end)?;
+        let (key, stored) = record[RECORD_HEADER_BYTES..].split_at(header.key_bytes as usize);
+        header.check(key, stored)?;
+        Ok((header, total))
     }
 
     /// The `bytes` at `at`, which end at `end` at the latest, from a window that moves through the file.
@@ -208,6 +266,23 @@ impl BlobFileReader {
     fn at(&self, e: Error, offset: u64) -> Error {
         e.at(format_args!("{} at offset {offset}", self.file.path().display()))
     }
+}
+
+/// Does once more what has found damage: the medium may be whole.
+/// # Errors
+/// The first error, if it is another than damage, or that was no help.
+#[cold]
+fn again<T>(
+    error: Error,
+    statistics: Option<&Arc<Statistics>>,
+    read: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if !may_be_damage(&error) {
+        return Err(error);
+    }
+    let second = read();
+    counts::read_again(statistics, second.is_ok());
+    second.map_err(|_| error)
 }
 
 fn read_exactly(file: &dyn RandomAccessFile, offset: u64, buffer: &mut [u8]) -> Result<()> {

@@ -148,7 +148,10 @@ impl BlobSource {
         }
         let path = blob_file_name(&self.options.dir, number);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
-        let opened = self.fs.new_random_access_file(&path).and_then(BlobFileReader::open);
+        let opened = self
+            .fs
+            .new_random_access_file(&path)
+            .and_then(|file| BlobFileReader::open_counting(file, self.options.statistics.clone()));
         let reader = match opened {
             Ok(reader) => Arc::new(reader),
             Err(e) => {

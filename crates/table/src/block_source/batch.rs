@@ -108,9 +108,11 @@ pub(crate) fn gather_closer(
     for block in reading {
         let Wanted { source, handle } = wanted[block.at];
         spare::give(block.gap);
+        let parse = |stored| source.parse(stored, handle, BlockKind::Data, options.verify_checksums);
         let parsed = block
             .read
-            .and_then(|()| source.parse(block.stored, handle, BlockKind::Data, options.verify_checksums))
+            .and_then(|()| parse(block.stored))
+            .or_else(|e| source.again(e, handle, parse))
             .and_then(|parsed| source.keep(parsed, handle, BlockKind::Data, options, true));
         found[block.at] = Some(parsed);
     }

@@ -16,6 +16,7 @@ mod golden;
 mod long_scans;
 mod model;
 mod options;
+mod read_again;
 mod rebuild;
 mod speed;
 mod sst_dump;

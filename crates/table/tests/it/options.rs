@@ -509,6 +509,54 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     assert!((0..10).map(|_| reads_of(0, true)).all(|(reads, bytes)| reads == 1 && bytes < 4300));
 }
 
+/// A file that cannot be read from some place on, once it is told where.
+#[derive(Debug)]
+struct BadFrom(Arc<dyn RandomAccessFile>, std::sync::atomic::AtomicU64);
+
+impl RandomAccessFile for BadFrom {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> esker_base::Result<usize> {
+        if offset + buf.len() as u64 > self.1.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(esker_base::Error::io("a bad sector"));
+        }
+        self.0.read_at(offset, buf)
+    }
+    fn size(&self) -> esker_base::Result<u64> {
+        self.0.size()
+    }
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+#[test]
+fn what_cannot_be_read_ahead_fails_no_scan_that_ends_before_it() {
+    let entries = sample_entries(&mut Rng::new(4), 5000, 60);
+    let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
+    let file = Arc::new(BadFrom(memory_file(&bytes), u64::MAX.into()));
+    let table = BlockBasedTableOptions { no_block_cache: true, ..with_filters() };
+    let options =
+        TableReaderOptions::new(InternalKeyComparator::default(), Arc::new(table), bytes.len() as u64);
+    let reader = TableReader::open(file.clone(), options).unwrap();
+    let rows = entries.len() / reader.properties().num_data_blocks as usize;
+    let scan = |blocks: usize, readahead_size| {
+        let mut iter = reader.iter(TableReadOptions { readahead_size, ..Default::default() });
+        iter.seek(&entries[0].0);
+        for _ in 0..blocks * rows {
+            if iter.valid() {
+                iter.next();
+            }
+        }
+        iter.status()
+    };
+    (0..30).for_each(|_| scan(8, 0).unwrap());
+    // About 5 blocks can be read.
+    file.1.store(5 * 4096, std::sync::atomic::Ordering::Relaxed);
+    for readahead_size in [0, 1 << 20] {
+        scan(2, readahead_size).unwrap();
+        assert!(scan(8, readahead_size).is_err());
+    }
+}
+
 #[test]
 fn a_seek_behind_the_last_key_looks_at_no_block() {
     let entries = sample_entries(&mut Rng::new(4), 500, 60);

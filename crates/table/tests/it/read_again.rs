@@ -1,0 +1,135 @@
+//! What comes damaged from a file is read once more: each read of all that can be learned from a table or a blob file has a bit
+//! flipped in turn, once or twice.
+
+use crate::util::*;
+use esker_base::iter::InternalIterator;
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::{ColumnFamilyId, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
+use esker_env::{FaultFs, FaultRule, FileSystem, MemFs};
+use esker_format::compression::CompressionType;
+use esker_format::key::{InternalKeyComparator, LookupKey, internal_key};
+use esker_table::blob::{BlobFileBuilder, BlobFileReader};
+use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableReaderOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+const PATH: &str = "/file";
+
+/// A disk with one file, and what is counted.
+struct Scene {
+    fs: FaultFs,
+    statistics: Arc<Statistics>,
+}
+
+impl Scene {
+    fn new(bytes: &[u8], seed: u64) -> Scene {
+        let fs = MemFs::new();
+        let mut file = fs.new_writable_file(Path::new(PATH)).unwrap();
+        file.append(bytes).unwrap();
+        file.close().unwrap();
+        Scene { fs: FaultFs::with_seed(Arc::new(fs), seed), statistics: Arc::default() }
+    }
+
+    /// Reads that were done once more, and those of them that helped.
+    fn counts(&self) -> (u64, u64) {
+        let count = |ticker| self.statistics.ticker_count(ticker);
+        (count(Ticker::FileReadCorruptionRetryCount), count(Ticker::FileReadCorruptionRetrySuccessCount))
+    }
+}
+
+/// Has a bit flipped in each of the reads of `learn`, in turn.
+fn flip_each<T: PartialEq + std::fmt::Debug>(bytes: &[u8], learn: &dyn Fn(&Scene) -> Result<T>) {
+    let whole = Scene::new(bytes, 0);
+    let want = learn(&whole).unwrap();
+    assert_eq!(whole.counts(), (0, 0));
+    let (mut helped, mut damaged) = (0, 0);
+    for n in 0..u64::MAX {
+        let scene = Scene::new(bytes, n);
+        scene.fs.add_rule(FaultRule::bit_flip().nth(n));
+        assert_eq!(learn(&scene).unwrap(), want, "read {n}");
+        assert_eq!(scene.counts().0, scene.counts().1, "read {n}");
+        helped += scene.counts().1;
+        if scene.fs.fault_count() == 0 {
+            break;
+        }
+        // And once more: the first of the reads that come now is that of the same bytes.
+        let scene = Scene::new(bytes, n);
+        scene.fs.add_rule(FaultRule::bit_flip().nth(n).times(2));
+        match learn(&scene) {
+            Ok(answer) => assert_eq!(answer, want, "read {n}, twice"),
+            Err(e) => {
+                assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported), "{e}");
+                assert!(e.message().contains(PATH), "{e}");
+                assert_eq!(scene.counts().0, scene.counts().1 + 1, "read {n}, twice");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(helped > 10 && damaged > 10, "{helped} and {damaged}");
+}
+
+/// All that a table says.
+fn learn_table(scene: &Scene, table: &BlockBasedTableOptions) -> Result<(Vec<Entry>, Vec<Entry>, u64)> {
+    let file = scene.fs.new_random_access_file(Path::new(PATH))?;
+    let size = file.size()?;
+    let mut options =
+        TableReaderOptions::new(InternalKeyComparator::default(), Arc::new(table.clone()), size);
+    options.statistics = Some(Arc::clone(&scene.statistics));
+    // Data blocks do not come with the tail.
+    options.tail_size = 2000;
+    let reader = TableReader::open(file, options)?;
+    let entries = scan(&reader)?;
+    let backwards = scan_backwards(&reader)?;
+    let mut found = 0;
+    for (i, (key, ..)) in entries.iter().enumerate().step_by(9) {
+        let options = TableReadOptions { fill_cache: i % 2 == 0, ..Default::default() };
+        let lookup = LookupKey::new(key, SequenceNumber::MAX);
+        reader.get(&options, &lookup, &mut |_, _| {
+            found += 1;
+            false
+        })?;
+        let mut iter = reader.iter(TableReadOptions { readahead_size: 1000, ..options });
+        iter.seek(&ikey_of(&entries[i]));
+        iter.status()?;
+    }
+    reader.verify(&mut |_| true)?;
+    Ok((entries, backwards, found + reader.properties().num_entries))
+}
+
+#[test]
+fn a_bit_that_is_wrong_once_changes_nothing_in_a_table() {
+    for (no_block_cache, compression) in [(false, CompressionType::Zstd), (true, CompressionType::None)] {
+        let cached = BlockBasedTableOptions { block_size: 300, no_block_cache, ..with_filters() };
+        let mut options = builder_options(cached.clone());
+        options.compression = compression;
+        let mut entries = sample_entries(&mut Rng::new(11), 120, 20);
+        entries.push((internal_key(b"a", SequenceNumber(9), ValueType::RangeDeletion), b"b".to_vec()));
+        let bytes = write_table(options, entries).unwrap().0;
+        flip_each(&bytes, &|scene| {
+            let block_cache = Some(esker_table::default_block_cache());
+            learn_table(scene, &BlockBasedTableOptions { block_cache, ..cached.clone() })
+        });
+    }
+}
+
+#[test]
+fn a_bit_that_is_wrong_once_changes_nothing_in_a_blob_file() {
+    let fs = MemFs::new();
+    let file = fs.new_writable_file(Path::new(PATH)).unwrap();
+    let mut builder =
+        BlobFileBuilder::new(file, FileNumber(7), ColumnFamilyId(3), CompressionType::Lz4).unwrap();
+    let pairs: Vec<_> = (0..20_u8).map(|i| (vec![i], vec![i; 100 * usize::from(i)])).collect();
+    let locations: Vec<_> = pairs.iter().map(|(key, value)| builder.add(key, value).unwrap()).collect();
+    builder.finish().unwrap().0.close().unwrap();
+    let mut bytes = vec![0; fs.file_size(Path::new(PATH)).unwrap() as usize];
+    fs.new_random_access_file(Path::new(PATH)).unwrap().read_at(0, &mut bytes).unwrap();
+    flip_each(&bytes, &|scene| {
+        let file = scene.fs.new_random_access_file(Path::new(PATH))?;
+        let reader = BlobFileReader::open_counting(file, Some(Arc::clone(&scene.statistics)))?;
+        let values =
+            pairs.iter().zip(&locations).map(|((key, _), location)| reader.value(key, location, true));
+        let values: Vec<_> = values.collect::<Result<_>>()?;
+        reader.verify()?;
+        Ok((values, reader.blob_count()))
+    });
+}
