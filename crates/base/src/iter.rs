@@ -89,6 +89,14 @@ impl LeftValue {
         }
     }
 
+    /// Lets go of the value, and of much memory.
+    pub fn rest(&mut self) {
+        self.place = LeftPlace::Lent;
+        if self.buffer.capacity() > PIN_VALUES_FROM_BYTES {
+            self.buffer = Vec::new();
+        }
+    }
+
     fn copy(&mut self, value: &[u8]) {
         self.buffer.clear();
         self.buffer.extend_from_slice(value);
@@ -204,6 +212,9 @@ pub trait InternalIterator: Send {
     }
     /// The scan comes from another file's end, and has come so far. Default: ignored.
     fn go_on(&mut self, _passed: Passed) {}
+    /// It will not be used for a while: lets go of what it need not hold until it is positioned next, blocks above all. Not valid
+    /// afterwards, or nobody asks. Default: it holds nothing.
+    fn rest(&mut self) {}
     /// If the user key here lies in a run of deleted keys, all of whose newest entries in this memtable or file are point
     /// deletions that `snapshot` sees: the last user key of the run or, not `forward`, its first, which must still be looked
     /// at, since newer entries of it may be in the file before. Keys in between that are only in older sorted runs are not
@@ -318,6 +329,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn go_on(&mut self, passed: Passed) {
         (**self).go_on(passed);
+    }
+    fn rest(&mut self) {
+        (**self).rest();
     }
     fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         (**self).dead_run_edge(snapshot, forward)

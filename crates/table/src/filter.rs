@@ -48,6 +48,11 @@ impl Resident {
         }
     }
 
+    /// Whether it is held all the time.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self, Resident::Pinned(_))
+    }
+
     /// Bytes of memory it holds outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {

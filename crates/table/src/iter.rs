@@ -495,6 +495,16 @@ impl InternalIterator for TableIter {
         }
     }
 
+    fn rest(&mut self) {
+        self.begin_scan(false);
+        self.cursor.reset();
+        (self.block, self.beyond, self.error) = (None, None, None);
+        self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
+        if !self.reader.holds_index() || !self.walker.as_ref().is_some_and(IndexWalker::is_flat) {
+            self.walker = None;
+        }
+    }
+
     fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         let spans = self.reader.dead_spans()?;
         let span = spans.find(key::user_key(self.cursor.key()), &self.reader.options.icmp)?;

@@ -327,7 +327,7 @@ pub enum ReadTier {
 }
 
 /// What one read of a table can be told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableReadOptions {
     /// Check block checksums on every read from the file.
     pub verify_checksums: bool,

@@ -491,6 +491,11 @@ impl TableReader {
         Ok(IndexWalker::new(top, self.index_shape, self.two_level, Vec::new()))
     }
 
+    /// Whether the top of its index is held by it, so that whoever shares that holds nothing of a cache.
+    pub(crate) fn holds_index(&self) -> bool {
+        self.index.is_pinned()
+    }
+
     /// About where in the file the entry at or after `internal_key` lies, in bytes from the start.
     pub fn approximate_offset_of(&self, internal_key: &[u8]) -> u64 {
         let options = TableReadOptions::default();

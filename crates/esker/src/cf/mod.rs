@@ -2,6 +2,7 @@
 
 mod column_family;
 mod dead_ranges;
+mod idle_cursors;
 mod memtables;
 mod set;
 mod super_version;
@@ -9,6 +10,7 @@ mod write_stall;
 
 pub(crate) use column_family::{ColumnFamily, FamilyState};
 pub(crate) use dead_ranges::DeadRanges;
+pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::MemTables;
 pub(crate) use set::ColumnFamilySet;
 pub(crate) use super_version::{SuperVersion, newest_file};

@@ -3,7 +3,7 @@
 //! Invariant: every entry that was ever published and not overwritten is in one of them. A new value is installed
 //! under the db mutex before the old memtable or file may go; readers hold the old one by their guard or by an `Arc`.
 
-use super::DeadRanges;
+use super::{DeadRanges, IdleCursors};
 use crate::options::ColumnFamilyOptions;
 use crate::version::Version;
 use esker_base::FileNumber;
@@ -27,6 +27,8 @@ pub(crate) struct SuperVersion {
     pub(crate) options: Arc<ColumnFamilyOptions>,
     /// What scans have found out about the history that this view belongs to.
     pub(crate) dead_ranges: Arc<DeadRanges>,
+    /// Cursors over it that are not in use.
+    pub(crate) idle: IdleCursors,
     /// Rises with each one installed in the database.
     pub(crate) number: u64,
 }
@@ -47,6 +49,7 @@ impl SuperVersion {
             version,
             options,
             dead_ranges,
+            idle: IdleCursors::default(),
             number: 0,
         }
     }

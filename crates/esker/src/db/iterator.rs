@@ -3,6 +3,7 @@
 //! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator owns its view: memtables
 //! and files it needs stay as long as it lives, also when the database is closed.
 
+mod idle;
 mod park;
 mod prepared;
 mod runs;
@@ -25,6 +26,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_table::ScansAhead;
 use esker_table::blob::BlobReader;
+use idle::take_idle;
 use prepared::Prepared;
 pub(super) use prepared::{new_ahead, within_ranges};
 use runs::Runs;
@@ -59,15 +61,13 @@ enum Watched {
 
 /// Over keys without or with user-defined timestamps.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the usual one, and is not to be behind a pointer"
-)]
 enum Cursor {
-    Plain(DbIter<Runs>),
+    Plain(Box<DbIter<Runs>>),
     Timestamped(Box<TimestampedIter>),
     /// With `iter_start_ts`.
     Versions(Box<VersionsIter>),
+    /// Over nothing: the iterator is being dropped.
+    Gone,
 }
 
 /// Calls a method that both cursors have.
@@ -77,6 +77,7 @@ macro_rules! each {
             Cursor::Plain($iter) => $call,
             Cursor::Timestamped($iter) => $call,
             Cursor::Versions($iter) => $call,
+            Cursor::Gone => unreachable!("nobody has it"),
         }
     };
 }
@@ -137,7 +138,11 @@ impl Db {
             Cursor::Timestamped(Box::new(new_timestamped_iter(&cf, &view, &options, sequence, None)?))
         } else {
             let ahead = prepared.as_ref().map(|prepared| prepared.ahead.clone());
-            Cursor::Plain(new_db_iter(&cf, &view, &options, sequence, statistics, ahead)?)
+            let idle = if ahead.is_none() { take_idle(&cf, &view, &options, sequence)? } else { None };
+            Cursor::Plain(match idle {
+                Some(iter) => iter,
+                None => Box::new(new_db_iter(&cf, &view, &options, sequence, statistics, ahead)?),
+            })
         };
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
@@ -310,7 +315,7 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     pub fn timestamp(&self) -> &[u8] {
         match &self.iter {
-            Cursor::Plain(_) => &[],
+            Cursor::Plain(_) | Cursor::Gone => &[],
             Cursor::Timestamped(iter) => iter.timestamp(),
             Cursor::Versions(iter) => iter.timestamp(),
         }
@@ -324,7 +329,7 @@ impl DbIterator {
         }
         let is_new = match &self.iter {
             Cursor::Plain(iter) => self.db.engine.visible_sequence() != iter.sequence(),
-            Cursor::Timestamped(_) | Cursor::Versions(_) => false,
+            Cursor::Timestamped(_) | Cursor::Versions(_) | Cursor::Gone => false,
         };
         is_new && self.refresh().is_ok()
     }
@@ -357,7 +362,9 @@ impl DbIterator {
     fn plain(&mut self) -> &mut DbIter<Runs> {
         match &mut self.iter {
             Cursor::Plain(iter) => iter,
-            Cursor::Timestamped(_) | Cursor::Versions(_) => unreachable!("made anew, and never watched"),
+            Cursor::Timestamped(_) | Cursor::Versions(_) | Cursor::Gone => {
+                unreachable!("made anew, and never watched")
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
-use crate::cf::{FamilyState, StallInputs, SuperVersion, WriteStall, newest_file};
+use crate::cf::{FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, newest_file};
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
 use crate::picker::{
@@ -24,6 +24,7 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         version: family_state.version.clone(),
         options: family_state.options.clone(),
         dead_ranges: family_state.dead_ranges.clone(),
+        idle: IdleCursors::default(),
         number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
     };
     family_state.cf.super_version.store(Arc::new(super_version));

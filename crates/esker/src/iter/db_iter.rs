@@ -44,6 +44,9 @@ use std::fmt;
 /// Keeps memtables and files alive for as long as an iterator lives: a super version, mostly.
 pub type KeepAlive = Arc<dyn Any + Send + Sync>;
 
+/// Bytes of a buffer for values that a cursor may keep while it is not used.
+const SMALL: usize = 4096;
+
 /// Where the current value is.
 #[derive(Debug)]
 enum Value {
@@ -249,9 +252,29 @@ impl<I: InternalIterator> DbIter<I> {
         self.end_run();
         self.left = LeftValue::default();
         self.ahead = None;
+        // Who parks after every few steps does not go far.
+        self.run.begin();
+        self.eagerness.begin();
         close(&mut self.iter);
         self.keep_alive = None;
         self.report();
+    }
+
+    /// Lets go of all that a view does not hold by itself: it will not be used for a while. To be [`refresh`](Self::refresh)ed. False if
+    /// it is not worth keeping.
+    pub(crate) fn rest(&mut self) -> bool {
+        self.begin_call();
+        self.forget_place();
+        self.value = Value::Buffer;
+        self.left.rest();
+        self.run.begin();
+        self.eagerness = Eagerness::default();
+        self.ahead = None;
+        self.iter.rest();
+        self.keep_alive = None;
+        self.report();
+        let is_small = self.buffer.capacity() <= SMALL && self.operands.capacity() <= SMALL;
+        is_small && self.prefix.is_none() && self.walk.is_none() && self.status.is_ok()
     }
 
     /// Stands nowhere until it is positioned.
@@ -268,6 +291,11 @@ impl<I: InternalIterator> DbIter<I> {
     /// The inner cursor, not to be moved.
     pub(crate) fn inner_mut(&mut self) -> &mut I {
         &mut self.iter
+    }
+
+    /// Whether it shows only what lies within bounds.
+    pub(crate) fn has_bounds(&self) -> bool {
+        self.options.lower_bound.is_some() || self.options.upper_bound.is_some()
     }
 
     /// Shows what lies within these bounds. To be positioned next.

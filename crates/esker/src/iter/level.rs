@@ -417,6 +417,12 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
         self.were_seen(known, forward)
     }
 
+    fn rest(&mut self) {
+        if let Some(iter) = &mut self.current {
+            iter.rest();
+        }
+    }
+
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
         set_bound(&mut self.upper_bound, user_key);
         if let Some(iter) = &mut self.current {

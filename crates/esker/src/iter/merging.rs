@@ -533,6 +533,11 @@ impl InternalIterator for MergingIterator {
         self.hop_over(snapshot, forward, known)
     }
 
+    fn rest(&mut self) {
+        self.reset(true);
+        self.children.iter_mut().for_each(|child| child.iter.rest());
+    }
+
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
         for child in &mut self.children {
             child.iter.set_upper_bound(user_key);

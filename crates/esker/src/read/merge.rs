@@ -54,6 +54,11 @@ impl MergeOperands {
         MergeOperands::default()
     }
 
+    /// Bytes of operands for which it has memory.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Forgets them, keeps the memory.
     #[inline]
     pub fn clear(&mut self) {

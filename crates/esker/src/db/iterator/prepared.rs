@@ -185,6 +185,7 @@ impl Cursor {
             Cursor::Plain(iter) => iter.set_bounds(lower, upper),
             Cursor::Timestamped(iter) => iter.set_bounds(lower, upper),
             Cursor::Versions(iter) => iter.set_bounds(lower, upper),
+            Cursor::Gone => {}
         }
     }
 }

@@ -64,6 +64,12 @@ impl SourceRef<'_> {
 }
 
 impl Source {
+    /// Whether it may hide something that it did not hide when it was opened without range tombstones.
+    #[inline]
+    fn has_new_tombstones(&self) -> bool {
+        matches!(self, Source::Memtable(mem) if mem.has_range_tombstones())
+    }
+
     /// Whether it is the same one. All versions share what a file or a level is described by.
     #[inline]
     fn is(&self, other: SourceRef<'_>) -> bool {
@@ -116,6 +122,8 @@ pub(super) struct Runs {
     tables: Arc<TableCache>,
     /// Scans that it was told of beforehand.
     ahead: Option<Arc<ScansAhead>>,
+    /// How it reads tables, if it has all that a view has and may be handed on.
+    plain: Option<TableReadOptions>,
 }
 
 /// Cursors over files of levels that are gone, for the levels that come in their stead; empty but while one view is exchanged for
@@ -197,6 +205,7 @@ impl Runs {
         )?;
         let cursor = Cursor::new(&cf.icmp, opened);
         let icmp = cf.icmp.clone();
+        let may_hand_on = children.opener.watch.is_none() && children.opener.ahead.is_none();
         let runs = Runs {
             icmp,
             sources,
@@ -207,14 +216,21 @@ impl Runs {
             wanted_prefix_of: None,
             tables: cf.tables.clone(),
             ahead: children.opener.ahead.clone(),
+            plain: plain_reads(cf, view, options).filter(|_| may_hand_on),
         };
         runs.tell_ahead();
         Ok(runs)
     }
 
+    /// Whether it reads as `plain_reads` says.
+    pub(super) fn reads_plainly(&self, how: TableReadOptions) -> bool {
+        self.plain == Some(how)
+    }
+
     /// What is opened from now on belongs to these scans. REQUIRES: nothing is open, or no scans are left.
     pub(super) fn set_ahead(&mut self, ahead: Option<Arc<ScansAhead>>) {
         self.ahead = ahead;
+        self.plain = None;
     }
 
     /// Tells the scans which files there are.
@@ -277,12 +293,16 @@ impl Runs {
     /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range tombstones hide was asked for at
     /// another one, and a memtable may have got some since.
     fn may_keep(&self, at: usize, sequence: SequenceNumber) -> bool {
-        sequence == self.sequence
-            || !matches!(self.sources[at], Source::Memtable(_)) && !self.cursor.has_tombstones(at)
+        sequence == self.sequence || !self.cursor.has_tombstones(at) && !self.sources[at].has_new_tombstones()
     }
 
     /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as it must have before.
     pub(super) fn exchange(&mut self, prepared: Exchange, place: Option<(&[u8], bool)>) {
+        if prepared.is_empty() && place.is_none() {
+            // All are positioned next.
+            self.sequence = prepared.sequence;
+            return;
+        }
         let icmp = &self.icmp;
         let Exchange { sequence, gone, fresh } = prepared;
         self.sequence = sequence;
@@ -519,9 +539,31 @@ impl InternalIterator for Runs {
         self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
         of_cursor!(mut self.set_wanted_prefix_of(user_key));
     }
+    fn rest(&mut self) {
+        of_cursor!(mut self.rest());
+    }
     fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
         of_cursor!(mut self.hop(snapshot, forward, known))
     }
+}
+
+/// How tables are read with these options, if a cursor over a view may be used by all who read like that: it has all runs, and holds
+/// no table open that the table cache would close.
+pub(super) fn plain_reads(
+    cf: &ColumnFamily,
+    view: &SuperVersion,
+    options: &ReadOptions,
+) -> Option<TableReadOptions> {
+    let has_bounds = options.iterate_lower_bound.is_some() || options.iterate_upper_bound.is_some();
+    // With bounds, files of level 0 may be left out.
+    let is_plain = (!has_bounds || view.version.files(0).is_empty())
+        && options.read_tier == ReadTier::ReadAll
+        && options.max_skippable_internal_keys == 0
+        && !options.ignore_range_deletions
+        && !options.prefix_same_as_start
+        && !options.pin_data
+        && cf.tables.keeps_all_open();
+    is_plain.then(|| iterator_table_options(options))
 }
 
 fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> bool {

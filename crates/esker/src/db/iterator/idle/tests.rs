@@ -1,0 +1,181 @@
+//! An iterator with the cursor of another shows what one of its own would, and idle cursors hold nothing.
+
+use super::super::*;
+use crate::options::Options;
+use esker_env::Env;
+use esker_env::mem::MemFs;
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn key(i: usize) -> Vec<u8> {
+    format!("key{i:04}").into_bytes()
+}
+
+/// A hundred keys in a level, the even ones in a file of level 0 again.
+fn open() -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options.cf.merge_operator = Some(crate::builtin::string_append(","));
+    let db = Db::open(&options, "/db").unwrap();
+    (0..100).for_each(|i| db.put(key(i), "first").unwrap());
+    db.compact_range(None, None).unwrap();
+    (0..50).for_each(|i| db.put(key(2 * i), "second").unwrap());
+    db.flush().unwrap();
+    db
+}
+
+fn iter_opt(db: &Db, options: ReadOptions) -> DbIterator {
+    db.iter_opt(options, &db.default_column_family()).unwrap()
+}
+
+fn rows(mut iter: DbIterator) -> Rows {
+    let mut rows = Vec::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        rows.push((key.to_vec(), value.to_vec()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    let mut back = Vec::new();
+    iter.seek_to_last();
+    while let Some((key, value)) = iter.item() {
+        back.push((key.to_vec(), value.to_vec()));
+        iter.prev();
+    }
+    back.reverse();
+    assert_eq!(rows, back);
+    rows
+}
+
+/// How many idle cursors the present view has, which are dropped.
+fn idle(db: &Db) -> usize {
+    let view = pinned_view(&db.default_column_family().cf);
+    std::iter::from_fn(|| view.idle.take(|_: &DbIter<Runs>| true)).count()
+}
+
+/// Rows by an iterator that has somebody else's cursor, and by one that has its own.
+fn both(db: &Db, options: &ReadOptions) -> (Rows, Rows) {
+    let taken = rows(iter_opt(db, options.clone()));
+    assert_eq!(idle(db), 1, "it has left one, which was the one before");
+    let own = rows(iter_opt(db, options.clone()));
+    (taken, own)
+}
+
+#[test]
+fn what_was_written_since_is_shown_at_each_sequence_number() {
+    let db = open();
+    let first = db.snapshot();
+    drop(db.iter().unwrap());
+    let mut snapshots = vec![(first, rows(db.iter().unwrap()))];
+    let changes: [&dyn Fn(); 6] = [
+        &|| db.put(key(7), "third").unwrap(),
+        &|| db.merge(key(8), "more").unwrap(),
+        &|| db.delete(key(9)).unwrap(),
+        &|| db.delete_range(key(20), key(30)).unwrap(),
+        &|| db.put(key(25), "fourth").unwrap(),
+        &|| db.delete_range(key(24), key(26)).unwrap(),
+    ];
+    for change in changes {
+        change();
+        let (taken, own) = both(&db, &ReadOptions::new());
+        assert_eq!(taken, own);
+        snapshots.push((db.snapshot(), own));
+        for (snapshot, expected) in snapshots.iter().chain(snapshots.iter().rev()) {
+            assert_eq!(&both(&db, &ReadOptions::new().snapshot(snapshot)).0, expected);
+        }
+    }
+    db.flush().unwrap();
+    assert_eq!(idle(&db), 0, "they have gone with their view");
+    for (snapshot, expected) in &snapshots {
+        assert_eq!(&rows(iter_opt(&db, ReadOptions::new().snapshot(snapshot))), expected);
+    }
+}
+
+#[test]
+fn they_hold_neither_blocks_nor_views_and_are_used_again_and_again() {
+    let db = open();
+    let family = db.default_column_family();
+    let cache = pinned_view(&family.cf).options.table.block_cache.clone().unwrap();
+    for backward in [false, true] {
+        let mut iter = db.iter().unwrap();
+        if backward {
+            iter.seek_to_last();
+            iter.prev();
+        } else {
+            iter.seek(key(50));
+            iter.next();
+        }
+        assert!(iter.valid() && cache.pinned_usage() > 0);
+        drop(iter);
+        assert_eq!(cache.pinned_usage(), 0);
+    }
+    assert_eq!(idle(&db), 1, "the second had the first one's");
+    drop(db.iter().unwrap());
+    let view = Arc::downgrade(&pinned_view(&family.cf));
+    let old = db.iter().unwrap();
+    db.put(key(1), "third").unwrap();
+    db.flush().unwrap();
+    drop(old);
+    esker_base::sync::epoch::settle(100_000, std::thread::yield_now);
+    assert!(view.upgrade().is_none(), "an iterator over an old view leaves nothing in it");
+}
+
+#[test]
+fn those_that_read_in_another_way_leave_none_and_take_none() {
+    let db = open();
+    drop(db.iter().unwrap());
+    let other: [fn(&mut ReadOptions); 6] = [
+        |options| options.iterate_lower_bound = Some(key(10)),
+        |options| options.iterate_upper_bound = Some(key(10)),
+        |options| options.ignore_range_deletions = true,
+        |options| options.pin_data = true,
+        |options| options.max_skippable_internal_keys = 3,
+        |options| options.read_tier = ReadTier::Memtable,
+    ];
+    for change in other {
+        let mut options = ReadOptions::new();
+        change(&mut options);
+        let mut iter = iter_opt(&db, options.clone());
+        iter.seek_to_first();
+        drop(iter);
+        assert_eq!(idle(&db), 1);
+        drop(iter_opt(&db, options));
+        assert_eq!(idle(&db), 0);
+        drop(db.iter().unwrap());
+    }
+    let mut scans = db.multi_scan([(key(1), key(2)), (key(5), key(9))]).unwrap();
+    let found: usize = std::iter::from_fn(|| scans.next_scan().map(|scan| scan.count())).sum();
+    assert_eq!(found, 5);
+    drop(scans);
+    drop(iter_opt(&db, ReadOptions { fill_cache: false, ..ReadOptions::new() }));
+    assert_eq!(idle(&db), 2, "these are two ways to read");
+    let mut parked = db.iter().unwrap();
+    parked.seek_to_first();
+    parked.park().unwrap();
+    drop(parked);
+    assert_eq!(idle(&db), 0);
+}
+
+#[test]
+fn where_there_is_no_level_0_they_go_from_bounds_to_bounds() {
+    let db = open();
+    db.compact_range(None, None).unwrap();
+    let bounds = [
+        (None, None),
+        (Some(10), Some(20)),
+        (None, Some(5)),
+        (Some(90), None),
+        (None, None),
+        (Some(95), None),
+    ];
+    for (lower, upper) in bounds {
+        let mut options = ReadOptions::new();
+        (options.iterate_lower_bound, options.iterate_upper_bound) = (lower.map(key), upper.map(key));
+        let shown: Vec<_> = rows(iter_opt(&db, options)).into_iter().map(|(key, _)| key).collect();
+        let expected: Vec<_> = (lower.unwrap_or(0)..upper.unwrap_or(100)).map(key).collect();
+        assert_eq!(shown, expected);
+    }
+    assert_eq!(idle(&db), 1, "it was the same all the time");
+}
