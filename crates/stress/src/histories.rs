@@ -100,8 +100,6 @@ pub struct Report {
     pub second_readings: u64,
     /// Disks that both refused.
     pub second_refusals: u64,
-    /// Disks that RocksDB refused as is known.
-    pub recycled_ends: u64,
     /// Time that passed by the clock of the simulated machines.
     pub simulated: Duration,
     /// A hash of all file operations that change something.
@@ -122,8 +120,7 @@ impl fmt::Display for Report {
             "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
              recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {} times trouble with the disk: {} \
              faults, {} operations and {} openings refused, {} times opened again; RocksDB read {} disks alike, \
-             refused {} as Esker did and {} for the end of a recycled WAL; {:.1} simulated hours; {:.3} s each; \
-             history {:016x}",
+             refused {} as Esker did; {:.1} simulated hours; {:.3} s each; history {:016x}",
             self.histories,
             self.answers.operations,
             self.answers.comparisons,
@@ -139,7 +136,6 @@ impl fmt::Display for Report {
             self.reopened,
             self.second_readings,
             self.second_refusals,
-            self.recycled_ends,
             self.simulated.as_secs_f64() / 3600.0,
             each,
             self.fingerprint
@@ -166,7 +162,6 @@ impl Report {
         self.faults += one.faults;
         self.second_readings += one.second_readings;
         self.second_refusals += one.second_refusals;
-        self.recycled_ends += one.recycled_ends;
         self.simulated += one.simulated;
         self.fingerprint ^= one.fingerprint;
         self.answers.operations += one.answers.operations;
@@ -528,7 +523,6 @@ impl History {
         *match agreed {
             Agreed::Same => &mut self.report.second_readings,
             Agreed::Refused => &mut self.report.second_refusals,
-            Agreed::RecycledEnd => &mut self.report.recycled_ends,
         } += 1;
         Ok(())
     }

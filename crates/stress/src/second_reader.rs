@@ -4,9 +4,7 @@
 //! holds, or that it is refused. RocksDB answers from a process of its own (`esker-reader` of `esker-peer`), which is given the
 //! files in a temporary directory.
 //!
-//! Which of the two is right when they differ is for a person to find out. One difference is known: where a recycled WAL ends in
-//! what is left of older records, and the next one is empty, RocksDB takes that for damage and refuses the database if a family's
-//! tables are newer; Esker looks at the tables' sequence numbers, which say that nothing is missing.
+//! Which of the two is right when they differ is for a person to find out.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,8 +35,6 @@ pub(crate) enum Agreed {
     Same,
     /// Neither opens it.
     Refused,
-    /// RocksDB takes the end of a recycled WAL for damage: see the head of the file.
-    RecycledEnd,
 }
 
 struct Process {
@@ -77,27 +73,12 @@ pub(crate) fn compare(
         }
         answer.map_err(|why| format!("the second reader: {why}"))?
     };
-    let recycled = has_recycled_wals(&copy, dir);
     match (ours(copy, dir, specs), theirs) {
         (Ok(ours), Ok(theirs)) => same(&ours, &theirs).map(|()| Agreed::Same),
         (Err(_), Err(_)) => Ok(Agreed::Refused),
-        (Ok(_), Err(why)) if recycled && why.contains("beyond the point of corruption") => {
-            Ok(Agreed::RecycledEnd)
-        }
         (Ok(_), Err(why)) => Err(format!("RocksDB refuses what Esker reads: {why}")),
         (Err(why), Ok(_)) => Err(format!("Esker refuses what RocksDB reads: {why}")),
     }
-}
-
-/// Whether some WAL is made of records that may stand before older ones.
-fn has_recycled_wals(disk: &CrashFs, dir: &Path) -> bool {
-    let is_recyclable = |name: &String| {
-        let mut head = [0; 7];
-        let read = disk.new_sequential_file(&dir.join(name)).and_then(|mut file| file.read(&mut head));
-        read.is_ok() && (5..=8).contains(&head[6])
-    };
-    let names = disk.children(dir).unwrap_or_default();
-    names.iter().filter(|name| name.ends_with(".log")).any(is_recyclable)
 }
 
 fn same(ours: &Families, theirs: &Families) -> Result<(), String> {

@@ -11,6 +11,9 @@
 //!  4. A file that gets its first record while the one before it is not synced says where that one ended: recovery finds
 //!     out if that end was lost.
 //!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to it.
+//!  6. A file that was another log's before is cut behind its last record before the next one is begun, and that is durable
+//!     before a family's tables are: only the last file may end in older records. Readers take those for damage, RocksDB's
+//!     (7.8, 11.8) refuse the database if a family's tables are newer and no record of a later file follows on.
 
 use super::Predecessor;
 use esker_base::sync::Arc;
@@ -48,6 +51,10 @@ struct WalFile {
     range_synced: u64,
     synced: u64,
     name_synced: bool,
+    /// What it held when it was another log may lie behind its last record.
+    has_old_tail: bool,
+    /// It lost such a tail since it was last synced.
+    is_cut: bool,
     /// The sequence number after that of the last record.
     due: SequenceNumber,
 }
@@ -149,14 +156,17 @@ impl Wals {
     /// Creates file `number` and writes to it from now on. The old one stays to be synced and, when no longer needed,
     /// released.
     /// # Errors
-    /// As `append`; or `IoError` if the file cannot be created; the old one stays current.
+    /// As `append`; or `IoError` if the old file cannot be cut or the new one not be created; the old one stays current.
     pub(crate) fn switch(&mut self, number: FileNumber) -> Result<()> {
         self.check_usable()?;
         let flushed = self.current.as_mut().map_or(Ok(()), |c| c.file.flush());
         self.note(flushed)?;
+        if let Some(current) = &mut self.current {
+            current.cut_old_tail()?;
+        }
         let fresh = self.create(number)?;
         if let Some(old) = self.current.replace(fresh)
-            && old.synced < old.file.file_size()
+            && !old.is_synced()
         {
             self.unsynced.push(old);
         }
@@ -178,6 +188,7 @@ impl Wals {
 
     fn create(&mut self, number: FileNumber) -> Result<WalFile> {
         let path = file_name::wal_file_name(&self.dir, number);
+        let has_old_tail = !self.recyclable.is_empty();
         // Taken out in any case: after an error it may have either name.
         let mut file = match self.recyclable.pop_front() {
             Some(old) => self.fs.reuse_writable_file(&path, &file_name::wal_file_name(&self.dir, old))?,
@@ -197,6 +208,8 @@ impl Wals {
             range_synced: 0,
             synced: 0,
             name_synced: false,
+            has_old_tail,
+            is_cut: false,
             due: SequenceNumber::ZERO,
         })
     }
@@ -323,12 +336,11 @@ impl Wals {
 
     /// Closes the current file without syncing it.
     /// # Errors
-    /// `IoError` if buffered bytes could not be handed over.
+    /// `IoError` if buffered bytes could not be handed over, or the file not be cut.
     pub(crate) fn close(&mut self) -> Result<()> {
-        match self.current.take() {
-            Some(mut current) => current.file.close(),
-            None => Ok(()),
-        }
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let cut = if self.failed.is_none() { current.cut_old_tail() } else { Ok(()) };
+        current.file.close().and(cut)
     }
 
     /// Whether the end of the current file, or what is durable of it or older ones, is unknown.
@@ -351,7 +363,7 @@ impl Wals {
 impl WalFile {
     fn sync(&mut self, use_fsync: bool) -> Result<()> {
         let size = self.file.file_size();
-        if self.synced == size && size > 0 {
+        if self.is_synced() && size > 0 {
             return Ok(());
         }
         if use_fsync {
@@ -360,6 +372,21 @@ impl WalFile {
             self.file.sync()?
         }
         self.synced = size;
+        self.is_cut = false;
+        Ok(())
+    }
+
+    fn is_synced(&self) -> bool {
+        self.synced == self.file.file_size() && !self.is_cut
+    }
+
+    fn cut_old_tail(&mut self) -> Result<()> {
+        if self.has_old_tail {
+            let end = self.file.file_size();
+            self.file.truncate(end)?;
+            self.has_old_tail = false;
+            self.is_cut = true;
+        }
         Ok(())
     }
 

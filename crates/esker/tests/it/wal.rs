@@ -1,7 +1,9 @@
 //! WALs, recycled and not, over several opens.
 
 use esker::internals::env::mem::MemFs;
-use esker::{Db, Env, ErrorKind, Options, WriteOptions};
+use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
+use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, Options, WriteOptions};
+use std::path::Path;
 use std::sync::Arc;
 
 fn options() -> Options {
@@ -51,6 +53,42 @@ fn writes_behind_a_recycled_wal_survive_though_one_between_them_was_not_logged()
     assert!(db.get("first").unwrap().is_some());
     assert!(db.get("second").unwrap().is_some());
     assert_eq!(db.get("unlogged").unwrap(), None);
+}
+
+/// What follows it may be empty: then a reader cannot know that nothing is missing.
+#[test]
+fn a_recycled_wal_ends_with_its_last_record_once_another_is_begun() {
+    for synced in [false, true] {
+        let disk = CrashFs::new();
+        let mut options = options();
+        options.db.env = Env::with_fs(Arc::new(disk.clone()));
+        options.db.recycle_log_file_num = 2;
+        options.db.create_missing_column_families = true;
+        let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+        let db = Db::open_cf(&options.db, "/db", families.into()).unwrap();
+        let families = [db.default_column_family(), db.column_family("other").unwrap()];
+        let put = |key: &str| {
+            for family in &families {
+                db.put_opt(&WriteOptions::default().sync(synced), family, key, "value").unwrap();
+            }
+        };
+        for round in 0..4 {
+            (0..100).for_each(|i| put(&format!("{round}-{i}")));
+            db.flush_opt(&FlushOptions::default(), &[&families[0], &families[1]]).unwrap();
+            db.wait_for_background_work().unwrap();
+        }
+        put("last");
+        db.flush().unwrap();
+        for choices in [CrashChoices::process_kill(), CrashChoices::lose_unsynced()] {
+            let left = disk.crash_clone(&choices);
+            let mut wals = left.children(Path::new("/db")).unwrap();
+            wals.retain(|name| name.ends_with(".log"));
+            wals.sort();
+            let needed = &wals[wals.len() - 2];
+            let bytes = left.file_size(&Path::new("/db").join(needed)).unwrap();
+            assert!((50..500).contains(&bytes), "{needed} of {wals:?} has {bytes} bytes; synced: {synced}");
+        }
+    }
 }
 
 #[test]
