@@ -55,12 +55,20 @@ impl Tally {
     }
 }
 
+/// What every insert writes and every eviction, on one line of the processors' caches: it is fetched once for all of it.
+#[derive(Debug, Default)]
+struct Now {
+    usage: AtomicUsize,
+    /// Of whole values, and of entries without theirs.
+    limbo: [AtomicUsize; 2],
+    /// Entries in the table of a clock.
+    listed: AtomicUsize,
+}
+
 /// See the head of the file.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    usage: Padded<AtomicUsize>,
-    /// Of whole values, and of entries without theirs.
-    limbo: Padded<[AtomicUsize; 2]>,
+    now: Padded<Now>,
     capacity: Padded<AtomicUsize>,
     strict: AtomicBool,
     /// Bytes in use by entries that are in no table.
@@ -75,8 +83,7 @@ impl Ledger {
         // Several for each: threads are more than processors, and two that share one may run at the same time.
         let shares = if cfg!(loom) { 1 } else { (4 * processors).next_power_of_two().min(MAX_SHARES) };
         Ledger {
-            usage: Padded(AtomicUsize::new(0)),
-            limbo: Padded([AtomicUsize::new(0), AtomicUsize::new(0)]),
+            now: Padded::default(),
             capacity: Padded(AtomicUsize::new(capacity)),
             strict: AtomicBool::new(strict),
             detached: Padded(AtomicIsize::new(0)),
@@ -85,17 +92,31 @@ impl Ledger {
     }
 
     pub(crate) fn usage(&self) -> usize {
-        self.usage.0.load(Ordering::Relaxed)
+        self.now.0.usage.load(Ordering::Relaxed)
     }
 
     /// Bytes that are charged to nobody any more and not yet free.
     pub(crate) fn limbo(&self) -> usize {
-        self.limbo.0.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+        self.now.0.limbo.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Those of whole values, and those of entries without theirs.
     pub(crate) fn limbo_parts(&self) -> [usize; 2] {
-        [0, 1].map(|part: usize| self.limbo.0[part].load(Ordering::Relaxed))
+        [0, 1].map(|part: usize| self.now.0.limbo[part].load(Ordering::Relaxed))
+    }
+
+    /// Entries in the table of a clock.
+    pub(crate) fn listed(&self) -> usize {
+        self.now.0.listed.load(Ordering::Relaxed)
+    }
+
+    /// One more. How many there are then.
+    pub(crate) fn list(&self) -> usize {
+        self.now.0.listed.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn unlist(&self, entries: usize) {
+        self.now.0.listed.fetch_sub(entries, Ordering::Relaxed);
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -129,7 +150,7 @@ impl Ledger {
 
     /// Charges, whatever the capacity. Returns by how much the usage exceeds it now.
     pub(crate) fn charge(&self, charge: usize) -> usize {
-        let usage = self.usage.0.fetch_add(charge, Ordering::Relaxed) + charge;
+        let usage = self.now.0.usage.fetch_add(charge, Ordering::Relaxed) + charge;
         usage.saturating_sub(self.capacity())
     }
 
@@ -139,8 +160,9 @@ impl Ledger {
     pub(crate) fn charge_within_capacity(&self, charge: usize) -> Result<(), usize> {
         let capacity = self.capacity();
         let fits = |usage: usize| usage.checked_add(charge).filter(|&sum| sum <= capacity);
-        self.usage
+        self.now
             .0
+            .usage
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .map(|_| ())
             .map_err(|usage| usage.saturating_add(charge).saturating_sub(capacity))
@@ -148,19 +170,22 @@ impl Ledger {
 
     /// Takes a charge back.
     pub(crate) fn uncharge(&self, charge: usize) {
-        let before = self.usage.0.fetch_sub(charge, Ordering::Relaxed);
+        let before = self.now.0.usage.fetch_sub(charge, Ordering::Relaxed);
         debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
     }
 
     /// Takes a charge back; `waiting` bytes of memory must wait, with the value or without.
     pub(crate) fn uncharge_into_limbo(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
-        self.limbo.0[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
+        self.now.0.limbo[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 
     /// The same for several. REQUIRES: a guard that keeps all of them, from before they went.
     pub(crate) fn settle(&self, tally: &Tally) {
-        for (limbo, waiting) in self.limbo.0.iter().zip(tally.waiting) {
+        if tally.entries > 0 {
+            self.unlist(tally.entries);
+        }
+        for (limbo, waiting) in self.now.0.limbo.iter().zip(tally.waiting) {
             if waiting > 0 {
                 limbo.fetch_add(waiting, Ordering::Relaxed);
             }
@@ -172,13 +197,23 @@ impl Ledger {
 
     /// The memory is free.
     pub(crate) fn leave_limbo(&self, (waiting, is_whole): (usize, bool)) {
-        self.limbo.0[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
+        self.now.0.limbo[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
+    }
+
+    /// Which share is this thread's, and how many there are: a power of two.
+    #[inline]
+    pub(crate) fn own_share(&self) -> usize {
+        thread_number() & (self.shares.len() - 1)
+    }
+
+    pub(crate) fn share_count(&self) -> usize {
+        self.shares.len()
     }
 
     /// Counts entries (or reservations) and their bytes; negative when they go.
     #[inline]
     pub(crate) fn count(&self, role: Role, entries: isize, bytes: isize) {
-        let share = &self.shares[thread_number() & (self.shares.len() - 1)].0;
+        let share = &self.shares[self.own_share()].0;
         share.entries[role as usize].fetch_add(entries, Ordering::Relaxed);
         share.bytes[role as usize].fetch_add(bytes, Ordering::Relaxed);
     }

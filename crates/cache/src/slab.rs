@@ -8,14 +8,15 @@
 //!
 //! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay where they are until the slab
 //! goes. A slot that was never used is taken from the end; one that was released from a stack (Treiber 1986), whose links lie
-//! beside the slots and not in them, so that a pop may read one while somebody else fills the slot.
+//! beside the slots and not in them, so that a pop may read one while somebody else fills the slot. There are a few stacks: a
+//! thread gives to its own, and takes from another's only when that is empty, so that processors do not wait for each other's.
 //!
 //! ```text
 //! free   pops 32 | number of the uppermost slot 32
 //! ```
 //!
 //! Invariants
-//!  1. A number is in at most one place: on the stack, with one owner, or never handed out.
+//!  1. A number is in at most one place: on a stack, with one owner, or never handed out.
 //!  2. A pop that has read a link and succeeds has read the right one: in between nobody has popped, or `pops` differs. (It
 //!     would have to come round, 2^32 pops, while one thread stands between a load and its update.)
 //!  3. What an owner has done with a slot lies before what the next does: a push releases, a pop acquires.
@@ -23,6 +24,7 @@
 
 use crate::ledger::Padded;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use esker_base::sync::thread_number;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -36,6 +38,8 @@ const SEGMENTS: usize = (u32::BITS - FIRST_BITS + 1) as usize;
 /// No slot.
 const NONE: u32 = u32::MAX;
 const POP: u64 = 1 << 32;
+/// A power of two.
+const STACKS: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// What a slot costs beside what is in it.
 pub(crate) const LINK_BYTES: usize = size_of::<AtomicU32>();
@@ -51,7 +55,7 @@ pub(crate) struct Slab<T> {
     segments: [AtomicPtr<Segment<T>>; SEGMENTS],
     /// Slots that were handed out at least once.
     used: Padded<AtomicUsize>,
-    free: Padded<AtomicU64>,
+    free: [Padded<AtomicU64>; STACKS],
 }
 
 // SAFETY: each slot belongs to one owner, who may be another thread than the one before (invariants 1 and 3).
@@ -67,6 +71,12 @@ fn locate(number: u32) -> (usize, usize) {
     (segment as usize, number - (((FIRST << segment) >> 1) & !(FIRST - 1)))
 }
 
+#[inline]
+fn own_stack() -> usize {
+    // Models must not differ from run to run.
+    if cfg!(loom) { 0 } else { thread_number() & (STACKS - 1) }
+}
+
 fn segment_len(segment: usize) -> usize {
     if segment == 0 { FIRST } else { FIRST << (segment - 1) }
 }
@@ -76,13 +86,18 @@ impl<T> Slab<T> {
         Slab {
             segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             used: Padded(AtomicUsize::new(0)),
-            free: Padded(AtomicU64::new(u64::from(NONE))),
+            free: std::array::from_fn(|_| Padded(AtomicU64::new(u64::from(NONE)))),
         }
     }
 
     /// A slot for the caller alone, with nothing in it, and its number. `None`: there are no numbers left.
     pub(crate) fn take(&self) -> Option<(NonNull<T>, u32)> {
-        let number = self.pop().or_else(|| self.next())?;
+        self.take_by(own_stack())
+    }
+
+    /// By a thread whose stack is `own`.
+    fn take_by(&self, own: usize) -> Option<(NonNull<T>, u32)> {
+        let number = self.pop(own).or_else(|| self.next())?;
         let (segment, offset) = locate(number);
         let slot = self.segment(segment).slots[offset].get().cast::<T>();
         Some((NonNull::new(slot)?, number))
@@ -90,20 +105,29 @@ impl<T> Slab<T> {
 
     /// Takes a slot back, in which nothing is any more. Nobody may look there after this call has begun.
     pub(crate) fn release(&self, number: u32) {
+        self.release_by(own_stack(), number);
+    }
+
+    fn release_by(&self, own: usize, number: u32) {
         let link = self.link(number);
-        let mut free = self.free.0.load(Ordering::Relaxed);
+        let stack = &self.free[own].0;
+        let mut free = stack.load(Ordering::Relaxed);
         loop {
             link.store(free as u32, Ordering::Relaxed);
             let after = (free & !u64::from(NONE)) | u64::from(number);
-            match self.free.0.compare_exchange_weak(free, after, Ordering::Release, Ordering::Relaxed) {
+            match stack.compare_exchange_weak(free, after, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => free = now,
             }
         }
     }
 
-    fn pop(&self) -> Option<u32> {
-        let mut free = self.free.0.load(Ordering::Acquire);
+    fn pop(&self, own: usize) -> Option<u32> {
+        (0..STACKS).find_map(|i| self.pop_from(&self.free[(own + i) & (STACKS - 1)].0))
+    }
+
+    fn pop_from(&self, stack: &AtomicU64) -> Option<u32> {
+        let mut free = stack.load(Ordering::Acquire);
         loop {
             let number = free as u32;
             if number == NONE {
@@ -111,7 +135,7 @@ impl<T> Slab<T> {
             }
             let below = self.link(number).load(Ordering::Relaxed);
             let after = (free & !u64::from(NONE)).wrapping_add(POP) | u64::from(below);
-            match self.free.0.compare_exchange_weak(free, after, Ordering::Acquire, Ordering::Acquire) {
+            match stack.compare_exchange_weak(free, after, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(number),
                 Err(now) => free = now,
             }

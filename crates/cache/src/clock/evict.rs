@@ -11,7 +11,8 @@
 //! '23, on a clock; numbers in docs/design/0002-block-cache.md.)
 //!
 //! Invariants
-//!  1. Threads share the hands by adding to it, so none waits for another and each bucket is looked at by one.
+//!  1. Threads share the hands by adding to them, so none waits for another and each bucket is looked at by one. Of the first
+//!     hand's steps, which are many, a thread takes eight at a time, and goes on with them when it is here again.
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
 //!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go or grow older, or when it has
 //!     seen so many pinned entries for each it took that going on would be waste (`effort_cap`), unless the limit is strict.
@@ -25,8 +26,8 @@
 use super::slot::Found;
 use super::table::ClockTable;
 use crate::entry::Handle;
-use crate::ledger::{Padded, Tally};
-use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use crate::ledger::Tally;
+use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch::{self, Guard};
 use smallvec::SmallVec;
 
@@ -141,14 +142,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         {
             let taken = sweep.taken;
             for _ in 0..PROBATION_BUCKETS.min(probation_left) {
-                self.sweep_bucket(&self.probation_hand, sweep, true, guard);
+                self.sweep_bucket(self.next_on_probation(), sweep, true, guard);
                 probation_left -= 1;
                 if sweep.taken > taken {
                     break;
                 }
             }
             if sweep.taken == taken {
-                self.sweep_bucket(&self.hand, sweep, false, guard);
+                self.sweep_bucket(self.hand.0.fetch_add(1, Ordering::Relaxed), sweep, false, guard);
                 steps_left -= 1;
                 let is_hasty = sweep.is_wary && sweep.is_hasty;
                 if sweep.barren >= if is_hasty { BARREN_BUCKETS.min(length) } else { length } {
@@ -165,15 +166,22 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.settle(&mut sweep.tally);
     }
 
-    /// Moves a hand over one bucket.
-    fn sweep_bucket(
-        &self,
-        hand: &Padded<AtomicUsize>,
-        sweep: &mut Sweep<V>,
-        only_probation: bool,
-        guard: &Guard,
-    ) {
-        let index = hand.0.fetch_add(1, Ordering::Relaxed) % self.length();
+    /// The next step of the first hand.
+    fn next_on_probation(&self) -> usize {
+        let own = &self.probation_claims[self.ledger.own_share()].0;
+        let next = own.fetch_add(1, Ordering::Relaxed);
+        if !next.is_multiple_of(PROBATION_BUCKETS) {
+            return next;
+        }
+        // Threads that share a claim may both come here: then steps of one are left out or made twice.
+        let first = self.probation_hand.0.fetch_add(PROBATION_BUCKETS, Ordering::Relaxed);
+        own.store(first + 1, Ordering::Relaxed);
+        first
+    }
+
+    /// Looks at the bucket to which a step of a hand leads.
+    fn sweep_bucket(&self, step: usize, sweep: &mut Sweep<V>, only_probation: bool, guard: &Guard) {
+        let index = step % self.length();
         sweep.barren += usize::from(!only_probation);
         for found in self.bucket(index).entries(guard) {
             if sweep.freed >= sweep.wanted {
@@ -223,7 +231,6 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     fn settle(&self, tally: &mut Tally) {
         let tally = std::mem::take(tally);
         if tally.entries > 0 {
-            self.occupancy.0.fetch_sub(tally.entries, Ordering::Relaxed);
             self.ledger.settle(&tally);
         }
     }

@@ -29,6 +29,7 @@ use crate::entry::Entry;
 use crate::key::CacheKey;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::epoch::Guard;
+use std::iter;
 use std::ptr::{self, NonNull};
 
 /// Places in a bucket.
@@ -199,18 +200,27 @@ impl<V> Bucket<V> {
     /// The living entry with this key.
     #[inline]
     pub(crate) fn find<'g>(&'g self, tag: u8, key: &CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
-        let mut candidates = matches(self.tags.load(Ordering::Acquire), tag);
-        while candidates != 0 {
-            let place = &self.places[(candidates.trailing_zeros() / 8) as usize];
-            if let Some(found) = Bucket::look(place, guard)
-                && found.entry.about.key == *key
-                && !found.entry.is_dead()
-            {
-                return Some(found);
+        self.candidates(tag, guard).find(|found| found.entry.about.key == *key && !found.entry.is_dead())
+    }
+
+    /// All entries with this tag, dead ones too, and seldom one with another.
+    #[inline]
+    pub(crate) fn candidates<'g>(
+        &'g self,
+        tag: u8,
+        guard: &'g Guard,
+    ) -> impl Iterator<Item = Found<'g, V>> + 'g {
+        let mut left = matches(self.tags.load(Ordering::Acquire), tag);
+        iter::from_fn(move || {
+            while left != 0 {
+                let place = &self.places[(left.trailing_zeros() / 8) as usize];
+                left &= left - 1;
+                if let Some(found) = Bucket::look(place, guard) {
+                    return Some(found);
+                }
             }
-            candidates &= candidates - 1;
-        }
-        None
+            None
+        })
     }
 
     #[inline]

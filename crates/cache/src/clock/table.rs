@@ -82,12 +82,12 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     bucket_charge: usize,
     seed: u64,
     pub(super) ledger: Arc<Ledger>,
-    /// Confirmed entries that nobody has killed.
-    pub(super) occupancy: Padded<AtomicUsize>,
     /// Where the next eviction looks first for what has grown old.
     pub(super) hand: Padded<AtomicUsize>,
     /// Where it looks for what is on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
+    /// The next of the steps that a thread, or a few, have taken of it; none if that is where the next eight begin.
+    pub(super) probation_claims: Box<[Padded<AtomicUsize>]>,
     /// The last eviction found nothing to take.
     pub(super) barren: AtomicBool,
     /// Bytes in limbo that the last push has left there.
@@ -152,6 +152,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         on_evict: Option<EvictionCallback<V>>,
     ) -> ClockTable<V> {
         let min_length = size.min_length.next_power_of_two().max(FIRST);
+        let probation_claims = (0..ledger.share_count()).map(|_| Padded::default()).collect();
         let table = ClockTable {
             segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             length: Padded(AtomicUsize::new(min_length)),
@@ -159,9 +160,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             bucket_charge: size.bucket_charge,
             seed,
             ledger,
-            occupancy: Padded(AtomicUsize::new(0)),
             hand: Padded(AtomicUsize::new(0)),
             probation_hand: Padded(AtomicUsize::new(0)),
+            probation_claims,
             barren: AtomicBool::new(false),
             limbo_left: Padded(AtomicUsize::new(0)),
             limbo_refusals: AtomicUsize::new(0),
@@ -192,9 +193,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.length.0.load(Ordering::Acquire)
     }
 
-    /// Entries in the table.
+    /// Confirmed entries that nobody has killed.
     pub(crate) fn occupancy(&self) -> usize {
-        self.occupancy.0.load(Ordering::Relaxed)
+        self.ledger.listed()
     }
 
     /// Inserts so far that found all their buckets full.
@@ -275,14 +276,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         // Before the length: a split that is over has made it another (invariant 6).
         let may_be_uncounted = is_spilled && self.splitting.load(Ordering::Acquire) == homes_then[0];
         let is_home = !may_be_uncounted && homes(hash, self.length()) == homes_then;
-        let better = if is_home { self.contest(homes_then, &mine, &guard) } else { None };
+        let better = if is_home { self.contest(hash, homes_then, &mine, &guard) } else { None };
         // Counted first: once it is confirmed, somebody may erase it and count down.
-        let occupancy = self.occupancy.0.fetch_add(1, Ordering::Relaxed) + 1;
+        let occupancy = self.ledger.list();
         if is_home && better.is_none() && entry.confirm() {
             self.grow(occupancy, departed, &guard);
             return Outcome::Added(mine);
         }
-        self.occupancy.0.fetch_sub(1, Ordering::Relaxed);
+        self.ledger.unlist(1);
         entry.kill();
         // Until it is confirmed the spill is this insert's to take back, whoever clears the place.
         if is_spilled {
@@ -293,11 +294,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         other.map_or(Outcome::Detached(mine), Outcome::Found)
     }
 
-    /// Yields to another with the same key, or makes it yield.
-    fn contest(&self, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
+    /// Yields to another with the same key, or makes it yield. REQUIRES: a full fence since `mine` was published.
+    fn contest(&self, hash: u64, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
         let me = mine.entry();
-        for index in homes {
-            for found in self.bucket(index).entries(guard) {
+        // An inserter whose fence lies before this one's has written before it where its entry is: tag, place, and count of the
+        // spilled.
+        let homes = if self.bucket(homes[0]).has_spilled() { &homes[..] } else { &homes[..1] };
+        for &index in homes {
+            for found in self.bucket(index).candidates(tag_of(hash), guard) {
                 let other = found.entry;
                 if other.about.key != me.about.key || ptr::eq(other, me) || other.is_dead() {
                     continue;
@@ -350,7 +354,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// What is left to do for the one who killed a confirmed entry.
     pub(super) fn bury(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
-        self.occupancy.0.fetch_sub(1, Ordering::Relaxed);
+        self.ledger.unlist(1);
         self.unplace(found, ghost_of, guard);
     }
 

@@ -61,6 +61,16 @@ mod plain {
     }
 
     #[test]
+    fn slots_of_other_stacks_are_used_before_new_ones() {
+        let slab: Slab<u64> = Slab::new();
+        let taken: Vec<u32> = (0..64).map(|_| slab.take_by(0).unwrap().1).collect();
+        taken.iter().for_each(|&number| slab.release_by(number as usize % STACKS, number));
+        let again: Vec<u32> = (0..64).map(|_| slab.take_by(3).unwrap().1).collect();
+        assert!(again[..64 / STACKS].iter().all(|number| number % STACKS as u32 == 3), "its own first");
+        assert_eq!(slab.used.0.load(Ordering::Relaxed), 64);
+    }
+
+    #[test]
     fn no_slot_has_two_owners_among_many_threads() {
         let slab = Slab::new();
         thread::scope(|scope| {
@@ -107,6 +117,33 @@ mod loom_models {
             thread::yield_now();
             (0..).zip(held).for_each(|(mark, (at, _))| assert_eq!(read(at), mark, "two owners of one slot"));
             held.into_iter().for_each(|(_, number)| slab.release(number));
+            other.join().unwrap();
+        });
+    }
+
+    /// The same with a stack for each.
+    #[test]
+    fn loom_a_slot_that_goes_to_another_stack_has_one_owner() {
+        check(|| {
+            let slab = Arc::new(Slab::new());
+            let free = [0, 1].map(|_| slab.take().unwrap().1);
+            free.into_iter().for_each(|number| slab.release_by(0, number));
+            let other = {
+                let slab = slab.clone();
+                thread::spawn(move || {
+                    let [(_, first), (second, number)] = [0, 1].map(|_| slab.take_by(1).unwrap());
+                    write(second, 8);
+                    slab.release_by(1, first);
+                    thread::yield_now();
+                    assert_eq!(read(second), 8, "two owners of one slot");
+                    slab.release_by(0, number);
+                })
+            };
+            let held = [0, 1].map(|_| slab.take_by(0).unwrap());
+            (0..).zip(held).for_each(|(mark, (at, _))| write(at, mark));
+            thread::yield_now();
+            (0..).zip(held).for_each(|(mark, (at, _))| assert_eq!(read(at), mark, "two owners of one slot"));
+            held.into_iter().for_each(|(_, number)| slab.release_by(0, number));
             other.join().unwrap();
         });
     }

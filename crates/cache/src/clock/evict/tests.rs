@@ -30,7 +30,9 @@ fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
 
 /// Buckets that both hands have looked at so far.
 fn looks(cache: &ClockCache<u64>) -> usize {
-    [&cache.table.hand, &cache.table.probation_hand].map(|hand| hand.0.load(Ordering::Relaxed)).iter().sum()
+    // Of one thread's steps, each is the one behind the step before.
+    let hands = cache.table.probation_claims.iter().chain([&cache.table.hand]);
+    hands.map(|hand| hand.0.load(Ordering::Relaxed)).sum()
 }
 
 /// Charges in small steps from outside, as a builder does that holds blocks. Returns the buckets that were looked at.

@@ -226,4 +226,6 @@ fn loom_last_handle_and_erase() {
 fn loom_full_buckets() {
     pair(2, 13, |m| drop(m.insert(13)), |m| drop(m.insert(14)));
     pair(2, 13, |m| drop(m.insert(13)), SPLIT);
+    // The same key, one of which may be in its second choice.
+    pair(2, 13, |m| drop(m.insert(13)), |m| drop(m.insert(13)));
 }
