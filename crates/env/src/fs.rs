@@ -33,6 +33,14 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
     }
+    /// Opens an existing file for reading from the front, past the page cache if `is_direct`.
+    fn open_sequential(&self, path: &Path, is_direct: bool) -> Result<Box<dyn SequentialFile>> {
+        if is_direct { self.new_direct_sequential_file(path) } else { self.new_sequential_file(path) }
+    }
+    /// Opens an existing file for positioned reads, past the page cache if `is_direct`.
+    fn open_random_access(&self, path: &Path, is_direct: bool) -> Result<Arc<dyn RandomAccessFile>> {
+        if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
+    }
     /// Renames `old` to `new` and opens it for overwriting from offset 0 without emptying it (WAL recycling).
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a directory, to sync it.

@@ -179,15 +179,16 @@ impl BackupEngine {
         let known: HashMap<&str, &BackupFile> =
             self.backups.values().flat_map(|m| &m.files).map(|f| (f.name.as_str(), f)).collect();
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
+        let is_direct = db.engine().options.use_direct_reads;
         for path in cut.tables.iter().chain(&cut.blobs) {
             let number = path.file_name().and_then(|name| parse_file_name(&name.to_string_lossy()));
             let recorded = number.and_then(|(_, number)| cut.checksums.get(&number));
-            meta.files.push(self.share(path, &known, recorded)?);
+            meta.files.push(self.share(path, is_direct, &known, recorded)?);
         }
         let private = format!("{PRIVATE}/{id}");
         let mut keep = |from: &Path, bytes: u64| -> Result<()> {
             let name = format!("{private}/{}", from.file_name().unwrap_or_default().to_string_lossy());
-            let crc = copy(self.fs(), from, &self.dir.join(&name), bytes)?;
+            let crc = copy(self.fs(), from, false, &self.dir.join(&name), bytes)?;
             meta.files.push(BackupFile { name, crc, bytes });
             Ok(())
         };
@@ -202,7 +203,7 @@ impl BackupEngine {
         let options = esker_format::file_name::options_file_name(&options_path, cut.options_number);
         let name = format!("{private}/{}", options.file_name().unwrap_or_default().to_string_lossy());
         let bytes = self.fs().file_size(&options)?;
-        meta.files.push(BackupFile { name, crc: checksum(self.fs(), &options, bytes)?, bytes });
+        meta.files.push(BackupFile { name, crc: checksum(self.fs(), &options, false, bytes)?, bytes });
         let name = format!("{private}/CURRENT");
         let mut file = self.fs().new_writable_file(&self.dir.join(&name))?;
         file.append(current.as_bytes())?;
@@ -214,10 +215,11 @@ impl BackupEngine {
     }
 
     /// Brings a table or blob file in, unless it is there. What is read of it is compared with the checksum that the database
-    /// has recorded, if that is made the same way.
+    /// has recorded, if that is made the same way. `is_direct`: it is read as the database reads it, past the page cache.
     fn share(
         &self,
         path: &Path,
+        is_direct: bool,
         known: &HashMap<&str, &BackupFile>,
         recorded: Option<&(Vec<u8>, String)>,
     ) -> Result<BackupFile> {
@@ -226,13 +228,13 @@ impl BackupEngine {
         let path = path.as_path();
         let (stem, extension) = file_name.rsplit_once('.').unwrap_or((&file_name, ""));
         let session = if extension == "sst" {
-            let file = self.fs().new_random_access_file(path)?;
+            let file = self.fs().open_random_access(path, is_direct)?;
             TableReader::properties_of(file, bytes)?.db_session_id
         } else {
             String::new()
         };
         let name = if session.is_empty() {
-            let crc = checksum(self.fs(), path, bytes)?;
+            let crc = checksum(self.fs(), path, is_direct, bytes)?;
             check_recorded(recorded, crc, path)?;
             format!("{SHARED}/{stem}_{crc}_{bytes}.{extension}")
         } else {
@@ -242,12 +244,12 @@ impl BackupEngine {
         if self.fs().file_exists(&target)? && self.fs().file_size(&target)? == bytes {
             let crc = match known.get(name.as_str()) {
                 Some(file) => file.crc,
-                None => checksum(self.fs(), path, bytes)?,
+                None => checksum(self.fs(), path, is_direct, bytes)?,
             };
             return Ok(BackupFile { name, crc, bytes });
         }
         let staging = self.dir.join(SHARED).join(format!(".{file_name}.tmp"));
-        let crc = copy(self.fs(), path, &staging, bytes)?;
+        let crc = copy(self.fs(), path, is_direct, &staging, bytes)?;
         check_recorded(recorded, crc, path)?;
         self.fs().rename(&staging, &target)?;
         Ok(BackupFile { name, crc, bytes })
@@ -273,7 +275,7 @@ impl BackupEngine {
                 return Err(Error::corruption(what).at(path.display()));
             }
             if verify_with_checksum {
-                check(file.crc, checksum(self.fs(), &path, bytes)?, &path)?;
+                check(file.crc, checksum(self.fs(), &path, false, bytes)?, &path)?;
             }
         }
         Ok(())
@@ -311,7 +313,7 @@ impl BackupEngine {
             let name = restored_name(&file.name);
             let dir = if name.ends_with(".log") { &wal_dir } else { &db_dir };
             let target = dir.join(&name);
-            let crc = copy(fs, &self.dir.join(&file.name), &target, file.bytes)?;
+            let crc = copy(fs, &self.dir.join(&file.name), false, &target, file.bytes)?;
             check(file.crc, crc, &self.dir.join(&file.name))?;
         }
         fs.new_directory(&wal_dir)?.fsync()?;
@@ -429,9 +431,9 @@ fn read_all(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-fn checksum(fs: &dyn FileSystem, path: &Path, bytes: u64) -> Result<u32> {
+fn checksum(fs: &dyn FileSystem, path: &Path, is_direct: bool, bytes: u64) -> Result<u32> {
     let mut crc = 0;
-    read_chunks(fs.new_sequential_file(path)?, path, bytes, |chunk| {
+    read_chunks(fs.open_sequential(path, is_direct)?, path, bytes, |chunk| {
         crc = crc32c::extend(crc, chunk);
         Ok(())
     })?;
@@ -453,8 +455,8 @@ fn check_recorded(recorded: Option<&(Vec<u8>, String)>, crc: u32, path: &Path) -
 }
 
 /// Copies the first `bytes` bytes, durably, and returns their checksum.
-fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<u32> {
-    let source = fs.new_sequential_file(from)?;
+fn copy(fs: &dyn FileSystem, from: &Path, is_direct: bool, to: &Path, bytes: u64) -> Result<u32> {
+    let source = fs.open_sequential(from, is_direct)?;
     let mut target = fs.new_writable_file(to)?;
     let mut crc = 0;
     read_chunks(source, from, bytes, |chunk| {

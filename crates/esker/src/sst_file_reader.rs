@@ -74,12 +74,14 @@ impl SstFileReader {
         reader_options.prefix_extractor.clone_from(&options.cf.prefix_extractor);
         reader_options.statistics.clone_from(&options.db.statistics);
         reader_options.block_protection_bytes_per_key = options.cf.block_protection_bytes_per_key as usize;
-        let table = TableReader::open(fs.new_random_access_file(&path)?, reader_options)?;
+        let table =
+            TableReader::open(fs.open_random_access(&path, options.db.use_direct_reads)?, reader_options)?;
         let blobs = BlobSourceOptions {
             dir: path.parent().unwrap_or(Path::new("")).to_owned(),
             capacity: None,
             cache: None,
             charged_to: None,
+            use_direct_reads: options.db.use_direct_reads,
             statistics: options.db.statistics.clone(),
         };
         let blobs = Arc::new(BlobSource::new(fs.clone(), blobs));

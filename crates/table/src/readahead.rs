@@ -5,7 +5,6 @@
 //! read little they do not need; and with the first block that is missing if scans of the table have been longer than that
 //! ([`ScanLength`]): then what such a scan reads comes with one read. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
-use crate::block_source::spare;
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
 use esker_base::Result;
@@ -13,6 +12,9 @@ use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_env::RandomAccessFile;
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
+
+mod window;
+use window::Window;
 
 /// Blocks this far behind or before the last one still count as next: padding lies between aligned blocks.
 pub(crate) const SEQUENTIAL_GAP: u64 = 4096;
@@ -72,9 +74,7 @@ pub(crate) enum Ahead<'a> {
 /// What one reader of one table has read ahead.
 #[derive(Debug)]
 pub(crate) struct Readahead {
-    buffer: Vec<u8>,
-    /// Offset in the file of the buffer's first byte.
-    start: u64,
+    window: Window,
     explicit: usize,
     initial: usize,
     size: usize,
@@ -97,8 +97,7 @@ impl Readahead {
     pub(crate) fn new(options: &BlockBasedTableOptions, explicit: usize) -> Readahead {
         let initial = options.initial_auto_readahead_size.min(options.max_auto_readahead_size);
         Readahead {
-            buffer: Vec::new(),
-            start: 0,
+            window: Window::default(),
             explicit,
             initial,
             size: initial,
@@ -143,14 +142,15 @@ impl Readahead {
         let course = self.course_to(handle);
         self.long.pass(handle.offset..end_of(handle));
         self.passed(handle);
-        if self.range_of(handle).is_none() {
+        let length = handle.size as usize + TRAILER_BYTES;
+        if self.window.get(handle.offset, length).is_none() {
             let expected = std::mem::take(&mut self.expected);
             let Some(ahead) = self.how_far(course, handle, expected) else { return Ok(Ahead::Alone) };
             let (from, to) = match course {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
                 _ => (handle.offset, (end_of(handle) + ahead as u64).min(file_size)),
             };
-            if let Err(e) = self.fill(file, from, (to - from) as usize) {
+            if let Err(e) = self.window.cover(file, from..to) {
                 if from == handle.offset && to == end_of(handle) {
                     return Err(e);
                 }
@@ -158,8 +158,7 @@ impl Readahead {
                 return Ok(Ahead::Failed);
             }
         }
-        let stored = self.range_of(handle).and_then(|range| self.buffer.get(range));
-        Ok(stored.map_or(Ahead::Alone, Ahead::Stored))
+        Ok(self.window.get(handle.offset, length).map_or(Ahead::Alone, Ahead::Stored))
     }
 
     fn course_to(&self, handle: BlockHandle) -> Course {
@@ -202,37 +201,6 @@ impl Readahead {
         let size = self.size;
         self.size = (self.size * 2).min(self.most);
         Some(size)
-    }
-
-    fn fill(&mut self, file: &dyn RandomAccessFile, offset: u64, length: usize) -> Result<()> {
-        if self.buffer.capacity() < length {
-            spare::give(std::mem::replace(&mut self.buffer, spare::take_up_to(length, 2 * length)));
-        }
-        self.buffer.resize(length, 0);
-        self.start = offset;
-        match file.read_at(offset, &mut self.buffer) {
-            Ok(n) => {
-                self.buffer.truncate(n);
-                Ok(())
-            }
-            Err(e) => {
-                self.buffer.clear();
-                Err(e)
-            }
-        }
-    }
-
-    /// Where in the buffer the block lies, if it does.
-    fn range_of(&self, handle: BlockHandle) -> Option<std::ops::Range<usize>> {
-        let from = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
-        let to = from.checked_add(handle.size as usize + TRAILER_BYTES)?;
-        (to <= self.buffer.len()).then_some(from..to)
-    }
-}
-
-impl Drop for Readahead {
-    fn drop(&mut self) {
-        spare::give(std::mem::take(&mut self.buffer));
     }
 }
 

@@ -49,6 +49,8 @@ pub struct TableCacheOptions {
     pub statistics: Option<Arc<Statistics>>,
     /// Where values from blob files are kept; `None` for nowhere.
     pub blob_cache: Option<Arc<BlockCache>>,
+    /// Files are read past the page cache.
+    pub use_direct_reads: bool,
     /// Bytes of a checksum for each entry of blocks in memory, until [`TableCache::set_block_protection`] says otherwise.
     pub block_protection_bytes_per_key: usize,
 }
@@ -97,6 +99,7 @@ impl TableCache {
             capacity: options.capacity,
             cache: options.blob_cache.clone(),
             charged_to: options.table_options.cache_charged_for(Role::BlobCache).cloned(),
+            use_direct_reads: options.use_direct_reads,
             statistics: options.statistics.clone(),
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
@@ -167,10 +170,11 @@ impl TableCache {
 
     /// The file under its name or, where that is not there, under LevelDB's.
     fn open_file(&self, meta: &FileMetaData) -> Result<Arc<dyn RandomAccessFile>> {
-        let dir = self.dir(meta.path_id);
-        match self.fs.new_random_access_file(&table_file_name(dir, meta.number)) {
+        let (dir, is_direct) = (self.dir(meta.path_id), self.options.use_direct_reads);
+        match self.fs.open_random_access(&table_file_name(dir, meta.number), is_direct) {
             Err(e) if e.subcode() == SubCode::PathNotFound => {
-                self.fs.new_random_access_file(&leveldb_table_file_name(dir, meta.number)).map_err(|_| e)
+                let older = leveldb_table_file_name(dir, meta.number);
+                self.fs.open_random_access(&older, is_direct).map_err(|_| e)
             }
             opened => opened,
         }

@@ -12,20 +12,25 @@ pub struct TempDir {
 
 impl TempDir {
     /// An empty directory; `name` is part of its path, for people.
+    pub fn new(name: &str) -> TempDir {
+        TempDir::within(&std::env::temp_dir(), name).expect("a temporary directory can be made")
+    }
+
+    /// The same below `parent`, such as one of another file system; `None` if nothing can be made there.
     #[expect(
         clippy::disallowed_methods,
         reason = "the testkit depends on no crate of ours, so not on env either"
     )]
-    pub fn new(name: &str) -> TempDir {
+    pub fn within(parent: &Path, name: &str) -> Option<TempDir> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("esker-{}-{unique}-{name}", std::process::id()));
+        let path = parent.join(format!("esker-{}-{unique}-{name}", std::process::id()));
         // One left over by an earlier process of the same number is not ours to trust.
         if path.exists() {
             std::fs::remove_dir_all(&path).expect("a left-over temporary directory can be removed");
         }
-        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
-        TempDir { path }
+        std::fs::create_dir_all(&path).ok()?;
+        Some(TempDir { path })
     }
 
     /// Where it is.

@@ -23,7 +23,7 @@ use crate::write::WritePath;
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::{FileLock, FileSystem, random};
 use esker_format::file_name::{self, FileType};
@@ -235,11 +235,30 @@ impl Opening {
             )));
         }
         let db_id = identity::load_or_create(&self.options, fs.as_ref(), &self.path, writable)?;
+        self.check_direct_io(fs.as_ref(), existing)?;
         if !existing {
             let default = self.families.iter().find(|f| f.name == "default").expect("checked in new");
             VersionSet::create_new_db(&self.version_set_options(fs), &db_id, &default.options.comparator)?;
         }
         Ok((existing, db_id))
+    }
+
+    /// Whether the directory's file system has what the options ask for: asked now, not when the first table is made. A new
+    /// database has nothing but its IDENTITY yet.
+    fn check_direct_io(&self, fs: &dyn FileSystem, existing: bool) -> Result<()> {
+        let names = [
+            ("use_direct_reads", self.options.use_direct_reads),
+            ("use_direct_io_for_flush_and_compaction", self.options.use_direct_io_for_flush_and_compaction),
+        ];
+        let Some((name, _)) = names.into_iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
+        let name_of = if existing { file_name::current_file_name } else { file_name::identity_file_name };
+        match fs.new_direct_random_access_file(&name_of(&self.path)) {
+            Err(e) if e.kind() == ErrorKind::NotSupported => Err(Error::invalid_argument(format!(
+                "{name}: Direct I/O is not supported by the specified DB. {}",
+                e.message()
+            ))),
+            opened => opened.map(drop),
+        }
     }
 
     /// The families that the database has, and those that are to be created.
@@ -487,6 +506,7 @@ pub(crate) fn family_tables(
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),
         blob_cache: family.options.blob_cache.clone(),
+        use_direct_reads: options.use_direct_reads,
         block_protection_bytes_per_key: family.options.block_protection_bytes_per_key as usize,
     };
     Arc::new(TableCache::new(options.env.fs.clone(), cache_options))

@@ -84,19 +84,21 @@ impl Db {
             let what = "Cannot verify file checksum if options.file_checksum_gen_factory is null";
             return Err(Error::invalid_argument(what));
         };
-        let fs = engine.fs().as_ref();
+        let (fs, is_direct) = (engine.fs().as_ref(), engine.options.use_direct_reads);
         for family in engine.families.all() {
             let view = reads::pinned_view(&family);
             for (_, file) in view.version.all_files() {
                 let Some((checksum, function)) = &file.file_checksum else { continue };
                 let path = file_name::table_file_name(&engine.path, file.number);
-                under_either_name(&path, |p| verify_file_checksum(factory, fs, p, (checksum, function)))?;
+                let verify =
+                    |path: &_| verify_file_checksum(factory, fs, path, is_direct, (checksum, function));
+                under_either_name(&path, verify)?;
             }
             for (number, blob) in view.version.blob_files() {
                 let addition = &blob.addition;
                 let path = file_name::blob_file_name(&engine.path, *number);
                 let expected = (addition.checksum_value.as_slice(), addition.checksum_method.as_str());
-                verify_file_checksum(factory, fs, &path, expected)?;
+                verify_file_checksum(factory, fs, &path, is_direct, expected)?;
             }
         }
         Ok(())

@@ -10,7 +10,7 @@
 //! Source: RocksDB `db/blob/blob_file_builder.cc`.
 
 use super::file_checksum::{PendingChecksum, checksummed};
-use super::table_output::{OutputContext, TableOutput, paced, type_of};
+use super::table_output::{OutputContext, TableOutput, create_paced, type_of};
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, Result, ValueType};
 use esker_format::blob::BlobIndex;
@@ -90,7 +90,7 @@ impl<'a> BlobOutput<'a> {
             self.created.push(number);
             let context = &self.context;
             let path = file_name::blob_file_name(context.dir, number);
-            let file = paced(context, context.env.fs.new_writable_file(&path)?);
+            let file = create_paced(context, &path)?;
             let factory = context.options.file_checksum_gen_factory.as_ref();
             let (file, checksum) = checksummed(factory, &path, file);
             self.checksum = checksum;

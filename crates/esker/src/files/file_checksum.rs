@@ -47,13 +47,15 @@ pub(crate) fn checksummed(
     (Box::new(ChecksummedFile { inner: file, generator }), Some(pending))
 }
 
-/// The checksum of the file at `path`, by the function of that name, or the factory's own if it is empty.
+/// The checksum of the file at `path`, read past the page cache if `is_direct`, by the function of that name, or the factory's own
+/// if it is empty.
 /// # Errors
 /// `InvalidArgument` if the factory has not the function · `IoError`.
 pub(crate) fn checksum_of_file(
     factory: &FileChecksumGenFactoryRef,
     fs: &dyn FileSystem,
     path: &Path,
+    is_direct: bool,
     function: &str,
 ) -> Result<FileChecksum> {
     let Some(mut generator) = generator(factory, path, function) else {
@@ -64,7 +66,7 @@ pub(crate) fn checksum_of_file(
         );
         return Err(Error::invalid_argument(what).at(path.display()));
     };
-    let mut file = fs.new_sequential_file(path)?;
+    let mut file = fs.open_sequential(path, is_direct)?;
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut buffer)? {
@@ -82,12 +84,13 @@ pub(crate) fn verify_file_checksum(
     factory: &FileChecksumGenFactoryRef,
     fs: &dyn FileSystem,
     path: &Path,
+    is_direct: bool,
     (expected, function): (&[u8], &str),
 ) -> Result<()> {
     if expected.is_empty() {
         return Ok(());
     }
-    let (actual, _) = checksum_of_file(factory, fs, path, function)?;
+    let (actual, _) = checksum_of_file(factory, fs, path, is_direct, function)?;
     if actual == expected {
         return Ok(());
     }

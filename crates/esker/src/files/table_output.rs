@@ -175,7 +175,7 @@ impl TableOutput {
             listener.on_table_file_creation_started(&brief(context, number));
         }
         let path = file_name::table_file_name(context.dir, number);
-        let file = paced(context, context.env.fs.new_writable_file(&path)?);
+        let file = create_paced(context, &path)?;
         let factory = context.options.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
         let now = context.env.clock.now_seconds();
@@ -415,7 +415,8 @@ fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData, written: Opt
     if let (true, Some(factory), Some((checksum, function))) =
         (wanted.file, &context.options.file_checksum_gen_factory, &meta.file_checksum)
     {
-        verify_file_checksum(factory, context.env.fs.as_ref(), reader.file().path(), (checksum, function))?;
+        let (fs, is_direct) = (context.env.fs.as_ref(), context.options.use_direct_reads);
+        verify_file_checksum(factory, fs, reader.file().path(), is_direct, (checksum, function))?;
     }
     match written {
         Some(written) if written != Written::in_table(&reader)? => {
@@ -426,13 +427,22 @@ fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData, written: Opt
     }
 }
 
-pub(super) fn paced(context: &OutputContext<'_>, file: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
-    let options = context.options;
-    if options.rate_limiter.is_none() && options.bytes_per_sync == 0 {
-        return file;
+/// Creates a file of the job, written at the pace that the options set.
+pub(super) fn create_paced(context: &OutputContext<'_>, path: &Path) -> Result<Box<dyn WritableFile>> {
+    let (options, fs) = (context.options, &context.env.fs);
+    let is_direct = options.use_direct_io_for_flush_and_compaction;
+    let file = if is_direct {
+        fs.new_direct_writable_file(path, options.writable_file_max_buffer_size)?
+    } else {
+        fs.new_writable_file(path)?
+    };
+    // What goes past the page cache is not written back later.
+    let bytes_per_sync = if is_direct { 0 } else { options.bytes_per_sync };
+    if options.rate_limiter.is_none() && bytes_per_sync == 0 {
+        return Ok(file);
     }
     let limiter = options.rate_limiter.clone().map(|limiter| (limiter, context.io_priority));
-    Box::new(PacedWritableFile::new(file, limiter, context.env.clock.clone(), options.bytes_per_sync))
+    Ok(Box::new(PacedWritableFile::new(file, limiter, context.env.clock.clone(), bytes_per_sync)))
 }
 
 fn brief(context: &OutputContext<'_>, number: FileNumber) -> TableFileCreationBriefInfo {

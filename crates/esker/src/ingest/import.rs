@@ -75,10 +75,11 @@ impl<'a> Import<'a> {
             }
         }
         if let Some(factory) = &engine.options.file_checksum_gen_factory {
+            let is_direct = engine.options.use_direct_reads;
             for file in import.files.iter_mut().filter(|file| file.metadata.file_checksum.is_none()) {
                 let target = file_name::table_file_name(&engine.path, file.metadata.number);
                 file.metadata.file_checksum =
-                    Some(checksum_of_file(factory, engine.fs().as_ref(), &target, "")?);
+                    Some(checksum_of_file(factory, engine.fs().as_ref(), &target, is_direct, "")?);
             }
         }
         engine.fs().new_directory(&engine.path)?.fsync()?;
@@ -134,7 +135,10 @@ impl<'a> Import<'a> {
         }
         let table_options = Arc::new(options.table.clone());
         let reader_options = TableReaderOptions::new(self.icmp.clone(), table_options, file_size);
-        let reader = TableReader::open(fs.new_random_access_file(&source)?, reader_options)?;
+        let reader = TableReader::open(
+            fs.open_random_access(&source, self.engine.options.use_direct_reads)?,
+            reader_options,
+        )?;
         self.check_bounds(file, &reader)?;
         let properties = reader.properties();
         Ok(Imported {

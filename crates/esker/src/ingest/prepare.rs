@@ -87,7 +87,10 @@ impl<'a> Prepared<'a> {
         let file_size = fs.file_size(source)?;
         let table_options = Arc::new(family_options.table.clone());
         let reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
-        let reader = TableReader::open(fs.new_random_access_file(source)?, reader_options)?;
+        let reader = TableReader::open(
+            fs.open_random_access(source, engine.options.use_direct_reads)?,
+            reader_options,
+        )?;
         let (smallest, largest) = check(&reader, &cf.icmp, options).map_err(|e| e.at(source.display()))?;
         let properties = reader.properties();
         let mut prepared = Prepared {
@@ -124,13 +127,13 @@ impl<'a> Prepared<'a> {
     pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
         let Some(factory) = given.factory else { return Ok(()) };
         let path = file_name::table_file_name(&self.engine.path, self.number);
-        let fs = self.engine.fs().as_ref();
+        let (fs, is_direct) = (self.engine.fs().as_ref(), self.engine.options.use_direct_reads);
         let (Some(expected), Some(function)) = (given.checksums.get(i), given.functions.get(i)) else {
-            self.checksum = Some(checksum_of_file(factory, fs, &path, "")?);
+            self.checksum = Some(checksum_of_file(factory, fs, &path, is_direct, "")?);
             return Ok(());
         };
         if verify {
-            let (actual, _) = checksum_of_file(factory, fs, &path, function)?;
+            let (actual, _) = checksum_of_file(factory, fs, &path, is_direct, function)?;
             if actual != *expected {
                 let what = format!(
                     "Checksum verification mismatch for ingestion file using function {function}. Expected: {} Computed: {}",

@@ -118,15 +118,17 @@ option_struct! {
         strict_bytes_per_sync: bool = false, mutable;
         /// `fsync` in place of `fdatasync`. Default false. Fixed.
         use_fsync: bool = false, fixed;
-        /// Bypass the page cache for reads by users and by compactions. Default false. Fixed.
+        /// Bypass the page cache for reads of tables and blob files, by users and by compactions. The file system must have
+        /// direct I/O (`O_DIRECT`). WALs and MANIFESTs are read through the page cache. Default false. Fixed.
         use_direct_reads: bool = false, fixed;
-        /// Bypass the page cache for what flush and compaction write. Default false. Fixed.
+        /// Bypass the page cache for what flush and compaction write, `writable_file_max_buffer_size` at a time; as above.
+        /// WALs and MANIFESTs are written through the page cache. Default false. Fixed.
         use_direct_io_for_flush_and_compaction: bool = false, fixed;
         /// Reserve space ahead of writes. Default true. Fixed.
         allow_fallocate: bool = true, fixed;
         /// Bytes read ahead by a compaction's inputs. Default 2 MiB. Mutable.
         compaction_readahead_size: usize = 2 << 20, mutable;
-        /// Bytes of buffer in front of each written file. Default 1 MiB. Mutable.
+        /// Bytes of buffer in front of each table and blob file that is written past the page cache. Default 1 MiB. Mutable.
         writable_file_max_buffer_size: usize = 1 << 20, mutable;
 
         /// Bytes per second granted to writers while they are slowed down; 0: the rate limiter's, else 16 MiB.

@@ -180,10 +180,7 @@ fn is_kept(name: &str, raw: &str) -> bool {
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
         "separate_key_value_in_data_block" => false,
         // What is refused if a program asks for it, but says nothing of the files: they are read without it.
-        "use_direct_reads"
-        | "use_direct_io_for_flush_and_compaction"
-        | "inplace_update_support"
-        | "best_efforts_recovery" => false,
+        "inplace_update_support" | "best_efforts_recovery" => false,
         // The MANIFEST says which families are without.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
         _ => true,

@@ -111,11 +111,8 @@ impl DbOptions {
                 return Err(invalid(name, "must be -1 (derived) or not negative"));
             }
         }
-        if self.use_direct_reads {
-            return Err(refused("use_direct_reads", "direct I/O is not built"));
-        }
-        if self.use_direct_io_for_flush_and_compaction {
-            return Err(refused("use_direct_io_for_flush_and_compaction", "direct I/O is not built"));
+        if self.use_direct_io_for_flush_and_compaction && self.writable_file_max_buffer_size == 0 {
+            return Err(invalid("writable_file_max_buffer_size", "writes in direct IO require it to be > 0"));
         }
         if self.best_efforts_recovery {
             return Err(refused("best_efforts_recovery", "not built; repair rebuilds a lost MANIFEST"));

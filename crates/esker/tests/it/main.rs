@@ -14,6 +14,7 @@ mod checkpoint;
 mod collectors;
 mod compact_range;
 mod dead_runs;
+mod direct_io;
 mod door;
 mod entities;
 mod errors;

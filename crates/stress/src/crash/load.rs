@@ -182,6 +182,9 @@ fn random_options(rng: &mut fastrand::Rng) -> Options {
     db.wal_bytes_per_sync = one_of(rng, &[0, 4096]);
     db.allow_fallocate = rng.bool();
     db.max_subcompactions = one_of(rng, &[1, 3]);
+    db.use_direct_reads = rng.bool();
+    db.use_direct_io_for_flush_and_compaction = rng.bool();
+    db.writable_file_max_buffer_size = one_of(rng, &[1, 5_000, 1 << 20]);
     db.keep_log_file_num = 3;
     let cf = &mut options.cf;
     cf.write_buffer_size = 64 << 10;

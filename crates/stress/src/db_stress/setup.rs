@@ -63,7 +63,12 @@ impl Setup {
         phase: u64,
     ) -> Result<(DbOptions, ColumnFamilyOptions), String> {
         let (mut db, mut family) = if flags.options_seed > 0 {
-            stress_options(flags.lasting_options_seed, flags.options_seed.wrapping_add(phase), &self.env)
+            let number = flags.options_seed.wrapping_add(phase);
+            let (mut db, family) = stress_options(flags.lasting_options_seed, number, &self.env);
+            if !self.has_direct_io(Path::new(&flags.db)) {
+                (db.use_direct_reads, db.use_direct_io_for_flush_and_compaction) = (false, false);
+            }
+            (db, family)
         } else {
             let family = ColumnFamilyOptions::default()
                 .write_buffer_size(256 << 10)
@@ -77,6 +82,16 @@ impl Setup {
         db.set_from_string(&flags.db_options).map_err(|e| e.to_string())?;
         family.set_from_string(&flags.column_family_options).map_err(|e| e.to_string())?;
         Ok((db, family))
+    }
+
+    /// Whether files in this directory, which may not be there yet, can be opened past the page cache.
+    fn has_direct_io(&self, dir: &Path) -> bool {
+        let (fs, probe) = (&self.env.fs, dir.join("direct-io.dbtmp"));
+        let made = fs.create_dir_if_missing(dir).and_then(|()| fs.new_direct_writable_file(&probe, 1));
+        let is_possible = made.is_ok();
+        drop(made);
+        // What it leaves behind is deleted by the next open.
+        is_possible && fs.delete_file(&probe).is_ok()
     }
 
     pub(super) fn open(&self, flags: &Flags, phase: u64) -> Result<Db, String> {

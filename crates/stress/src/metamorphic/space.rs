@@ -200,8 +200,6 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("WAL_size_limit_MB", "archived WALs answer nothing"),
     ("log_file_time_to_roll", "depends on time"),
     ("dump_malloc_stats", "says nothing"),
-    ("use_direct_reads", "refused"),
-    ("use_direct_io_for_flush_and_compaction", "refused"),
     ("comparator", "is the family's"),
     ("merge_operator", "is the family's"),
     ("inplace_update_support", "refused"),

@@ -32,6 +32,8 @@ pub struct BlobSourceOptions {
     pub cache: Option<Arc<BlockCache>>,
     /// Where all that the cache uses is charged, if that is another's.
     pub charged_to: Option<Arc<BlockCache>>,
+    /// Files are read past the page cache.
+    pub use_direct_reads: bool,
     /// Where reads and cache hits are counted.
     pub statistics: Option<Arc<Statistics>>,
 }
@@ -150,7 +152,7 @@ impl BlobSource {
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
         let opened = self
             .fs
-            .new_random_access_file(&path)
+            .open_random_access(&path, self.options.use_direct_reads)
             .and_then(|file| BlobFileReader::open_counting(file, self.options.statistics.clone()));
         let reader = match opened {
             Ok(reader) => Arc::new(reader),

@@ -153,6 +153,7 @@ fn values_are_kept_in_the_blob_cache() {
         capacity: None,
         cache: Some(cache),
         charged_to: None,
+        use_direct_reads: false,
         statistics: Some(Arc::clone(&statistics)),
     };
     let source = BlobSource::new(fs, options);

@@ -750,6 +750,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             verify_unique_ids: true,
             statistics: None,
             blob_cache: None,
+            use_direct_reads: false,
         },
     );
     let file = |i: usize| TableFile { meta: &metas[i], level: Some(1) };

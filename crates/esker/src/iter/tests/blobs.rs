@@ -40,6 +40,7 @@ pub(crate) fn stored(values: &[(&str, &str)]) -> Stored {
         capacity: None,
         cache: None,
         charged_to: None,
+        use_direct_reads: false,
         statistics: None,
     };
     let source = Arc::new(BlobSource::new(fs, options));

@@ -84,6 +84,11 @@ fn what_has_no_meaning_is_refused_by_name() {
     };
     refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
     refused(|o| o.cf.inplace_update_support = true, ErrorKind::NotSupported, "inplace_update_support");
+    let no_buffer = |o: &mut Options| {
+        o.db.use_direct_io_for_flush_and_compaction = true;
+        o.db.writable_file_max_buffer_size = 0;
+    };
+    refused(no_buffer, ErrorKind::InvalidArgument, "writable_file_max_buffer_size");
     let read_amp = |o: &mut Options| {
         o.cf.compaction_style = CompactionStyle::Universal;
         o.cf.compaction_options_universal.max_read_amp = 1;

@@ -9,6 +9,7 @@ fn values_that_expire_are_refused_by_name() {
         capacity: None,
         cache: None,
         charged_to: None,
+        use_direct_reads: false,
         statistics: None,
     };
     let source = BlobSource::new(Arc::new(MemFs::new()), options);

@@ -38,6 +38,7 @@ fn stored(values: &[(&str, &str)]) -> Stored {
         capacity: None,
         cache: None,
         charged_to: None,
+        use_direct_reads: false,
         statistics: None,
     };
     let source = Arc::new(BlobSource::new(fs, options));

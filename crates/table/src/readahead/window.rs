@@ -1,0 +1,101 @@
+//! The stretch of a file that one reader has read ahead.
+//!
+//! Of a file that is read past the page cache it holds whole blocks of the medium, in memory that is aligned as the file demands, so
+//! that what is read need not be copied. What the next stretch has in common with this one is moved, not read again.
+//!
+//! Invariants
+//!  1. `start` is a multiple of the file's block, and so is the end, unless the file ended there.
+//!  2. `front` bytes of the buffer lie before the first one of the stretch, so that its address is aligned.
+
+use crate::block_source::spare;
+use esker_base::Result;
+use esker_env::{Alignment, RandomAccessFile};
+use std::ops::Range;
+
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    buffer: Vec<u8>,
+    front: usize,
+    /// Offset in the file of the first byte.
+    start: u64,
+    length: usize,
+}
+
+impl Window {
+    /// The bytes of the file from `offset` on, if all of them are here.
+    #[inline]
+    pub(super) fn get(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let from = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        let to = from.checked_add(length)?;
+        if to > self.length { None } else { self.buffer.get(self.front + from..self.front + to) }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.length as u64
+    }
+
+    /// Holds the bytes of `wanted`, as far as the file has them, and whatever else is in the same blocks of the medium.
+    /// # Errors
+    /// `IoError`; the window is empty then.
+    pub(super) fn cover(&mut self, file: &dyn RandomAccessFile, wanted: Range<u64>) -> Result<()> {
+        let alignment = file.alignment().unwrap_or(Alignment::NONE);
+        let (from, to) = (alignment.down(wanted.start), alignment.up(wanted.end));
+        let (kept, missing) = self.split(from, to, alignment);
+        let start = std::mem::replace(&mut self.start, from);
+        self.make_room((to - from) as usize, &kept, start, alignment);
+        let before = (missing.start - from) as usize;
+        let at = self.front + before;
+        let gap = &mut self.buffer[at..at + (missing.end - missing.start) as usize];
+        self.length = 0;
+        let read = file.read_at(missing.start, gap)?;
+        let is_whole = read == gap.len();
+        // What was kept lies behind what was missing, unless the file has been cut meanwhile.
+        let behind = if is_whole && kept.start >= missing.end { kept.end - kept.start } else { 0 };
+        self.length = before + read + behind as usize;
+        Ok(())
+    }
+
+    /// Which part of `from..to` is here and joins what is not, and that.
+    fn split(&self, from: u64, to: u64, alignment: Alignment) -> (Range<u64>, Range<u64>) {
+        let end = self.end();
+        let ends_with_block = alignment.down(end) == end;
+        if self.start <= from && from < end && end < to && ends_with_block {
+            (from..end, end..to)
+        } else if from < self.start && self.start < to && to <= end {
+            (self.start..to, from..self.start)
+        } else {
+            (from..from, from..to)
+        }
+    }
+
+    /// Room for `length` bytes from `self.start` on, with those of `kept` in their place; they lie in what begins at `start`.
+    fn make_room(&mut self, length: usize, kept: &Range<u64>, start: u64, alignment: Alignment) {
+        let kept_bytes = (kept.end - kept.start) as usize;
+        let source = if kept_bytes == 0 { 0 } else { self.front + (kept.start - start) as usize };
+        let target = (kept.start - self.start) as usize;
+        let needed = length + alignment.memory() - 1;
+        if self.buffer.capacity() < needed {
+            let larger = spare::take_up_to(needed, 2 * needed);
+            let old = std::mem::replace(&mut self.buffer, larger);
+            self.front = alignment.slack(&self.buffer);
+            let to = self.front + target;
+            self.buffer[to..to + kept_bytes].copy_from_slice(&old[source..source + kept_bytes]);
+            spare::give(old);
+            return;
+        }
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed, 0);
+        }
+        self.front = alignment.slack(&self.buffer);
+        self.buffer.copy_within(source..source + kept_bytes, self.front + target);
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.buffer));
+    }
+}
+
+#[cfg(test)]
+mod tests;
