@@ -3,7 +3,8 @@
 //! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case] [one size]`
 //!
 //! Both sides take turns in one process, and processor time counts; each figure is the median of the rounds' ratios. Keys are drawn at random from all,
-//! from 500 neighbours or from 5; the block cache holds everything, or nothing (`cold`).
+//! from 500 neighbours or from 5; the block cache holds everything, or nothing (`cold`), which is then read from memory files or,
+//! `files`, from files that the kernel has in memory (in TMPDIR).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -15,6 +16,7 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::filter::FilterPolicy;
 use esker::{ColumnFamilyHandle, Db, Env, MultiGetOutput, Options, PinnedBytes, ReadOptions, Result};
+use esker_testkit::TempDir;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -23,17 +25,35 @@ const BATCHES: [usize; 12] = [1, 2, 3, 4, 8, 12, 16, 32, 64, 200, 500, 1000];
 /// Keys that one side reads before the other has its turn.
 const TURN: usize = 20_000;
 
-fn open(keys: u64, is_cached: bool) -> Result<Db> {
+/// Where a case's keys lie.
+struct Place {
+    name: &'static str,
+    /// What is not is read from the file at each call.
+    is_cached: bool,
+    /// Else files are in memory of this process, and no system call reads them.
+    has_real_files: bool,
+}
+
+const PLACES: [Place; 4] = [
+    Place { name: "memtable", is_cached: true, has_real_files: false },
+    Place { name: "tables", is_cached: true, has_real_files: false },
+    Place { name: "tables-cold", is_cached: false, has_real_files: false },
+    Place { name: "files-cold", is_cached: false, has_real_files: true },
+];
+
+fn open(keys: u64, place: &Place, dir: &TempDir) -> Result<Db> {
     let mut options = Options::default();
     options.db.create_if_missing = true;
-    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    if !place.has_real_files {
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    }
     options.db.stats_dump_period_sec = 0;
     options.cf.write_buffer_size = 1 << 30;
     options.cf.compression = CompressionType::None;
     options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
-    let capacity = if is_cached { 1 << 30 } else { 1 << 20 };
+    let capacity = if place.is_cached { 1 << 30 } else { 1 << 20 };
     options.cf.table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(capacity))?));
-    let db = Db::open(&options, "/db")?;
+    let db = Db::open(&options, dir.path().join("db"))?;
     let mut numbers: Vec<u64> = (0..keys).collect();
     numbers.sort_unstable_by_key(|&number| split_mix(number));
     numbers.into_iter().try_for_each(|number| db.put(key(number), [b'v'; 100]))?;
@@ -138,17 +158,15 @@ fn main() -> Result<()> {
     let rounds: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(7);
     let wanted = args.next().unwrap_or_default();
     let size: Option<usize> = args.next().and_then(|n| n.parse().ok());
-    for (place, is_cached) in [("memtable", true), ("tables", true), ("tables-cold", false)] {
-        if !place.contains(wanted.as_str()) {
-            continue;
-        }
-        let db = open(keys, is_cached)?;
-        if place != "memtable" {
+    for place in PLACES.iter().filter(|place| place.name.contains(wanted.as_str())) {
+        let dir = TempDir::new("batches");
+        let (db, name) = (open(keys, place, &dir)?, place.name);
+        if name != "memtable" {
             db.flush()?;
             db.wait_for_background_work()?;
         }
         for (locality, hot) in [("random", keys), ("500", 500.min(keys)), ("5", 5)] {
-            compare(&db, &format!("{place}/{locality}"), hot, (rounds, size))?;
+            compare(&db, &format!("{name}/{locality}"), hot, (rounds, size))?;
         }
     }
     Ok(())

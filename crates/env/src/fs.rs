@@ -115,6 +115,10 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+    /// Whether reads wait for no device, so that nothing is gained by beginning several before one is done. `false`: not known.
+    fn never_waits(&self) -> bool {
+        false
+    }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
     /// What was read of this range was damaged: the next read shall come from the medium, as far as that can be had. A hint.

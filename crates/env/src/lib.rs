@@ -64,5 +64,5 @@ pub use info_log::{InfoLogFile, InfoLogOptions};
 pub use mem::MemFs;
 pub use posix::PosixFileSystem;
 pub use rate_limiter::{IoKind, IoPriority, RateLimiter, RateLimiterMode};
-pub use read_many::{ReadRequest, read_many};
+pub use read_many::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
 pub use thread_pool::{Job, Priority, ThreadPool, spawn};

@@ -10,7 +10,7 @@
 use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
 #[cfg(target_os = "linux")]
-use crate::posix::resident::Residence;
+use crate::posix::resident::{read_resident, try_read};
 use esker_base::Result;
 use std::fmt;
 
@@ -33,12 +33,19 @@ impl<'a> ReadRequest<'a> {
     }
 
     /// Bytes that are wanted.
-    pub(crate) fn wanted(&self) -> usize {
+    pub fn wanted(&self) -> usize {
         self.bufs.iter().map(|buf| buf.len()).sum()
     }
 
     /// Reads what is wanted behind the first `done` bytes.
     pub(crate) fn read_behind(&mut self, done: usize) {
+        if done == 0 {
+            self.result = match self.bufs.as_mut_slice() {
+                [buf] => self.file.read_at(self.offset, buf),
+                bufs => self.file.read_vectored_at(self.offset, bufs),
+            };
+            return;
+        }
         let mut before = done;
         let mut rest: Vec<&mut [u8]> = Vec::with_capacity(self.bufs.len());
         for buf in &mut self.bufs {
@@ -79,18 +86,70 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
+/// Does all of these reads if none has to wait for a device. Whether they are done; if not, they are as they were, but for what
+/// lies in their buffers.
+pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
+    if requests.iter().all(|request| request.file.never_waits()) {
+        requests.iter_mut().for_each(|request| request.read_behind(0));
+        return true;
+    }
+    if requests.iter().any(|request| request.file.alignment().is_some()) {
+        return false;
+    }
+    read_from_page_cache(requests)
+}
+
+/// As `file.read_at`, if all of it is there and has not to wait for a device; else `None`.
+pub fn read_at_if_resident(
+    file: &dyn RandomAccessFile,
+    offset: u64,
+    buf: &mut [u8],
+) -> Option<Result<usize>> {
+    let wanted = buf.len();
+    if file.never_waits() {
+        return Some(file.read_at(offset, buf));
+    }
+    #[cfg(target_os = "linux")]
+    if file.alignment().is_none()
+        && let Some(fd) = file.descriptor()
+        && let Ok(n) = try_read(fd, offset, &mut [buf])
+        && n == wanted
+    {
+        return Some(Ok(n));
+    }
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn read_from_page_cache(requests: &mut [ReadRequest<'_>]) -> bool {
+    let mut done = vec![0; requests.len()];
+    read_resident(requests, &mut done);
+    if requests.iter().zip(&done).any(|(request, done)| request.wanted() > *done) {
+        return false;
+    }
+    requests.iter_mut().zip(done).for_each(|(request, done)| request.result = Ok(done));
+    true
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_from_page_cache(_requests: &mut [ReadRequest<'_>]) -> bool {
+    false
+}
+
 /// How many bytes of each the kernel has read when it was given all of them; of none, if it was not.
 #[cfg(target_os = "linux")]
 fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
-    if requests.len() < 2 || !requests.iter().any(|request| request.file.descriptor().is_some()) {
+    let may_wait =
+        |request: &ReadRequest<'_>| request.file.descriptor().is_some() && !request.file.never_waits();
+    if requests.len() < 2 || !requests.iter().any(may_wait) {
         return Vec::new();
     }
     let mut done = vec![0; requests.len()];
-    let residence = crate::posix::resident::read_resident(requests, &mut done);
+    read_resident(requests, &mut done);
     let is_waiting = |(request, done): (&ReadRequest<'_>, &usize)| request.wanted() > *done;
     let waiting = requests.iter().zip(&done).map(is_waiting).filter(|&is_waiting| is_waiting).count();
     // A lone read waits no longer by itself.
-    if residence == Residence::Partly && waiting > 1 {
+    if waiting > 1 {
         crate::posix::ring::read_many(requests, &mut done);
     }
     done

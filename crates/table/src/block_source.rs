@@ -30,7 +30,9 @@ use std::sync::Arc;
 mod batch;
 mod below;
 pub(crate) mod spare;
-pub(crate) use batch::{COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer};
+pub(crate) use batch::{
+    COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer, gather_resident,
+};
 pub(crate) use below::Started;
 
 /// Blocks by file and offset.

@@ -7,15 +7,18 @@
 //! Idea of the level-wise order: RocksDB `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
 //!
 //! A batch goes twice over its tables. First under a guard ([`TableReader::multi_get`]), which waits for nothing: keys whose
-//! blocks are not in the cache are put aside. What was put aside is then planned ([`TableReader::plan`]) table by table, the
-//! blocks of all plans are read together ([`read_plans`]), and each plan is searched ([`Plan::search`]).
+//! blocks are not in the cache are put aside. What was put aside is then planned ([`TableReader::plan`]) table by table; what the kernel
+//! has in memory is read and searched at once ([`Plan::search_resident`]), the other blocks of all plans are read together
+//! ([`read_plans`]), and each plan is searched ([`Plan::search`]).
 //!
 //! Invariants
 //!  1. An error belongs to the keys that needed what failed; the others go on.
 //!  2. A block is held from its look-up to the end of its wave or plan, once.
 //!  3. No guard is held while files are read.
 
-use crate::block_source::{BlockKind, BlockLoan, CachedBlock, Gathered, Wanted, gather};
+mod resident;
+
+use crate::block_source::{BlockKind, BlockLoan, BlockRef, CachedBlock, Gathered, Wanted, gather};
 use crate::counts;
 use crate::filter::{TableFilter, or_may_match};
 use crate::index_walker::IndexWalker;
@@ -99,6 +102,8 @@ enum Got<'g> {
 pub struct Plan {
     reader: Arc<TableReader>,
     needed: Needed,
+    /// Of the first blocks it needs, those that were found in the cache already.
+    found: Vec<Option<BlockRef>>,
     blocks: Vec<Gathered>,
     /// Keys that stopped in the midst of their entries.
     alone: Vec<(u32, Missing)>,
@@ -192,7 +197,7 @@ impl TableReader {
         if fresh.len() < which.len() {
             needed.put_in_order();
         }
-        Plan { reader: Arc::clone(self), needed, blocks: Vec::new(), alone }
+        Plan { reader: Arc::clone(self), needed, found: Vec::new(), blocks: Vec::new(), alone }
     }
 
     fn got<'g>(&self, handle: BlockHandle, guard: &'g Guard) -> Got<'g> {
@@ -393,6 +398,23 @@ impl TableReader {
         DATA_BUFFER.set(cursor.into_buffer());
     }
 
+    /// Visits the keys' entries in blocks that are held.
+    fn search_gathered(
+        &self,
+        options: &TableReadOptions,
+        keys: &[LookupKey],
+        needed: Needed,
+        blocks: Vec<Gathered>,
+        visitor: &mut dyn BatchVisitor,
+    ) {
+        let got = |(block, &handle): (Gathered, &BlockHandle)| match block {
+            Ok(block) => self.ready(Guarded::Held(block), handle),
+            Err(e) => Got::Failed(e),
+        };
+        let blocks: Wave<Got<'_>> = blocks.into_iter().zip(&needed.handles).map(got).collect();
+        self.search(Access { options, guard: None }, keys, needed, &blocks, visitor);
+    }
+
     /// Finds the restart from which a key is searched, and has the entries behind it fetched. `before` is the block and
     /// restart of the key before.
     #[inline]
@@ -504,7 +526,9 @@ impl BatchVisitor for Failures<'_> {
 pub fn read_plans(plans: &mut [Plan], options: &TableReadOptions) {
     let wanted: Vec<Wanted<'_>> = (plans.iter())
         .flat_map(|plan| {
-            plan.needed.handles.iter().map(|&handle| Wanted { source: &plan.reader.source, handle })
+            let held = |i: usize| plan.found.get(i).cloned().flatten();
+            let handles = plan.needed.handles.iter().enumerate();
+            handles.map(move |(i, &handle)| Wanted { source: &plan.reader.source, handle, held: held(i) })
         })
         .collect();
     let mut blocks = gather(&wanted, options).into_iter();
@@ -516,15 +540,8 @@ pub fn read_plans(plans: &mut [Plan], options: &TableReadOptions) {
 impl Plan {
     /// Visits the entries of its keys. REQUIRES: its blocks were read.
     pub fn search(self, options: &TableReadOptions, keys: &[LookupKey], visitor: &mut dyn BatchVisitor) {
-        let Plan { reader, needed, blocks, alone } = self;
-        let access = Access { options, guard: None };
-        let blocks: Vec<Got<'_>> = (blocks.into_iter().zip(&needed.handles))
-            .map(|(block, &handle)| match block {
-                Ok(block) => reader.ready(Guarded::Held(block), handle),
-                Err(e) => Got::Failed(e),
-            })
-            .collect();
-        reader.search(access, keys, needed, &blocks, visitor);
+        let Plan { reader, needed, blocks, alone, .. } = self;
+        reader.search_gathered(options, keys, needed, blocks, visitor);
         for (key, missing) in alone {
             let i = key as usize;
             let mut visit =

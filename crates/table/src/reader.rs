@@ -5,7 +5,7 @@ use crate::counts;
 use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
-use crate::options::{TableReadOptions, TableReaderOptions};
+use crate::options::{ReadTier, TableReadOptions, TableReaderOptions};
 use crate::readahead::ScanLength;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::epoch::Guard;
@@ -182,12 +182,48 @@ impl TableReader {
         visit: Visit<'_>,
     ) -> Result<()> {
         let Some(place) = missing.block else { return self.get(options, key, visit) };
+        let block = match place.is_visited {
+            true => None,
+            false => Some(self.source.block(place.handle, BlockKind::Data, options, None)?),
+        };
+        self.get_on_in(options, key, (place, block), visit)
+    }
+
+    /// As [`TableReader::get_on`], if the block that was missing has not to be waited for any more; else `None`, and nothing was visited.
+    /// # Errors
+    /// As `get`.
+    #[cold]
+    pub fn get_on_if_resident(
+        &self,
+        options: &TableReadOptions,
+        key: &LookupKey,
+        missing: Missing,
+        visit: Visit<'_>,
+    ) -> Option<Result<()>> {
+        let place = missing.block.filter(|place| !place.is_visited)?;
+        if options.read_tier == ReadTier::BlockCache {
+            return None;
+        }
+        let block = self.source.block_if_resident(place.handle, options)?;
+        Some(block.and_then(|block| self.get_on_in(options, key, (place, Some(block)), visit)))
+    }
+
+    /// From a block on that was missing, if it was not visited, and is here now.
+    fn get_on_in(
+        &self,
+        options: &TableReadOptions,
+        key: &LookupKey,
+        (place, block): (MissingBlock, Option<BlockRef>),
+        visit: Visit<'_>,
+    ) -> Result<()> {
         let target = key.internal_key();
+        let block = block.map(Guarded::Held);
         self.note_if_there(visit, &mut |visit| {
-            let more = place.is_visited || {
-                let block = Guarded::Held(self.source.block(place.handle, BlockKind::Data, options, None)?);
-                self.visit_block(&block, place.is_first.then_some(target), key::user_key(target), visit)
-                    .map_err(|e| self.source.at(e, place.handle))?
+            let more = match &block {
+                None => true,
+                Some(block) => self
+                    .visit_block(block, place.is_first.then_some(target), key::user_key(target), visit)
+                    .map_err(|e| self.source.at(e, place.handle))?,
             };
             if more && place.goes_on {
                 self.get_behind(Access { options, guard: None }, place.handle, target, visit)?;

@@ -322,7 +322,7 @@ impl ScansAhead {
                 let mut handles = handles.clone();
                 handles.sort_unstable_by_key(|handle| handle.offset);
                 handles.dedup();
-                handles.into_iter().map(|handle| Wanted { source: &reader.source, handle })
+                handles.into_iter().map(|handle| Wanted { source: &reader.source, handle, held: None })
             })
             .collect();
         let blocks = gather_closer(&wanted, &self.options.table, self.options.coalesced_gap_bytes, counts);

@@ -102,6 +102,12 @@ impl RandomAccessFile for FaultRandomAccessFile {
         self.inner.read_anew(offset, bytes);
     }
 
+    /// Of half of the files that is said: who asks goes another way then, and both are to be met.
+    fn never_waits(&self) -> bool {
+        let name = self.inner.path().as_os_str().as_encoded_bytes();
+        self.inner.never_waits() && name.iter().fold(0, |sum, byte| sum ^ byte) & 1 == 0
+    }
+
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }

@@ -54,6 +54,10 @@ impl RandomAccessFile for MemRandomAccessFile {
         Ok(self.node.data.read().live.read_at(offset, buf))
     }
 
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn size(&self) -> Result<u64> {
         Ok(self.node.data.read().live.len())
     }

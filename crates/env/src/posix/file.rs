@@ -19,6 +19,7 @@ use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// What is collected before it is written: large enough that the system call (about 0.3 µs) vanishes beside the
 /// copy, small enough to stay in the second-level cache.
@@ -86,17 +87,34 @@ impl SequentialFile for PosixSequentialFile {
     }
 }
 
+/// Whether the file's file system is nothing but memory.
+#[cfg(target_os = "linux")]
+fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
+    /// `f_type` of tmpfs and ramfs.
+    const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58F6];
+    #[expect(clippy::useless_conversion, reason = "the field's type differs between processors")]
+    let is_known = |stat: rustix::fs::StatFs| IN_MEMORY.contains(&i64::from(stat.f_type));
+    rustix::fs::fstatfs(fd).is_ok_and(is_known)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_memory(_fd: BorrowedFd<'_>) -> bool {
+    false
+}
+
 #[derive(Debug)]
 pub(super) struct PosixRandomAccessFile {
     fd: OwnedFd,
     path: PathBuf,
+    /// Whether its file system is nothing but memory, once that was asked.
+    is_in_memory: OnceLock<bool>,
 }
 
 impl PosixRandomAccessFile {
     /// The kernel's own read-ahead is off, as with RocksDB's `advise_random_on_open`: scans read ahead themselves.
     pub(super) fn new(fd: OwnedFd, path: &Path) -> PosixRandomAccessFile {
         advise(&fd, 0, 0, Advice::Random);
-        PosixRandomAccessFile { fd, path: path.to_owned() }
+        PosixRandomAccessFile { fd, path: path.to_owned(), is_in_memory: OnceLock::new() }
     }
 }
 
@@ -129,6 +147,10 @@ impl RandomAccessFile for PosixRandomAccessFile {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
+    }
+
+    fn never_waits(&self) -> bool {
+        *self.is_in_memory.get_or_init(|| is_in_memory(self.fd.as_fd()))
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {

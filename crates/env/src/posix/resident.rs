@@ -18,20 +18,8 @@ mod tests;
 const MOST_MISSES: usize = 4;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
-/// `f_type` of file systems that are nothing but memory: they do not know the flag, and never wait.
-const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58F6];
-
-/// What became of the reads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Residence {
-    /// Those that `done` says are done; the others have to wait.
-    Partly,
-    /// No read of these files waits.
-    InMemory,
-}
-
 /// Reads what is in memory: `done` gets how many bytes of each, all that are wanted or none.
-pub(crate) fn read_resident(requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> Residence {
+pub(crate) fn read_resident(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     let mut misses = 0;
     for (request, done) in requests.iter_mut().zip(done) {
         let Some(fd) = request.file.descriptor() else { continue };
@@ -40,27 +28,23 @@ pub(crate) fn read_resident(requests: &mut [ReadRequest<'_>], done: &mut [usize]
                 *done = n;
                 misses = 0;
             }
-            Err(Errno::OPNOTSUPP) if is_in_memory(fd) => return Residence::InMemory,
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Residence::Partly,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return,
             Ok(_) | Err(_) => misses += 1,
         }
         if misses >= MOST_MISSES {
             break;
         }
     }
-    Residence::Partly
 }
 
-fn try_read(fd: BorrowedFd<'_>, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize, Errno> {
+/// The page cache's part of one read, if it has any of it.
+pub(crate) fn try_read(fd: BorrowedFd<'_>, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize, Errno> {
     if bufs.len() > MOST_PARTS {
         return Err(Errno::AGAIN);
     }
+    if let [buf] = bufs {
+        return rustix::io::preadv2(fd, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+    }
     let mut parts: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
     rustix::io::preadv2(fd, &mut parts, offset, ReadWriteFlags::NOWAIT)
-}
-
-fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
-    #[expect(clippy::useless_conversion, reason = "the field's type differs between processors")]
-    let is_known = |stat: rustix::fs::StatFs| IN_MEMORY.contains(&i64::from(stat.f_type));
-    rustix::fs::fstatfs(fd).is_ok_and(is_known)
 }

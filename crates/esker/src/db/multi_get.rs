@@ -325,6 +325,10 @@ const MOST_KEYS_WAITING: usize = 256;
 /// `async_io` one key is, as what several miss is read at the same time.
 const FEW_KEYS_WAITING: usize = 4;
 
+/// So many are first tried one by one, each as far as what it was missing is in the kernel's memory: only what waits for a device
+/// gains by being planned.
+const FEW_KEYS_RESIDENT: usize = 64;
+
 /// What is left of a batch when all that is in memory was read.
 #[derive(Default)]
 struct Left {
@@ -447,12 +451,21 @@ impl<K: Keys> KeyBatch<'_, K> {
     fn read_on(&self, held: &HeldMoment, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);
         let few = if self.options.async_io { 1 } else { FEW_KEYS_WAITING };
+        let mut end_one = |Waiting { view, key: i, parked }, if_resident| {
+            let key = LookupKey::new(self.keys.key(i), held.sequence);
+            let mut settle = |answer: Answer<'_>| output.set(i, answer);
+            let context = ReadContext { if_resident, ..self.context(i) };
+            find_on(&held.views[view].1, &context, &key, parked, &mut settle).map(|parked| Waiting {
+                view,
+                key: i,
+                parked,
+            })
+        };
+        if few < waiting.len() && waiting.len() <= FEW_KEYS_RESIDENT && !self.options.async_io {
+            waiting = waiting.into_iter().filter_map(|waiting| end_one(waiting, true)).collect();
+        }
         if waiting.len() <= few {
-            for Waiting { view, key: i, parked } in waiting {
-                let key = LookupKey::new(self.keys.key(i), held.sequence);
-                let mut settle = |answer: Answer<'_>| output.set(i, answer);
-                find_on(&held.views[view].1, &self.context(i), &key, parked, &mut settle);
-            }
+            waiting.into_iter().for_each(|waiting| _ = end_one(waiting, false));
             return;
         }
         let icmp = |w: &Waiting| &self.keys.family(w.key).cf.icmp;

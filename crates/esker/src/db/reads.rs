@@ -174,7 +174,7 @@ impl DbInner {
         if let Some(parked) = parked {
             let view = view.hold();
             drop(guard);
-            find_on(&view, &context, &lookup, parked, &mut settle);
+            _ = find_on(&view, &context, &lookup, parked, &mut settle);
         }
         found
     }
@@ -241,6 +241,7 @@ pub(super) fn read_context<'a>(
         memtables_only: options.read_tier == ReadTier::Memtable,
         statistics,
         guard: None,
+        if_resident: false,
     }
 }
 

@@ -191,6 +191,7 @@ impl Recovery<'_> {
             memtables_only: false,
             statistics: None,
             guard: None,
+            if_resident: false,
         };
         get(&view, &context, &LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1))))
     }

@@ -34,6 +34,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) statistics: Option<&'a Statistics>,
     /// The guard that the read is under; without one it may wait for files.
     pub(crate) guard: Option<&'a Guard>,
+    /// A read that goes on does so only if the block that it was missing has not to be waited for.
+    pub(crate) if_resident: bool,
 }
 
 impl<'a> ReadContext<'a> {
@@ -134,7 +136,7 @@ fn find_with(
     settle_or_park(view, context, key, (saver, at), settle)
 }
 
-/// Ends a search that was put aside. `context` has no guard.
+/// Ends a search that was put aside. `context` has no guard. Gives it back if it is to go on `if_resident` and cannot.
 #[cold]
 pub(crate) fn find_on(
     view: &SuperVersion,
@@ -142,19 +144,24 @@ pub(crate) fn find_on(
     key: &LookupKey,
     parked: Parked,
     settle: &mut impl FnMut(Answer<'_>),
-) {
+) -> Option<Parked> {
     esker_base::probe!("read:parked");
+    if context.if_resident && parked.at.is_none_or(|at| at.missing.is_none()) {
+        return Some(parked);
+    }
     let mut saver = parked.saver;
     if let Some(at) = parked.at {
         let mut candidates = view.version.candidates(key.internal_key());
         if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
             let place = (level, &**file, at.missing);
-            if let Step::GoOn = search_file(place, view, context, key, &mut saver, settle) {
-                search_files(candidates, view, context, key, &mut saver, settle);
+            match search_file(place, view, context, key, &mut saver, settle) {
+                Step::GoOn => _ = search_files(candidates, view, context, key, &mut saver, settle),
+                Step::End => {}
+                Step::Wait(at) => return Some(Parked { saver, at: Some(at) }),
             }
         }
     }
-    settle_or_park(view, context, key, (saver, None), settle);
+    settle_or_park(view, context, key, (saver, None), settle)
 }
 
 /// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they number it.
@@ -321,6 +328,12 @@ fn search_file(
     let stopped = match (context.guard, missing) {
         (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
         (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
+        (None, Some(missing)) if context.if_resident => {
+            match reader.get_on_if_resident(context.options, key, missing, &mut visit) {
+                Some(found) => found.map(|()| None),
+                None => Ok(Some(missing)),
+            }
+        }
         (None, Some(missing)) => reader.get_on(context.options, key, missing, &mut visit).map(|()| None),
     };
     match stopped {

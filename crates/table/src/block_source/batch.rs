@@ -11,9 +11,10 @@
 use super::{BlockKind, BlockRef, BlockSource, Started, spare};
 use crate::options::TableReadOptions;
 use esker_base::Result;
-use esker_env::{ReadRequest, read_many};
+use esker_env::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
+use smallvec::SmallVec;
 
 /// Bytes between two blocks that are read with them rather than left out: less than another read costs.
 const GAP_BYTES: u64 = 4 << 10;
@@ -28,7 +29,12 @@ const RUN_BYTES: u64 = 1 << 20;
 pub(crate) struct Wanted<'s> {
     pub(crate) source: &'s BlockSource,
     pub(crate) handle: BlockHandle,
+    /// If it was found already.
+    pub(crate) held: Option<BlockRef>,
 }
+
+/// Blocks for which little is allocated.
+const FEW: usize = 8;
 
 /// A block, held, or why there is none.
 pub(crate) type Gathered = Result<BlockRef>;
@@ -71,28 +77,15 @@ pub(crate) fn gather_closer(
     gap_bytes: u64,
     counts: &mut GatherCounts,
 ) -> Vec<Gathered> {
-    // All lookups below the cache begin before the first one is waited for.
-    let started: Vec<Started> =
-        wanted.iter().map(|w| w.source.start(w.handle, BlockKind::Data, options)).collect();
-    let mut found: Vec<Option<Gathered>> = wanted
-        .iter()
-        .zip(started)
-        .map(|(w, started)| w.source.finish(started, w.handle, BlockKind::Data, options).map(Ok))
-        .collect();
-    let mut reading: Vec<Reading> = Vec::new();
+    let mut found: Vec<Option<Gathered>> = look_up(wanted, options);
+    let mut reading = Vec::new();
     for (at, (w, found)) in wanted.iter().zip(&mut found).enumerate().filter(|(_, (_, f))| f.is_none()) {
         let begun = w
             .source
             .begin_read(w.handle, BlockKind::Data, options)
             .and_then(|()| w.handle.check_within(w.source.file_size).map_err(|e| w.source.at(e, w.handle)));
         match begun {
-            Ok(()) => reading.push(Reading {
-                at,
-                stored: spare::take(w.handle.size as usize + TRAILER_BYTES),
-                gap: Vec::new(),
-                is_first: true,
-                read: Ok(()),
-            }),
+            Ok(()) => reading.push(Reading::new(at, w.handle)),
             Err(e) => *found = Some(Err(e)),
         }
     }
@@ -106,17 +99,101 @@ pub(crate) fn gather_closer(
     }
     read_all(wanted, &mut reading);
     for block in reading {
-        let Wanted { source, handle } = wanted[block.at];
-        spare::give(block.gap);
-        let parse = |stored| source.parse(stored, handle, BlockKind::Data, options.verify_checksums);
-        let parsed = block
-            .read
-            .and_then(|()| parse(block.stored))
-            .or_else(|e| source.again(e, handle, parse))
-            .and_then(|parsed| source.keep(parsed, handle, BlockKind::Data, options, true));
-        found[block.at] = Some(parsed);
+        let at = block.at;
+        found[at] = Some(block.into_gathered(&wanted[at], options));
     }
     found.into_iter().map(|block| block.expect("found, failed or read")).collect()
+}
+
+/// As [`gather`], if no block has to be waited for; else what was found without reading.
+pub(crate) fn gather_resident(
+    wanted: &[Wanted<'_>],
+    options: &TableReadOptions,
+) -> Result<Vec<Gathered>, Vec<Option<BlockRef>>> {
+    let mut found = look_up(wanted, options);
+    let missing = wanted.iter().zip(&found).enumerate().filter(|(_, (_, found))| found.is_none());
+    let mut reading: Vec<Reading> = missing.map(|(at, (w, _))| Reading::new(at, w.handle)).collect();
+    join_neighbours(wanted, &mut reading, GAP_BYTES);
+    let mut requests = requests(wanted, &mut reading);
+    let is_read = read_if_resident(&mut requests)
+        && requests.iter().all(|request| request.result.as_ref().is_ok_and(|&n| n == request.wanted()));
+    drop(requests);
+    if !is_read {
+        reading.into_iter().for_each(Reading::give_up);
+        return Err(found.into_iter().map(|found| found.and_then(Result::ok)).collect());
+    }
+    for block in reading {
+        let at = block.at;
+        let w = &wanted[at];
+        let begun = w.source.begin_read(w.handle, BlockKind::Data, options);
+        found[at] = Some(begun.and_then(|()| block.into_gathered(w, options)));
+    }
+    Ok(found.into_iter().map(|block| block.expect("found or read")).collect())
+}
+
+impl BlockSource {
+    /// A data block, if it has not to be waited for.
+    pub(crate) fn block_if_resident(
+        &self,
+        handle: BlockHandle,
+        options: &TableReadOptions,
+    ) -> Option<Gathered> {
+        let started = self.start(handle, BlockKind::Data, options);
+        if let Some(block) = self.finish(started, handle, BlockKind::Data, options) {
+            return Some(Ok(block));
+        }
+        handle.check_within(self.file_size).ok()?;
+        let mut block = Reading::new(0, handle);
+        match read_at_if_resident(&*self.file, handle.offset, &mut block.stored) {
+            Some(Ok(n)) if n == block.stored.len() => {
+                let begun = self.begin_read(handle, BlockKind::Data, options);
+                let wanted = Wanted { source: self, handle, held: None };
+                Some(begun.and_then(|()| block.into_gathered(&wanted, options)))
+            }
+            _ => {
+                block.give_up();
+                None
+            }
+        }
+    }
+}
+
+/// What is held, in the cache or below it.
+fn look_up(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Option<Gathered>> {
+    // All lookups below the cache begin before the first one is waited for.
+    let start = |w: &Wanted<'_>| match &w.held {
+        Some(block) => Started::Found(block.clone()),
+        None => w.source.start(w.handle, BlockKind::Data, options),
+    };
+    let started: SmallVec<[Started; FEW]> = wanted.iter().map(start).collect();
+    let finish = |(w, started): (&Wanted<'_>, Started)| {
+        w.source.finish(started, w.handle, BlockKind::Data, options).map(Ok)
+    };
+    wanted.iter().zip(started).map(finish).collect()
+}
+
+impl Reading {
+    fn new(at: usize, handle: BlockHandle) -> Reading {
+        let stored = spare::take(handle.size as usize + TRAILER_BYTES);
+        Reading { at, stored, gap: Vec::new(), is_first: true, read: Ok(()) }
+    }
+
+    /// The block that was read, put into the cache.
+    fn into_gathered(self, wanted: &Wanted<'_>, options: &TableReadOptions) -> Gathered {
+        let Wanted { source, handle, .. } = *wanted;
+        spare::give(self.gap);
+        let parse = |stored| source.parse(stored, handle, BlockKind::Data, options.verify_checksums);
+        self.read
+            .and_then(|()| parse(self.stored))
+            .or_else(|e| source.again(e, handle, parse))
+            .and_then(|parsed| source.keep(parsed, handle, BlockKind::Data, options, true))
+    }
+
+    /// It is not read after all.
+    fn give_up(self) {
+        spare::give(self.gap);
+        spare::give(self.stored);
+    }
 }
 
 /// Marks blocks that lie close behind the one before them.
@@ -140,11 +217,11 @@ fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u6
     }
 }
 
-/// Reads each run of neighbours as one.
-fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
-    let mut requests: Vec<ReadRequest<'_>> = Vec::with_capacity(reading.len());
-    for block in reading.iter_mut() {
-        let Wanted { source, handle } = wanted[block.at];
+/// One for each run of neighbours.
+fn requests<'r>(wanted: &[Wanted<'r>], reading: &'r mut [Reading]) -> Vec<ReadRequest<'r>> {
+    let mut requests: Vec<ReadRequest<'r>> = Vec::with_capacity(reading.len());
+    for block in reading {
+        let Wanted { source, handle, .. } = &wanted[block.at];
         if block.is_first {
             requests.push(ReadRequest::new(&*source.file, handle.offset, Vec::new()));
         }
@@ -154,13 +231,19 @@ fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
         }
         request.bufs.push(&mut block.stored);
     }
+    requests
+}
+
+/// Reads each run of neighbours as one.
+fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
+    let mut requests = requests(wanted, reading);
     read_many(&mut requests);
     let results: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
     let mut results = results.into_iter();
     for run in reading.chunk_by_mut(|_, next| !next.is_first) {
         let read = results.next().expect("one for each run");
         if let [block] = run {
-            let Wanted { source, handle } = wanted[block.at];
+            let Wanted { source, handle, .. } = wanted[block.at];
             block.read = match read {
                 Ok(n) if n < block.stored.len() => Err(source.truncated(n, handle)),
                 Ok(_) => Ok(()),
@@ -173,7 +256,7 @@ fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
             continue;
         }
         for block in run {
-            let Wanted { source, handle } = wanted[block.at];
+            let Wanted { source, handle, .. } = wanted[block.at];
             block.read = source.read_stored(handle).map(|stored| block.stored = stored);
         }
     }

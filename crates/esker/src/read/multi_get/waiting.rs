@@ -1,8 +1,8 @@
 //! The keys of a batch that have to wait for files.
 //!
 //! In: a held view and keys that were put aside, each with its place. Out: their answers. Level by level: the files that the
-//! open keys of a level lie in are planned one after the other, then what all of them miss is read together, then they are
-//! searched. Level 0 goes file by file. With `async_io` all levels are planned at once: the batch waits once, and may read
+//! open keys of a level lie in are planned one after the other, and searched as far as the kernel has in memory what they miss; then the rest of
+//! what all of them miss is read together, then they are searched. Level 0 goes file by file. With `async_io` all levels are planned at once: the batch waits once, and may read
 //! blocks that newer ones make superfluous.
 //!
 //! Invariants
@@ -155,17 +155,22 @@ impl<'b> Waiting<'b> {
     fn ask(&mut self, groups: Vec<Group<'_>>) {
         let (mut planned, mut plans) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
         for group in groups {
+            let before = self.open_keys(&group);
             let mut failed = Vec::new();
-            if let Some(plan) = self.plan(&group, &mut failed) {
+            if let Some(mut plan) = self.plan(&group, &mut failed) {
+                // Groups of several levels are searched in the order of these only.
+                if !self.context.options.async_io {
+                    let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
+                    plan.search_resident(self.context.options, self.keys, &mut visitor);
+                }
                 plans.push(plan);
-                planned.push((group, failed));
+                planned.push((group, failed, before));
             } else {
                 failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             }
         }
         read_plans(&mut plans, self.context.options);
-        for ((group, failed), plan) in planned.into_iter().zip(plans) {
-            let before = self.open_keys(&group);
+        for ((group, failed, before), plan) in planned.into_iter().zip(plans) {
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             self.search(plan);
             self.follow(&group);
