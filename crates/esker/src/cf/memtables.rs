@@ -17,6 +17,8 @@ pub(crate) struct ImmutableMemTable {
     pub(crate) mem: Arc<MemTable>,
     /// The oldest WAL that holds something of it.
     pub(crate) log_number: FileNumber,
+    /// The WAL that was begun when it was full: nothing of it is in this one or a later one.
+    pub(crate) next_log_number: FileNumber,
     /// See [`MemTables::section`].
     section: Option<FileNumber>,
     /// A flush job has it.
@@ -50,6 +52,7 @@ impl MemTables {
         self.immutables.push(ImmutableMemTable {
             mem: full,
             log_number: self.log_number,
+            next_log_number: log_number,
             section: self.section.take(),
             flushing: false,
         });

@@ -153,7 +153,7 @@ impl Db {
         }
         let lead = self.inner.write_path.lead_alone();
         let mut manifest = engine.manifest.lock();
-        raise_log_numbers(engine, &mut manifest);
+        raise_log_numbers(engine, &mut manifest, Some(family.id()));
         manifest.keep_sections_from(oldest_section(engine, &|_| 0));
         manifest.drop_column_family(family.id())?;
         let mut state = engine.state.lock();

@@ -36,6 +36,7 @@ impl Db {
             let families = engine.family_ids();
             self.inner.write_path.flush_as_leader(&lead, &families, FlushReason::ExternalFileIngestion)?;
         }
+        self.inner.write_path.sync_closed_wals()?;
         let mut manifest = engine.manifest.lock();
         engine.state.lock().background_error.check_writes()?;
         let log_number = engine.wals.lock().current_number();

@@ -9,6 +9,8 @@
 //!     family must not outlive earlier writes of another. So they are with prepared transactions: a WAL that one of them
 //!     keeps is replayed, and must not seem to have lost its end.
 //!  3. After a failure the memtables wait as before, and the error is in force.
+//!  4. No family is said to need only WALs behind one that is needed and not durable yet: if that lost its end, recovery would
+//!     take the family's tables to be ahead of it.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
@@ -153,11 +155,15 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<BuiltTable
 fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: &[BuiltTable]) -> Result<()> {
     let mut manifest = engine.manifest.lock();
     let edits = {
+        // Not under the db mutex: it may be synced just now.
+        let durable = engine.wals.lock().durable_before();
         let state = engine.state.lock();
-        let edits = parts.iter().zip(files).filter_map(|(part, file)| edit_for(&state, part, file.clone()));
+        let limit = log_number_limit(engine, &state, durable, None);
+        let edits =
+            parts.iter().zip(files).filter_map(|(part, file)| edit_for(&state, part, file.clone(), limit));
         edits.collect::<Vec<_>>()
     };
-    raise_log_numbers(engine, &mut manifest);
+    raise_log_numbers(engine, &mut manifest, None);
     manifest.keep_sections_from(oldest_section_after(engine, parts));
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let versions = if edits.is_empty() { Vec::new() } else { manifest.log_and_apply(edits, log)? };
@@ -182,11 +188,33 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
 }
 
 /// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which
-/// there is nothing any more; else the next open would read them again, damage and all.
-pub(crate) fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet) {
-    for family in engine.state.lock().families.values() {
-        manifest.raise_log_number(family.cf.id, family.memtables.oldest_log_needed());
+/// there is nothing any more; else the next open would read them again, damage and all. `leaving`: a family that needs none of
+/// them from that record on.
+pub(crate) fn raise_log_numbers(
+    engine: &Engine,
+    manifest: &mut VersionSet,
+    leaving: Option<ColumnFamilyId>,
+) {
+    let durable = engine.wals.lock().durable_before();
+    let state = engine.state.lock();
+    let limit = log_number_limit(engine, &state, durable, leaving);
+    for family in state.families.values() {
+        manifest.raise_log_number(family.cf.id, family.memtables.oldest_log_needed().min(limit));
     }
+}
+
+/// From where on the MANIFEST may say that a family needs WALs: at most from the oldest that is not `durable`, unless nobody but
+/// `leaving` needs that.
+fn log_number_limit(
+    engine: &Engine,
+    state: &DbState,
+    durable: FileNumber,
+    leaving: Option<ColumnFamilyId>,
+) -> FileNumber {
+    let staying = state.families.values().filter(|f| Some(f.cf.id) != leaving);
+    let needed = staying.map(|f| f.memtables.oldest_log_needed()).min();
+    let needed = needed.into_iter().chain(oldest_section_of(engine, state, &|_| 0)).min();
+    durable.max(needed.unwrap_or_default())
 }
 
 /// The oldest WAL with a prepared section that is needed once these memtables are in tables.
@@ -199,17 +227,26 @@ pub(crate) fn oldest_section(
     engine: &Engine,
     flushed: &dyn Fn(ColumnFamilyId) -> usize,
 ) -> Option<FileNumber> {
-    let state = engine.state.lock();
+    oldest_section_of(engine, &engine.state.lock(), flushed)
+}
+
+fn oldest_section_of(
+    engine: &Engine,
+    state: &DbState,
+    flushed: &dyn Fn(ColumnFamilyId) -> usize,
+) -> Option<FileNumber> {
     let outstanding = engine.prepared.lock().oldest_wal();
     let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(flushed(f.cf.id)));
     committed.chain(outstanding).min()
 }
 
-/// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile.
-fn edit_for(state: &DbState, part: &Part, built: BuiltTable) -> Option<VersionEdit> {
+/// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile. `limit`: of log numbers.
+fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) -> Option<VersionEdit> {
     let family = state.families.get(&part.cf.id)?;
-    let remaining = &family.memtables.immutables[part.memtables.len()..];
-    let log_number = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
+    let (flushed, remaining) = family.memtables.immutables.split_at(part.memtables.len());
+    let needed = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
+    // What was flushed must not be replayed in any case.
+    let log_number = flushed.last().map_or(needed, |newest| needed.min(limit.max(newest.next_log_number)));
     Some(VersionEdit {
         column_family: part.cf.id,
         log_number: Some(log_number),

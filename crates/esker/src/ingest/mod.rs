@@ -109,6 +109,7 @@ fn install(
     if !overlapped.is_empty() {
         write_path.flush_as_leader(lead, &overlapped, FlushReason::ExternalFileIngestion)?;
     }
+    write_path.sync_closed_wals()?;
     let mut manifest = engine.manifest.lock();
     let last = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
     let (edits, newest) = {

@@ -148,6 +148,11 @@ impl Wals {
         self.alive.front().map(|w| w.number)
     }
 
+    /// What files numbered less hold is durable, if anybody needs it.
+    pub(crate) fn durable_before(&self) -> FileNumber {
+        self.unsynced.first().map_or(self.current_number(), |f| f.number)
+    }
+
     /// Whether the current file holds no record.
     pub(crate) fn current_is_empty(&self) -> bool {
         self.current.as_ref().is_none_or(|c| c.file.file_size() == 0)

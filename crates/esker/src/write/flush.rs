@@ -114,6 +114,15 @@ impl WritePath {
         flushed.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
+    /// Makes what is in WALs before the current one durable, if a family that will have tables and need only the current one
+    /// would be ahead of them.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn sync_closed_wals(&self) -> Result<()> {
+        let synced = self.engine.wals.lock().sync_closed();
+        synced.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
+    }
+
     /// Flushes everything, into a fresh WAL if the old one is damaged, while writes are still refused.
     /// # Errors
     /// As [`WritePath::flush`].

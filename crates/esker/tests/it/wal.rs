@@ -2,9 +2,13 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
-use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, Options, WriteOptions};
+use esker::observe::{EventListener, FlushJobInfo, TableFileCreationInfo};
+use esker::{
+    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
+};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 fn options() -> Options {
     let mut options = Options::default();
@@ -134,4 +138,107 @@ fn destroying_takes_the_wals_wherever_they_are_and_nothing_else() {
         }
         esker::destroy_db(&options.db, "/db").unwrap();
     }
+}
+
+/// While "default" is flushed, writes for "other" fill a WAL, and another is begun; keeps what a crash leaves once "default" is in
+/// its table and "other" is not.
+#[derive(Default)]
+struct SwitchDuringFlush {
+    db: OnceLock<Weak<Db>>,
+    disk: Option<CrashFs>,
+    is_flushed: AtomicBool,
+    left: Mutex<Vec<CrashFs>>,
+}
+
+impl EventListener for SwitchDuringFlush {
+    fn on_table_file_created(&self, info: &TableFileCreationInfo) {
+        if info.brief.cf_name == "default"
+            && let Some(db) = self.db.get().and_then(Weak::upgrade)
+        {
+            let other = db.column_family("other").unwrap();
+            for i in 0..40 {
+                db.put_cf(&other, format!("{i}"), [7; 100]).unwrap();
+            }
+            db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
+        }
+    }
+
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        self.is_flushed.fetch_or(info.cf_name == "default", Ordering::Release);
+    }
+
+    fn on_flush_begin(&self, info: &FlushJobInfo) {
+        if info.cf_name == "other" {
+            while !self.is_flushed.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let disk = self.disk.as_ref().unwrap();
+            self.left.lock().unwrap().extend((0..200).map(|seed| disk.crash_clone(&CrashChoices::random(seed))));
+        }
+    }
+}
+
+/// The end of the WAL in the middle may be lost. It holds nothing for the family that has tables.
+#[test]
+fn a_family_is_not_ahead_of_a_wal_that_was_closed_while_it_was_flushed() {
+    let disk = CrashFs::new();
+    let listener = Arc::new(SwitchDuringFlush { disk: Some(disk.clone()), ..SwitchDuringFlush::default() });
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk));
+    options.db.create_missing_column_families = true;
+    options.db.listeners = vec![listener.clone()];
+    let open = |options: &Options| {
+        let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+        Db::open_cf(&options.db, "/db", families.into())
+    };
+    let db = Arc::new(open(&options).unwrap());
+    assert!(listener.db.set(Arc::downgrade(&db)).is_ok());
+    db.put("a", "value").unwrap();
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    options.db.listeners.clear();
+    let left = std::mem::take(&mut *listener.left.lock().unwrap());
+    assert_eq!(left.len(), 200);
+    for (seed, disk) in left.into_iter().enumerate() {
+        options.db.env = Env::with_fs(Arc::new(disk));
+        let again = open(&options).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert!(again.get("a").unwrap().is_some(), "seed {seed}");
+    }
+}
+
+/// The file goes to a family that was made after the WAL was begun that an earlier write needs.
+#[test]
+fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    options.db.create_missing_column_families = true;
+    let open = |options: &Options| {
+        let names = ["default", "other", "third"];
+        let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+        Db::open_cf(&options.db, "/db", families.into())
+    };
+    drop(open(&options).unwrap());
+    let db = open(&options).unwrap();
+    db.drop_column_family(&db.column_family("third").unwrap()).unwrap();
+    db.pause_background_work();
+    let other = db.column_family("other").unwrap();
+    for i in 0..40 {
+        db.put_cf(&other, format!("{i}"), [7; 100]).unwrap();
+    }
+    db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
+    let third = db.create_column_family("third", &options.cf).unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/file").unwrap();
+    writer.put("a", "value").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file_cf(&third, &["/file"], &IngestExternalFileOptions::default()).unwrap();
+    for seed in 0..200 {
+        let mut options = options.clone();
+        options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::random(seed))));
+        let again = open(&options).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let third = again.column_family("third").unwrap();
+        assert!(again.get_cf(&third, "a").unwrap().is_some(), "seed {seed}");
+    }
+    db.continue_background_work().unwrap();
 }
