@@ -9,8 +9,8 @@
 //!  2. Every table is checked whole before the MANIFEST names it.
 //!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
 //!
-//! What was deleted but not yet compacted away may come back, as may families that were dropped: without a MANIFEST,
-//! tables that nobody needed any more cannot be told from those that were live. A merge operand may count twice if a WAL still has it, a
+//! What was deleted but not yet compacted away may come back: without a MANIFEST, tables that nobody needed any more cannot be
+//! told from those that were live. So may families that were dropped, unless the newest MANIFEST can be read that far. A merge operand may count twice if a WAL still has it, a
 //! compaction into the last level took its sequence number away, and the MANIFEST is so damaged, or so many tables are lost,
 //! that nobody knows that it was flushed. Source: RocksDB `db/repair.cc`.
 
@@ -41,7 +41,8 @@ pub struct RepairSummary {
     pub families: Vec<String>,
     /// Tables that were readable.
     pub tables_kept: Vec<FileNumber>,
-    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names is there; now in `lost`.
+    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names is there; and those of families
+    /// that it says were dropped. Now in `lost`.
     pub tables_obsolete: Vec<FileNumber>,
     /// Tables that were not readable, now in `lost`, and why.
     pub tables_lost: Vec<(FileNumber, Error)>,
@@ -59,7 +60,7 @@ pub struct RepairSummary {
     pub tables_from_wals: Vec<FileNumber>,
     /// Operations that were taken from WALs.
     pub wal_records: u64,
-    /// Operations in WALs for families of which there is no table: their names are lost with the MANIFEST.
+    /// Operations in WALs for families that were dropped, or of which there is no table: their names are lost with the MANIFEST.
     pub wal_records_without_family: u64,
     /// Names of transactions that were prepared and neither committed nor rolled back: their operations are lost.
     pub prepared_transactions_lost: Vec<Vec<u8>>,
@@ -147,12 +148,15 @@ struct Flushed {
     tables: BTreeMap<FileNumber, ColumnFamilyId>,
     /// Those that there were no more.
     obsolete: BTreeSet<FileNumber>,
+    /// The families that there were no more. No id is given twice.
+    dropped: BTreeSet<ColumnFamilyId>,
 }
 
 impl Flushed {
     fn apply(&mut self, edit: &VersionEdit) {
         if edit.column_family_drop {
             self.tables.retain(|_, family| *family != edit.column_family);
+            self.dropped.insert(edit.column_family);
         }
         if let Some(log_number) = edit.log_number {
             self.log_numbers.insert(edit.column_family, log_number);
@@ -200,8 +204,9 @@ impl Repair {
         for family in self.families.values_mut() {
             family.tables.retain(|table| !obsolete.contains(&table.number));
         }
-        let (gone, kept) = self.summary.tables_kept.iter().partition(|table| obsolete.contains(table));
-        (self.summary.tables_obsolete, self.summary.tables_kept) = (gone, kept);
+        let (gone, kept): (Vec<_>, _) = self.summary.tables_kept.iter().partition(|table| obsolete.contains(table));
+        self.summary.tables_obsolete.extend(gone);
+        self.summary.tables_kept = kept;
     }
 
     fn find_files(&self) -> Result<Found> {
@@ -252,7 +257,8 @@ impl Repair {
         let manifest_number = self.numbers.new_file_number();
         let log_number = self.numbers.new_file_number();
         let mut last_sequence = self.numbers.last_sequence();
-        let max_family = self.families.keys().next_back().map_or(0, |id| id.0);
+        let ids = self.families.keys().chain(&self.flushed.dropped);
+        let max_family = ids.max().map_or(0, |id| id.0);
         let mut edits = vec![VersionEdit {
             db_id: Some(self.db_id.clone()),
             max_column_family: (max_family > 0).then_some(max_family),

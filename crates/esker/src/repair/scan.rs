@@ -82,7 +82,8 @@ impl Repair {
     pub(super) fn scan_tables(&mut self, found: &Found) -> Result<()> {
         for (number, name) in &found.tables {
             match self.scan_table(*number, name) {
-                Ok(()) => self.summary.tables_kept.push(*number),
+                Ok(true) => self.summary.tables_kept.push(*number),
+                Ok(false) => self.summary.tables_obsolete.push(*number),
                 Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported) => {
                     esker_base::info_log!(self.info_log, Warn, "Table #{number} is lost: {e}");
                     self.summary.tables_lost.push((*number, e));
@@ -93,12 +94,16 @@ impl Repair {
         Ok(())
     }
 
-    fn scan_table(&mut self, number: FileNumber, name: &str) -> Result<()> {
+    /// `false` if the table's family was dropped.
+    fn scan_table(&mut self, number: FileNumber, name: &str) -> Result<bool> {
         let path = self.path.join(name);
         let file_size = self.fs.file_size(&path)?;
         let file = self.fs.new_random_access_file(&path)?;
         let properties = TableReader::properties_of(file.clone(), file_size)?;
         let id = family_of(&properties)?;
+        if self.flushed.dropped.contains(&id) {
+            return Ok(false);
+        }
         let known = self.families.get(&id).map(|f| f.descriptor.name.clone());
         let name = known.unwrap_or_else(|| properties.column_family_name.clone());
         if !properties.column_family_name.is_empty()
@@ -129,7 +134,7 @@ impl Repair {
         reader.verify(&mut |_| true)?;
         let meta = describe(&reader, &icmp, number, file_size)?;
         self.families.get_mut(&id).expect("asked for above").tables.push(meta);
-        Ok(())
+        Ok(true)
     }
 }
 

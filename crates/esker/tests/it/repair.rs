@@ -1,6 +1,6 @@
 //! A database without MANIFEST and CURRENT comes back from its tables and WALs.
 
-use esker::internals::env::FileSystem;
+use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
@@ -110,6 +110,42 @@ fn everything_comes_back_without_manifest_and_current() {
     db.compact_range(None, None).unwrap();
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"new"[..]));
     assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
+}
+
+/// Its tables are still there, for somebody holds it.
+#[test]
+fn a_dropped_family_stays_dropped_if_the_manifest_can_be_read() {
+    let path = Path::new("/db");
+    for with_manifest in [true, false] {
+        let disk = CrashFs::new();
+        let mut options = options();
+        options.db.env = Env::with_fs(Arc::new(disk.clone()));
+        let expected = fill(&options, path);
+        let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
+        let reverse = db.column_family("reverse").unwrap();
+        let tables = db.live_files().iter().filter(|f| f.column_family_name == "reverse").count();
+        db.drop_column_family(&reverse).unwrap();
+        let left = disk.crash_clone(&CrashChoices::process_kill());
+        lose(&left, path, if with_manifest { &["CURRENT"] } else { &["CURRENT", "MANIFEST"] });
+        options.db.env = Env::with_fs(Arc::new(left.clone()));
+
+        let summary = repair_db(&options, &families(&options), path).unwrap();
+        assert!(tables > 0, "something may come back");
+        if !with_manifest {
+            assert_eq!(summary.families, ["default", "reverse", "merging"]);
+            continue;
+        }
+        assert_eq!(summary.families, ["default", "merging"]);
+        assert_eq!(summary.tables_obsolete.len(), tables, "{summary:?}");
+        let others: Vec<_> = families(&options).into_iter().filter(|f| f.name != "reverse").collect();
+        let again = Db::open_cf(&options.db, path, others).unwrap();
+        assert_eq!(contents(&again, &again.default_column_family()), expected[0]);
+        assert_eq!(contents(&again, &again.column_family("merging").unwrap()), expected[2]);
+        let anew = again.create_column_family("reverse", &options.cf).unwrap();
+        assert!(anew.id() > reverse.id().max(db.column_family("merging").unwrap().id()));
+        assert_eq!(contents(&again, &anew), []);
+        assert!(left.children(&path.join("lost")).unwrap().len() > tables);
+    }
 }
 
 /// A WAL that another family still needs has operands that a flush joined into one.
