@@ -70,9 +70,9 @@ pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::AheadCounts;
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
-    ColumnFamilyOptions, CompactRangeOptions, DbOptions, Env, FlushOptions, ImportColumnFamilyOptions,
-    IngestExternalFileOptions, MultiScanArgs, Options, ReadOptions, ReadTier, ScanOptions, WalRecoveryMode,
-    WriteOptions,
+    ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, ReadOptions, ReadTier,
+    ScanOptions, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;

@@ -204,7 +204,8 @@ impl Repair {
         for family in self.families.values_mut() {
             family.tables.retain(|table| !obsolete.contains(&table.number));
         }
-        let (gone, kept): (Vec<_>, _) = self.summary.tables_kept.iter().partition(|table| obsolete.contains(table));
+        let (gone, kept): (Vec<_>, _) =
+            self.summary.tables_kept.iter().partition(|table| obsolete.contains(table));
         self.summary.tables_obsolete.extend(gone);
         self.summary.tables_kept = kept;
     }

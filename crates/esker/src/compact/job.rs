@@ -25,7 +25,7 @@ use crate::read::tables::open_file;
 use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, thread};
-use esker_base::{ColumnFamilyId, Error, Result, Severity};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
 use esker_format::file_name;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 
@@ -37,6 +37,8 @@ struct Task {
     running: RunningId,
     /// The manual compaction it belongs to.
     manual: Option<u64>,
+    /// Threads; 0: as the option says.
+    max_subcompactions: u32,
     cancelled: Arc<AtomicBool>,
     /// The inputs have been read: what fails from here on says nothing of them.
     installs: AtomicBool,
@@ -62,6 +64,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     }
     if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.plan.is_some()) {
         let (plan, running, id) = (manual.plan.take()?, manual.running?, manual.id);
+        let max_subcompactions = manual.max_subcompactions;
         let Some(family) = state.families.get(&plan.column_family) else {
             let gone = Error::column_family_dropped("the family was dropped before it could be compacted");
             state
@@ -75,7 +78,8 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         let (cf, options) = (family.cf.clone(), family.options.clone());
         let cancelled = engine.shutting_down.clone();
         let installs = AtomicBool::new(false);
-        return Some(Task { plan, cf, options, running, manual: Some(id), cancelled, installs });
+        let manual = Some(id);
+        return Some(Task { plan, cf, options, running, manual, max_subcompactions, cancelled, installs });
     }
     if state.exclusive_manual {
         return None;
@@ -102,12 +106,14 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         let cancelled = engine.shutting_down.clone();
         maybe_schedule(engine, &mut state);
         let installs = AtomicBool::new(false);
-        return Some(Task { plan, cf, options, running, manual: None, cancelled, installs });
+        let (manual, max_subcompactions) = (None, 0);
+        return Some(Task { plan, cf, options, running, manual, max_subcompactions, cancelled, installs });
     }
     None
 }
 
-fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
+/// The files that were written.
+fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {
     let plan = &task.plan;
     let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
     if plan.is_trivial_move {
@@ -115,7 +121,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
         install(engine, task, plan.trivial_move_edit(), &[])?;
         engine.tell_trivial_move(job, plan);
         engine.tell_stall_changes();
-        return Ok(());
+        return Ok(Vec::new());
     }
     esker_base::probe!("compaction:begun");
     if matches!(plan.reason, CompactionReason::Ttl | CompactionReason::PeriodicCompaction) {
@@ -138,7 +144,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<()> {
     let micros = engine.env.clock.now_micros().saturating_sub(start);
     engine.tell_compaction_end(&report(task, job, &results, micros), &outcome);
     engine.tell_stall_changes();
-    outcome
+    outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())
 }
 
 /// Runs one thread per key range, this one included.
@@ -180,7 +186,10 @@ fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult>
 /// User keys that cut the inputs into parts of about equal size, for as many threads as allowed.
 fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     let plan = &task.plan;
-    let threads = engine.db_options().max_subcompactions;
+    let threads = match task.max_subcompactions {
+        0 => engine.db_options().max_subcompactions,
+        threads => threads,
+    };
     let worthwhile = plan.input_bytes() / plan.target_file_size.max(1);
     let parts = (threads as u64).min(worthwhile) as usize;
     // A cut might part the history of a key.
@@ -262,7 +271,7 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, results: &[Subj
 }
 
 /// Releases what the task held and tells whoever waits how it ended.
-fn finish(engine: &Arc<Engine>, task: &Task, result: Result<()>) {
+fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
     let damaged = match &result {
         Err(error) if !task.installs.load(Ordering::Relaxed) => {
             damaged_inputs(engine, &task.cf, &task.plan, error)

@@ -1,14 +1,15 @@
-//! `compact_range`: level by level, each step a plan that a background job runs.
+//! `compact_range`: level by level, each step a plan that a background job runs; `compact_files`: one such plan.
 //!
-//! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`.
+//! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`, `CompactFilesImpl`.
 
 use super::refit::refit_level;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, ManualCompaction, maybe_schedule};
-use crate::options::CompactRangeOptions;
-use crate::picker::manual::{ManualCompaction as Steps, ManualStep};
+use crate::options::{CompactRangeOptions, CompactionOptions};
+use crate::picker::CompactionPlan;
+use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
 use esker_base::sync::Arc;
-use esker_base::{Error, Result};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
 
 /// What is to be compacted.
 pub(crate) struct ManualRange<'a> {
@@ -41,6 +42,58 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// Merges these files, and those that must go with them, into `output_level`, and waits. The files that were written.
+/// # Errors
+/// Those of [`pick_files`] · the background error in force, or the compaction's own.
+pub(crate) fn compact_files(
+    engine: &Arc<Engine>,
+    family: &Arc<ColumnFamily>,
+    files: &[FileNumber],
+    output_level: usize,
+    options: &CompactionOptions,
+) -> Result<Vec<FileNumber>> {
+    let mut state = engine.state.lock();
+    while state.exclusive_manual {
+        engine.check_open()?;
+        engine.state_changed.wait(&mut state);
+    }
+    engine.check_open()?;
+    if let Some(error) = state.background_error.current() {
+        return Err(error.clone());
+    }
+    let Some(found) = state.family_mut(family.id) else {
+        return Err(Error::column_family_dropped("compact_files: the family was dropped"));
+    };
+    let mut plan =
+        pick_files(&found.version, &found.compaction_options, &found.running, files, output_level)?;
+    if output_level > 0 {
+        // Where files of the level below end makes no difference: the caller says how large they are.
+        plan.grandparents.clear();
+        plan.target_file_size = options.output_file_size_limit;
+        plan.max_output_file_size = options.output_file_size_limit;
+    }
+    let id = queue(engine, &mut state, family.id, plan, options.max_subcompactions);
+    drop(state);
+    wait(engine, id)
+}
+
+/// Marks what the plan reads and has a job run it; under which id it is to be waited for.
+fn queue(
+    engine: &Arc<Engine>,
+    state: &mut DbState,
+    family: ColumnFamilyId,
+    plan: CompactionPlan,
+    max_subcompactions: u32,
+) -> u64 {
+    let running = state.family_mut(family).map(|family| family.running.start(&plan));
+    let id = state.next_manual_id;
+    state.next_manual_id += 1;
+    let manual = ManualCompaction { id, running, plan: Some(plan), max_subcompactions, done: None };
+    state.manual_compactions.push(manual);
+    maybe_schedule(engine, state);
+    id
 }
 
 /// No other compaction of the database runs while this lives.
@@ -101,19 +154,14 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
                 engine.state_changed.wait(&mut state);
             }
             ManualStep::Run(plan) => {
-                let running = family.running.start(&plan);
-                let id = state.next_manual_id;
-                state.next_manual_id += 1;
-                let manual = ManualCompaction { id, running: Some(running), plan: Some(*plan), done: None };
-                state.manual_compactions.push(manual);
-                maybe_schedule(engine, &mut state);
-                return Ok(Some(id));
+                let threads = range.options.max_subcompactions;
+                return Ok(Some(queue(engine, &mut state, range.family.id, *plan, threads)));
             }
         }
     }
 }
 
-fn wait(engine: &Engine, id: u64) -> Result<()> {
+fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
     let mut state = engine.state.lock();
     loop {
         let position = state.manual_compactions.iter().position(|m| m.id == id).expect("queued by `start`");

@@ -3,7 +3,7 @@
 //! In: a plan from the picker. Out: new files in the output level and an edit that replaces the inputs by them.
 //!
 //!   `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key range · `output.rs` cuts files
-//!   · `damage.rs` finds out which inputs are damaged · `manual.rs` is `compact_range`, `refit.rs` its `change_level`
+//!   · `damage.rs` finds out which inputs are damaged · `manual.rs` is `compact_range` and `compact_files`, `refit.rs` the former's `change_level`
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
@@ -15,4 +15,4 @@ mod refit;
 mod subjob;
 
 pub(crate) use job::background_compaction;
-pub(crate) use manual::{ManualRange, compact_range};
+pub(crate) use manual::{ManualRange, compact_files, compact_range};

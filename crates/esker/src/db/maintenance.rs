@@ -4,8 +4,8 @@ use super::{ColumnFamilyHandle, Db};
 use crate::compact::ManualRange;
 use crate::engine::maybe_schedule;
 use crate::observe::FlushReason;
-use crate::options::{CompactRangeOptions, FlushOptions, WriteOptions};
-use esker_base::{Error, Result};
+use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions};
+use esker_base::{Error, FileNumber, Result};
 use esker_format::write_batch::WriteBatch;
 
 impl Db {
@@ -89,6 +89,28 @@ impl Db {
         self.inner.write_path.flush(&[family.id()], FlushReason::ManualCompaction, true)?;
         let (begin, end) = (begin.as_deref(), end.as_deref());
         crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
+    }
+
+    /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, and waits; the tables that were written.
+    /// Tables between them, and those that overlap them down to that level, go with them: what is older must not stay above
+    /// what is newer. Unlike RocksDB's, the work is done by a background thread.
+    /// # Errors
+    /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or there is no such level in the family's
+    /// compaction style · `Aborted`: another compaction has a file that is needed, or writes into the same range: try again when it
+    /// has ended · what is wrong with a file that was set aside · the background error in force, or the compaction's own ·
+    /// `ShutdownInProgress`.
+    pub fn compact_files(
+        &self,
+        options: &CompactionOptions,
+        family: &ColumnFamilyHandle,
+        input_files: &[FileNumber],
+        output_level: usize,
+    ) -> Result<Vec<FileNumber>> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        family.check_live(self)?;
+        crate::compact::compact_files(engine, &family.cf, input_files, output_level, options)
     }
 
     /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for those that run. Calls nest.

@@ -22,7 +22,10 @@ pub(crate) struct ManualCompaction {
     pub(crate) running: Option<RunningId>,
     /// Taken by the job.
     pub(crate) plan: Option<CompactionPlan>,
-    pub(crate) done: Option<Result<()>>,
+    /// Threads; 0: as the option says.
+    pub(crate) max_subcompactions: u32,
+    /// What it has written.
+    pub(crate) done: Option<Result<Vec<FileNumber>>>,
 }
 
 /// Everything that changes under the db mutex.

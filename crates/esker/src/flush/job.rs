@@ -190,11 +190,7 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
 /// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which
 /// there is nothing any more; else the next open would read them again, damage and all. `leaving`: a family that needs none of
 /// them from that record on.
-pub(crate) fn raise_log_numbers(
-    engine: &Engine,
-    manifest: &mut VersionSet,
-    leaving: Option<ColumnFamilyId>,
-) {
+pub(crate) fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet, leaving: Option<ColumnFamilyId>) {
     let durable = engine.wals.lock().durable_before();
     let state = engine.state.lock();
     let limit = log_number_limit(engine, &state, durable, leaving);

@@ -185,12 +185,16 @@ impl Default for CompactRangeOptions {
 }
 
 /// Options of `compact_files`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactionOptions {
-    /// Compression of the output; `None`: as the family's options say. Default `None`.
-    pub compression: Option<super::CompressionType>,
-    /// Bytes at which an output file ends; 0: one file. Default 0.
+    /// Bytes at which an output file ends; in level 0 there is one in any case. Default `u64::MAX`.
     pub output_file_size_limit: u64,
     /// Threads; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
+}
+
+impl Default for CompactionOptions {
+    fn default() -> Self {
+        CompactionOptions { output_file_size_limit: u64::MAX, max_subcompactions: 0 }
+    }
 }

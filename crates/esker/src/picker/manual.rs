@@ -395,7 +395,8 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
 
 /// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
 /// # Errors
-/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or there is no such level · what is
+/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or there is no such level in this
+/// compaction style · what is
 /// wrong with a file that is needed and damaged ·
 /// `Aborted`: a file that is needed is being compacted, or a running compaction writes into the same range. Try again later.
 pub fn pick_files(
@@ -410,6 +411,9 @@ pub fn pick_files(
         return Err(Error::invalid_argument(format!(
             "output level {output_level} of a family with {levels} levels"
         )));
+    }
+    if options.compaction_style == CompactionStyle::Fifo && output_level > 0 {
+        return Err(Error::invalid_argument(format!("output level {output_level}: FIFO has level 0 only")));
     }
     let named = check_named(version, files, output_level)?;
     let inputs = inputs_of_all_levels(version, named, output_level);

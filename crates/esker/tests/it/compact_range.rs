@@ -3,7 +3,7 @@
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{Db, Env, Options, WriteBatch, WriteOptions};
+use esker::{CompactionOptions, Db, Env, ErrorKind, FileNumber, Options, WriteBatch, WriteOptions};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -139,4 +139,62 @@ fn an_exclusive_compaction_runs_alone() {
     let found = &overlaps.0.lock().unwrap().overlaps;
     assert!(found.is_empty(), "{found:?}");
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"value0"[..]));
+}
+
+/// Tables of a level, newest first in level 0.
+fn tables(db: &Db, level: usize) -> Vec<FileNumber> {
+    let mut tables: Vec<_> = db.live_files().into_iter().filter(|f| f.level == level).collect();
+    tables.sort_by_key(|f| std::cmp::Reverse(f.file.largest_seqno));
+    tables.into_iter().map(|f| f.file.file_number).collect()
+}
+
+#[test]
+fn compact_files_takes_along_what_is_older_and_nothing_else() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    let default = db.default_column_family();
+    for round in 0..4 {
+        fill(&db, round);
+        db.flush().unwrap();
+    }
+    let compact =
+        |files: &[FileNumber], level| db.compact_files(&CompactionOptions::default(), &default, files, level);
+    let newest_first = tables(&db, 0);
+    // The oldest goes by itself, and what is newer stays above it.
+    let written = compact(&newest_first[3..], 3).unwrap();
+    assert_eq!((files(&db), tables(&db, 3)), (vec![3, 0, 0, 1, 0, 0, 0], written.clone()));
+    assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value3"[..]));
+    let e = compact(&newest_first[3..], 3).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "it is gone: {e}");
+    let e = compact(&written, 2).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "upwards: {e}");
+    let e = compact(&written, 7).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "there is no such level: {e}");
+    // Two neighbours become one, in level 0.
+    let written = compact(&newest_first[..2], 0).unwrap();
+    assert_eq!((files(&db), written.len()), (vec![2, 0, 0, 1, 0, 0, 0], 1));
+    // The newest takes all along that lies in its way.
+    let small = CompactionOptions { output_file_size_limit: 4096, max_subcompactions: 2 };
+    let written = db.compact_files(&small, &default, &written, 4).unwrap();
+    assert!(written.len() > 2, "{written:?}");
+    assert_eq!(files(&db), [0, 0, 0, 0, written.len() as u64, 0, 0]);
+    for i in 0..500 {
+        assert_eq!(db.get(format!("key{i:04}")).unwrap().as_deref(), Some(&b"value3"[..]));
+    }
+}
+
+#[test]
+fn compact_files_of_fifo_knows_level_0_only() {
+    let mut options = options();
+    options.cf.compaction_style = esker::options::CompactionStyle::Fifo;
+    let db = Db::open(&options, "/db").unwrap();
+    for round in 0..2 {
+        fill(&db, round);
+        db.flush().unwrap();
+    }
+    let default = db.default_column_family();
+    let of = |level| db.compact_files(&CompactionOptions::default(), &default, &tables(&db, 0), level);
+    assert_eq!(of(1).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(of(0).unwrap(), tables(&db, 0));
+    assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value1"[..]));
 }

@@ -1,7 +1,7 @@
 //! A database without MANIFEST and CURRENT comes back from its tables and WALs.
 
-use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::options::BottommostLevelCompaction;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, Options,

@@ -4,7 +4,8 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::observe::{EventListener, FlushJobInfo, TableFileCreationInfo};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
+    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options,
+    SstFileWriter, WriteOptions,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,7 +174,10 @@ impl EventListener for SwitchDuringFlush {
                 std::thread::yield_now();
             }
             let disk = self.disk.as_ref().unwrap();
-            self.left.lock().unwrap().extend((0..200).map(|seed| disk.crash_clone(&CrashChoices::random(seed))));
+            self.left
+                .lock()
+                .unwrap()
+                .extend((0..200).map(|seed| disk.crash_clone(&CrashChoices::random(seed))));
         }
     }
 }
