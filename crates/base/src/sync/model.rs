@@ -84,6 +84,10 @@ impl Condvar {
         self.wait(guard);
         false
     }
+    /// The same, under the name that it has for locks with a rank.
+    pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
+        self.wait_for(guard, at_most)
+    }
     /// Wakes one.
     pub fn notify_one(&self) {
         self.0.notify_one();

@@ -3,6 +3,7 @@
 //! What happens to memtables: data in a WAL stays there and is replayed at the next open; data written without a WAL is
 //! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
+use super::auto_resume::end_auto_resume;
 use super::{Db, DbInner, jobs};
 use crate::engine::{DbState, Engine};
 use crate::observe::FlushReason;
@@ -28,6 +29,7 @@ impl Db {
         let flushed = self.inner.cancel_jobs();
         if wait {
             wait_for_jobs(self.engine());
+            end_auto_resume(self.engine());
         }
         flushed
     }
@@ -41,10 +43,14 @@ impl DbInner {
         }
         let flushed = self.cancel_jobs();
         wait_for_jobs(engine);
+        // It may lead writes, and begin a WAL.
+        end_auto_resume(engine);
         // As the write leader: a write that was let in before the flag went up is finished first.
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();
         drop(lead);
+        // That of a write's error, which finds the flag and does nothing.
+        end_auto_resume(engine);
         if !engine.read_only {
             jobs::settle_and_purge(engine);
         }

@@ -3,6 +3,7 @@
 //! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter` for reads, `flush` and
 //! `compact` for maintenance. Nothing below names this module.
 
+mod auto_resume;
 mod close;
 mod column_family;
 mod compaction_timer;
@@ -64,7 +65,7 @@ pub struct Db {
 /// What all handles share. Dropping it closes the database.
 pub(crate) struct DbInner {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) write_path: WritePath,
+    pub(crate) write_path: Arc<WritePath>,
     /// Goes last.
     pub(crate) _last: close::ReleaseAll,
 }

@@ -5,6 +5,7 @@
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is docs/format/manifest.md's.
 
+use super::auto_resume::enable_auto_resume;
 use super::close::ReleaseAll;
 use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::compaction_timer::schedule_compaction_trigger;
@@ -197,7 +198,7 @@ impl Opening {
         let engine = self.build_engine(manifest, (wals, prepared), states, db_id, session_id);
         let db = Db {
             inner: Arc::new(DbInner {
-                write_path: WritePath::new(engine.clone()),
+                write_path: Arc::new(WritePath::new(engine.clone())),
                 engine,
                 _last: ReleaseAll,
             }),
@@ -447,6 +448,7 @@ impl Db {
         }
         self.write_options_file()?;
         jobs::purge_directory(engine)?;
+        enable_auto_resume(&self.inner);
         jobs::start(engine);
         schedule_stats_dump(engine);
         schedule_compaction_trigger(engine);

@@ -4,6 +4,8 @@ use super::Db;
 use crate::cf::FamilyState;
 use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
+use crate::write::WritePath;
+use esker_base::sync::Arc;
 use esker_base::{Result, Severity};
 
 impl Db {
@@ -14,47 +16,9 @@ impl Db {
     /// The error in force, if it is beyond repair by this process (`UnrecoverableError`, `FatalError`): reopen · the new
     /// error, if the same thing fails again; call again when its cause is gone.
     pub fn resume(&self) -> Result<()> {
-        let engine = self.engine();
-        engine.check_open()?;
+        self.engine().check_open()?;
         self.forget_set_aside();
-        let wal_damaged = {
-            let mut state = engine.state.lock();
-            // The job that failed may still be clearing up, and others have met the same.
-            while is_clearing_up(engine, &state) {
-                engine.check_open()?;
-                engine.state_changed.wait(&mut state);
-            }
-            let Some(error) = state.background_error.current().cloned() else { return Ok(()) };
-            if error.severity() > Severity::HardError {
-                return Err(error);
-            }
-            esker_base::probe!("resume:begun");
-            let wal_damaged = state.background_error.wal_damaged;
-            state.background_error.begin_recovery();
-            wal_damaged
-        };
-        esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
-        let flushed = self.inner.write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery);
-        let mut state = engine.state.lock();
-        let result = match flushed {
-            Ok(()) => state.background_error.end_recovery(),
-            Err(e) => {
-                state.background_error.set(&e, ErrorReason::Flush);
-                Err(e)
-            }
-        };
-        if result.is_ok() {
-            engine.allow_writes();
-            // A compaction that failed is in no queue any more, and writes may be waiting for it.
-            let oldest_snapshot = engine.oldest_snapshot_at_release();
-            let families: Vec<_> = state.families.keys().copied().collect();
-            for family in families {
-                queue_if_due(engine, &mut state, family, oldest_snapshot);
-            }
-        }
-        maybe_schedule(engine, &mut state);
-        engine.state_changed.notify_all();
-        result
+        resume(self.engine(), &self.inner.write_path)
     }
 
     fn forget_set_aside(&self) {
@@ -72,6 +36,55 @@ impl Db {
     pub fn background_error(&self) -> Option<esker_base::Error> {
         self.engine().state.lock().background_error.current().cloned()
     }
+}
+
+/// Tries to lift the error in force. Waits while somebody else does.
+/// # Errors
+/// As [`Db::resume`].
+pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()> {
+    let mut state = engine.state.lock();
+    // The job that failed may still be clearing up, and others have met the same.
+    while state.background_error.resuming || is_clearing_up(engine, &state) {
+        engine.check_open()?;
+        engine.state_changed.wait(&mut state);
+    }
+    let Some(error) = state.background_error.current().cloned() else { return Ok(()) };
+    if error.severity() > Severity::HardError {
+        return Err(error);
+    }
+    esker_base::probe!("resume:begun");
+    let wal_damaged = state.background_error.wal_damaged;
+    state.background_error.begin_recovery();
+    state.background_error.resuming = true;
+    drop(state);
+    esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
+    let flushed = if error.severity() == Severity::SoftError && !wal_damaged {
+        // What has failed begins anew, and nothing else has stopped.
+        Ok(())
+    } else {
+        write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)
+    };
+    let mut state = engine.state.lock();
+    state.background_error.resuming = false;
+    let result = match flushed {
+        Ok(()) => state.background_error.end_recovery(),
+        Err(e) => {
+            state.background_error.set(&e, ErrorReason::Flush);
+            Err(e)
+        }
+    };
+    if result.is_ok() {
+        engine.allow_writes();
+        // A compaction that failed is in no queue any more, and writes may be waiting for it.
+        let oldest_snapshot = engine.oldest_snapshot_at_release();
+        let families: Vec<_> = state.families.keys().copied().collect();
+        for family in families {
+            queue_if_due(engine, &mut state, family, oldest_snapshot);
+        }
+    }
+    maybe_schedule(engine, &mut state);
+    engine.state_changed.notify_all();
+    result
 }
 
 /// Whether a job is at work that was begun before the error in force, or met it.

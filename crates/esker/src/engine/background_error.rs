@@ -1,8 +1,17 @@
 //! What happens after an error that no caller is waiting for: how bad it is, what stops, how it ends.
 //!
 //! Source of the severities: RocksDB `db/error_handler.cc`, simplified to what the engine does: a failed WAL or
-//! MANIFEST write and `Corruption` stop writes; a failed flush stops writes because memtables would pile up; a failed
-//! compaction that ran out of space stops writes, one that hit a passing error only stops compactions until `resume`.
+//! MANIFEST write and `Corruption` stop writes; a failed flush stops writes because memtables would pile up; a compaction that
+//! failed for lack of space or by an error that may pass only stops compactions, until that is over.
+//!
+//! Who lifts it: [`crate::Db::resume`], or an automatic recovery (`db/auto_resume.rs`) if the error may pass.
+//!
+//! | automatic recovery | from, to | by |
+//! |---|---|---|
+//! | planned | an error that may pass is put in force, and none is planned | `plan_recovery`, by who puts it in force |
+//! | ended | it has succeeded or given up | `recovery_ended`, by its thread |
+//!
+//! One thread at a time resumes (`resuming`), be it a caller of `resume` or that of the recovery.
 
 use esker_base::{Error, ErrorKind, Result, Severity, SubCode};
 
@@ -19,11 +28,17 @@ pub(crate) enum ErrorReason {
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundError {
     error: Option<Error>,
+    /// Which work has met it.
+    reason: Option<ErrorReason>,
     /// The newest WAL may end in half a record: nothing may be appended to it or to a successor before everything
     /// written so far is in tables.
     pub(crate) wal_damaged: bool,
     /// `resume` is at work: flushes run, writes still wait outside.
     recovering: bool,
+    /// Somebody is in `resume`.
+    pub(crate) resuming: bool,
+    /// An automatic recovery is under way, or waits for its next attempt.
+    recovery_planned: bool,
 }
 
 impl BackgroundError {
@@ -42,6 +57,7 @@ impl BackgroundError {
             _ => {}
         }
         self.recovering = false;
+        self.reason = Some(reason);
         self.error.insert(error).clone()
     }
 
@@ -69,9 +85,31 @@ impl BackgroundError {
         self.error.as_ref()
     }
 
+    /// Which work has met the error in force, if it may pass.
+    pub(crate) fn passing(&self) -> Option<(&Error, ErrorReason)> {
+        self.error.as_ref().filter(|error| may_pass(error)).zip(self.reason)
+    }
+
     /// Lets flushes run while writes are still refused.
     pub(crate) fn begin_recovery(&mut self) {
         self.recovering = true;
+    }
+
+    /// Whether whoever has put an error in force shall begin an automatic recovery: it is planned from now on.
+    pub(crate) fn plan_recovery(&mut self) -> bool {
+        let begins = !self.recovery_planned && self.error.as_ref().is_some_and(may_pass);
+        self.recovery_planned |= begins;
+        begins
+    }
+
+    /// No automatic recovery is planned any more.
+    pub(crate) fn recovery_ended(&mut self) {
+        self.recovery_planned = false;
+    }
+
+    /// Whether one is.
+    pub(crate) fn is_recovery_planned(&self) -> bool {
+        self.recovery_planned
     }
 
     /// What the error stopped may go on: it is forgotten.
@@ -81,22 +119,24 @@ impl BackgroundError {
         match self.error.take() {
             Some(new) if !self.recovering => Err(self.error.insert(new).clone()),
             _ => {
-                *self = BackgroundError::default();
+                (self.wal_damaged, self.recovering) = (false, false);
                 Ok(())
             }
         }
     }
 }
 
+/// Whether trying again may help against an error in force.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    error.is_retryable() && error.severity() <= Severity::HardError
+}
+
 fn severity(error: &Error, reason: ErrorReason) -> Severity {
-    if error.kind() == ErrorKind::Corruption {
-        return Severity::UnrecoverableError;
-    }
-    match reason {
-        ErrorReason::Compaction if error.is_retryable() && error.subcode() != SubCode::NoSpace => {
-            Severity::SoftError
-        }
-        ErrorReason::MemTable => Severity::FatalError,
+    match (error.kind(), error.subcode(), reason) {
+        (ErrorKind::Corruption, ..) => Severity::UnrecoverableError,
+        (_, SubCode::IoFenced, _) | (.., ErrorReason::MemTable) => Severity::FatalError,
+        (_, SubCode::SpaceLimit, _) => Severity::HardError,
+        (.., ErrorReason::Compaction) if error.is_retryable() => Severity::SoftError,
         _ => Severity::HardError,
     }
 }
@@ -104,6 +144,34 @@ fn severity(error: &Error, reason: ErrorReason) -> Severity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_pass_stops_as_little_as_it_must() {
+        let no_space = Error::io("full").with_subcode(SubCode::NoSpace).with_retryable(true);
+        let passing = Error::io("busy").with_retryable(true);
+        for (error, reason, expected) in [
+            (&no_space, ErrorReason::Compaction, Severity::SoftError),
+            (&no_space, ErrorReason::Flush, Severity::HardError),
+            (&no_space, ErrorReason::WalWrite, Severity::HardError),
+            (&no_space, ErrorReason::MemTable, Severity::FatalError),
+            (&passing, ErrorReason::Compaction, Severity::SoftError),
+            (&passing, ErrorReason::Flush, Severity::HardError),
+            (&Error::io("gone"), ErrorReason::Compaction, Severity::HardError),
+            (&passing.clone().with_subcode(SubCode::IoFenced), ErrorReason::Flush, Severity::FatalError),
+            (
+                &no_space.clone().with_subcode(SubCode::SpaceLimit),
+                ErrorReason::Compaction,
+                Severity::HardError,
+            ),
+        ] {
+            let mut state = BackgroundError::default();
+            assert_eq!(state.set(error, reason).severity(), expected, "{error} in {reason:?}");
+            assert_eq!(state.check_writes().is_err(), expected >= Severity::HardError);
+            assert!(state.stops_compactions());
+            let may_pass = error.is_retryable() && expected <= Severity::HardError;
+            assert_eq!((state.plan_recovery(), state.plan_recovery()), (may_pass, false));
+        }
+    }
 
     #[test]
     fn a_recovery_does_not_forget_what_went_wrong_meanwhile() {

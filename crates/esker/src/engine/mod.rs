@@ -22,7 +22,7 @@ mod scrub;
 mod stall;
 mod state;
 
-pub(crate) use background_error::{BackgroundError, ErrorReason};
+pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use dead_walks::{DeadWalk, queue_dead_walks};
 pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
@@ -44,8 +44,9 @@ use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_env::timer::Repeating;
 use esker_env::{Env, FileLock, FileSystem};
@@ -69,6 +70,15 @@ pub(crate) struct Jobs {
     pub(crate) compact: fn(&Arc<Engine>),
     /// Goes on with the first of the walks over deleted keys that wait.
     pub(crate) walk: fn(&Arc<Engine>),
+}
+
+/// Automatic recovery: how it begins, and its thread.
+#[derive(Default)]
+pub(crate) struct AutoRecovery {
+    /// Starts the thread, to recover from this error. Given by `db/open.rs`: it needs the way into the database.
+    pub(crate) begin: OnceLock<Box<dyn Fn(Error) + Send + Sync>>,
+    /// Of the recovery under way, or the last one.
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// One open database, without its front door.
@@ -131,6 +141,8 @@ pub(crate) struct Engine {
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
     /// Reads all tables, if that is wanted.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
+    /// Goes on by itself after an error that may pass.
+    pub(crate) recovery: AutoRecovery,
     /// Looks every so many seconds for compactions that are due because time has passed.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     /// See [`Engine::oldest_snapshot_at_release`].
@@ -243,8 +255,10 @@ impl Engine {
         maybe_schedule(self, &mut state);
     }
 
-    /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background work in any case.
+    /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background work in any case. If it may
+    /// pass, an automatic recovery begins, unless options or listeners do not want that.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Error {
+        self.count_background_error(error);
         let Some(error) = self.ask_listeners(error, reason) else { return error.clone() };
         esker_base::probe!("background_error:set");
         let mut state = self.state.lock();
@@ -252,8 +266,39 @@ impl Engine {
         if state.background_error.check_writes().is_err() {
             self.writes_stopped.store(true, Ordering::Release);
         }
+        let may_recover = self.options.max_bgerror_resume_count > 0 && !self.is_shutting_down();
+        let recovers = may_recover && state.background_error.plan_recovery();
         self.state_changed.notify_all();
+        drop(state);
+        if recovers {
+            self.begin_recovery(&in_force, reason);
+        }
         in_force
+    }
+
+    fn count_background_error(&self, error: &Error) {
+        let statistics = &self.options.statistics;
+        record_tick(statistics, Ticker::ErrorHandlerBgErrorCount, 1);
+        if error.kind() == ErrorKind::IoError {
+            record_tick(statistics, Ticker::ErrorHandlerBgIoErrorCount, 1);
+            if error.is_retryable() {
+                record_tick(statistics, Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
+            }
+        }
+    }
+
+    /// Starts the recovery that was planned, if listeners let it.
+    fn begin_recovery(&self, error: &Error, reason: ErrorReason) {
+        match self.recovery.begin.get() {
+            Some(begin) if self.may_recover(error, reason) => {
+                record_tick(&self.options.statistics, Ticker::ErrorHandlerAutoresumeCount, 1);
+                begin(error.clone());
+            }
+            _ => {
+                self.state.lock().background_error.recovery_ended();
+                self.state_changed.notify_all();
+            }
+        }
     }
 
     /// Writes may go on: the error was cleared.

@@ -1,6 +1,6 @@
 //! How an [`Engine`] is put together from what recovery found.
 
-use super::{Counters, DbState, Engine, Purger, StallState, StatsDump, rank};
+use super::{AutoRecovery, Counters, DbState, Engine, Purger, StallState, StatsDump, rank};
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
@@ -83,6 +83,7 @@ impl Engine {
             last_stats_dump: Mutex::new(StatsDump::default()),
             stats_dump_timer: Mutex::new(None),
             scrubber: Mutex::new(None),
+            recovery: AutoRecovery::default(),
             compaction_timer: Mutex::new(None),
             oldest_snapshot_at_release: AtomicU64::new(0),
             lock: Mutex::new(parts.lock),

@@ -7,8 +7,9 @@ use super::{Engine, ErrorReason};
 use crate::cf::ColumnFamily;
 use crate::iter::CompactionIteratorStats;
 use crate::observe::{
-    BackgroundErrorReason, CompactionFileInfo, CompactionJobInfo, CompactionJobStats, CompactionReason,
-    CompactionStats, Event, EventListener, FlushJobInfo, FlushReason, MemTableInfo, WorkPriority,
+    BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo,
+    CompactionJobStats, CompactionReason, CompactionStats, Event, EventListener, FlushJobInfo, FlushReason,
+    MemTableInfo, WorkPriority,
 };
 use crate::picker::CompactionPlan;
 use crate::snapshot::SnapshotList;
@@ -287,14 +288,21 @@ impl Engine {
     /// Lets listeners see an error that no caller waits for. One of them may call it off, or replace it.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
-        let reason = match reason {
-            ErrorReason::Flush => BackgroundErrorReason::Flush,
-            ErrorReason::Compaction => BackgroundErrorReason::Compaction,
-            ErrorReason::MemTable => BackgroundErrorReason::MemTable,
-            ErrorReason::WalWrite => BackgroundErrorReason::WriteCallback,
-        };
-        self.listeners().iter().for_each(|l| l.on_background_error(reason, &mut told));
+        self.listeners().iter().for_each(|l| l.on_background_error(reason.told(), &mut told));
         told
+    }
+
+    /// Whether all listeners let the database recover from an error by itself.
+    pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
+        let mut may = true;
+        self.listeners().iter().for_each(|l| l.on_error_recovery_begin(reason.told(), error, &mut may));
+        may
+    }
+
+    /// Tells how an automatic recovery has ended: with no error, or with this one.
+    pub(crate) fn tell_recovery_end(&self, old_bg_error: Error, new_bg_error: Option<Error>) {
+        let info = BackgroundErrorRecoveryInfo { old_bg_error, new_bg_error };
+        self.listeners().iter().for_each(|l| l.on_error_recovery_end(&info));
     }
 
     /// Tells listeners of stalls that began or ended since the last call.
@@ -302,6 +310,18 @@ impl Engine {
         let changes = std::mem::take(&mut self.state.lock().stall_changes);
         for change in changes {
             self.listeners().iter().for_each(|l| l.on_stall_conditions_changed(&change));
+        }
+    }
+}
+
+impl ErrorReason {
+    /// As listeners are told.
+    fn told(self) -> BackgroundErrorReason {
+        match self {
+            ErrorReason::Flush => BackgroundErrorReason::Flush,
+            ErrorReason::Compaction => BackgroundErrorReason::Compaction,
+            ErrorReason::MemTable => BackgroundErrorReason::MemTable,
+            ErrorReason::WalWrite => BackgroundErrorReason::WriteCallback,
         }
     }
 }

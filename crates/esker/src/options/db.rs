@@ -64,6 +64,11 @@ option_struct! {
         paranoid_checks: bool = true, fixed;
         /// Continue from the newest consistent set of files that is complete when some are missing. Default false. Fixed.
         best_efforts_recovery: bool = false, fixed;
+        /// How often in a row the database tries to go on by itself after a background error that may pass, as `Db::resume` does;
+        /// 0 or less: never. Of a full disk it tries as long as it is full. Default: without end. Fixed.
+        max_bgerror_resume_count: i32 = i32::MAX, fixed;
+        /// Microseconds between two of these attempts. Default one second. Fixed.
+        bgerror_resume_retry_interval: u64 = 1_000_000, fixed;
         /// Compare a table's unique id with the MANIFEST's when it is opened. Default true. Fixed.
         verify_sst_unique_id_in_manifest: bool = true, fixed;
 

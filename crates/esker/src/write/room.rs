@@ -143,6 +143,10 @@ fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
         return None;
     }
     if state.background_error.stops_compactions() {
+        // One that keeps nobody from writing: when it is lifted, they go on.
+        if state.background_error.is_recovery_planned() {
+            return None;
+        }
         return state.background_error.current().cloned();
     }
     if !state.compaction_queue.is_empty() || state.exclusive_manual {

@@ -185,6 +185,7 @@ fn with_failed_compaction(rule: FaultRule) -> (Arc<Db>, FaultFs) {
     let listener = Arc::new(FailAlone { db: OnceLock::new(), fs: fs.clone(), rule });
     let mut options = Options::default();
     options.db.max_background_jobs = 4;
+    options.db.max_bgerror_resume_count = 0;
     options.db.listeners = vec![listener.clone()];
     options.cf.level0_file_num_compaction_trigger = 4;
     options.cf.level0_slowdown_writes_trigger = 4;

@@ -80,6 +80,10 @@ impl Setup {
         db.create_missing_column_families = true;
         family.merge_operator = Some(builtin::put());
         db.set_from_string(&flags.db_options).map_err(|e| e.to_string())?;
+        if self.faults.is_some() {
+            // After a failed write what holds is looked at before the next one: workers resume.
+            db.max_bgerror_resume_count = 0;
+        }
         family.set_from_string(&flags.column_family_options).map_err(|e| e.to_string())?;
         Ok((db, family))
     }

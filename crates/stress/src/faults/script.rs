@@ -97,6 +97,8 @@ impl Script {
         db.recycle_log_file_num = if seed % 5 == 2 { 1 } else { 0 };
         db.avoid_flush_during_recovery = seed % 4 == 3;
         db.max_manifest_file_size = 2000;
+        db.max_bgerror_resume_count = if seed % 7 == 3 { i32::MAX } else { 0 };
+        db.bgerror_resume_retry_interval = 1000;
         let statistics = Arc::new(Statistics::default());
         db.statistics = Some(statistics.clone());
         let cf = &mut options.cf;
@@ -125,6 +127,11 @@ impl Script {
     pub(super) fn mended_reads(&self) -> u64 {
         let mended = [Ticker::ReadaheadErrors, Ticker::FileReadCorruptionRetrySuccessCount];
         mended.iter().map(|ticker| self.statistics.ticker_count(*ticker)).sum()
+    }
+
+    /// How often the databases have gone on by themselves after an error.
+    pub(super) fn recoveries(&self) -> u64 {
+        self.statistics.ticker_count(Ticker::ErrorHandlerAutoresumeSuccessCount)
     }
 
     /// From now on damage in a WAL must be an error, not the end of the WAL.

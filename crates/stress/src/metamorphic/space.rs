@@ -36,6 +36,8 @@ const DB: &[Knob] = &[
     ("delete_obsolete_files_period_micros", &["0", "21600000000"]),
     ("max_file_opening_threads", &["1", "16"]),
     ("stats_dump_period_sec", &["0", "600"]),
+    ("max_bgerror_resume_count", &["0", "1", "2147483647"]),
+    ("bgerror_resume_retry_interval", &["1000", "1000000"]),
     ("info_log_level", &["DEBUG_LEVEL", "INFO_LEVEL", "ERROR_LEVEL"]),
     ("max_log_file_size", &["0", "4k"]),
     ("keep_log_file_num", &["1", "5"]),

@@ -85,6 +85,8 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
         max_manifest_file_size: pick(rng, &[16 << 10, 1 << 30]),
         delayed_write_rate: 1 << 30,
         stats_dump_period_sec: 0,
+        // What becomes of errors is the campaigns' to decide.
+        max_bgerror_resume_count: 0,
         max_log_file_size: 64 << 10,
         keep_log_file_num: 2,
         info_log_level: esker::options::InfoLogLevel::Error,

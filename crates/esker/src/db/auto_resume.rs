@@ -1,0 +1,171 @@
+//! Going on by itself after a background error that may pass: what [`Db::resume`](super::Db::resume) does, from a thread of its own.
+//!
+//! In: a recovery that was planned when an error was put in force (`Engine::set_background_error`). Out: the error is lifted, or the
+//! recovery has given up and the error stays until somebody calls `resume`; listeners are told.
+//!
+//! | error | first attempt | then | attempts |
+//! |---|---|---|---|
+//! | of a flush or a write | at once | after each `bgerror_resume_retry_interval` | `max_bgerror_resume_count` |
+//! | of a compaction (soft) | after the interval: it only begins anew | | |
+//! | a full disk | after five seconds | after five seconds each | as long as it is full |
+//!
+//! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`); of a full disk `file/sst_file_manager_impl.cc`, which asks
+//! how much is free where this tries.
+//!
+//! Invariants
+//!  1. There is one recovery at a time, on one thread; whoever begins the next one has waited for the end of the last.
+//!  2. Waits are those of the condition variable that everybody waits at who wants the state to change: closing ends them.
+//!  3. The thread holds the engine, not the database: who drops the last handle closes it, and waits for the thread.
+
+use super::DbInner;
+use super::resume::resume;
+use crate::engine::{Engine, ErrorReason, may_pass};
+use crate::write::WritePath;
+use esker_base::stats::{Histogram, Ticker, record_in_histogram, record_tick};
+use esker_base::sync::thread::current;
+use esker_base::sync::{Arc, Weak};
+use esker_base::{Error, Result, Severity, SubCode};
+use esker_env::thread_pool::spawn;
+use std::time::Duration;
+
+/// Between two attempts while the disk is full: RocksDB's number.
+const FULL_DISK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// From now on errors that may pass are recovered from.
+pub(super) fn enable_auto_resume(db: &DbInner) {
+    let (engine, path) = (Arc::downgrade(&db.engine), Arc::downgrade(&db.write_path));
+    let begin = move |error| {
+        if let Some(engine) = engine.upgrade() {
+            begin(&engine, path.clone(), error);
+        }
+    };
+    assert!(db.engine.recovery.begin.set(Box::new(begin)).is_ok(), "a database starts once");
+}
+
+/// Starts the thread. REQUIRES: it is planned, and no other is.
+fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
+    // Its last step was to say that it has ended.
+    end_auto_resume(engine);
+    let weak = Arc::downgrade(engine);
+    let run = move || {
+        if let (Some(engine), Some(path)) = (weak.upgrade(), path.upgrade()) {
+            run(&engine, &path, error);
+        }
+    };
+    match spawn("esker:resume", run) {
+        Ok(thread) => *engine.recovery.thread.lock() = Some(thread),
+        Err(e) => {
+            esker_base::info_log!(engine.info_log, Warn, "No automatic recovery: {e}");
+            say_ended(engine);
+        }
+    }
+}
+
+/// No recovery is planned any more: who waits for its success learns of that.
+fn say_ended(engine: &Engine) {
+    engine.state.lock().background_error.recovery_ended();
+    engine.state_changed.notify_all();
+}
+
+/// Waits for the thread, if there is one. REQUIRES: its recovery has ended, or the database is closing. Called under no lock.
+pub(super) fn end_auto_resume(engine: &Engine) {
+    let thread = engine.recovery.thread.lock().take();
+    // The last handle may be let go of by a listener.
+    if let Some(thread) = thread.filter(|thread| thread.thread().id() != current().id()) {
+        thread.join().expect("a recovery does not panic");
+    }
+}
+
+/// The life of the thread. Listeners have been told that recovery from `error` begins.
+fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
+    loop {
+        esker_base::info_log!(engine.info_log, Info, "Recovering from a background error: {error}");
+        let (attempts, end) = recover(engine, path, &error);
+        record_in_histogram(
+            &engine.options.statistics,
+            Histogram::ErrorHandlerAutoresumeRetryCount,
+            attempts,
+        );
+        if let Err(e) = &end {
+            esker_base::info_log!(engine.info_log, Warn, "Recovery has ended after {attempts} attempts: {e}");
+        }
+        let has_failed = end.is_err();
+        engine.tell_recovery_end(error, end.err());
+        if has_failed {
+            break;
+        }
+        // From here on another may begin, if nothing else is to be done.
+        let Some((next, reason)) = planned(engine) else { return };
+        if !engine.may_recover(&next, reason) {
+            break;
+        }
+        error = next;
+    }
+    say_ended(engine);
+}
+
+/// What is to be recovered from next; `None`: nothing, and no recovery is planned any more.
+fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
+    let mut state = engine.state.lock();
+    let error = state.background_error.passing().map(|(error, reason)| (error.clone(), reason));
+    let error = error.filter(|_| !engine.is_shutting_down());
+    if error.is_none() {
+        state.background_error.recovery_ended();
+    }
+    error
+}
+
+/// Attempts until it is over. Gives how many.
+/// # Errors
+/// Of the last attempt, if the error in force will not pass · `Aborted` after too many · `ShutdownInProgress`.
+fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Result<()>) {
+    let options = &engine.options;
+    let most = u64::try_from(options.max_bgerror_resume_count).unwrap_or(0);
+    let interval = Duration::from_micros(options.bgerror_resume_retry_interval);
+    let (mut attempts, mut error) = (0, error.clone());
+    loop {
+        let is_full = error.subcode() == SubCode::NoSpace;
+        let pause = match () {
+            () if is_full => FULL_DISK_INTERVAL,
+            () if attempts == 0 && error.severity() >= Severity::HardError => Duration::ZERO,
+            () => interval,
+        };
+        if let Err(e) = wait(engine, pause) {
+            return (attempts, Err(e));
+        }
+        attempts += 1;
+        record_tick(&options.statistics, Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
+        esker_base::probe!("auto_resume:attempt");
+        let Err(failed) = resume(engine, path) else {
+            record_tick(&options.statistics, Ticker::ErrorHandlerAutoresumeSuccessCount, 1);
+            return (attempts, Ok(()));
+        };
+        let in_force = engine.state.lock().background_error.current().cloned();
+        error = match in_force {
+            // Somebody has called `resume` since.
+            None => return (attempts, Ok(())),
+            Some(error) if may_pass(&error) && !engine.is_shutting_down() => error,
+            Some(_) => return (attempts, Err(failed)),
+        };
+        if attempts >= most && error.subcode() != SubCode::NoSpace {
+            return (attempts, Err(Error::aborted("Exceeded resume retry count")));
+        }
+    }
+}
+
+/// Waits so long, or until there is no error any more.
+/// # Errors
+/// `ShutdownInProgress`.
+fn wait(engine: &Engine, pause: Duration) -> Result<()> {
+    let clock = engine.env.clock.as_ref();
+    let end = clock.monotonic_nanos().saturating_add(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+    let mut state = engine.state.lock();
+    loop {
+        engine.check_open()?;
+        let left = end.saturating_sub(clock.monotonic_nanos());
+        if left == 0 || state.background_error.current().is_none() {
+            return Ok(());
+        }
+        let _timed_out = engine.state_changed.wait_timeout(&mut state, Duration::from_nanos(left));
+    }
+}
