@@ -269,18 +269,7 @@ impl BlockSource {
             let block = self.read(handle, kind, verify)?;
             return self.keep(block, handle, kind, options, true);
         };
-        handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
-        let block =
-            match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
-                Ahead::Stored(stored) => self
-                    .parse_borrowed(stored, handle, kind, verify)
-                    .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify)))?,
-                Ahead::Alone => self.read(handle, kind, verify)?,
-                Ahead::Failed => {
-                    counts::readahead_failed(self.statistics.as_ref());
-                    self.read(handle, kind, verify)?
-                }
-            };
+        let block = self.read_with(readahead, handle, kind, verify)?;
         match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
             Some(cache) => {
                 let (capacity, usage) = (cache.capacity(), || cache.usage());
@@ -291,6 +280,29 @@ impl BlockSource {
                 }
             }
             None => self.keep(block, handle, kind, options, true),
+        }
+    }
+
+    /// The block at `handle`, from the file, by who reads ahead there.
+    /// # Errors
+    /// As `block`.
+    pub(crate) fn read_with(
+        &self,
+        readahead: &mut Readahead,
+        handle: BlockHandle,
+        kind: BlockKind,
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
+        match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
+            Ahead::Stored(stored) => self
+                .parse_borrowed(stored, handle, kind, verify)
+                .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
+            Ahead::Alone => self.read(handle, kind, verify),
+            Ahead::Failed => {
+                counts::readahead_failed(self.statistics.as_ref());
+                self.read(handle, kind, verify)
+            }
         }
     }
 

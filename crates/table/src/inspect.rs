@@ -2,6 +2,7 @@
 
 use crate::block_source::{BlockKind, CachedBlock};
 use crate::options::TableReadOptions;
+use crate::readahead::Readahead;
 use crate::reader::TableReader;
 use esker_base::Result;
 use esker_format::block::{Block, BlockCursor, is_marked_uniform};
@@ -10,6 +11,9 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{IndexCursor, IndexShape};
 use esker_format::meta_index::{INDEX, MetaIndex, RANGE_DEL};
 use esker_format::properties::IndexType;
+
+/// What is read at a time of a table that is read from end to end. RocksDB's number, `file/file_util.cc`.
+const WHOLE_FILE_READAHEAD: usize = 256 << 10;
 
 /// A data block as its table's index describes it.
 #[derive(Debug)]
@@ -56,16 +60,24 @@ impl TableReader {
         self.index_shape
     }
 
+    /// For who reads all data blocks in order, past the cache.
+    pub(crate) fn whole_file_readahead(&self) -> Readahead {
+        Readahead::new(&self.options.table_options, WHOLE_FILE_READAHEAD)
+    }
+
     /// Visits all data blocks in order, read from the file and checked.
     /// # Errors
     /// `Corruption`, `IoError`, or the first error of `visit`.
     pub fn for_each_data_block(&self, visit: &mut dyn FnMut(DataBlock<'_>) -> Result<()>) -> Result<()> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let mut walker = self.walker(&options)?;
+        let (mut readahead, kind) = (self.whole_file_readahead(), BlockKind::Data);
         walker.seek_to_first(&self.source, &options).map_err(|e| self.source.in_file(e))?;
         while walker.valid() {
             let handle = walker.handle();
-            if let CachedBlock::KeyValue(block) = &self.source.read(handle, BlockKind::Data, true)? {
+            if let CachedBlock::KeyValue(block) =
+                &self.source.read_with(&mut readahead, handle, kind, true)?
+            {
                 visit(DataBlock { handle, separator: walker.separator(), block })?;
             }
             walker.next(&self.source, &options).map_err(|e| self.source.in_file(e))?;

@@ -35,12 +35,13 @@ impl TableReader {
     /// The first `Corruption` or `IoError`.
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let mut walker = self.walker(&OPTIONS)?;
+        let mut readahead = self.whole_file_readahead();
         let mut seen = Seen::default();
         let mut bytes = 0;
         walker.seek_to_first(&self.source, &OPTIONS).map_err(|e| self.source.in_file(e))?;
         while walker.valid() {
             let handle = walker.handle();
-            let block = self.source.read(handle, BlockKind::Data, true)?;
+            let block = self.source.read_with(&mut readahead, handle, BlockKind::Data, true)?;
             self.verify_block(&block, &walker, &mut seen).map_err(|e| self.source.at(e, handle))?;
             bytes += handle.size;
             if !progress(bytes) {
