@@ -17,6 +17,7 @@ mod long_scans;
 mod model;
 mod options;
 mod read_again;
+mod read_ahead;
 mod rebuild;
 mod speed;
 mod sst_dump;
