@@ -2,6 +2,7 @@
 
 use esker::builtin::string_append;
 use esker::comparator::ReverseBytewiseComparator;
+use esker::internals::base::perf_context::PerfContext;
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::fault::OpKind;
@@ -408,6 +409,30 @@ fn keys_that_come_twice_get_their_value_twice() {
         for (i, value) in db.multi_get(&keys).into_iter().enumerate() {
             let expected = (i % 7 < 6).then(|| (i % 7 * 5).to_string());
             assert_eq!(value.unwrap().as_deref(), expected.as_ref().map(String::as_bytes));
+        }
+    }
+}
+
+#[test]
+fn a_block_that_no_cache_keeps_is_read_once_for_all_keys_of_a_batch() {
+    for (no_block_cache, fill_cache) in [(false, true), (false, false), (true, true)] {
+        let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+        options.cf.table.block_size = 16 << 10;
+        options.cf.table.no_block_cache = no_block_cache;
+        // Of one of them the file says that it never waits, of the other it does not.
+        for path in ["/db", "/dbx"] {
+            let db = Db::open(&options, path).unwrap();
+            let keys: Vec<String> = (0..60).map(|n| format!("key{n:02}")).collect();
+            keys.iter().for_each(|key| db.put(key, key).unwrap());
+            db.flush().unwrap();
+            let reads = ReadOptions { fill_cache, ..ReadOptions::default() };
+            let before = PerfContext::current().block_read_count;
+            for (key, value) in keys.iter().zip(db.multi_get_opt(&reads, &db.default_column_family(), &keys))
+            {
+                assert_eq!(value.unwrap().as_deref(), Some(key.as_bytes()));
+            }
+            let read = PerfContext::current().block_read_count - before;
+            assert_eq!(read, 1, "{no_block_cache} {fill_cache} {path}");
         }
     }
 }

@@ -110,6 +110,10 @@ pub(crate) fn gather_resident(
     wanted: &[Wanted<'_>],
     options: &TableReadOptions,
 ) -> Result<Vec<Gathered>, Vec<Option<BlockRef>>> {
+    let is_outside = |w: &Wanted<'_>| w.handle.check_within(w.source.file_size).is_err();
+    if wanted.iter().any(|w| w.source.may_wait_below() || is_outside(w)) {
+        return Err(wanted.iter().map(|w| w.held.clone()).collect());
+    }
     let mut found = look_up(wanted, options);
     let missing = wanted.iter().zip(&found).enumerate().filter(|(_, (_, found))| found.is_none());
     let mut reading: Vec<Reading> = missing.map(|(at, (w, _))| Reading::new(at, w.handle)).collect();
@@ -132,12 +136,21 @@ pub(crate) fn gather_resident(
 }
 
 impl BlockSource {
-    /// A data block, if it has not to be waited for.
+    /// Whether what is not in the cache may lie below it, where it would have to be waited for.
+    fn may_wait_below(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
+    }
+
+    /// A data block, if it has not to be waited for, and the next who wants it will find it in the cache: else those who want it are
+    /// better served together.
     pub(crate) fn block_if_resident(
         &self,
         handle: BlockHandle,
         options: &TableReadOptions,
     ) -> Option<Gathered> {
+        if !options.fill_cache || self.cache.is_none() || self.may_wait_below() {
+            return None;
+        }
         let started = self.start(handle, BlockKind::Data, options);
         if let Some(block) = self.finish(started, handle, BlockKind::Data, options) {
             return Some(Ok(block));

@@ -66,10 +66,11 @@ impl Place {
 
 /// How many of these blocks are read at once.
 fn part_len(handles: &[BlockHandle]) -> usize {
-    let mut bytes = 0;
+    let mut bytes = 0_u64;
     let is_in = |i: &usize| {
         let is_neighbour = *i > 0 && handles[*i - 1].end() == Some(handles[*i].offset);
-        bytes += handles[*i].size;
+        // Of a damaged index it may be any number.
+        bytes = handles[*i].size.saturating_add(bytes);
         *i == 0 || bytes <= if is_neighbour { NEIGHBOURS_BYTES } else { PART_BYTES }
     };
     (0..handles.len()).take_while(is_in).count()

@@ -5,9 +5,12 @@ use esker_base::iter::InternalIterator;
 use esker_base::run::{Ahead, Run};
 use esker_base::{Error, ErrorKind, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
-use esker_format::key::{LookupKey, internal_key};
+use esker_format::key::{LookupKey, ParsedInternalKey, internal_key};
 use esker_format::trailer::ChecksumType;
-use esker_table::{BlockBasedTableOptions, TableIter, TableReadOptions, TableReader, default_block_cache};
+use esker_table::{
+    BatchVisitor, BlockBasedTableOptions, Missing, TableIter, TableReadOptions, TableReader, TableValue,
+    default_block_cache, read_plans,
+};
 use std::sync::Arc;
 
 fn small_table(version: u32, checksum: ChecksumType, compression: CompressionType) -> Vec<u8> {
@@ -110,6 +113,62 @@ fn without_checksums_damage_is_at_least_survived() {
             }
         }
     }
+}
+
+/// Notes of a batch's keys whether they were met, and with which errors they ended.
+#[derive(Default)]
+struct Batch {
+    met: usize,
+    errors: Vec<Error>,
+}
+
+impl BatchVisitor for Batch {
+    fn entry(&mut self, _i: usize, _entry: ParsedInternalKey<'_>, _value: TableValue<'_>) -> bool {
+        self.met += 1;
+        false
+    }
+    fn failed(&mut self, _i: usize, error: Error) {
+        self.errors.push(error);
+    }
+    fn missing(&mut self, i: usize, _missing: Missing) {
+        panic!("key {i} is not waited for");
+    }
+}
+
+#[test]
+fn a_batch_survives_what_is_damaged_without_checksums() {
+    let good = small_table(5, ChecksumType::NoChecksum, CompressionType::None);
+    let mut keys: Vec<Vec<u8>> =
+        scan(&open_bytes(&good, with_filters()).unwrap()).unwrap().into_iter().map(|e| e.0).collect();
+    keys.dedup();
+    let lookups: Vec<_> = keys.iter().map(|key| LookupKey::new(key, SequenceNumber::MAX)).collect();
+    let which: Vec<_> = (0..lookups.len() as u32).map(|i| (i, None)).collect();
+    let mut failed = 0;
+    for i in 0..good.len() {
+        // Numbers of a few sizes, as handles have them.
+        for bytes in [1, 3, 6, 9] {
+            let mut bad = good.clone();
+            bad[i..].iter_mut().take(bytes).for_each(|byte| *byte |= 0x80);
+            let Ok(reader) = open_bytes(&bad, with_filters()) else { continue };
+            let (options, mut found) = (TableReadOptions::default(), Batch::default());
+            let mut unplanned = Vec::new();
+            let mut plan = reader.plan(&options, &lookups, &which, &mut unplanned);
+            plan.search_resident(&options, &lookups, &mut found);
+            let mut plans = [plan];
+            read_plans(&mut plans, &options);
+            plans.into_iter().for_each(|plan| plan.search(&options, &lookups, &mut found));
+            found.errors.extend(unplanned.into_iter().map(|(_, e)| e));
+            assert!(found.met + found.errors.len() <= keys.len(), "byte {i}");
+            let expected = [ErrorKind::Corruption, ErrorKind::NotSupported];
+            assert!(
+                found.errors.iter().all(|e| expected.contains(&e.kind())),
+                "byte {i}: {:?}",
+                found.errors
+            );
+            failed += found.errors.len();
+        }
+    }
+    assert!(failed > 0);
 }
 
 /// What a walk has shown, and the error that has ended it.
