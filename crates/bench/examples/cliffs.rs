@@ -283,7 +283,7 @@ fn fill_with_threads(rounds: u64) -> Result<()> {
 /// A million deleted keys between two, an old snapshot held.
 fn crossings() -> Result<()> {
     const KEYS: u64 = 1_000_000;
-    for layout in ["memtable", "one file", "memtable over a file", "file over a file"] {
+    for layout in ["memtable", "one file", "memtable over a file", "the same at once", "file over a file"] {
         let mut with = options()?;
         with.cf.dead_span_min_entries = 64;
         with.cf.dead_range_min_keys = 256;
@@ -299,6 +299,9 @@ fn crossings() -> Result<()> {
             "one file" => compact(&db)?,
             "file over a file" => db.flush()?,
             _ => {}
+        }
+        if layout != "the same at once" {
+            db.wait_for_background_work()?;
         }
         for way in ["next", "prev", "seek", "seek_for_prev"] {
             let mut figures = Vec::new();

@@ -13,6 +13,7 @@
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
 use crate::iter::MemTableIter;
+use crate::noted::{Noted, NotedDeletions};
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
 use crate::shade::Sight;
@@ -56,6 +57,8 @@ pub struct MemTableOptions {
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// What it checks of itself.
     pub checks: Checks,
+    /// Somebody looks at runs of so many point deletions and more: see [`MemTable::take_noted_deletions`]. 0: nobody does.
+    pub noted_run: u64,
 }
 
 impl Default for MemTableOptions {
@@ -68,6 +71,7 @@ impl Default for MemTableOptions {
             earliest_sequence: SequenceNumber::ZERO,
             budget: None,
             checks: Checks::default(),
+            noted_run: 0,
         }
     }
 }
@@ -76,6 +80,7 @@ impl Default for MemTableOptions {
 pub struct MemTable {
     pub(crate) tree: Tree,
     range_dels: RangeDels,
+    noted: Noted,
     icmp: InternalKeyComparator,
     pub(crate) options: MemTableOptions,
     immutable: AtomicBool,
@@ -146,7 +151,8 @@ impl MemTable {
         let arena = arena.counted_by(options.budget.clone());
         let tree = Tree::new(icmp.clone(), arena).expect("memory for an empty memtable");
         let range_dels = RangeDels::new(options.arena_block_size, options.budget.clone());
-        Arc::new(MemTable { tree, range_dels, icmp, options, immutable: AtomicBool::new(false) })
+        let noted = Noted::new(options.noted_run);
+        Arc::new(MemTable { tree, range_dels, noted, icmp, options, immutable: AtomicBool::new(false) })
     }
 
     /// Adds an entry; for a `RangeDeletion`, `user_key` is where it begins and `value` where it ends (exclusive).
@@ -221,7 +227,28 @@ impl MemTable {
         }
         // SAFETY: it lies in the tree's arena.
         let inserted = unsafe { self.tree.insert(record) };
-        inserted.inspect_err(|_| self.tree.arena().uncount(&change))
+        inserted.inspect_err(|_| self.tree.arena().uncount(&change))?;
+        if kind.is_point_deletion() {
+            self.noted.deleted(seq, user_key);
+        }
+        Ok(())
+    }
+
+    /// Whether there is something to [take](Self::take_noted_deletions).
+    #[inline]
+    pub fn has_noted_deletions(&self) -> bool {
+        self.noted.is_due()
+    }
+
+    /// Some of the point deletions of late, if there have been enough: about a quarter of `noted_run`, the first time all of it;
+    /// `early`: a quarter of that.
+    pub fn take_noted_deletions(&self, early: bool) -> Option<NotedDeletions> {
+        self.noted.take(early)
+    }
+
+    /// So many entries were looked at because of them.
+    pub fn noted_looked_at(&self, entries: u64) {
+        self.noted.looked_at(entries);
     }
 
     /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit` says no.

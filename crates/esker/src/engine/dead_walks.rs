@@ -1,20 +1,28 @@
 //! Which runs of deleted keys are to be gone through in the background, before a scan comes to them.
 //!
-//! In: the long runs of tables that flushes and compactions have installed. Out: a queue of walks; `db/iterator/walk.rs` makes them.
+//! In: the long runs of tables that flushes and compactions have installed, and deletions that active memtables have noted. Out: a
+//! queue of walks; `db/iterator/walk.rs` makes them.
 //!
 //! Invariants
 //!  1. The queue holds at most `MOST_WAITING` walks: what does not fit is left to scans.
 //!  2. A run is queued only if a table besides its own has anything there: a run over nothing is passed by its own span.
+//!  3. Of each family at most one walk around noted deletions waits, with at most `MOST_KEYS` of them.
 
-use super::{DbState, Engine};
+use super::{DbState, Engine, maybe_schedule};
 use crate::version::Version;
 use esker_base::ColumnFamilyId;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
 use esker_format::dead_spans::LongSpan;
+use esker_memtable::NotedDeletions;
 
 /// Walks that wait at most, of all families.
 const MOST_WAITING: usize = 256;
 /// Entries that a walk may pass for each one of its run: older versions and what else lies between.
 const ENTRIES_EACH: u64 = 16;
+
+/// Noted deletions that wait at most, of a family: what is noted while no job runs is left to scans.
+const MOST_KEYS: usize = 1024;
 
 /// A walk over a run of deleted keys, or what is left of one.
 #[derive(Debug)]
@@ -22,6 +30,8 @@ pub(crate) struct DeadWalk {
     pub(crate) family: ColumnFamilyId,
     /// The user key it goes on from.
     pub(crate) from: Vec<u8>,
+    /// Instead of that, deleted user keys around which it goes, those that are left.
+    pub(crate) around: Option<Vec<Vec<u8>>>,
     /// The last user key of the run.
     pub(crate) last: Vec<u8>,
     /// Entries that it has passed, and that it may pass in all.
@@ -40,6 +50,49 @@ impl Engine {
         let state = self.state.lock();
         state.paused > 0 || state.background_error.stops_flushes()
     }
+
+    /// Queues walks around what active memtables have noted; `early`: also where there is less.
+    #[cold]
+    pub(crate) fn queue_walks_in_memory(self: &Arc<Self>, early: bool) {
+        if !self.deletions_noted.swap(false, Ordering::Relaxed) && !early {
+            return;
+        }
+        let mut state = self.state.lock();
+        let noted: Vec<_> = (state.families.iter())
+            .filter_map(|(id, family)| {
+                Some((*id, family.memtables.active.take_noted_deletions(early)?, family))
+            })
+            .filter(|(.., family)| family.version.all_files().next().is_some())
+            .map(|(id, noted, _)| (id, noted))
+            .collect();
+        noted.into_iter().for_each(|(id, noted)| queue_walk_around(&mut state, id, noted));
+        maybe_schedule(self, &mut state);
+    }
+}
+
+/// Queues a walk around deletions, or adds them to one that waits.
+fn queue_walk_around(state: &mut DbState, family: ColumnFamilyId, noted: NotedDeletions) {
+    let NotedDeletions { mut keys, most_entries: most } = noted;
+    let waiting = state.dead_walks.iter_mut().find(|walk| walk.family == family && walk.around.is_some());
+    if let Some(DeadWalk { around: Some(around), passed, most_entries, .. }) = waiting {
+        keys.truncate(MOST_KEYS.saturating_sub(around.len()));
+        around.extend(keys);
+        *most_entries = (*most_entries).max(*passed + most);
+        return;
+    }
+    if state.dead_walks.len() < MOST_WAITING {
+        state.dead_walks.push_back(DeadWalk {
+            family,
+            from: Vec::new(),
+            around: Some(keys),
+            last: Vec::new(),
+            passed: 0,
+            most_entries: most,
+            micros: 0,
+            keys_there: 0,
+            most_there: 0,
+        });
+    }
 }
 
 /// Queues walks over those of `spans` that lie over something. REQUIRES: the tables that have them are in the family's version.
@@ -54,6 +107,7 @@ pub(crate) fn queue_dead_walks<'a>(
             state.dead_walks.push_back(DeadWalk {
                 family,
                 from: span.first.clone(),
+                around: None,
                 last: span.last.clone(),
                 passed: 0,
                 most_entries: span.entries.saturating_mul(ENTRIES_EACH),
@@ -68,11 +122,16 @@ pub(crate) fn queue_dead_walks<'a>(
 
 /// Whether two tables or more touch the span.
 fn lies_over_another(version: &Version, span: &LongSpan) -> bool {
-    let (first, last) = (Some(span.first.as_slice()), Some(span.last.as_slice()));
+    tables_between(version, &span.first, &span.last) > 1
+}
+
+/// How many tables touch the user keys from `first` to `last`.
+pub(crate) fn tables_between(version: &Version, first: &[u8], last: &[u8]) -> usize {
+    let (first, last) = (Some(first), Some(last));
     let in_level = |level| match level {
         0 => version.overlapping(0, first, last).len(),
         _ => version.overlapping_range(level, first, last).len(),
     };
     // A run may go on from one table of a level to the next, but then each has its own span of it.
-    (0..version.num_levels()).map(in_level).sum::<usize>() > 1
+    (0..version.num_levels()).map(in_level).sum()
 }

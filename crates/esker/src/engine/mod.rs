@@ -24,7 +24,7 @@ mod state;
 
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
-pub(crate) use dead_walks::{DeadWalk, queue_dead_walks};
+pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
 pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
@@ -119,6 +119,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
+    /// Some memtable has noted so many deletions that a walk around them is due.
+    pub(crate) deletions_noted: AtomicBool,
     /// The newest sequence number handed to a batch; only the write leader changes it. At least the published one.
     pub(crate) allocated_sequence: AtomicU64,
     pub(crate) super_version_number: AtomicU64,

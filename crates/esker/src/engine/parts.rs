@@ -71,6 +71,7 @@ impl Engine {
             writes_stopped: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
             switch_wanted: AtomicBool::new(false),
+            deletions_noted: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),
             last_job_id: AtomicU64::new(0),
             manifest: RankedMutex::new(rank::MANIFEST, parts.manifest),

@@ -110,7 +110,7 @@ properties! {
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
     /// Esker's own: tables that compactions leave alone because they are damaged.
     NumTablesSetAside = "num-tables-set-aside", Int;
-    /// Esker's own: entries of all families that were gone through behind flushes and compactions (`dead_range_walk_min_entries`).
+    /// Esker's own: entries of all families that were gone through in the background (`dead_range_walk_min_entries`).
     NumDeadRangeEntriesWalked = "num-dead-range-entries-walked", Int;
     /// Errors of background work since open.
     BackgroundErrors = "background-errors", Int;

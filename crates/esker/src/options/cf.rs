@@ -354,8 +354,8 @@ option_struct! {
         /// Esker's own: behind a flush or compaction that has written a table with a run of at least so many entries of deleted
         /// keys (see `dead_span_min_entries`) over other tables, a job in the background goes through the run as a scan would, so that
         /// the first scan that comes by finds remembered what `dead_range_min_keys` is for; 0: none. It gives way to flushes and
-        /// compactions, leaves the block cache alone, and reads at most 16 entries for each deletion of the run. It has no text
-        /// form. Default 4096. Fixed.
+        /// compactions, leaves the block cache alone, and reads at most 16 entries for each deletion of the run. The same for deletions
+        /// that are still in the memtable, from so many on, at most 8 entries for each. It has no text form. Default 4096. Fixed.
         dead_range_walk_min_entries: u64 = 4096, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.

@@ -6,7 +6,7 @@
 //!  1. Op i has sequence `first + i`, counting counted ops only; ops of families that are gone consume theirs.
 //!  2. The active memtables do not change while a group is applied (only a leader switches them).
 
-use crate::cf::{ColumnFamily, ColumnFamilySet};
+use crate::cf::ColumnFamily;
 use crate::engine::{Engine, contained};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ impl Memtables for Engine {
 
 fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
     let guard = epoch::pin();
-    let mut target = Target::new(&engine.families, &guard);
+    let mut target = Target::new(engine, &guard);
     let mut sequence = first;
     if batch.is_protected() {
         return apply_protected(engine, batch, sequence, &mut target);
@@ -108,14 +108,23 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, E
 
 /// Finds memtables, remembering the last one: batches mostly stay in one family.
 struct Target<'g> {
-    families: &'g ColumnFamilySet,
+    engine: &'g Engine,
     guard: &'g epoch::Guard,
     last: Option<(ColumnFamilyId, &'g MemTable, usize)>,
 }
 
 impl<'g> Target<'g> {
-    fn new(families: &'g ColumnFamilySet, guard: &'g epoch::Guard) -> Target<'g> {
-        Target { families, guard, last: None }
+    fn new(engine: &'g Engine, guard: &'g epoch::Guard) -> Target<'g> {
+        Target { engine, guard, last: None }
+    }
+
+    /// An entry of this type is in the memtable. Whether that is full.
+    #[inline]
+    fn inserted(&self, mem: &MemTable, limit: usize, value_type: ValueType) -> bool {
+        if value_type.is_point_deletion() && mem.has_noted_deletions() {
+            self.engine.deletions_noted.store(true, Ordering::Relaxed);
+        }
+        mem.approximate_memory_usage() >= limit
     }
 
     /// Whether the memtable is full now; `None` if the family is gone.
@@ -127,7 +136,7 @@ impl<'g> Target<'g> {
     ) -> Result<Option<bool>> {
         let Some((mem, limit)) = self.memtable(family) else { return Ok(None) };
         mem.add(sequence, entry.value_type, entry.key, entry.value)?;
-        Ok(Some(mem.approximate_memory_usage() >= limit))
+        Ok(Some(self.inserted(mem, limit, entry.value_type)))
     }
 
     /// [`Target::insert`] of an entry that has a checksum.
@@ -140,7 +149,7 @@ impl<'g> Target<'g> {
     ) -> Result<Option<bool>> {
         let Some((mem, limit)) = self.memtable(family) else { return Ok(None) };
         mem.add_checked(sequence, entry.value_type, entry.key, entry.value, checksum)?;
-        Ok(Some(mem.approximate_memory_usage() >= limit))
+        Ok(Some(self.inserted(mem, limit, entry.value_type)))
     }
 
     /// The family's memtable and how large it may become; `None` if the family is gone.
@@ -150,7 +159,7 @@ impl<'g> Target<'g> {
             Some((id, mem, limit)) if id == family => Some((mem, limit)),
             _ => {
                 let load = |cf: &ColumnFamily| cf.super_version.load(self.guard);
-                let sv = self.families.with(family, load)?;
+                let sv = self.engine.families.with(family, load)?;
                 let (mem, limit) = (&*sv.mem, sv.options.write_buffer_size);
                 self.last = Some((family, mem, limit));
                 Some((mem, limit))

@@ -118,6 +118,7 @@ pub(crate) fn new_memtable(
             on_seek: options.memtable_verify_per_key_checksum_on_seek,
             order: options.paranoid_memory_checks,
         },
+        noted_run: options.dead_range_walk_threshold(),
         ..MemTableOptions::default()
     };
     MemTable::new(icmp.clone(), memtable_options)

@@ -1,6 +1,6 @@
 //! Walks over runs of deleted keys behind flushes and compactions.
 //!
-//! In: a run of a new table that lies over other tables. Out: what a scan through it would have remembered (`cf/dead_ranges.rs`), so that
+//! In: a run of a new table that lies over other tables, or deletions in a memtable (`around.rs`). Out: what a scan through it would have remembered (`cf/dead_ranges.rs`), so that
 //! none has to step through it.
 //!
 //! A walk is a scan as of now over the family's present view. It goes on until its run is behind it, until there is something else
@@ -12,8 +12,10 @@
 //!     as background work is paused or an error stops it, and if a job waits for a thread it goes behind that.
 //!  3. It changes nothing but what is remembered; blocks that it reads do not go into the block cache; an error is told in LOG only.
 
+mod around;
+
 use super::super::reads::pinned_view;
-use super::new_db_iter;
+use super::{Runs, new_db_iter};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::engine::{DeadWalk, Engine, contained};
 use crate::iter::DbIter;
@@ -42,7 +44,8 @@ struct Surroundings {
     engine: Arc<Engine>,
     cf: Arc<ColumnFamily>,
     view: Arc<SuperVersion>,
-    last: Vec<u8>,
+    /// Its end, if it has one.
+    last: Option<Vec<u8>>,
     most_entries: u64,
 }
 
@@ -53,7 +56,7 @@ impl Surroundings {
         if engine.is_shutting_down()
             || self.cf.is_dropped()
             || passed >= self.most_entries
-            || self.cf.icmp.compare_user_keys(user_key, &self.last).is_gt()
+            || self.last.as_ref().is_some_and(|last| self.cf.icmp.compare_user_keys(user_key, last).is_gt())
         {
             Some(Stop::Over)
         } else if engine.is_without_walks() || engine.scheduler.walk_is_in_the_way() {
@@ -73,9 +76,12 @@ pub(in crate::db) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
     let (start, passed) = (engine.env.clock.now_micros(), walk.passed);
     let ended = contained("a walk over deleted keys", Severity::NoError, || {
         loop {
-            match walk_over_view(engine, &cf, &mut walk)? {
-                Stop::NewView => {}
-                stop => return Ok(stop),
+            let stop = match walk.around {
+                None => walk_over_view(engine, &cf, &mut walk)?,
+                Some(_) => around::walk_over_view(engine, &cf, &mut walk)?,
+            };
+            if stop != Stop::NewView {
+                return Ok(stop);
             }
         }
     });
@@ -83,6 +89,7 @@ pub(in crate::db) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
     engine.state.lock().dead_entries_walked += walk.passed - passed;
     match ended {
         Ok(Stop::GiveWay) => engine.state.lock().dead_walks.push_front(walk),
+        Ok(_) if walk.around.is_some() => around::linger(engine),
         Ok(_) => tell(engine, &cf, &walk),
         Err(e) => {
             esker_base::info_log!(engine.info_log, Warn, "[{}] Walk over deleted keys: {e}", cf.name);
@@ -106,23 +113,7 @@ fn tell(engine: &Engine, cf: &ColumnFamily, walk: &DeadWalk) {
 /// Those of reading tables.
 fn walk_over_view(engine: &Arc<Engine>, cf: &Arc<ColumnFamily>, walk: &mut DeadWalk) -> Result<Stop> {
     esker_base::probe!("dead_walk:view");
-    let (view, sequence) = moment(engine, cf);
-    let around = Arc::new(Surroundings {
-        engine: engine.clone(),
-        cf: cf.clone(),
-        view: view.clone(),
-        last: walk.last.clone(),
-        most_entries: walk.most_entries - walk.passed,
-    });
-    let options = ReadOptions { fill_cache: false, total_order_seek: true, ..ReadOptions::default() };
-    let mut iter = new_db_iter(cf, &view, &options, sequence, None, None)?;
-    let every = LOOK_UP_EVERY.min(view.options.dead_range_walk_threshold().max(LOOK_UP_LEAST));
-    let (looks, mut passed) = (around.clone(), 0);
-    let goes_on = move |user_key: &[u8]| {
-        passed += every;
-        looks.stop(user_key, passed).is_none()
-    };
-    iter.walk(every, Box::new(goes_on));
+    let (mut iter, around, every) = begin(engine, cf, walk)?;
     iter.seek(&walk.from);
     // Between two keys that are there few may be deleted: then the cursor does not ask.
     let (mut steps, mut look_at) = (0, every);
@@ -153,8 +144,36 @@ fn walk_over_view(engine: &Arc<Engine>, cf: &Arc<ColumnFamily>, walk: &mut DeadW
     Ok(stop)
 }
 
+/// A cursor over the present view that looks up as it goes, what it looks at, and how often.
+/// # Errors
+/// Those of opening tables.
+fn begin(
+    engine: &Arc<Engine>,
+    cf: &Arc<ColumnFamily>,
+    walk: &DeadWalk,
+) -> Result<(DbIter<Runs>, Arc<Surroundings>, u64)> {
+    let (view, sequence) = moment(engine, cf);
+    let around = Arc::new(Surroundings {
+        engine: engine.clone(),
+        cf: cf.clone(),
+        view: view.clone(),
+        last: walk.around.is_none().then(|| walk.last.clone()),
+        most_entries: walk.most_entries - walk.passed,
+    });
+    let options = ReadOptions { fill_cache: false, total_order_seek: true, ..ReadOptions::default() };
+    let mut iter = new_db_iter(cf, &view, &options, sequence, None, None)?;
+    let every = LOOK_UP_EVERY.min(view.options.dead_range_walk_threshold().max(LOOK_UP_LEAST));
+    let (looks, mut passed) = (around.clone(), 0);
+    let goes_on = move |user_key: &[u8]| {
+        passed += every;
+        looks.stop(user_key, passed).is_none()
+    };
+    iter.walk(every, Box::new(goes_on));
+    Ok((iter, around, every))
+}
+
 /// Why the cursor of a walk stands nowhere; the walk goes on from where it is then.
-fn stop_of(iter: &DbIter<super::Runs>, around: &Surroundings, walk: &mut DeadWalk) -> Stop {
+fn stop_of(iter: &DbIter<Runs>, around: &Surroundings, walk: &mut DeadWalk) -> Stop {
     let Some(user_key) = iter.stopped_at() else { return Stop::Over };
     walk.from.clear();
     walk.from.extend_from_slice(user_key);

@@ -39,6 +39,8 @@ pub(super) struct DeadRun {
     pub(super) keys: u64,
     /// Keys from which on a range is remembered; `u64::MAX`: never.
     pub(super) min_keys: u64,
+    /// The same in a call that has found none remembered.
+    min_keys_alone: u64,
     pub(super) edge: Vec<u8>,
     /// The count of passed entries at which to hop.
     pub(super) hop_at: u64,
@@ -56,6 +58,7 @@ impl DeadRun {
         DeadRun {
             keys: 0,
             min_keys,
+            min_keys_alone: min_keys,
             edge: Vec::new(),
             hop_at: hop_first,
             hop_after: hop_first,
@@ -67,6 +70,7 @@ impl DeadRun {
     /// A new call begins.
     pub(super) fn begin(&mut self) {
         self.keys = 0;
+        self.min_keys = self.min_keys_alone;
         self.hop_at = self.hop_first;
         self.hop_after = self.hop_first;
     }
@@ -128,6 +132,10 @@ impl<I: InternalIterator> DbIter<I> {
             Hopped::Far => 1,
             Hopped::No | Hopped::Near => (self.dead.hop_after * 2).max(self.dead.hop_first),
         };
+        if self.walk.is_some() && known.is_some() && hopped != Hopped::No {
+            // What lies behind it, however little, is to become one range with it.
+            self.dead.min_keys = self.dead.min_keys.min(1);
+        }
         self.dead.hop_at = self.skipped_in_call + self.dead.hop_after;
         self.counters.hops += u64::from(hopped != Hopped::No);
         hopped != Hopped::No
