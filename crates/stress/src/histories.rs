@@ -100,6 +100,8 @@ pub struct Report {
     pub second_readings: u64,
     /// Disks that both refused.
     pub second_refusals: u64,
+    /// Disks of which RocksDB read on behind a hole.
+    pub holes: u64,
     /// Time that passed by the clock of the simulated machines.
     pub simulated: Duration,
     /// A hash of all file operations that change something.
@@ -120,7 +122,7 @@ impl fmt::Display for Report {
             "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
              recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {} times trouble with the disk: {} \
              faults, {} operations and {} openings refused, {} times opened again; RocksDB read {} disks alike, \
-             refused {} as Esker did; {:.1} simulated hours; {:.3} s each; history {:016x}",
+             refused {} as Esker did, read on behind a hole in {}; {:.1} simulated hours; {:.3} s each; history {:016x}",
             self.histories,
             self.answers.operations,
             self.answers.comparisons,
@@ -136,6 +138,7 @@ impl fmt::Display for Report {
             self.reopened,
             self.second_readings,
             self.second_refusals,
+            self.holes,
             self.simulated.as_secs_f64() / 3600.0,
             each,
             self.fingerprint
@@ -162,6 +165,7 @@ impl Report {
         self.faults += one.faults;
         self.second_readings += one.second_readings;
         self.second_refusals += one.second_refusals;
+        self.holes += one.holes;
         self.simulated += one.simulated;
         self.fingerprint ^= one.fingerprint;
         self.answers.operations += one.answers.operations;
@@ -523,6 +527,7 @@ impl History {
         *match agreed {
             Agreed::Same => &mut self.report.second_readings,
             Agreed::Refused => &mut self.report.second_refusals,
+            Agreed::Hole => &mut self.report.holes,
         } += 1;
         Ok(())
     }
