@@ -54,7 +54,7 @@ pub fn prepare_for_search(block: &mut Block, shape: IndexShape, icmp: &InternalK
 }
 
 /// A place in an index block: a separator and the handle of its block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IndexCursor {
     shape: IndexShape,
     cursor: BlockCursor,

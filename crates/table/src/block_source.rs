@@ -298,6 +298,9 @@ impl BlockSource {
             Ahead::Stored(stored) => self
                 .parse_borrowed(stored, handle, kind, verify)
                 .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
+            Ahead::Own(stored) => self
+                .parse(stored, handle, kind, verify)
+                .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
             Ahead::Alone => self.read(handle, kind, verify),
             Ahead::Failed => {
                 counts::readahead_failed(self.statistics.as_ref());

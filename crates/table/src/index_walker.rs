@@ -136,6 +136,22 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.leave_empty_backwards(source, options)
     }
 
+    /// Adds the handles of the blocks behind the one here, at most so many, as far as its index block says.
+    pub(crate) fn behind(&self, most: u32, handles: &mut Vec<BlockHandle>) {
+        let (block, mut scout) = match &self.partition {
+            Some((block, cursor)) if self.two_level => (block.key_value(), cursor.clone()),
+            _ => (self.top.key_value(), self.top_cursor.clone()),
+        };
+        let Ok(block) = block else { return };
+        for _ in 0..most {
+            // Who comes there meets the error.
+            if scout.next(block).is_err() || !scout.valid() {
+                return;
+            }
+            handles.push(scout.handle());
+        }
+    }
+
     /// One data block on.
     #[inline]
     pub(crate) fn next(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {

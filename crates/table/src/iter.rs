@@ -160,7 +160,18 @@ impl TableIter {
         self.count_entered();
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
         let block = match &self.ahead {
-            None => source.block(handle, BlockKind::Data, &self.options, Some(readahead))?,
+            None => match source.cached(handle, BlockKind::Data) {
+                Some(block) => {
+                    readahead.skipped(handle);
+                    block
+                }
+                None => {
+                    if let (most @ 1.., Some(walker)) = (readahead.neighbours(handle), &self.walker) {
+                        walker.behind(most, readahead.plan(handle));
+                    }
+                    source.load(handle, BlockKind::Data, &self.options, Some(readahead))?
+                }
+            },
             Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
         };
         // Its entries lead from one to the next, which the processor cannot foresee across pages: reverse scans of

@@ -3,7 +3,7 @@
 //!
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so that short scans
 //! read little they do not need; and with the first block that is missing if scans of the table have been longer than that
-//! ([`ScanLength`]): then what such a scan reads comes with one read. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
+//! ([`ScanLength`]): then what such a scan reads comes with one read, each block into memory of its own. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
@@ -13,7 +13,9 @@ use esker_env::RandomAccessFile;
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 
+mod together;
 mod window;
+use together::Together;
 use window::Window;
 
 /// Blocks this far behind or before the last one still count as next: padding lies between aligned blocks.
@@ -64,6 +66,8 @@ enum Course {
 pub(crate) enum Ahead<'a> {
     /// As it is stored, with its trailer.
     Stored(&'a [u8]),
+    /// The same, in memory that is the caller's now.
+    Own(Vec<u8>),
     /// To be read alone.
     Alone,
     /// The same: it could not be read together with what lies behind or before it. It may be readable itself, and its reader is told
@@ -82,6 +86,7 @@ pub(crate) struct Readahead {
     reads_before: u64,
     /// Blocks behind the next one that its reader is likely to want.
     expected: u32,
+    together: Together,
     /// Sequential ones on this course.
     reads: u64,
     course: Course,
@@ -104,6 +109,7 @@ impl Readahead {
             most: options.max_auto_readahead_size,
             reads_before: options.num_file_reads_for_auto_readahead,
             expected: 0,
+            together: Together::default(),
             reads: 0,
             course: Course::Elsewhere,
             last_start: 0,
@@ -116,6 +122,23 @@ impl Readahead {
     #[inline]
     pub(crate) fn expect(&mut self, blocks: u32) {
         self.expected = blocks;
+    }
+
+    /// How many blocks behind this one, which is not in the cache, are worth knowing: those that are to be read with it.
+    #[inline]
+    pub(crate) fn neighbours(&self, handle: BlockHandle) -> u32 {
+        let is_adaptive = self.explicit == 0 && self.most > 0;
+        let is_there = || {
+            // It comes from the index as it is.
+            let length = (handle.size as usize).saturating_add(TRAILER_BYTES);
+            self.together.has(handle) || self.window.get(handle.offset, length).is_some()
+        };
+        if is_adaptive && self.expected > 0 && !is_there() { self.expected } else { 0 }
+    }
+
+    /// Where to add the blocks that are to be read with this one, which is asked for next.
+    pub(crate) fn plan(&mut self, first: BlockHandle) -> &mut Vec<BlockHandle> {
+        self.together.plan(first)
     }
 
     /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been read.
@@ -142,10 +165,20 @@ impl Readahead {
         let course = self.course_to(handle);
         self.long.pass(handle.offset..end_of(handle));
         self.passed(handle);
+        if let Some(stored) = self.together.take(handle) {
+            return Ok(Ahead::Own(stored));
+        }
         let length = handle.size as usize + TRAILER_BYTES;
         if self.window.get(handle.offset, length).is_none() {
             let expected = std::mem::take(&mut self.expected);
             let Some(ahead) = self.how_far(course, handle, expected) else { return Ok(Ahead::Alone) };
+            if expected > 0
+                && course != Course::Backward
+                && file.alignment().is_none()
+                && let Some(stored) = self.together.read(file, handle, ahead)
+            {
+                return Ok(Ahead::Own(stored));
+            }
             let (from, to) = match course {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
                 _ => (handle.offset, (end_of(handle) + ahead as u64).min(file_size)),

@@ -40,7 +40,7 @@ pub enum EntryShape {
 const NOWHERE: u32 = u32::MAX;
 
 /// A place in a block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BlockCursor {
     shape: EntryShape,
     key: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct BlockCursor {
 }
 
 /// Entries already parsed on the way back: those from a restart up to, without, the one at `end`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Before {
     entries: Vec<Passed>,
     end: u32,

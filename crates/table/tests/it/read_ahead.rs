@@ -17,6 +17,10 @@ impl RandomAccessFile for Counting {
         self.1.lock().unwrap().push((offset, buf.len()));
         self.0.read_at(offset, buf)
     }
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> esker_base::Result<usize> {
+        self.1.lock().unwrap().push((offset, bufs.iter().map(|buf| buf.len()).sum()));
+        self.0.read_vectored_at(offset, bufs)
+    }
     fn size(&self) -> esker_base::Result<u64> {
         self.0.size()
     }
@@ -90,9 +94,20 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     let mut reads_of = |blocks: usize, forward: bool| {
         let mut iter = reader.iter(TableReadOptions::default());
         file.1.lock().unwrap().clear();
-        iter.seek(&entries[places.below(50_000) + 5_000].0);
+        let mut place = places.below(50_000) + 5_000;
+        iter.seek(&entries[place].0);
         for _ in 0..blocks * rows_of_a_block {
-            if forward { iter.next() } else { iter.prev() }
+            if forward {
+                iter.next()
+            } else {
+                iter.prev()
+            }
+            if forward {
+                place += 1
+            } else {
+                place -= 1
+            }
+            assert_eq!((iter.key(), iter.value()), (&*entries[place].0, &*entries[place].1));
         }
         iter.status().unwrap();
         let reads = std::mem::take(&mut *file.1.lock().unwrap());

@@ -1,0 +1,93 @@
+//! Blocks that are known to be wanted, read at once, each into memory of its own, in which it stays.
+//!
+//! In: the handles of blocks that lie behind each other. Out: their bytes, one after the other.
+//!
+//! A block that is copied out of what was read ahead waits for its new memory, which nobody has looked at for long, and so does all
+//! that follows. For a few blocks it is less to have the kernel write there; long scans, whose blocks mostly go from one
+//! buffer to the next and back, copy (`window.rs`).
+
+use crate::block_source::spare;
+use esker_env::RandomAccessFile;
+use esker_format::handle::BlockHandle;
+use esker_format::trailer::TRAILER_BYTES;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    /// The block that is asked for next, and those behind it that are to be read with it.
+    planned: Vec<BlockHandle>,
+    /// Blocks that were read so and not asked for yet.
+    blocks: VecDeque<(BlockHandle, Vec<u8>)>,
+}
+
+impl Together {
+    /// Where to add the blocks that are to be read with this one.
+    pub(super) fn plan(&mut self, first: BlockHandle) -> &mut Vec<BlockHandle> {
+        self.planned.clear();
+        self.planned.push(first);
+        &mut self.planned
+    }
+
+    pub(super) fn has(&self, handle: BlockHandle) -> bool {
+        self.blocks.iter().any(|(at, _)| *at == handle)
+    }
+
+    /// The block and its trailer, if it was read. Those before it are not wanted any more.
+    pub(super) fn take(&mut self, handle: BlockHandle) -> Option<Vec<u8>> {
+        let at = self.blocks.iter().position(|(there, _)| *there == handle)?;
+        self.blocks.drain(..at).for_each(|(_, buffer)| spare::give(buffer));
+        self.blocks.pop_front().map(|(_, buffer)| buffer)
+    }
+
+    /// Reads the block, which lies within the file, and those that were planned to be read with it, as far as they have no more
+    /// than `most` bytes. `None`: none were planned, or it cannot be read so.
+    pub(super) fn read(
+        &mut self,
+        file: &dyn RandomAccessFile,
+        handle: BlockHandle,
+        most: usize,
+    ) -> Option<Vec<u8>> {
+        if self.planned.first() != Some(&handle) {
+            return None;
+        }
+        let end = end_of(handle) + most as u64;
+        // Handles behind the first come from the index as they are.
+        let is_adjacent = |pair: &&[BlockHandle]| {
+            let (start, size) = (end_of(pair[0]), pair[1].size);
+            let to = size.checked_add(start + TRAILER_BYTES as u64);
+            pair[1].offset == start && to.is_some_and(|to| to <= end)
+        };
+        let behind = self.planned.windows(2).take_while(is_adjacent).count();
+        if behind == 0 {
+            return None;
+        }
+        self.planned.truncate(behind + 1);
+        self.let_go();
+        let memory = |handle: BlockHandle| (handle, spare::take(handle.size as usize + TRAILER_BYTES));
+        self.blocks.extend(self.planned.drain(..).map(memory));
+        let mut buffers: SmallVec<[&mut [u8]; 8]> =
+            self.blocks.iter_mut().map(|(_, buffer)| buffer.as_mut_slice()).collect();
+        let read = file.read_vectored_at(handle.offset, &mut buffers);
+        drop(buffers);
+        // What is not there whole is read by whoever wants it, who then meets the error.
+        let read_to = handle.offset + read.unwrap_or(0) as u64;
+        self.blocks.retain(|(block, _)| end_of(*block) <= read_to);
+        self.take(handle)
+    }
+
+    fn let_go(&mut self) {
+        self.blocks.drain(..).for_each(|(_, buffer)| spare::give(buffer));
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+fn end_of(handle: BlockHandle) -> u64 {
+    handle.offset + handle.size + TRAILER_BYTES as u64
+}
