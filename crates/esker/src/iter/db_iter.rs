@@ -298,6 +298,11 @@ impl<I: InternalIterator> DbIter<I> {
         self.options.lower_bound.is_some() || self.options.upper_bound.is_some()
     }
 
+    /// Another `max_sequential_skip_in_iterations`.
+    pub(crate) fn set_most_skipped(&mut self, entries: u64) {
+        self.options.max_sequential_skip_in_iterations = entries;
+    }
+
     /// Shows what lies within these bounds. To be positioned next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.forget_place();

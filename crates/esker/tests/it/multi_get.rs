@@ -420,7 +420,7 @@ fn a_block_that_no_cache_keeps_is_read_once_for_all_keys_of_a_batch() {
         options.cf.table.block_size = 16 << 10;
         options.cf.table.no_block_cache = no_block_cache;
         // Of one of them the file says that it never waits, of the other it does not.
-        for path in ["/db", "/dbx"] {
+        for path in ["/db", "/dba"] {
             let db = Db::open(&options, path).unwrap();
             let keys: Vec<String> = (0..60).map(|n| format!("key{n:02}")).collect();
             keys.iter().for_each(|key| db.put(key, key).unwrap());

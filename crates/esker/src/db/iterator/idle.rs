@@ -10,6 +10,7 @@
 //!     [`DbIterator::refresh`] does: a memtable may have got its first entry, or range tombstones.
 //!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); it gives it his bounds. Iterators with unusual options or with ranges
 //!     leave none and take none, and those with bounds only where there is no level 0, of which they may have left out files.
+//!  4. It goes by the family's options of now: it may be older than they are, as it moves from view to view with its iterator.
 
 use super::runs::{Runs, plain_reads};
 use super::{Cursor, DbIterator, Watched};
@@ -54,6 +55,7 @@ pub(super) fn take_idle(
     if iter.has_bounds() || lower.or(upper).is_some() {
         iter.set_bounds(lower, upper);
     }
+    iter.set_most_skipped(view.options.max_sequential_skip_in_iterations);
     let prepared = iter.inner().prepare(cf, view, options, sequence)?;
     iter.refresh(sequence, Some(view.clone() as KeepAlive), |runs| runs.exchange(prepared, None));
     Ok(Some(iter))

@@ -303,6 +303,8 @@ impl Runs {
             self.sequence = prepared.sequence;
             return;
         }
+        // Where a comparator panics on the way, sources and cursors may not belong together any more.
+        let plain = self.plain.take();
         let icmp = &self.icmp;
         let Exchange { sequence, gone, fresh } = prepared;
         self.sequence = sequence;
@@ -329,6 +331,7 @@ impl Runs {
         if let Cursor::Merged(merged) = &mut self.cursor {
             merged.exchange(&gone, children, place);
         }
+        self.plain = plain;
     }
 }
 

@@ -2,8 +2,13 @@
 
 use super::super::*;
 use crate::options::Options;
+use esker_base::comparator::Comparator;
+use esker_base::stats::Ticker;
 use esker_env::Env;
 use esker_env::mem::MemFs;
+use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{self, AtomicBool};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -178,4 +183,73 @@ fn where_there_is_no_level_0_they_go_from_bounds_to_bounds() {
         assert_eq!(shown, expected);
     }
     assert_eq!(idle(&db), 1, "it was the same all the time");
+}
+
+#[test]
+fn they_go_by_the_options_that_are_in_force_now() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let statistics = Arc::new(Statistics::default());
+    options.db.statistics = Some(statistics.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    (0..50).for_each(|i| db.put("a", key(i)).unwrap());
+    db.put("b", "1").unwrap();
+    let reseeks = || {
+        let before = statistics.ticker_count(Ticker::NumberOfReseeksInIteration);
+        assert_eq!(rows(db.iter().unwrap()).len(), 2);
+        statistics.ticker_count(Ticker::NumberOfReseeksInIteration) - before
+    };
+    assert!(reseeks() > 0);
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    let family = db.default_column_family();
+    db.set_options(&family, &[("max_sequential_skip_in_iterations", "1000")]).unwrap();
+    iter.next();
+    drop(iter);
+    assert_eq!(reseeks(), 0, "nothing is sought but by who is asked to");
+}
+
+/// Asks a panicking comparator while it is told to.
+#[derive(Default)]
+struct Touchy(AtomicBool);
+
+impl Comparator for Touchy {
+    fn name(&self) -> &str {
+        "touchy"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        assert!(!self.0.load(atomic::Ordering::SeqCst), "touched");
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn a_cursor_whose_change_of_view_a_panic_cut_short_is_left_to_nobody() {
+    let touchy = Arc::new(Touchy::default());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.comparator = touchy.clone();
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    // The memtable's entry is the next one, and several others are behind it.
+    for run in [0, 1, 3, 2] {
+        (0..10).for_each(|i| db.put(key(4 * i + run), "value").unwrap());
+        if run != 2 {
+            db.flush().unwrap();
+        }
+    }
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    iter.next();
+    db.flush().unwrap();
+    touchy.0.store(true, atomic::Ordering::SeqCst);
+    let moved = catch_unwind(AssertUnwindSafe(|| iter.next()));
+    touchy.0.store(false, atomic::Ordering::SeqCst);
+    assert!(moved.is_err());
+    drop(iter);
+    assert_eq!(idle(&db), 0);
+    assert_eq!(rows(db.iter().unwrap()).len(), 40);
 }
