@@ -2,7 +2,9 @@
 
 use super::Db;
 use crate::cf::FamilyState;
-use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_if_due};
+use crate::engine::{
+    DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version, queue_if_due,
+};
 use crate::observe::FlushReason;
 use crate::write::WritePath;
 use esker_base::sync::Arc;
@@ -62,7 +64,10 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
         // What has failed begins anew, and nothing else has stopped.
         Ok(())
     } else {
-        write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)
+        // Who waits for this one to end must not wait for ever.
+        contained("a recovery", Severity::FatalError, || {
+            write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)
+        })
     };
     let mut state = engine.state.lock();
     state.background_error.resuming = false;

@@ -3,7 +3,7 @@
 //! Never called under a lock of the engine: listeners are user code. What is learnt under a lock is put into
 //! `DbState::stall_changes` and told by [`Engine::tell_stall_changes`] afterwards.
 
-use super::{Engine, ErrorReason};
+use super::{Engine, ErrorReason, contained};
 use crate::cf::ColumnFamily;
 use crate::iter::CompactionIteratorStats;
 use crate::observe::{
@@ -16,7 +16,7 @@ use crate::snapshot::SnapshotList;
 use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::system;
 use esker_format::compression::CompressionType;
 use esker_format::file_name;
@@ -292,17 +292,33 @@ impl Engine {
         told
     }
 
-    /// Whether all listeners let the database recover from an error by itself.
+    /// Whether all listeners let the database recover from an error by itself; one that panics does not.
     pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
         let mut may = true;
-        self.listeners().iter().for_each(|l| l.on_error_recovery_begin(reason.told(), error, &mut may));
-        may
+        let asked = self.outlive("on_error_recovery_begin", || {
+            self.listeners().iter().for_each(|l| l.on_error_recovery_begin(reason.told(), error, &mut may));
+        });
+        asked && may
     }
 
     /// Tells how an automatic recovery has ended: with no error, or with this one.
     pub(crate) fn tell_recovery_end(&self, old_bg_error: Error, new_bg_error: Option<Error>) {
         let info = BackgroundErrorRecoveryInfo { old_bg_error, new_bg_error };
-        self.listeners().iter().for_each(|l| l.on_error_recovery_end(&info));
+        self.outlive("on_error_recovery_end", || {
+            self.listeners().iter().for_each(|l| l.on_error_recovery_end(&info));
+        });
+    }
+
+    /// Whether `tell` does not panic: what else is to be done for a recovery is done in any case.
+    fn outlive(&self, what: &str, tell: impl FnOnce()) -> bool {
+        let told = contained(what, Severity::NoError, || {
+            tell();
+            Ok(())
+        });
+        if let Err(e) = &told {
+            esker_base::info_log!(self.info_log, Error, "{e}");
+        }
+        told.is_ok()
     }
 
     /// Tells listeners of stalls that began or ended since the last call.

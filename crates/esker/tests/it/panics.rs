@@ -4,12 +4,15 @@ use esker::internals::base::Severity;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::comparator::Comparator;
 use esker::internals::base::merge_operator::MergeOperator;
+use esker::internals::env::fault::OpKind;
 use esker::internals::env::mem::MemFs;
-use esker::observe::{EventListener, FlushJobInfo};
-use esker::{CompactRangeOptions, Db, Env, Error, ErrorKind, Options};
+use esker::internals::env::{FaultFs, FaultRule};
+use esker::observe::{BackgroundErrorRecoveryInfo, EventListener, FlushJobInfo, MemTableInfo};
+use esker::{ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Error, ErrorKind, Options};
 use std::cmp::Ordering;
-use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 /// Panics while it is told to.
 #[derive(Default)]
@@ -62,6 +65,28 @@ impl EventListener for Touchy {
     fn on_flush_begin(&self, _info: &FlushJobInfo) {
         self.may_panic();
     }
+}
+
+/// Panics when it is told that a recovery has ended, and of memtables while it is told to.
+struct Ticklish {
+    touchy: Touchy,
+    told: Mutex<Sender<()>>,
+}
+
+impl EventListener for Ticklish {
+    fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {
+        self.told.lock().unwrap().send(()).unwrap();
+        panic!("touched by {info:?}");
+    }
+
+    fn on_memtable_sealed(&self, _info: &MemTableInfo) {
+        self.touchy.may_panic();
+    }
+}
+
+fn ticklish() -> (Arc<Ticklish>, Receiver<()>) {
+    let (tell, told) = channel();
+    (Arc::new(Ticklish { touchy: Touchy::default(), told: Mutex::new(tell) }), told)
 }
 
 fn options() -> Options {
@@ -190,4 +215,55 @@ fn a_comparator_that_panics_in_a_write_stops_writes_and_keeps_no_writer_waiting(
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("a").unwrap().unwrap(), b"1");
     db.put("b", "2").unwrap();
+}
+
+/// No table can be made, once.
+fn no_table() -> FaultRule {
+    FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true).times(1)
+}
+
+#[test]
+fn listeners_that_panic_do_not_keep_a_database_from_going_on_by_itself() {
+    let (listener, told) = ticklish();
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.db.listeners.push(listener);
+    let db = Db::open(&options, "/db").unwrap();
+    for round in 0..3 {
+        db.put(format!("key{round}"), "value").unwrap();
+        fs.add_rule(no_table());
+        // It has the error, or has waited until there is none.
+        _ = db.flush();
+        told.recv().unwrap();
+    }
+    assert_eq!(count(&db), 3);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_listener_that_panics_in_resume_keeps_nobody_waiting() {
+    let (listener, _told) = ticklish();
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.db.max_bgerror_resume_count = 0;
+    options.db.listeners.push(listener.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    db.put("key", "value").unwrap();
+    db.put_cf(&other, "key", "value").unwrap();
+    fs.add_rule(no_table());
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::IoError);
+    listener.touchy.set(true);
+    let error = db.resume().unwrap_err();
+    assert!(error.message().contains("touched"), "{error}");
+    listener.touchy.set(false);
+    assert_eq!(db.resume().unwrap_err().severity(), Severity::FatalError);
+    db.close().unwrap();
+    let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    let db = Db::open_cf(&options.db, "/db", families.into()).unwrap();
+    let other = db.column_family("other").unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), b"value");
+    assert_eq!(db.get_cf(&other, "key").unwrap().unwrap(), b"value");
 }
