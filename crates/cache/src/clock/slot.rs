@@ -200,11 +200,22 @@ impl<V> Bucket<V> {
     /// The living entry with this key.
     #[inline]
     pub(crate) fn find<'g>(&'g self, tag: u8, key: &CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
-        self.candidates(tag, guard).find(|found| found.entry.about.key == *key && !found.entry.is_dead())
+        // Every lookup: `candidates` would cost eight instructions more.
+        let mut candidates = matches(self.tags.load(Ordering::Acquire), tag);
+        while candidates != 0 {
+            let place = &self.places[(candidates.trailing_zeros() / 8) as usize];
+            if let Some(found) = Bucket::look(place, guard)
+                && found.entry.about.key == *key
+                && !found.entry.is_dead()
+            {
+                return Some(found);
+            }
+            candidates &= candidates - 1;
+        }
+        None
     }
 
     /// All entries with this tag, dead ones too, and seldom one with another.
-    #[inline]
     pub(crate) fn candidates<'g>(
         &'g self,
         tag: u8,
