@@ -35,13 +35,10 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     while let Some(id) = start_next(engine, range, &mut steps)? {
         wait(engine, id)?;
     }
-    drop(alone);
-    match steps.arrived_at() {
-        Some(level) if range.options.change_level => {
-            refit_level(engine, range.family, level, range.options.target_level)
-        }
-        _ => Ok(()),
-    }
+    let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
+    // A plan that waits names its files by the levels that they are in.
+    let _alone = alone.map_or_else(|| Alone::become_it(engine), Ok)?;
+    refit_level(engine, range.family, level, range.options.target_level)
 }
 
 /// Merges these files, and those that must go with them, into `output_level`, and waits. The files that were written.
@@ -96,11 +93,11 @@ fn queue(
     id
 }
 
-/// No other compaction of the database runs while this lives.
+/// No other compaction of the database runs, or is planned, while this lives.
 struct Alone<'a>(&'a Arc<Engine>);
 
 impl<'a> Alone<'a> {
-    /// Waits for those that run.
+    /// Waits for those that run, and those that are planned.
     fn become_it(engine: &'a Arc<Engine>) -> Result<Alone<'a>> {
         let mut state = engine.state.lock();
         while state.exclusive_manual {
@@ -111,7 +108,8 @@ impl<'a> Alone<'a> {
         drop(state);
         let alone = Alone(engine);
         let mut state = engine.state.lock();
-        while state.compactions_scheduled > 0 {
+        let waits = |state: &DbState| state.manual_compactions.iter().any(|manual| manual.plan.is_some());
+        while state.compactions_scheduled > 0 || waits(&state) {
             engine.check_open()?;
             engine.state_changed.wait(&mut state);
         }
@@ -179,6 +177,7 @@ fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
             {
                 family.running.finish(running);
             }
+            engine.state_changed.notify_all();
             return Err(e);
         }
         engine.state_changed.wait(&mut state);

@@ -198,3 +198,36 @@ fn compact_files_of_fifo_knows_level_0_only() {
     assert_eq!(of(0).unwrap(), tables(&db, 0));
     assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value1"[..]));
 }
+
+#[test]
+fn files_do_not_change_their_level_under_a_plan_that_waits() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 0);
+    db.compact_range(None, None).unwrap();
+    let default = db.default_column_family();
+    let inputs = tables(&db, 6);
+    let rewrite = || db.compact_files(&CompactionOptions::default(), &default, &inputs, 6);
+    db.pause_background_work();
+    std::thread::scope(|scope| {
+        let rewriting = scope.spawn(rewrite);
+        // Until it has what it will read.
+        while !db.live_files()[0].file.being_compacted && !rewriting.is_finished() {
+            std::thread::yield_now();
+        }
+        let moving = scope.spawn(|| db.compact_range_opt(&to_level(3), &default, None, None));
+        // It should wait; if it does not, it has time to show that.
+        for _ in 0..2000 {
+            if moving.is_finished() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        db.continue_background_work().unwrap();
+        assert_eq!(rewriting.join().unwrap().unwrap().len(), 1);
+        moving.join().unwrap().unwrap();
+    });
+    assert_eq!(files(&db), [0, 0, 0, 1, 0, 0, 0]);
+    assert!(db.background_error().is_none());
+    assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value0"[..]));
+}
