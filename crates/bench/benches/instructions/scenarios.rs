@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 38] = [
+pub(super) const ALL: [(&str, Scenario); 39] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -64,6 +64,7 @@ pub(super) const ALL: [(&str, Scenario); 38] = [
     ("iterator_next", iterator_next),
     ("iterator_prev", iterator_prev),
     ("iterator_seek", iterator_seek),
+    ("iterator_made_and_sought", iterator_made_and_sought),
     ("iterator_refresh", iterator_refresh),
     ("iterator_park_and_next", iterator_park_and_next),
     ("iterator_next_over_deleted", iterator_next_over_deleted),
@@ -374,6 +375,17 @@ fn iterator_seek(count: u64) -> Result<()> {
         iter.seek(key(number));
         assert_eq!(iter.key(), key(number));
         Ok(())
+    })
+}
+
+/// Made, sought and dropped: with the cursor of the one before.
+fn iterator_made_and_sought(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    warm_up_and_count(count, |number| {
+        let mut iter = db.iter()?;
+        iter.seek(key(number));
+        assert_eq!(iter.key(), key(number));
+        iter.status()
     })
 }
 
