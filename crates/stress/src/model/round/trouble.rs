@@ -56,7 +56,7 @@ impl Round {
         self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST
     }
 
-    fn resumes_itself(&self) -> bool {
+    pub(super) fn resumes_itself(&self) -> bool {
         self.settings.db.max_bgerror_resume_count > 0
     }
 
