@@ -406,7 +406,7 @@ impl History {
                 self.fs.set_weather(Weather::bad(armed.2, disk_clock()));
                 self.round.trouble_begins();
             }
-            if self.round.is_in_trouble() && (number == trouble.end || self.round.is_murky()) {
+            if number == trouble.end {
                 self.trouble_ends().map_err(|why| Failure { operation: number, why })?;
             }
             if !self.parameters.skip.iter().any(|range| range.contains(&number)) {

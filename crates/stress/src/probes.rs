@@ -63,7 +63,6 @@ const EXPECTED: &[(&str, &[&str])] = &[
     (
         "histories",
         &[
-            "auto_resume:attempt",
             "background_error:set",
             "compaction:due_by_time",
             "compaction:failed",

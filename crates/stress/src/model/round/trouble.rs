@@ -5,8 +5,7 @@
 //! lets everything go on, or says that the database must be opened again.
 //!
 //! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it back unless `resume()` came between,
-//! or it was refused because of an error that was there before. Where the database resumes by itself, nobody knows when: there each
-//! may come back until the trouble is over, and writes may be acknowledged again before that.
+//! or it was refused because of an error that was there before.
 
 use super::journal::Written;
 use super::{Checked, Done, Event, PATH, Round, Stop, Write};
@@ -22,8 +21,6 @@ const ATTEMPTS: usize = 20;
 pub(super) struct Trouble {
     /// Before this operation an error was in force that keeps writes out.
     refuses: bool,
-    /// What it says.
-    in_force: Option<String>,
     /// Operations that gave an error.
     errors: u64,
 }
@@ -44,36 +41,22 @@ impl Round {
         self.note(Event::Other("the disk begins to make trouble".to_owned()));
     }
 
-    pub(crate) fn is_in_trouble(&self) -> bool {
+    pub(super) fn is_in_trouble(&self) -> bool {
         self.trouble.is_some()
-    }
-
-    /// Whether so many writes were refused that may come back that the trouble had better end: what a crash may have left of them are
-    /// all ways to take some.
-    pub(crate) fn is_murky(&self) -> bool {
-        const MOST: usize = 4;
-        let Some(journal) = &self.journal else { return false };
-        self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST
-    }
-
-    pub(super) fn resumes_itself(&self) -> bool {
-        self.settings.db.max_bgerror_resume_count > 0
     }
 
     /// The next operation begins.
     pub(super) fn look_at_trouble(&mut self) -> usize {
         if self.trouble.is_some() {
             let error = self.db().background_error();
-            let refuses = error.as_ref().is_some_and(|e| e.severity() >= Severity::HardError);
-            let in_force = error.filter(|_| refuses).map(|e| e.to_string());
-            self.trouble.iter_mut().for_each(|t| (t.refuses, t.in_force) = (refuses, in_force.clone()));
+            let refuses = error.is_some_and(|e| e.severity() >= Severity::HardError);
+            self.trouble.iter_mut().for_each(|t| t.refuses = refuses);
         }
         self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
     }
 
     /// Whether the round can go on after an operation, before which so many writes had been acknowledged.
     pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
-        let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };
         match done {
             Err(Stop::Refused(error, _)) if is_of_the_disk(&error) => {
@@ -82,7 +65,7 @@ impl Round {
                 self.note(Event::Other(format!("refused, error in force before: {in_force}: {error}")));
                 Ok(())
             }
-            Ok(()) if trouble.refuses && !resumes_itself && before != self.journal().written_certainly() => {
+            Ok(()) if trouble.refuses && before != self.journal().written_certainly() => {
                 Err("a write was acknowledged after a background error, before resume()".to_owned())
             }
             done => Ok(done?),
@@ -91,11 +74,8 @@ impl Round {
 
     /// These were refused: before anything was done, if no error has come in force.
     pub(super) fn unwritten(&mut self, writes: Vec<(usize, Write)>) {
-        let Some(trouble) = &self.trouble else { return };
-        let Some(error) = self.db().background_error() else { return };
-        // Errors of the disk have numbers: if it is the same one, no recovery came between.
-        let is_same = trouble.in_force.as_ref().is_some_and(|before| *before == error.to_string());
-        if trouble.refuses && (is_same || !self.resumes_itself()) {
+        let Some(Trouble { refuses: false, .. }) = self.trouble else { return };
+        if self.db().background_error().is_none() {
             return;
         }
         let handles = &self.handles;
@@ -133,7 +113,7 @@ impl Round {
                     return Err(format!("resume on a disk that is well again, after {before:?}: {error}"));
                 }
             }
-            if (before.is_some() || self.resumes_itself()) && !crashed() {
+            if before.is_some() && !crashed() {
                 let journal = self.journal.as_mut().expect("only rounds with crashes have trouble");
                 journal.written.retain(|written| written.sequence.is_some());
             }
