@@ -61,7 +61,10 @@ impl WritePath {
                 return Ok(());
             }
             engine.check_open()?;
-            if state.background_error.stops_flushes()
+            if reason != FlushReason::ErrorRecovery {
+                // Also while somebody recovers from it: he may be waiting for us to let others lead.
+                state.background_error.check_writes()?;
+            } else if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()
             {
                 return Err(error.clone());
@@ -183,3 +186,6 @@ fn newest_waiting(state: &DbState, family: ColumnFamilyId) -> Option<u64> {
 fn is_flushed(state: &DbState, family: ColumnFamilyId, id: u64) -> bool {
     state.families.get(&family).is_none_or(|f| f.memtables.immutables.iter().all(|i| i.mem.id() > id))
 }
+
+#[cfg(test)]
+mod tests;
