@@ -310,7 +310,7 @@ fn check(
     check_once(load, point, history, rng, report)
 }
 
-/// Opens a copy of the point's disk and crashes it at one operation of that; `None` if opening took fewer.
+/// Opens a copy of the point's disk and crashes it at one operation of that; `None` if opening took fewer, or it is rightly refused.
 fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng) -> Option<CrashPoint> {
     let copy = point.disk.crash_clone(&CrashChoices::process_kill());
     let (at, choices) = (rng.u64(..120), choices_of(rng.u64(..)));
@@ -322,8 +322,11 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
             *caught.lock().expect("no hook panics") = Some((copy.crash_clone(&choices), op.to_string()));
         }
     });
-    // If it fails, the check of the point itself tells why.
-    drop(load.open(env_over(fs), rng));
+    // If it fails, the check of the point itself tells why; what is rightly refused is so after any crash on the way, too.
+    let opened = load.open(env_over(fs), rng);
+    if opened.is_err_and(|e| is_refusal(&format!("open: {e}"), &point.choices)) {
+        return None;
+    }
     let (disk, op) = found.lock().expect("no hook panics").take()?;
     Some(CrashPoint { disk, choices, floor: point.floor, op, before: point.before.clone() })
 }

@@ -97,6 +97,9 @@ impl Script {
         db.recycle_log_file_num = if seed % 5 == 2 { 1 } else { 0 };
         db.avoid_flush_during_recovery = seed % 4 == 3;
         db.max_manifest_file_size = 2000;
+        db.use_direct_reads = seed % 5 > 2;
+        db.use_direct_io_for_flush_and_compaction = seed.is_multiple_of(3);
+        db.writable_file_max_buffer_size = 5000;
         db.max_bgerror_resume_count = if seed % 7 == 3 { i32::MAX } else { 0 };
         db.bgerror_resume_retry_interval = 1000;
         let statistics = Arc::new(Statistics::default());
