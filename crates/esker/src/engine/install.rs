@@ -27,7 +27,10 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         idle: IdleCursors::default(),
         number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
     };
+    let old = family_state.cf.super_version.load_full();
     family_state.cf.super_version.store(Arc::new(super_version));
+    // Else the scan that lets go of the old view last, mostly in the midst of a step, would pay for the end of what others left.
+    drop(old.idle.take_all());
     family_state.pending_compaction_bytes = pending_compaction_bytes(
         &family_state.version,
         &family_state.compaction_options,
