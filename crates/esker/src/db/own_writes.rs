@@ -18,7 +18,7 @@ use crate::read::latest::{latest_sequence, range_written_since, timestamped_writ
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
-use esker_format::key::ParsedInternalKey;
+use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::MemTable;
 
 /// Writes of a batch in one family.
@@ -32,6 +32,23 @@ pub(crate) struct OwnWrites {
 impl OwnWrites {
     /// The number of the first: sequence numbers of databases do not get there.
     pub(crate) const FIRST: SequenceNumber = SequenceNumber(1 << 55);
+
+    /// Whether they have an op on `key`, range deletions aside.
+    pub(crate) fn name(&self, key: &[u8]) -> Result<bool> {
+        let mut found = false;
+        self.mem.get(&LookupKey::new(key, self.up_to), |_, _, _| {
+            found = true;
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Whether what `key` is in the database may not be what it would be if they were written.
+    fn concern(&self, key: &[u8]) -> bool {
+        // What cannot be told is told by who reads the key.
+        self.mem.max_covering_tombstone_seq(key, self.up_to) > SequenceNumber::ZERO
+            || self.name(key).unwrap_or(true)
+    }
 }
 
 impl Db {
@@ -46,6 +63,29 @@ impl Db {
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
         self.inner.read(options, &family.cf, key, Some(own), None)
+    }
+
+    /// [`Db::multi_get_opt`], with `own` writes over what is in the database. Keys that they have to do with are read one by
+    /// one, of which most end there, the others together.
+    pub(crate) fn multi_get_over(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        own: &OwnWrites,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        // Both are as of the same moment.
+        let mut options = options.clone();
+        options.snapshot.get_or_insert_with(|| self.snapshot());
+        let concerned: Vec<bool> = keys.iter().map(|key| own.concern(key.as_ref())).collect();
+        let rest = keys.iter().zip(&concerned).filter(|(_, concerned)| !**concerned);
+        let rest: Vec<&[u8]> = rest.map(|(key, _)| key.as_ref()).collect();
+        let mut rest = self.multi_get_opt(&options, family, &rest).into_iter();
+        let mut value_of = |key: &[u8], concerned: bool| match concerned {
+            true => self.get_over(&options, family, own, key),
+            false => rest.next().expect("one value for each key of the batch"),
+        };
+        keys.iter().zip(concerned).map(|(key, concerned)| value_of(key.as_ref(), concerned)).collect()
     }
 
     /// [`Db::iter_opt`], with `own` writes over what is in the database.

@@ -239,6 +239,28 @@ impl WriteBatchWithIndex {
         Ok(self.get_pinned(db, options, family, key)?.map(|value| value.to_vec()))
     }
 
+    /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of many keys, all as of the same moment, each with its own
+    /// result. Keys of which the batch says nothing are read together, as by [`Db::multi_get_opt`].
+    /// # Errors
+    /// Of each key: as [`Db::get_opt`].
+    pub fn multi_get_from_batch_and_db(
+        &self,
+        db: &Db,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        let own = match family.cf.icmp.timestamp_size() {
+            0 => self.own(family.id(), &family.cf.icmp),
+            _ => Err(no_timestamps(family)),
+        };
+        match own {
+            Ok(Some(own)) => db.multi_get_over(options, family, &own, keys),
+            Ok(None) => db.multi_get_opt(options, family, keys),
+            Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     pub(super) fn get_pinned(
         &self,
         db: &Db,
@@ -284,14 +306,7 @@ impl WriteBatchWithIndex {
 
     /// Whether the batch says something of `key`, range deletions aside.
     pub(super) fn names(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
-        let mut found = false;
-        if let Some(own) = self.own(family.id(), &family.cf.icmp)? {
-            own.mem.get(&LookupKey::new(key, own.up_to), |_, _, _| {
-                found = true;
-                false
-            })?;
-        }
-        Ok(found)
+        self.own(family.id(), &family.cf.icmp)?.map_or(Ok(false), |own| own.name(key))
     }
 
     /// The entities of `keys` if the batch were written, all as of the same moment.

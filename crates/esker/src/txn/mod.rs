@@ -20,6 +20,7 @@ mod iterator;
 mod optimistic;
 mod options;
 mod pessimistic;
+mod reads;
 mod timestamps;
 
 pub use batch_index::{BatchEntry, BatchIterator, WriteBatchWithIndex};

@@ -10,12 +10,11 @@
 //! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
-use super::iterator::TransactionIterator;
 use super::options::{IsolationLevel, OptimisticTransactionOptions};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
-use crate::options::{DbOptions, Options, ReadOptions, WriteOptions};
+use crate::options::{DbOptions, Options, WriteOptions};
 use crate::snapshot::Snapshot;
-use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -108,7 +107,7 @@ pub struct OptimisticTransaction {
     write_options: WriteOptions,
     pub(super) isolation: IsolationLevel,
     pub(super) batch: WriteBatchWithIndex,
-    snapshot: Option<Snapshot>,
+    pub(super) snapshot: Option<Snapshot>,
     snapshot_needed: bool,
     /// Keys, with the oldest sequence number since which they must not have been written.
     touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
@@ -119,85 +118,6 @@ pub struct OptimisticTransaction {
 }
 
 impl OptimisticTransaction {
-    /// The value of `key` in the default family, as this transaction sees it.
-    /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
-    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let family = self.db.default_column_family();
-        self.get_opt(&ReadOptions::default(), &family, key)
-    }
-
-    /// The value of `key` in `family`, as this transaction sees it: its own writes, then its snapshot, unless it is
-    /// `ReadCommitted`. A snapshot in `options` comes first.
-    /// # Errors
-    /// As [`Db::get_opt`].
-    pub fn get_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<Vec<u8>>> {
-        if self.isolation == IsolationLevel::Serializable {
-            self.touch(family, key.as_ref())?;
-        }
-        let value = self.batch.get_pinned(&self.db, &self.read_options(options), family, key.as_ref())?;
-        Ok(value.map(|value| value.to_vec()))
-    }
-
-    /// The values of `keys` in `family`, all as of the same moment.
-    /// # Errors
-    /// As [`OptimisticTransaction::get_opt`], the first that any of them gives.
-    pub fn multi_get(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        keys: &[impl AsRef<[u8]>],
-    ) -> Result<Vec<Option<PinnedBytes>>> {
-        if self.isolation == IsolationLevel::Serializable {
-            keys.iter().try_for_each(|key| self.touch(family, key.as_ref()))?;
-        }
-        let mut options = self.read_options(options);
-        options.snapshot.get_or_insert_with(|| self.db.snapshot());
-        keys.iter().map(|key| self.batch.get_pinned(&self.db, &options, family, key.as_ref())).collect()
-    }
-
-    /// The value of a key in the default family that is going to be written, or must not be by others.
-    /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
-    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let family = self.db.default_column_family();
-        self.get_for_update_opt(&ReadOptions::default(), &family, key)
-    }
-
-    /// [`OptimisticTransaction::get_for_update`] in `family`.
-    /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
-    pub fn get_for_update_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<Vec<u8>>> {
-        self.touch(family, key.as_ref())?;
-        self.get_opt(options, family, key)
-    }
-
-    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, nobody may
-    /// write between the bounds of `options` until it commits.
-    /// # Errors
-    /// As [`Db::iter_opt`].
-    pub fn iter_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-    ) -> Result<TransactionIterator> {
-        if self.isolation == IsolationLevel::Serializable {
-            let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
-            self.touch_range(family, range)?;
-        }
-        self.batch.iter_with_base(&self.db, &self.read_options(options), family)
-    }
-
     /// Stores `value` under `key` in the default family.
     /// # Errors
     /// As [`OptimisticTransaction::put_cf`].
@@ -414,14 +334,6 @@ impl OptimisticTransaction {
         family.check_live(&self.db)
     }
 
-    pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
-        let mut options = options.clone();
-        if options.snapshot.is_none() && self.isolation != IsolationLevel::ReadCommitted {
-            options.snapshot.clone_from(&self.snapshot);
-        }
-        options
-    }
-
     /// Since when what is touched now must not have been written.
     fn since(&mut self) -> SequenceNumber {
         if self.snapshot_needed {
@@ -443,7 +355,7 @@ impl OptimisticTransaction {
 
     /// # Errors
     /// As [`Self::touch`].
-    fn touch_range(
+    pub(super) fn touch_range(
         &mut self,
         family: &ColumnFamilyHandle,
         range: (Option<Vec<u8>>, Option<Vec<u8>>),

@@ -14,16 +14,15 @@
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
-use super::batch_index::{WriteBatchWithIndex, no_timestamps};
+use super::batch_index::WriteBatchWithIndex;
 use super::db::{Shared, lock};
-use super::iterator::TransactionIterator;
 use super::options::{IsolationLevel, TransactionOptions, timeout};
 use super::timestamps::{UNSET, has_timestamps, refuse_timestamps, stored};
 use crate::db::{ColumnFamilyHandle, Db};
-use crate::options::{ReadOptions, WriteOptions};
+use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_lock::{Canceller, Endpoint, LockMode, Locker, Locking};
 use std::collections::HashMap;
@@ -54,12 +53,12 @@ pub(super) struct Core {
     pub(super) name: Option<Vec<u8>>,
     pub(super) options: TransactionOptions,
     write_options: WriteOptions,
-    snapshot: Option<Snapshot>,
+    pub(super) snapshot: Option<Snapshot>,
     /// The next operation that locks sets the snapshot.
     snapshot_needed: bool,
-    save_points: Vec<SavePoint>,
+    pub(super) save_points: Vec<SavePoint>,
     /// Keys that were read for update: how often, and after how many save points for the first time.
-    reads: HashMap<(ColumnFamilyId, Vec<u8>), (u32, usize)>,
+    pub(super) reads: HashMap<(ColumnFamilyId, Vec<u8>), (u32, usize)>,
     pub(super) read_timestamp: u64,
     pub(super) commit_timestamp: u64,
     /// It has come to families with user-defined timestamps.
@@ -67,7 +66,7 @@ pub(super) struct Core {
 }
 
 #[derive(Debug)]
-struct SavePoint {
+pub(super) struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
 }
@@ -202,157 +201,6 @@ impl Transaction {
         drop(names);
         self.core_mut().name = Some(name.to_vec());
         Ok(())
-    }
-
-    /// The value of `key` in the default family, as this transaction sees it: its own writes, then what its isolation
-    /// level shows.
-    /// # Errors
-    /// As [`Transaction::get_opt`].
-    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let family = self.db().default_column_family();
-        self.get_opt(&ReadOptions::default(), &family, key)
-    }
-
-    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes before its own.
-    /// # Errors
-    /// As [`Db::get_opt`] · with `Serializable`, those of locks: [`Transaction::put`].
-    pub fn get_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<Vec<u8>>> {
-        Ok(self.get_pinned_opt(options, family, key)?.map(|value| value.to_vec()))
-    }
-
-    /// [`Transaction::get_opt`], without copying the value.
-    /// # Errors
-    /// As [`Transaction::get_opt`].
-    pub fn get_pinned_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<PinnedBytes>> {
-        if self.core().options.isolation == IsolationLevel::Serializable {
-            self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
-        }
-        self.read_own(&self.read_options(options), family, key.as_ref())
-    }
-
-    /// The values of `keys` in `family`, all as of the same moment.
-    /// # Errors
-    /// As [`Transaction::get_opt`], the first that any of them gives.
-    pub fn multi_get(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        keys: &[impl AsRef<[u8]>],
-    ) -> Result<Vec<Option<PinnedBytes>>> {
-        if self.core().options.isolation == IsolationLevel::Serializable {
-            for key in keys {
-                self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
-            }
-        }
-        let mut options = self.read_options(options);
-        options.snapshot.get_or_insert_with(|| self.db().snapshot());
-        keys.iter().map(|key| self.read_own(&options, family, key.as_ref())).collect()
-    }
-
-    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, everything
-    /// between the bounds of `options` is locked against writes first.
-    /// # Errors
-    /// As [`Db::iter_opt`] · with `Serializable`, those of locks: [`Transaction::put`].
-    pub fn iter_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-    ) -> Result<TransactionIterator> {
-        if has_timestamps(family) {
-            return Err(no_timestamps(family));
-        }
-        let core = self.core();
-        if core.options.isolation == IsolationLevel::Serializable && !core.options.skip_concurrency_control {
-            let end = |bound: &Option<Vec<u8>>| bound.clone();
-            let (lower, upper) = (end(&options.iterate_lower_bound), end(&options.iterate_upper_bound));
-            let locks = self.shared.locks_of(family)?.clone();
-            let left = lower.as_deref().map_or(Endpoint::Min, Endpoint::Key);
-            let right = upper.as_deref().map_or(Endpoint::Max, Endpoint::Key);
-            self.check_started()?;
-            self.core_mut().locker.lock_range(&locks, left, right, LockMode::Shared)?;
-        }
-        self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
-    }
-
-    /// [`Transaction::get`] of a key in the default family that is going to be written: it is locked, exclusively.
-    /// # Errors
-    /// As [`Transaction::get_for_update_opt`].
-    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let family = self.db().default_column_family();
-        self.get_for_update_opt(&ReadOptions::default(), &family, key, LockMode::Exclusive, true)
-    }
-
-    /// Locks `key` and reads it. Without `do_validate`, it may have been written since the snapshot.
-    /// # Errors
-    /// Those of locks: [`Transaction::put`] · `InvalidArgument`: a snapshot in `options` without `do_validate` · as
-    /// [`Db::get_opt`].
-    pub fn get_for_update_opt(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        mode: LockMode,
-        do_validate: bool,
-    ) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
-        self.lock_for_update(options, family, key, mode, do_validate)?;
-        let value = self.read_own(&self.update_options(options, family), family, key)?;
-        Ok(value.map(|value| value.to_vec()))
-    }
-
-    /// Locks `key`, which is read for update.
-    pub(super) fn lock_for_update(
-        &mut self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: &[u8],
-        mode: LockMode,
-        do_validate: bool,
-    ) -> Result<()> {
-        if !do_validate && options.snapshot.is_some() {
-            return Err(Error::invalid_argument(
-                "If do_validate is false then GetForUpdate with snapshot is not defined.",
-            ));
-        }
-        self.check_read_timestamp(options, family, do_validate)?;
-        self.lock(family, key, None, mode, do_validate)?;
-        let core = self.core_mut();
-        let depth = core.save_points.len();
-        core.reads.entry((family.id(), key.to_vec())).or_insert((0, depth)).0 += 1;
-        Ok(())
-    }
-
-    /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
-    /// has not written the key, others may lock it.
-    pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
-        let key = key.as_ref();
-        let Ok(locks) = self.shared.locks_of(family).cloned() else { return };
-        let core = self.core_mut();
-        let depth = core.save_points.len();
-        let name = (family.id(), key.to_vec());
-        let Some((count, since)) = core.reads.get_mut(&name) else { return };
-        *count -= 1;
-        if *count > 0 {
-            return;
-        }
-        let is_written = core.batch.names(family, key).unwrap_or(true);
-        if is_written || *since < depth {
-            *count = 1;
-            return;
-        }
-        core.reads.remove(&name);
-        // Held as a part of a range: it stays.
-        drop(core.locker.unlock_key(&locks, key));
     }
 
     /// Stores `value` under `key` in the default family.
@@ -689,7 +537,7 @@ impl Transaction {
         }
     }
 
-    fn check_started(&self) -> Result<()> {
+    pub(super) fn check_started(&self) -> Result<()> {
         match self.state() {
             TransactionState::Started => Ok(()),
             TransactionState::Prepared => {
@@ -698,15 +546,6 @@ impl Transaction {
             TransactionState::Committed => Err(over("committed")),
             TransactionState::RolledBack => Err(over("rolledback")),
         }
-    }
-
-    pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
-        let mut options = options.clone();
-        let core = self.core();
-        if options.snapshot.is_none() && core.options.isolation == IsolationLevel::Snapshot {
-            options.snapshot.clone_from(&core.snapshot);
-        }
-        options
     }
 
     /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have written them since; if

@@ -113,6 +113,21 @@ impl Transaction {
         batch.get_pinned(self.db(), options, family, key)
     }
 
+    /// [`Transaction::read_own`] of many keys, all as of the same moment.
+    pub(super) fn read_own_batch(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        if !has_timestamps(family) {
+            return self.core().batch.multi_get_from_batch_and_db(self.db(), options, family, keys);
+        }
+        let mut options = options.clone();
+        options.snapshot.get_or_insert_with(|| self.db().snapshot());
+        keys.iter().map(|key| self.read_own(&options, family, key.as_ref())).collect()
+    }
+
     /// Whether `key` of a family with timestamps was written since the snapshot, or at a timestamp newer than the one read.
     pub(super) fn timestamped_conflict(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
         let core = self.core();

@@ -2,11 +2,13 @@
 
 use super::options;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
+use esker::internals::base::stats::{Statistics, Ticker};
 use esker::txn::BatchEntry;
 use esker::{
     ColumnFamilyId, Db, ErrorKind, ReadOptions, ValueType, WriteBatchWithIndex, WriteOptions, builtin,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const DEFAULT: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
@@ -223,6 +225,12 @@ fn random_batches_over_random_databases_read_as_what_is_there_when_they_are_writ
                 batch.get_from_batch_and_db(&db, &options, &family, key.as_bytes()).unwrap()
             })
             .collect();
+        let keys: Vec<Vec<u8>> = (0..rng.usize(..120)).map(|_| key(&mut rng)).collect();
+        for (key, value) in keys.iter().zip(batch.multi_get_from_batch_and_db(&db, &options, &family, &keys))
+        {
+            let number: usize = std::str::from_utf8(key).unwrap().parse().unwrap();
+            assert_eq!(value.unwrap().as_deref(), gets[number].as_deref(), "{}", key.escape_ascii());
+        }
         model.append(batch.write_batch()).unwrap();
         db.write(&WriteOptions::default(), &mut model).unwrap();
         for (i, value) in gets.iter().enumerate() {
@@ -243,5 +251,63 @@ fn random_batches_over_random_databases_read_as_what_is_there_when_they_are_writ
             };
         }
         iter.status().unwrap();
+    });
+}
+
+#[test]
+fn keys_of_which_a_batch_says_nothing_are_read_together() {
+    let mut options = options();
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(statistics.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let keys: Vec<String> = (0..100).map(|i| format!("{i:03}")).collect();
+    for key in &keys {
+        db.put(key, key).unwrap();
+    }
+    db.flush().unwrap();
+    let mut batch = batch();
+    batch.put(DEFAULT, b"007", b"new").unwrap();
+    batch.delete_range(DEFAULT, b"020", b"030").unwrap();
+    batch.merge(DEFAULT, b"050", b"m").unwrap();
+    let before = statistics.ticker_count(Ticker::NumberMultigetKeysRead);
+    let values = batch.multi_get_from_batch_and_db(&db, &ReadOptions::default(), &family, &keys);
+    assert_eq!(statistics.ticker_count(Ticker::NumberMultigetCalls), 1);
+    assert_eq!(statistics.ticker_count(Ticker::NumberMultigetKeysRead) - before, 88);
+    for (i, (key, value)) in keys.iter().zip(values).enumerate() {
+        let expected = match i {
+            7 => Some("new".to_owned()),
+            20..30 => None,
+            50 => Some("050,m".to_owned()),
+            _ => Some(key.clone()),
+        };
+        assert_eq!(value.unwrap().as_deref(), expected.as_ref().map(String::as_bytes), "{key}");
+    }
+}
+
+#[test]
+fn a_batch_of_keys_is_read_as_of_one_moment_whoever_writes_meanwhile() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let family = db.default_column_family();
+    db.put("a", "0").unwrap();
+    db.put("b", "0").unwrap();
+    let mut own = batch();
+    own.merge(DEFAULT, b"a", b"own").unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 1..=2000 {
+                let mut both = esker::WriteBatch::new();
+                both.put(DEFAULT, b"a", i.to_string().as_bytes()).unwrap();
+                both.put(DEFAULT, b"b", i.to_string().as_bytes()).unwrap();
+                db.write(&WriteOptions::default(), &mut both).unwrap();
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        while !is_done.load(Ordering::Acquire) {
+            let values = own.multi_get_from_batch_and_db(&db, &ReadOptions::default(), &family, &["a", "b"]);
+            let value = |i: usize| values[i].as_ref().unwrap().as_ref().unwrap().to_vec();
+            assert_eq!(value(0), [&value(1)[..], b",own"].concat());
+        }
     });
 }

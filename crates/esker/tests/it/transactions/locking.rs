@@ -42,8 +42,9 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_when_it_commits() {
     txn.single_delete_cf(&family, "c").unwrap();
     txn.put_log_data(b"note").unwrap();
     assert_eq!(txn.get("a").unwrap().unwrap(), b"1,2");
-    let many = txn.multi_get(&ReadOptions::default(), &family, &["a", "b", "z"]).unwrap();
-    assert_eq!(many.iter().map(|v| v.as_deref()).collect::<Vec<_>>(), [Some(&b"1,2"[..]), None, None]);
+    let many = txn.multi_get(&ReadOptions::default(), &family, &["a", "b", "z"]);
+    let many: Vec<_> = many.into_iter().map(|value| value.unwrap().map(|value| value.to_vec())).collect();
+    assert_eq!(many, [Some(b"1,2".to_vec()), None, None]);
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"0");
     let mut iter = txn.iter_opt(&ReadOptions::default(), &family).unwrap();
     iter.seek_to_first();
@@ -458,6 +459,38 @@ fn a_snapshot_transaction_reads_its_snapshot_and_a_serializable_one_locks_what_i
     txn.iter_opt(&bounds, &family).unwrap();
     assert_eq!(kind(begin(&db).put("n", "2")), TIMED_OUT);
     begin(&db).put("q", "2").unwrap();
-    txn.multi_get(&ReadOptions::default(), &family, &["x", "y"]).unwrap();
+    txn.multi_get(&ReadOptions::default(), &family, &["x", "y"])
+        .into_iter()
+        .for_each(|value| drop(value.unwrap()));
     assert_eq!(kind(begin(&db).put("y", "2")), TIMED_OUT);
+}
+
+#[test]
+fn many_keys_are_locked_before_the_first_is_read_and_a_lock_that_is_not_given_fails_what_it_must() {
+    let db = open();
+    let family = db.db().default_column_family();
+    let options = ReadOptions::default();
+    for key in ["a", "b", "c"] {
+        db.put(key, "0").unwrap();
+    }
+    let mut other = begin(&db);
+    other.put("b", "1").unwrap();
+    let mut reader = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
+    let mut values = reader.multi_get(&options, &family, &["a", "b", "c"]);
+    assert_eq!(kind(values.remove(1)), TIMED_OUT);
+    assert!(values.into_iter().all(|value| value.unwrap().as_deref() == Some(b"0")));
+    assert_eq!(kind(begin(&db).put("c", "2")), TIMED_OUT);
+    drop(reader);
+    let mut writer = begin(&db);
+    for value in writer.multi_get_for_update(&options, &family, &["a", "b", "c"]) {
+        assert_eq!(kind(value), TIMED_OUT);
+    }
+    begin(&db).put("c", "3").unwrap();
+    other.commit().unwrap();
+    let values = writer.multi_get_for_update(&options, &family, &["a", "b", "c"]);
+    let values: Vec<_> = values.into_iter().map(|value| value.unwrap().unwrap().to_vec()).collect();
+    assert_eq!(values, [b"0", b"1", b"0"]);
+    assert_eq!(kind(begin(&db).put("c", "3")), TIMED_OUT);
+    writer.commit().unwrap();
+    assert_eq!(db.get_lock_status_data(), []);
 }

@@ -31,8 +31,8 @@ fn a_transaction_commits_if_nobody_wrote_what_it_touched() {
     txn.single_delete_cf(&family, "c").unwrap();
     db.db().put("d", "others").unwrap();
     assert_eq!(txn.get("a").unwrap().unwrap(), b"1,2");
-    let many = txn.multi_get(&ReadOptions::default(), &family, &["a", "d"]).unwrap();
-    assert_eq!(many[1].as_deref(), Some(&b"others"[..]));
+    let many = txn.multi_get(&ReadOptions::default(), &family, &["a", "d"]);
+    assert_eq!(many[1].as_ref().unwrap().as_deref(), Some(&b"others"[..]));
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"0");
     txn.commit().unwrap();
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"1,2");
@@ -57,6 +57,9 @@ fn every_kind_of_write_by_others_is_a_conflict() {
         writer.put("k", "2").unwrap();
         let mut reader = begin(&db);
         reader.get_for_update("k").unwrap();
+        let mut reader_of_many = begin(&db);
+        let values = reader_of_many.multi_get_for_update(&ReadOptions::default(), &family, &["a", "k"]);
+        assert!(values.into_iter().all(|value| value.is_ok()));
         let mut remover = begin(&db);
         remover.delete_range_cf(&family, "a", "k").unwrap();
         let mut untracked = begin(&db);
@@ -64,6 +67,7 @@ fn every_kind_of_write_by_others_is_a_conflict() {
         other(&db);
         assert_eq!(kind(writer.commit()), ErrorKind::Busy);
         assert_eq!(kind(reader.commit()), ErrorKind::Busy);
+        assert_eq!(kind(reader_of_many.commit()), ErrorKind::Busy);
         assert_eq!(kind(remover.commit()), ErrorKind::Busy);
         untracked.commit().unwrap();
         // It may start anew.

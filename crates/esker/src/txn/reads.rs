@@ -1,0 +1,303 @@
+//! What transactions read.
+//!
+//! In: keys, one or many. Out: what they would be if the transaction were committed: its own writes, then what its isolation
+//! level shows of the database ([`WriteBatchWithIndex`](super::WriteBatchWithIndex)).
+//!
+//! Invariants
+//!  1. What is read for update, and with `Serializable` all that is read, is locked (or remembered for the check at commit)
+//!     before it is read.
+//!  2. Many keys are read as of one moment: those of which the transaction has written nothing as a batch of the database's.
+//!
+//! Source of the semantics: RocksDB `utilities/transactions/transaction_base.cc`.
+
+use super::batch_index::no_timestamps;
+use super::iterator::TransactionIterator;
+use super::options::IsolationLevel;
+use super::timestamps::has_timestamps;
+use super::{OptimisticTransaction, Transaction};
+use crate::db::ColumnFamilyHandle;
+use crate::options::ReadOptions;
+use esker_base::{Error, PinnedBytes, Result};
+use esker_lock::{Endpoint, LockMode};
+
+impl Transaction {
+    /// The value of `key` in the default family, as this transaction sees it: its own writes, then what its isolation
+    /// level shows.
+    /// # Errors
+    /// As [`Transaction::get_opt`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db().default_column_family();
+        self.get_opt(&ReadOptions::default(), &family, key)
+    }
+
+    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes before its own.
+    /// # Errors
+    /// As [`Db::get_opt`](crate::Db::get_opt) · with `Serializable`, those of locks: [`Transaction::put`].
+    pub fn get_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_pinned_opt(options, family, key)?.map(|value| value.to_vec()))
+    }
+
+    /// [`Transaction::get_opt`], without copying the value.
+    /// # Errors
+    /// As [`Transaction::get_opt`].
+    pub fn get_pinned_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedBytes>> {
+        if self.core().options.isolation == IsolationLevel::Serializable {
+            self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
+        }
+        self.read_own(&self.read_options(options), family, key.as_ref())
+    }
+
+    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys that this transaction has
+    /// not written are read together, as by [`Db::multi_get_opt`](crate::Db::multi_get_opt).
+    /// # Errors
+    /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        if self.core().options.isolation != IsolationLevel::Serializable {
+            return self.read_own_batch(&self.read_options(options), family, keys);
+        }
+        let locked = |key: &K| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
+        let locked: Vec<Result<()>> = keys.iter().map(locked).collect();
+        let values = self.read_own_batch(&self.read_options(options), family, keys);
+        locked.into_iter().zip(values).map(|(locked, value)| locked.and(value)).collect()
+    }
+
+    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, everything
+    /// between the bounds of `options` is locked against writes first.
+    /// # Errors
+    /// As [`Db::iter_opt`](crate::Db::iter_opt) · with `Serializable`, those of locks: [`Transaction::put`].
+    pub fn iter_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+    ) -> Result<TransactionIterator> {
+        if has_timestamps(family) {
+            return Err(no_timestamps(family));
+        }
+        let core = self.core();
+        if core.options.isolation == IsolationLevel::Serializable && !core.options.skip_concurrency_control {
+            let end = |bound: &Option<Vec<u8>>| bound.clone();
+            let (lower, upper) = (end(&options.iterate_lower_bound), end(&options.iterate_upper_bound));
+            let locks = self.shared().locks_of(family)?.clone();
+            let left = lower.as_deref().map_or(Endpoint::Min, Endpoint::Key);
+            let right = upper.as_deref().map_or(Endpoint::Max, Endpoint::Key);
+            self.check_started()?;
+            self.core_mut().locker.lock_range(&locks, left, right, LockMode::Shared)?;
+        }
+        self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
+    }
+
+    /// [`Transaction::get`] of a key in the default family that is going to be written: it is locked, exclusively.
+    /// # Errors
+    /// As [`Transaction::get_for_update_opt`].
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db().default_column_family();
+        self.get_for_update_opt(&ReadOptions::default(), &family, key, LockMode::Exclusive, true)
+    }
+
+    /// Locks `key` and reads it. Without `do_validate`, it may have been written since the snapshot.
+    /// # Errors
+    /// Those of locks: [`Transaction::put`] · `InvalidArgument`: a snapshot in `options` without `do_validate` · as
+    /// [`Db::get_opt`](crate::Db::get_opt).
+    pub fn get_for_update_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        mode: LockMode,
+        do_validate: bool,
+    ) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        self.lock_for_update(options, family, key, mode, do_validate)?;
+        let value = self.read_own(&self.update_options(options, family), family, key)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// [`Transaction::multi_get`] of keys that are going to be written: all are locked, exclusively, before the first is read.
+    /// # Errors
+    /// Of all keys, if one cannot be locked, its error; those before it stay locked · of each key: as
+    /// [`Transaction::get_for_update_opt`].
+    pub fn multi_get_for_update(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        let mut lock = |key: &[u8]| self.lock_for_update(options, family, key, LockMode::Exclusive, true);
+        if let Err(error) = keys.iter().try_for_each(|key| lock(key.as_ref())) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
+        self.read_own_batch(&self.update_options(options, family), family, keys)
+    }
+
+    /// Locks `key`, which is read for update.
+    pub(super) fn lock_for_update(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        mode: LockMode,
+        do_validate: bool,
+    ) -> Result<()> {
+        if !do_validate && options.snapshot.is_some() {
+            return Err(Error::invalid_argument(
+                "If do_validate is false then GetForUpdate with snapshot is not defined.",
+            ));
+        }
+        self.check_read_timestamp(options, family, do_validate)?;
+        self.lock(family, key, None, mode, do_validate)?;
+        let core = self.core_mut();
+        let depth = core.save_points.len();
+        core.reads.entry((family.id(), key.to_vec())).or_insert((0, depth)).0 += 1;
+        Ok(())
+    }
+
+    /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
+    /// has not written the key, others may lock it.
+    pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
+        let core = self.core_mut();
+        let depth = core.save_points.len();
+        let name = (family.id(), key.to_vec());
+        let Some((count, since)) = core.reads.get_mut(&name) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        let is_written = core.batch.names(family, key).unwrap_or(true);
+        if is_written || *since < depth {
+            *count = 1;
+            return;
+        }
+        core.reads.remove(&name);
+        // Held as a part of a range: it stays.
+        drop(core.locker.unlock_key(&locks, key));
+    }
+
+    pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
+        let mut options = options.clone();
+        let core = self.core();
+        if options.snapshot.is_none() && core.options.isolation == IsolationLevel::Snapshot {
+            options.snapshot.clone_from(&core.snapshot);
+        }
+        options
+    }
+}
+
+impl OptimisticTransaction {
+    /// The value of `key` in the default family, as this transaction sees it.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db.default_column_family();
+        self.get_opt(&ReadOptions::default(), &family, key)
+    }
+
+    /// The value of `key` in `family`, as this transaction sees it: its own writes, then its snapshot, unless it is
+    /// `ReadCommitted`. A snapshot in `options` comes first.
+    /// # Errors
+    /// As [`Db::get_opt`](crate::Db::get_opt).
+    pub fn get_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        if self.isolation == IsolationLevel::Serializable {
+            self.touch(family, key.as_ref())?;
+        }
+        let value = self.batch.get_pinned(&self.db, &self.read_options(options), family, key.as_ref())?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys that this transaction has
+    /// not written are read together, as by [`Db::multi_get_opt`](crate::Db::multi_get_opt).
+    /// # Errors
+    /// Of each key: as [`OptimisticTransaction::get_opt`].
+    pub fn multi_get(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        if self.isolation == IsolationLevel::Serializable {
+            return self.multi_get_for_update(options, family, keys);
+        }
+        self.batch.multi_get_from_batch_and_db(&self.db, &self.read_options(options), family, keys)
+    }
+
+    /// [`OptimisticTransaction::multi_get`] of keys that are going to be written, or must not be by others.
+    /// # Errors
+    /// As there.
+    pub fn multi_get_for_update(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        if let Err(error) = keys.iter().try_for_each(|key| self.touch(family, key.as_ref())) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
+        self.batch.multi_get_from_batch_and_db(&self.db, &self.read_options(options), family, keys)
+    }
+
+    /// The value of a key in the default family that is going to be written, or must not be by others.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`].
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let family = self.db.default_column_family();
+        self.get_for_update_opt(&ReadOptions::default(), &family, key)
+    }
+
+    /// [`OptimisticTransaction::get_for_update`] in `family`.
+    /// # Errors
+    /// As [`OptimisticTransaction::get_opt`].
+    pub fn get_for_update_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.touch(family, key.as_ref())?;
+        self.get_opt(options, family, key)
+    }
+
+    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, nobody may
+    /// write between the bounds of `options` until it commits.
+    /// # Errors
+    /// As [`Db::iter_opt`](crate::Db::iter_opt).
+    pub fn iter_opt(
+        &mut self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+    ) -> Result<TransactionIterator> {
+        if self.isolation == IsolationLevel::Serializable {
+            let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
+            self.touch_range(family, range)?;
+        }
+        self.batch.iter_with_base(&self.db, &self.read_options(options), family)
+    }
+
+    pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
+        let mut options = options.clone();
+        if options.snapshot.is_none() && self.isolation != IsolationLevel::ReadCommitted {
+            options.snapshot.clone_from(&self.snapshot);
+        }
+        options
+    }
+}
