@@ -117,6 +117,7 @@ impl SstFileReader {
             user_key: key,
             merge_operator: self.options.cf.merge_operator.as_ref(),
             blobs: BlobReads { source: &self.blobs, options: &table_options },
+            entity: false,
         })
     }
 

@@ -123,6 +123,17 @@ impl<'a> WideColumns<'a> {
             _ => &[],
         }
     }
+
+    /// The entity with this value in its default column, which it need not have had.
+    /// # Errors
+    /// As [`serialize`].
+    pub fn with_default_value(&self, value: &[u8]) -> Result<Vec<u8>> {
+        let mut columns = vec![(DEFAULT_COLUMN_NAME, value)];
+        columns.extend(self.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME));
+        let mut bytes = Vec::new();
+        serialize(&columns, &mut bytes)?;
+        Ok(bytes)
+    }
 }
 
 /// Walks the columns of an entity.

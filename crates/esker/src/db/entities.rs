@@ -8,10 +8,14 @@
 //! Invariants
 //!  1. What one call returns is of one sequence number, over all its keys and families.
 
+use super::multi_get::Output;
+use super::reads::PointRead;
 use super::{ColumnFamilyHandle, Db, OwnWrites};
 use crate::options::{ReadOptions, WriteOptions};
+use crate::read::answer::Answer;
+use esker_base::stats::{Statistics, Ticker};
 use esker_base::{Error, Result};
-use esker_format::wide_column::DEFAULT_COLUMN_NAME;
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns as Parsed};
 use esker_format::write_batch::WriteBatch;
 
 /// The columns of an entity, by name.
@@ -22,6 +26,24 @@ impl WideColumns {
     /// Of what an iterator shows.
     fn copied(columns: Vec<(&[u8], &[u8])>) -> WideColumns {
         WideColumns(columns.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+    }
+
+    /// Of what was read as an entity.
+    /// # Errors
+    /// That of the answer · `Corruption` if it is no entity.
+    fn of_answer(answer: Answer<'_>) -> Result<Option<WideColumns>> {
+        let entity = match answer {
+            Answer::Lent(value) => {
+                return Ok(Some(WideColumns::copied(vec![(DEFAULT_COLUMN_NAME, value.bytes())])));
+            }
+            Answer::Made(made) => made?,
+        };
+        entity.map(|entity| Ok(WideColumns::copied(Parsed::parse(&entity)?.iter().collect()))).transpose()
+    }
+
+    /// Bytes of all names and values.
+    fn value_bytes(&self) -> u64 {
+        self.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum()
     }
 
     /// Names and values, ascending by name.
@@ -98,7 +120,7 @@ impl Db {
     }
 
     /// All columns of `key`, or `None`. A plain value is an entity of its default column only; merge operands are applied to
-    /// the default column.
+    /// the default column. Searched for as by [`Db::get_pinned_opt`], filters included; the columns are copied.
     /// # Errors
     /// As [`Db::get_pinned_opt`].
     pub fn get_entity(
@@ -107,50 +129,78 @@ impl Db {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<WideColumns>> {
-        let mut answers = self.multi_get_entity(options, family, &[key]);
-        answers.pop().unwrap_or(Ok(None))
+        let statistics = self.engine().options.statistics.as_deref();
+        let found = self.entity_over(options, family, None, key.as_ref(), statistics)?;
+        if let Some(statistics) = statistics {
+            statistics.record_tick(Ticker::NumberKeysRead, 1);
+            statistics.record_tick(Ticker::BytesRead, found.as_ref().map_or(0, WideColumns::value_bytes));
+        }
+        Ok(found)
     }
 
-    /// [`Db::get_entity`] of many keys, at one sequence number; answers stand as the keys do.
+    /// [`Db::get_entity`] of many keys, at one sequence number, each with its own result; answers stand as the keys do. They
+    /// are read together, as by [`Db::multi_get_opt`].
     pub fn multi_get_entity<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[K],
     ) -> Vec<Result<Option<WideColumns>>> {
-        let mut iter = match self.iter_opt(anywhere(options), family) {
-            Ok(iter) => iter,
-            Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
-        };
-        let mut find = |key: &[u8]| {
-            iter.seek(key);
-            if iter.valid() && iter.key() == key {
-                return Ok(Some(WideColumns::copied(iter.columns())));
-            }
-            iter.status().map(|()| None)
-        };
-        keys.iter().map(|key| find(key.as_ref())).collect()
+        if has_timestamps(options, family) {
+            let mut options = options.clone();
+            options.snapshot.get_or_insert_with(|| self.snapshot());
+            return keys.iter().map(|key| self.timestamped_entity(&options, family, key.as_ref())).collect();
+        }
+        let mut output = EntityOutput::default();
+        self.read_entities(options, family, keys, &mut output);
+        output.into_entities()
     }
 
     /// [`Db::multi_get_entity`], with `own` writes over what is in the database.
-    /// # Errors
-    /// As there, the first that any of them gives.
     pub(crate) fn multi_get_entity_over<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         own: Option<&OwnWrites>,
         keys: &[K],
-    ) -> Result<Vec<Option<WideColumns>>> {
-        let mut iter = self.iter_over(&anywhere(options), family, own)?;
-        let mut find = |key: &[u8]| {
-            iter.seek(key);
-            if iter.valid() && iter.key() == key {
-                return Ok(Some(WideColumns::copied(iter.columns())));
-            }
-            iter.status().map(|()| None)
-        };
-        keys.iter().map(|key| find(key.as_ref())).collect()
+    ) -> Vec<Result<Option<WideColumns>>> {
+        let Some(own) = own else { return self.multi_get_entity(options, family, keys) };
+        let divided = self.divided(options, own, keys);
+        let rest = self.multi_get_entity(&divided.options, family, &divided.rest);
+        divided.join(rest, |key| self.entity_over(&divided.options, family, Some(own), key, None))
+    }
+
+    fn entity_over(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        own: Option<&OwnWrites>,
+        key: &[u8],
+        statistics: Option<&Statistics>,
+    ) -> Result<Option<WideColumns>> {
+        if has_timestamps(options, family) {
+            return self.timestamped_entity(options, family, key);
+        }
+        let read = PointRead { options, cf: &family.cf, own, statistics, entities: true };
+        let mut found = Ok(None);
+        self.inner.find(&read, key, &mut |answer| found = WideColumns::of_answer(answer))?;
+        found
+    }
+
+    /// Keys with user-defined timestamps are found by an iterator.
+    #[cold]
+    fn timestamped_entity(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<WideColumns>> {
+        let mut iter = self.iter_opt(anywhere(options), family)?;
+        iter.seek(key);
+        if iter.valid() && iter.key() == key {
+            return Ok(Some(WideColumns::copied(iter.columns())));
+        }
+        iter.status().map(|()| None)
     }
 
     /// What each of the families has under `key`, at one sequence number; answers stand as the families do.
@@ -164,6 +214,50 @@ impl Db {
         options.snapshot.get_or_insert_with(|| self.snapshot());
         families.iter().map(|family| self.get_entity(&options, family, key.as_ref())).collect()
     }
+}
+
+/// The answers of a batch of entities.
+#[derive(Default)]
+struct EntityOutput {
+    entities: Vec<Result<Option<WideColumns>>>,
+    value_bytes: u64,
+}
+
+impl EntityOutput {
+    fn into_entities(self) -> Vec<Result<Option<WideColumns>>> {
+        self.entities
+    }
+
+    fn put(&mut self, i: usize, entity: Result<Option<WideColumns>>) {
+        if let Ok(Some(entity)) = &entity {
+            self.value_bytes += entity.value_bytes();
+        }
+        self.entities[i] = entity;
+    }
+}
+
+impl Output for EntityOutput {
+    fn reset(&mut self, len: usize) {
+        self.entities.clear();
+        self.entities.resize_with(len, || Ok(None));
+        self.value_bytes = 0;
+    }
+    fn set(&mut self, i: usize, answer: Answer<'_>) {
+        self.put(i, WideColumns::of_answer(answer));
+    }
+    fn repeat(&mut self, i: usize, of: usize) {
+        self.put(i, self.entities[of].clone());
+    }
+    fn value_bytes(&self) -> u64 {
+        self.value_bytes
+    }
+    fn found_count(&self) -> u64 {
+        self.entities.iter().filter(|entity| matches!(entity, Ok(Some(_)))).count() as u64
+    }
+}
+
+fn has_timestamps(options: &ReadOptions, family: &ColumnFamilyHandle) -> bool {
+    options.timestamp.is_some() || family.cf.icmp.timestamp_size() > 0
 }
 
 /// Options of an iterator that may be asked for any key.

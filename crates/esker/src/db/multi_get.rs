@@ -10,7 +10,8 @@
 mod output;
 
 pub use output::MultiGetOutput;
-use output::{Output, PinnedOutput};
+pub(super) use output::Output;
+use output::PinnedOutput;
 
 use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
@@ -122,7 +123,29 @@ impl Db {
         self.read_batch(options, &Pairs(keys), output);
     }
 
+    /// The entities of `keys` in `family`, which has no timestamps.
+    pub(super) fn read_entities<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+        output: &mut impl Output,
+    ) {
+        self.read_batch_as(true, options, &OneFamily { family, keys }, output);
+    }
+
     fn read_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
+        self.read_batch_as(false, options, keys, output);
+    }
+
+    #[inline]
+    fn read_batch_as(
+        &self,
+        entities: bool,
+        options: &ReadOptions,
+        keys: &impl Keys,
+        output: &mut impl Output,
+    ) {
         output.reset(keys.len());
         let families = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
         let own = options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot));
@@ -139,7 +162,7 @@ impl Db {
         let moment = self.moment(options, keys, &guard);
         let table_options = table_read_options(options);
         let statistics = self.engine().options.statistics.as_deref();
-        let batch = KeyBatch { keys, options, table_options: &table_options, statistics };
+        let batch = KeyBatch { keys, options, table_options: &table_options, statistics, entities };
         if options.value_size_soft_limit < u64::MAX {
             let held = moment.hold();
             drop(guard);
@@ -273,6 +296,8 @@ struct KeyBatch<'b, K> {
     options: &'b ReadOptions,
     table_options: &'b TableReadOptions,
     statistics: Option<&'b Statistics>,
+    /// What is not lent is an entity.
+    entities: bool,
 }
 
 /// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a number that sorts as the
@@ -346,7 +371,9 @@ struct Waiting {
 
 impl<K: Keys> KeyBatch<'_, K> {
     fn context(&self, key: usize) -> ReadContext<'_> {
-        read_context(&self.keys.family(key).cf, self.options, self.table_options, self.statistics)
+        let context =
+            read_context(&self.keys.family(key).cf, self.options, self.table_options, self.statistics);
+        ReadContext { entities: self.entities, ..context }
     }
 
     /// What is in memory. What is not is put aside.

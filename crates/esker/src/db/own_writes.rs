@@ -51,6 +51,28 @@ impl OwnWrites {
     }
 }
 
+/// Keys that are read over own writes, divided into those that these may have to do with and the rest.
+pub(super) struct Divided<'k> {
+    /// Both parts are read with them: as of the same moment.
+    pub(super) options: ReadOptions,
+    /// To be read of the database, together.
+    pub(super) rest: Vec<&'k [u8]>,
+    all: Vec<(&'k [u8], bool)>,
+}
+
+impl Divided<'_> {
+    /// The answers as the keys stand: those of the rest, and of others what `over_own` gives.
+    pub(super) fn join<T>(
+        &self,
+        rest: Vec<Result<T>>,
+        over_own: impl Fn(&[u8]) -> Result<T>,
+    ) -> Vec<Result<T>> {
+        let mut rest = rest.into_iter();
+        let mut next = || rest.next().expect("one answer for each key of the batch");
+        self.all.iter().map(|(key, concerned)| if *concerned { over_own(key) } else { next() }).collect()
+    }
+}
+
 impl Db {
     /// [`Db::get_pinned_opt`], with `own` writes over what is in the database.
     /// # Errors
@@ -74,18 +96,23 @@ impl Db {
         own: &OwnWrites,
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        // Both are as of the same moment.
+        let divided = self.divided(options, own, keys);
+        let rest = self.multi_get_opt(&divided.options, family, &divided.rest);
+        divided.join(rest, |key| self.get_over(&divided.options, family, own, key))
+    }
+
+    pub(super) fn divided<'k>(
+        &self,
+        options: &ReadOptions,
+        own: &OwnWrites,
+        keys: &'k [impl AsRef<[u8]>],
+    ) -> Divided<'k> {
         let mut options = options.clone();
         options.snapshot.get_or_insert_with(|| self.snapshot());
-        let concerned: Vec<bool> = keys.iter().map(|key| own.concern(key.as_ref())).collect();
-        let rest = keys.iter().zip(&concerned).filter(|(_, concerned)| !**concerned);
-        let rest: Vec<&[u8]> = rest.map(|(key, _)| key.as_ref()).collect();
-        let mut rest = self.multi_get_opt(&options, family, &rest).into_iter();
-        let mut value_of = |key: &[u8], concerned: bool| match concerned {
-            true => self.get_over(&options, family, own, key),
-            false => rest.next().expect("one value for each key of the batch"),
-        };
-        keys.iter().zip(concerned).map(|(key, concerned)| value_of(key.as_ref(), concerned)).collect()
+        let all = keys.iter().map(|key| (key.as_ref(), own.concern(key.as_ref())));
+        let all: Vec<(&[u8], bool)> = all.collect();
+        let rest = all.iter().filter(|(_, concerned)| !concerned).map(|(key, _)| *key).collect();
+        Divided { options, rest, all }
     }
 
     /// [`Db::iter_opt`], with `own` writes over what is in the database.

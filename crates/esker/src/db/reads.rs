@@ -114,6 +114,18 @@ impl SnapshotOwner for DbInner {
     }
 }
 
+/// How one key is read.
+#[derive(Clone, Copy)]
+pub(super) struct PointRead<'a> {
+    pub(super) options: &'a ReadOptions,
+    pub(super) cf: &'a ColumnFamily,
+    /// Writes over what is in the database.
+    pub(super) own: Option<&'a OwnWrites>,
+    pub(super) statistics: Option<&'a Statistics>,
+    /// As an entity: [`ReadContext::entities`].
+    pub(super) entities: bool,
+}
+
 impl DbInner {
     /// The state of now, for `holder`.
     pub(super) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
@@ -139,8 +151,7 @@ impl DbInner {
         Ok(value)
     }
 
-    /// The value of `key`, with `own` writes over what is in the database. What is in memory is read under a guard; if that
-    /// is not enough, the view is held and the guard given up before a file is read.
+    /// The value of `key`, with `own` writes over what is in the database.
     #[inline]
     pub(super) fn read(
         &self,
@@ -150,6 +161,24 @@ impl DbInner {
         own: Option<&OwnWrites>,
         statistics: Option<&Statistics>,
     ) -> Result<Option<PinnedBytes>> {
+        let mut found = Ok(None);
+        let read = PointRead { options, cf, own, statistics, entities: false };
+        self.find(&read, key, &mut |answer| found = answer.into_pinned())?;
+        found
+    }
+
+    /// Gives `settle` what `read` finds for `key`, once. What is in memory is read under a guard; if that is not enough, the
+    /// view is held and the guard given up before a file is read.
+    /// # Errors
+    /// `InvalidArgument`: a snapshot or family of another database; nothing is settled then.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        read: &PointRead<'_>,
+        key: &[u8],
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Result<()> {
+        let PointRead { options, cf, own, statistics, entities } = *read;
         self.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;
@@ -160,23 +189,21 @@ impl DbInner {
         let view = cf.super_version.lend(&guard);
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);
-        let context = read_context(cf, options, &table_options, statistics);
+        let context = ReadContext { entities, ..read_context(cf, options, &table_options, statistics) };
         let under = ReadContext { guard: Some(&guard), ..context };
-        let mut found = Ok(None);
-        let mut settle = |answer: Answer<'_>| found = answer.into_pinned();
         let parked = match own {
-            None => find(view.get(), &under, &lookup, &mut settle),
+            None => find(view.get(), &under, &lookup, settle),
             Some(own) => {
                 let own_key = LookupKey::new(key, own.up_to);
-                find_over(view.get(), &under, &own.mem, &own_key, &lookup, &mut settle)
+                find_over(view.get(), &under, &own.mem, &own_key, &lookup, settle)
             }
         };
         if let Some(parked) = parked {
             let view = view.hold();
             drop(guard);
-            _ = find_on(&view, &context, &lookup, parked, &mut settle);
+            _ = find_on(&view, &context, &lookup, parked, settle);
         }
-        found
+        Ok(())
     }
 
     /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written with.
@@ -242,6 +269,7 @@ pub(super) fn read_context<'a>(
         statistics,
         guard: None,
         if_resident: false,
+        entities: false,
     }
 }
 

@@ -18,7 +18,8 @@ use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
 use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, WalRecoveryMode};
-use crate::read::get::{ReadContext, get};
+use crate::read::answer::Answer;
+use crate::read::get::{ReadContext, find};
 use crate::version::{Family, VersionSet};
 use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, open_wal};
 use crate::write::{entry_of, new_memtable};
@@ -33,6 +34,7 @@ use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableReadOptions};
@@ -170,14 +172,14 @@ impl Recovery<'_> {
         smallest.max(for_sections)
     }
 
-    /// What tables say of `key` as of before `section`.
+    /// What tables say of `key` as of before `section`, and whether it is a plain value or an entity.
     fn value_before(
         &self,
         manifest: &VersionSet,
         family: &RecoveredFamily,
         key: &[u8],
         section: SequenceNumber,
-    ) -> Result<Option<PinnedBytes>> {
+    ) -> Result<Option<(ValueType, PinnedBytes)>> {
         let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
         let options = Arc::new(family.descriptor.options.clone());
         let mem = new_memtable(self.options, &family.icmp, &options, 0, SequenceNumber::ZERO);
@@ -192,12 +194,32 @@ impl Recovery<'_> {
             statistics: None,
             guard: None,
             if_resident: false,
+            entities: true,
         };
-        get(&view, &context, &LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1))))
+        let key = LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1)));
+        let mut found = Ok(None);
+        find(&view, &context, &key, &mut |answer| {
+            found = match answer {
+                Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
+                Answer::Made(entity) => {
+                    entity.and_then(|entity| entity.map(as_short_as_possible).transpose())
+                }
+            }
+        });
+        found
     }
 
     fn wal_bytes(&self, number: FileNumber) -> Result<u64> {
         self.fs.file_size(&esker_format::file_name::wal_file_name(self.wal_dir, number))
+    }
+}
+
+/// An entity of nothing but a default column is a plain value.
+fn as_short_as_possible(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
+    let columns = WideColumns::parse(&entity)?;
+    match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
+        (1, Some(value)) => Ok((ValueType::Value, PinnedBytes::copy_from(value))),
+        _ => Ok((ValueType::WideColumnEntity, entity)),
     }
 }
 
@@ -330,13 +352,17 @@ impl ReplayRun<'_> {
                 let before = self.recovery.value_before(self.manifest, family, &key, section)?;
                 family.log_number = if family.memtable_is_empty() { NEW_WAL } else { family.log_number };
                 let (value_type, value) = match &before {
-                    Some(value) => (ValueType::Value, value.as_slice()),
+                    Some((value_type, value)) => (*value_type, value.as_slice()),
                     None => (ValueType::Deletion, &[][..]),
                 };
                 family.mem.add(self.last_sequence, value_type, &key, value)?;
-                match before {
-                    Some(value) => transaction.restore.put(id, &key, &value)?,
-                    None => transaction.restore.delete(id, &key)?,
+                match value_type {
+                    ValueType::Deletion => transaction.restore.delete(id, &key)?,
+                    ValueType::Value => transaction.restore.put(id, &key, value)?,
+                    _ => {
+                        let columns: Vec<_> = WideColumns::parse(value)?.iter().collect();
+                        transaction.restore.put_entity(id, &key, &columns)?;
+                    }
                 }
             }
             transaction.restore.set_sequence(first);

@@ -23,7 +23,6 @@ mod run;
 mod value;
 
 use value::NEWEST_FIRST;
-pub(crate) use value::with_default_column;
 
 pub(crate) use dead::DeadRangesOfView;
 pub(crate) use options::set_bound;

@@ -13,7 +13,7 @@
 //!
 //! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
 
-use super::db_iter::{DbIterOptions, KeepAlive, with_default_column};
+use super::db_iter::{DbIterOptions, KeepAlive};
 use crate::read::merge::MergeOperands;
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
@@ -376,7 +376,7 @@ impl TimestampedIter {
             Shown::Entity(entity) => {
                 let columns = WideColumns::parse(&entity)?;
                 let merged = merge(Some(columns.default_value()))?;
-                Shown::Entity(with_default_column(&columns, &merged)?)
+                Shown::Entity(columns.with_default_value(&merged)?)
             }
         };
         Ok(true)

@@ -17,7 +17,7 @@ use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
-use esker_base::{FileNumber, PinnedBytes, Result};
+use esker_base::{FileNumber, Result};
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::{MemTable, Seen};
 use esker_table::blob::BlobReads;
@@ -36,6 +36,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) guard: Option<&'a Guard>,
     /// A read that goes on does so only if the block that it was missing has not to be waited for.
     pub(crate) if_resident: bool,
+    /// What is made is an entity: [`Finish::entity`]. A plain value is lent all the same.
+    pub(crate) entities: bool,
 }
 
 impl<'a> ReadContext<'a> {
@@ -55,6 +57,7 @@ impl<'a> ReadContext<'a> {
             user_key: key.user_key(),
             merge_operator: view.options.merge_operator.as_ref(),
             blobs: self.blobs(),
+            entity: self.entities,
         }
     }
 
@@ -98,19 +101,6 @@ pub(crate) fn find(
     settle: &mut impl FnMut(Answer<'_>),
 ) -> Option<Parked> {
     find_with(view, context, key, Saver::new(), settle)
-}
-
-/// What [`find`] gives without a guard, pinned.
-/// # Errors
-/// As [`find`].
-pub(crate) fn get(
-    view: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-) -> Result<Option<PinnedBytes>> {
-    let mut found = Ok(None);
-    find(view, context, key, &mut |answer| found = answer.into_pinned());
-    found
 }
 
 #[inline]

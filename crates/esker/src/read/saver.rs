@@ -11,6 +11,7 @@ use crate::read::merge::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::wide_column::stored::may_have_blobs;
+use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
 use esker_table::blob::BlobReads;
 use smallvec::SmallVec;
 
@@ -19,7 +20,7 @@ enum State {
     /// Nothing decisive yet.
     Searching,
     Found(PinnedBytes),
-    /// An entity, of which the default column counts.
+    /// An entity, of which the default column counts for plain reads.
     Entity(PinnedBytes),
     /// Where a blob file has the value.
     Blob(PinnedBytes),
@@ -47,6 +48,8 @@ pub(crate) struct Finish<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) merge_operator: Option<&'a MergeOperatorRef>,
     pub(crate) blobs: BlobReads<'a>,
+    /// The answer is an entity, serialized, with all its columns in place; a plain value is one of its default column.
+    pub(crate) entity: bool,
 }
 
 impl Saver {
@@ -156,15 +159,35 @@ impl Saver {
     #[inline]
     pub(crate) fn finish(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
         match self.state {
-            State::Found(value) if self.operands.is_empty() => Ok(Some(value)),
+            State::Found(value) if self.operands.is_empty() && !with.entity => Ok(Some(value)),
             State::Failed(e) => Err(e),
             State::Deleted | State::Searching | State::Taken | State::PutAside
                 if self.operands.is_empty() =>
             {
                 Ok(None)
             }
+            _ if with.entity => self.finish_entity(with).map(Some),
             _ => self.finish_slowly(with),
         }
+    }
+
+    /// REQUIRES: there is a value, or an operand.
+    #[cold]
+    fn finish_entity(mut self, with: &Finish<'_>) -> Result<PinnedBytes> {
+        let State::Entity(stored) = &self.state else {
+            let value = self.finish_slowly(with)?.unwrap_or_default();
+            let mut entity = Vec::new();
+            wide_column::serialize(&[(DEFAULT_COLUMN_NAME, &value)], &mut entity)?;
+            return Ok(PinnedBytes::from_vec(entity));
+        };
+        let whole = with.blobs.whole_entity(with.user_key, stored)?.map(PinnedBytes::from_vec);
+        let whole = whole.unwrap_or_else(|| stored.clone());
+        if self.operands.is_empty() {
+            return Ok(whole);
+        }
+        self.state = State::Entity(whole.clone());
+        let merged = self.finish_slowly(with)?.unwrap_or_default();
+        WideColumns::parse(&whole)?.with_default_value(&merged).map(PinnedBytes::from_vec)
     }
 
     #[cold]

@@ -250,11 +250,7 @@ impl WriteBatchWithIndex {
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let own = match family.cf.icmp.timestamp_size() {
-            0 => self.own(family.id(), &family.cf.icmp),
-            _ => Err(no_timestamps(family)),
-        };
-        match own {
+        match self.own_of(family) {
             Ok(Some(own)) => db.multi_get_over(options, family, &own, keys),
             Ok(None) => db.multi_get_opt(options, family, keys),
             Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
@@ -268,10 +264,7 @@ impl WriteBatchWithIndex {
         family: &ColumnFamilyHandle,
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
-        if family.cf.icmp.timestamp_size() > 0 {
-            return Err(no_timestamps(family));
-        }
-        match self.own(family.id(), &family.cf.icmp)? {
+        match self.own_of(family)? {
             Some(own) => db.get_over(options, family, &own, key),
             None => db.get_pinned_opt(options, family, key),
         }
@@ -286,10 +279,7 @@ impl WriteBatchWithIndex {
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
-        if family.cf.icmp.timestamp_size() > 0 {
-            return Err(no_timestamps(family));
-        }
-        let own = self.own(family.id(), &family.cf.icmp)?;
+        let own = self.own_of(family)?;
         Ok(TransactionIterator::new(db.iter_over(options, family, own.as_ref())?, db.clone()))
     }
 
@@ -316,12 +306,21 @@ impl WriteBatchWithIndex {
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[K],
-    ) -> Result<Vec<Option<WideColumns>>> {
-        if family.cf.icmp.timestamp_size() > 0 {
-            return Err(no_timestamps(family));
+    ) -> Vec<Result<Option<WideColumns>>> {
+        match self.own_of(family) {
+            Ok(own) => db.multi_get_entity_over(options, family, own.as_ref(), keys),
+            Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
         }
-        let own = self.own(family.id(), &family.cf.icmp)?;
-        db.multi_get_entity_over(options, family, own.as_ref(), keys)
+    }
+
+    /// The ops in `family` as a memtable; `None` if there are none.
+    /// # Errors
+    /// `NotSupported`: the family has user-defined timestamps.
+    fn own_of(&self, family: &ColumnFamilyHandle) -> Result<Option<OwnWrites>> {
+        match family.cf.icmp.timestamp_size() {
+            0 => self.own(family.id(), &family.cf.icmp),
+            _ => Err(no_timestamps(family)),
+        }
     }
 
     /// The ops in a family as a memtable, keys without timestamps; `None` if there are none.

@@ -34,20 +34,20 @@ impl WriteBatchWithIndex {
         family: &ColumnFamilyHandle,
         key: &[u8],
     ) -> Result<Option<WideColumns>> {
-        Ok(self.entities(db, options, family, &[key])?.pop().flatten())
+        one(self.entities(db, options, family, &[key]))
     }
 
-    /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the same moment; answers
-    /// stand as the keys do.
+    /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the same moment, each
+    /// with its own result; answers stand as the keys do.
     /// # Errors
-    /// As there, the first that any of them gives.
+    /// Of each key: as there.
     pub fn multi_get_entity_from_batch_and_db(
         &self,
         db: &Db,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
-    ) -> Result<Vec<Option<WideColumns>>> {
+    ) -> Vec<Result<Option<WideColumns>>> {
         self.entities(db, options, family, keys)
     }
 }
@@ -62,24 +62,22 @@ impl Transaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<WideColumns>> {
-        Ok(self.multi_get_entity(options, family, &[key])?.pop().flatten())
+        one(self.multi_get_entity(options, family, &[key]))
     }
 
-    /// [`Transaction::get_entity`] of many keys, all as of the same moment; answers stand as the keys do.
+    /// [`Transaction::get_entity`] of many keys, all as of the same moment, each with its own result; answers stand as the
+    /// keys do.
     /// # Errors
-    /// As [`Transaction::get_opt`], the first that any of them gives.
+    /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
     pub fn multi_get_entity(
         &mut self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
-    ) -> Result<Vec<Option<WideColumns>>> {
-        if self.core().options.isolation == IsolationLevel::Serializable {
-            for key in keys {
-                self.lock(family, key.as_ref(), None, LockMode::Shared, true)?;
-            }
-        }
-        self.core().batch.entities(self.db(), &self.read_options(options), family, keys)
+    ) -> Vec<Result<Option<WideColumns>>> {
+        self.reading_many(family, keys, |this| {
+            this.core().batch.entities(this.db(), &this.read_options(options), family, keys)
+        })
     }
 
     /// Locks `key` and reads its columns: [`Transaction::get_for_update_opt`] of an entity.
@@ -96,12 +94,7 @@ impl Transaction {
         refuse_timestamps(family, "entities")?;
         let key = key.as_ref();
         self.lock_for_update(options, family, key, mode, do_validate)?;
-        Ok(self
-            .core()
-            .batch
-            .entities(self.db(), &self.read_options(options), family, &[key])?
-            .pop()
-            .flatten())
+        one(self.core().batch.entities(self.db(), &self.read_options(options), family, &[key]))
     }
 
     /// Sets `key` in `family` to an entity of these columns (name, value), in any order; the key is locked.
@@ -173,20 +166,23 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<WideColumns>> {
-        Ok(self.multi_get_entity(options, family, &[key])?.pop().flatten())
+        one(self.multi_get_entity(options, family, &[key]))
     }
 
-    /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same moment; answers stand as the keys do.
+    /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same moment, each with its own result; answers stand as
+    /// the keys do.
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`], the first that any of them gives.
+    /// Of each key: as [`OptimisticTransaction::get_opt`].
     pub fn multi_get_entity(
         &mut self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
-    ) -> Result<Vec<Option<WideColumns>>> {
-        if self.isolation == IsolationLevel::Serializable {
-            keys.iter().try_for_each(|key| self.touch(family, key.as_ref()))?;
+    ) -> Vec<Result<Option<WideColumns>>> {
+        if self.isolation == IsolationLevel::Serializable
+            && let Err(error) = keys.iter().try_for_each(|key| self.touch(family, key.as_ref()))
+        {
+            return keys.iter().map(|_| Err(error.clone())).collect();
         }
         self.batch.entities(&self.db, &self.read_options(options), family, keys)
     }
@@ -260,6 +256,11 @@ impl OptimisticTransaction {
         options.snapshot.get_or_insert_with(|| self.db.snapshot());
         families.iter().map(|family| self.get_entity(&options, family, key.as_ref())).collect()
     }
+}
+
+/// The answer of a batch of one key.
+fn one(mut answers: Vec<Result<Option<WideColumns>>>) -> Result<Option<WideColumns>> {
+    answers.pop().unwrap_or(Ok(None))
 }
 
 fn check_groups(groups: &[AttributeGroup<'_>]) -> Result<()> {

@@ -61,19 +61,28 @@ impl Transaction {
     /// not written are read together, as by [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
     /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
-    pub fn multi_get<K: AsRef<[u8]>>(
+    pub fn multi_get(
         &mut self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
-        keys: &[K],
+        keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
+        self.reading_many(family, keys, |this| this.read_own_batch(&this.read_options(options), family, keys))
+    }
+
+    /// What `read` gives, once the keys are locked if they have to be; a lock that is not given fails its key alone.
+    pub(super) fn reading_many<T>(
+        &mut self,
+        family: &ColumnFamilyHandle,
+        keys: &[impl AsRef<[u8]>],
+        read: impl FnOnce(&Transaction) -> Vec<Result<T>>,
+    ) -> Vec<Result<T>> {
         if self.core().options.isolation != IsolationLevel::Serializable {
-            return self.read_own_batch(&self.read_options(options), family, keys);
+            return read(self);
         }
-        let locked = |key: &K| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
-        let locked: Vec<Result<()>> = keys.iter().map(locked).collect();
-        let values = self.read_own_batch(&self.read_options(options), family, keys);
-        locked.into_iter().zip(values).map(|(locked, value)| locked.and(value)).collect()
+        let mut lock = |key: &[u8]| self.lock(family, key, None, LockMode::Shared, true);
+        let locked: Vec<Result<()>> = keys.iter().map(|key| lock(key.as_ref())).collect();
+        locked.into_iter().zip(read(self)).map(|(locked, value)| locked.and(value)).collect()
     }
 
     /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, everything

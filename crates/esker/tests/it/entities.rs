@@ -1,11 +1,12 @@
 //! Wide columns: written by every way there is, read by every way there is, through flushes and compactions.
 
+use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
 use esker::{
     AttributeGroup, ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileOptions, OpenMode,
     OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, SstFileWriter,
-    TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteBatchWithIndex, WriteOptions,
-    builtin,
+    TransactionDb, TransactionDbOptions, TransactionOptions, WideColumns, WriteBatch, WriteBatchWithIndex,
+    WriteOptions, builtin,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -165,4 +166,82 @@ fn transactions_have_entities() {
     txn.put_entity(&family, "k", &COLUMNS).unwrap();
     txn.commit().unwrap();
     assert_eq!(shown(db.db(), "k").as_deref(), Some("=d x=1 y=2"));
+}
+
+#[test]
+fn what_point_reads_make_of_random_entities_is_what_an_iterator_shows() {
+    esker_testkit::seed::for_each_seed("entities", 12, |_, mut rng| {
+        let mut options = options();
+        options.cf.enable_blob_files = rng.bool();
+        options.cf.min_blob_size = 4;
+        let db = open(&options);
+        let (family, write) = (db.default_column_family(), WriteOptions::default());
+        let key = |rng: &mut fastrand::Rng| format!("{:02}", rng.u8(..40));
+        let names: [&[u8]; 3] = [b"", b"x", b"y"];
+        let mut txn_batch = WriteBatchWithIndex::default();
+        for step in 0..400 {
+            let (key, value) = (key(&mut rng), format!("value {step}"));
+            let columns: Vec<(&[u8], &[u8])> =
+                names.iter().filter(|_| rng.bool()).map(|name| (*name, value.as_bytes())).collect();
+            let key = key.as_bytes();
+            match (step < 250, rng.u8(..8)) {
+                (true, 0..=2) => db.put_entity(&write, &family, key, &columns).unwrap(),
+                (true, 3) => db.put(key, &value).unwrap(),
+                (true, 4) => db.delete(key).unwrap(),
+                (true, 5) if rng.u8(..6) == 0 => db.flush().unwrap(),
+                (true, 5) if rng.u8(..6) == 0 => db.delete_range(key, "20").unwrap_or_default(),
+                (true, _) => db.merge(key, &value).unwrap(),
+                (false, 0) => txn_batch.put_entity(family.id(), key, &columns).unwrap(),
+                (false, 1) => txn_batch.delete(family.id(), key).unwrap(),
+                (false, 2) => txn_batch.put(family.id(), key, value.as_bytes()).unwrap(),
+                (false, 3) if rng.bool() => txn_batch.merge(family.id(), key, value.as_bytes()).unwrap(),
+                (false, _) => {}
+            }
+        }
+        let read = ReadOptions::default();
+        let keys: Vec<String> = (0..rng.usize(..80)).map(|_| key(&mut rng)).collect();
+        let owned = |columns: Vec<(&[u8], &[u8])>| -> Vec<(Vec<u8>, Vec<u8>)> {
+            columns.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+        };
+        let found = |answer: esker::Result<Option<WideColumns>>| {
+            answer.unwrap().map(|columns| owned(columns.iter().collect()))
+        };
+        let mut iter = db.iter().unwrap();
+        for (key, answer) in keys.iter().zip(db.multi_get_entity(&read, &family, &keys)) {
+            iter.seek(key);
+            let expected = (iter.valid() && iter.key() == key.as_bytes()).then(|| owned(iter.columns()));
+            assert_eq!(found(answer), expected, "{key}, of a batch");
+            assert_eq!(found(db.get_entity(&read, &family, key)), expected, "{key}");
+        }
+        let mut iter = txn_batch.iter_with_base(&db, &read, &family).unwrap();
+        for (key, answer) in
+            keys.iter().zip(txn_batch.multi_get_entity_from_batch_and_db(&db, &read, &family, &keys))
+        {
+            iter.seek(key);
+            let expected = (iter.valid() && iter.key() == key.as_bytes()).then(|| owned(iter.columns()));
+            assert_eq!(found(answer), expected, "{key}, over own writes");
+        }
+    });
+}
+
+#[test]
+fn entities_are_searched_for_with_filters_and_many_at_once() {
+    let mut options = options();
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(statistics.clone());
+    options.cf.table.filter_policy = Some(esker::internals::table::FilterPolicy::bloom(10.0));
+    let db = open(&options);
+    let (family, write, read) = (db.default_column_family(), WriteOptions::default(), ReadOptions::default());
+    for i in 0..500 {
+        db.put_entity(&write, &family, format!("{i:03}"), &COLUMNS).unwrap();
+    }
+    db.flush().unwrap();
+    let useful = || statistics.ticker_count(Ticker::BloomFilterUseful);
+    assert_eq!(db.get_entity(&read, &family, "100 absent").unwrap(), None);
+    assert!(useful() > 0, "the block was not read");
+    let keys: Vec<String> = (0..100).map(|i| format!("{i:03}")).collect();
+    let answers = db.multi_get_entity(&read, &family, &keys);
+    assert!(answers.into_iter().all(|answer| answer.unwrap().unwrap().len() == 3));
+    assert_eq!(statistics.ticker_count(Ticker::NumberMultigetCalls), 1);
+    assert_eq!(statistics.ticker_count(Ticker::NumberMultigetKeysFound), 100);
 }

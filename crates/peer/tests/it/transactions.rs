@@ -133,6 +133,17 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
         [(WritePolicy::Committed, false), (WritePolicy::Prepared, false), (WritePolicy::Unprepared, true)]
     {
         let dir = TempDir::new("rocksdb-flushes-uncommitted");
+        let columns: [(&[u8], &[u8]); 2] = [(b"", b"old"), (b"column", b"kept")];
+        {
+            let db = esker(dir.path());
+            let family = db.db().default_column_family();
+            db.db().put_entity(&WriteOptions::default(), &family, "entity", &columns).expect("written");
+        }
+        let entity = |db: &esker::Db| {
+            let found = db.get_entity(&ReadOptions::default(), &db.default_column_family(), "entity");
+            let found = found.expect("read").expect("there");
+            assert_eq!(found.iter().collect::<Vec<_>>(), columns, "{policy:?}");
+        };
         {
             let db = rocksdb(dir.path(), policy);
             for key in [b"a", b"b", b"c", b"d"] {
@@ -143,8 +154,10 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
                 txn.put(key, b"lost").expect("locked");
                 txn.put(key, name.as_bytes()).expect("locked");
                 txn.put(other, name.as_bytes()).expect("locked");
-                if name == "one" {
-                    txn.delete(b"d").expect("locked");
+                match name {
+                    "one" => txn.delete(b"d").expect("locked"),
+                    "two" => txn.put(b"entity", b"two").expect("locked"),
+                    _ => {}
                 }
                 txn.prepare().expect("prepared");
                 if name == "done" { txn.commit().expect("committed") } else { drop(txn) }
@@ -176,6 +189,7 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
         for _ in 0..2 {
             let db = esker(dir.path());
             expected(db.db(), &before);
+            entity(db.db());
             db.put("later", "1").expect("written");
         }
         {
@@ -185,6 +199,7 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
             let after =
                 [("a", Some("one")), ("b", Some("old")), ("d", None), ("x", Some("one")), ("y", None)];
             expected(db.db(), &after);
+            entity(db.db());
         }
         let db = rocksdb(dir.path(), WritePolicy::Committed);
         assert!(db.prepared().is_empty());

@@ -84,7 +84,7 @@ impl MultiGetOutput {
 }
 
 /// Where the answers of a batch go.
-pub(super) trait Output {
+pub(in crate::db) trait Output {
     /// Forgets what it had and takes the answers of a batch of `len` keys.
     fn reset(&mut self, len: usize);
 

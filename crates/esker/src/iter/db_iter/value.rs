@@ -6,7 +6,7 @@
 use super::{DbIter, Value, set};
 use esker_base::iter::InternalIterator;
 use esker_base::{Error, Result, ValueType, perf_add};
-use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_table::blob::BlobReads;
 
 /// Operands were pushed newest first, as forward scans meet them.
@@ -95,7 +95,7 @@ impl<I: InternalIterator> DbIter<I> {
             (Value::Entity { .. }, _) => {
                 let entity = WideColumns::parse(&self.buffer)?;
                 let merged = merge(Some(entity.default_value()))?;
-                self.buffer = with_default_column(&entity, &merged)?;
+                self.buffer = entity.with_default_value(&merged)?;
                 let (start, end) = default_column(&self.buffer)?;
                 self.value = Value::Entity { start, end };
                 return Ok(());
@@ -125,15 +125,6 @@ pub(super) fn value_part(value_type: ValueType, value: &[u8], user_key: &[u8]) -
         },
         _ => Err(misfit(value_type, user_key)),
     }
-}
-
-/// The entity with this value in its default column, which it need not have had.
-pub(crate) fn with_default_column(entity: &WideColumns<'_>, value: &[u8]) -> Result<Vec<u8>> {
-    let mut columns = vec![(DEFAULT_COLUMN_NAME, value)];
-    columns.extend(entity.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME));
-    let mut bytes = Vec::new();
-    wide_column::serialize(&columns, &mut bytes)?;
-    Ok(bytes)
 }
 
 /// The values lie back to back at the end, and the default column's name sorts first.
