@@ -10,13 +10,13 @@ mod flags;
 
 use crate::output::{Output, Stop};
 use crate::random::Random64;
-use esker::internals::base::stats::HistogramSnapshot;
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::tier::AdmissionPolicy;
 use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Handle, Priority, Role};
 use esker::internals::env::{Clock, SystemClock};
 use esker::options::secondary_cache_from_string;
+use esker::stats::HistogramSnapshot;
 use flags::{CommandLine, Flags};
 use std::collections::VecDeque;
 use std::fmt::Write;

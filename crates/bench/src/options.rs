@@ -4,7 +4,6 @@ mod cache;
 
 use crate::engine::EskerStore;
 use crate::flags::Flags;
-use esker::internals::base::perf_context::PerfLevel;
 use esker::internals::env::{RateLimiter, RateLimiterMode};
 use esker::internals::format::compression::CompressionOptions as CodecOptions;
 use esker::internals::format::filter::FilterPolicy;
@@ -15,6 +14,7 @@ use esker::options::{
     BlockBasedTableOptions, ColumnFamilyOptions, CompactionPri, CompactionStyle, CompressionType, DbOptions,
     Statistics, StatsLevel, TargetVersion, WriteBufferManager,
 };
+use esker::perf_context::PerfLevel;
 use esker::{Error, Options, Result, builtin, comparator, prefix};
 use std::path::PathBuf;
 use std::sync::Arc;

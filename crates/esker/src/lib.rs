@@ -64,8 +64,10 @@ pub use db::{
 pub use engine::ScrubState;
 pub use esker_base::{
     ColumnFamilyId, Error, ErrorKind, FileNumber, PinnedBytes, Result, SequenceNumber, Severity, SubCode,
-    ValueType, compaction_filter, comparator, merge_operator, prefix, table_properties_collector,
+    ValueType, compaction_filter, comparator, merge_operator, perf_context, prefix, stats,
+    table_properties_collector,
 };
+pub use esker_format::properties::TableProperties;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::AheadCounts;
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};

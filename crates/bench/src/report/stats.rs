@@ -3,8 +3,8 @@
 use super::{IntervalReport, MB, log_time};
 use crate::flags::Flags;
 use crate::output::Output;
-use esker::internals::base::stats::HistogramSnapshot;
 use esker::internals::env::Clock;
+use esker::stats::HistogramSnapshot;
 use std::fmt::Write;
 
 /// What an operation was, for the histograms.

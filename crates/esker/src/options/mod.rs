@@ -2,6 +2,34 @@
 //!
 //! In: values from the program, from text, or from an OPTIONS file. Out: structs the engine can trust: made consistent
 //! by `sanitize`, refused by `validate` where no meaning can be given.
+//!
+//! ```
+//! use esker::options::{BlockCache, CacheOptions, CacheType, CompressionType, FilterPolicy, Statistics};
+//! use esker::stats::Ticker;
+//! use esker::{Db, Options};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> esker::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("esker-options-{}", std::process::id()));
+//! let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(64 << 20) };
+//! let statistics = Arc::new(Statistics::new());
+//! let mut options = Options::default();
+//! options.db.create_if_missing = true;
+//! options.db.statistics = Some(statistics.clone());
+//! options.cf.compression = CompressionType::Lz4;
+//! options.cf.table.block_cache = Some(Arc::new(BlockCache::new(&cache)?));
+//! options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+//! let db = Db::open(&options, &dir)?;
+//! db.put("esker", "gravel")?;
+//! db.put("moraine", "stones")?;
+//! db.flush()?;
+//! assert_eq!(db.get("fjord")?, None);
+//! assert_eq!(statistics.ticker_count(Ticker::BloomFilterUseful), 1);
+//! # drop(db);
+//! # esker::destroy_db(&options.db, &dir)
+//! # }
+//! ```
+//!
 //! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `read` and `write` (per call).
 
 mod cache_text;
@@ -30,12 +58,17 @@ pub use cf::{
 pub use db::{DbOptions, TargetVersion, WalRecoveryMode};
 pub use esker_base::logger::{InfoLog, InfoLogLevel};
 pub use esker_base::stats::{Statistics, StatsLevel};
-pub use esker_env::{Env, RateLimiter};
+pub use esker_cache::{CacheOptions, CacheType, MetadataChargePolicy, TieredCacheOptions};
+pub use esker_env::{Clock, Env, FileSystem, IoKind, IoPriority, RateLimiter, RateLimiterMode};
 pub use esker_format::compression::CompressionType;
-pub use esker_table::BlockBasedTableOptions;
+pub use esker_format::properties::IndexType;
+pub use esker_format::trailer::ChecksumType;
 pub use esker_table::cache_options::{
     CacheEntryRoleOptions, CacheUsageOptions, Decision, MetadataCacheOptions, PinningTier,
     PrepopulateBlockCache,
+};
+pub use esker_table::{
+    BlockBasedTableOptions, BlockCache, DataBlockIndexType, FilterPolicy, IndexShorteningMode,
 };
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_options_file,

@@ -1,9 +1,9 @@
 //! After an error that may pass the database goes on by itself, as often and as long as options and listeners let it.
 
-use esker::internals::base::stats::{Histogram, Statistics, Ticker};
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule};
 use esker::observe::{BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionJobInfo, EventListener};
+use esker::stats::{Histogram, Statistics, Ticker};
 use esker::{Db, Env, Error, ErrorKind, Options, Severity, WriteOptions};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

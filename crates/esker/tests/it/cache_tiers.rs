@@ -1,6 +1,5 @@
 //! The engine with a tier below its block cache, with pinned and warmed blocks, and with all memory under one roof.
 
-use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::tier::{AdmissionPolicy, SecondaryCache};
 use esker::internals::cache::{Cache, CacheOptions, CacheType, Role, TieredCacheOptions};
@@ -14,6 +13,7 @@ use esker::options::{
     CacheEntryRoleOptions, CacheUsageOptions, Decision, MetadataCacheOptions, PinningTier,
     PrepopulateBlockCache, ReadOptions, WriteBufferManager, block_cache_from_string,
 };
+use esker::stats::{Statistics, Ticker};
 use esker::{Db, Env, Options, SubCode};
 use std::sync::Arc;
 

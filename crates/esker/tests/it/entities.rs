@@ -1,7 +1,7 @@
 //! Wide columns: written by every way there is, read by every way there is, through flushes and compactions.
 
-use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
+use esker::stats::{Statistics, Ticker};
 use esker::{
     AttributeGroup, ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileOptions, OpenMode,
     OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, SstFileWriter,
@@ -229,7 +229,7 @@ fn entities_are_searched_for_with_filters_and_many_at_once() {
     let mut options = options();
     let statistics = Arc::new(Statistics::new());
     options.db.statistics = Some(statistics.clone());
-    options.cf.table.filter_policy = Some(esker::internals::table::FilterPolicy::bloom(10.0));
+    options.cf.table.filter_policy = Some(esker::options::FilterPolicy::bloom(10.0));
     let db = open(&options);
     let (family, write, read) = (db.default_column_family(), WriteOptions::default(), ReadOptions::default());
     for i in 0..500 {

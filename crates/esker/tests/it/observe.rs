@@ -1,7 +1,6 @@
 //! What listeners hear, what tickers count and what properties say agrees with what was done.
 
 use esker::internals::base::logger::{InfoLog, InfoLogLevel};
-use esker::internals::base::stats::Ticker;
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::observe::{
@@ -9,6 +8,7 @@ use esker::observe::{
     TableFileDeletionInfo,
 };
 use esker::options::Statistics;
+use esker::stats::Ticker;
 use esker::{Db, Env, Options};
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -7,8 +7,8 @@ use crate::text::{append_entry, append_prefixed, parse_hex};
 use clap::Args;
 use esker::ReadOptions;
 use esker::internals::base::iter::InternalIterator;
-use esker::internals::base::stats::HistogramSnapshot;
 use esker::internals::format::key::{seek_key, user_key};
+use esker::stats::HistogramSnapshot;
 use std::io::Write;
 
 #[derive(Args)]

@@ -2,7 +2,7 @@
 
 use super::options;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
-use esker::internals::base::stats::{Statistics, Ticker};
+use esker::stats::{Statistics, Ticker};
 use esker::txn::BatchEntry;
 use esker::{
     ColumnFamilyId, Db, ErrorKind, ReadOptions, ValueType, WriteBatchWithIndex, WriteOptions, builtin,
