@@ -48,7 +48,9 @@ pub struct RepairSummary {
     pub tables_lost: Vec<(FileNumber, Error)>,
     /// Pairs of tables whose keys and whose sequence numbers both overlap: for keys in both, a `get` believes the table
     /// with the larger newest sequence number, which may be the older one; scans and compactions go by each key's own. A
-    /// `compact_range` by this engine brings them in order. RocksDB 7.8 may refuse to open such a level 0.
+    /// `compact_range` by this engine brings them in order. RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested
+    /// table, whose entries have no sequence number of their own, and one that overlaps it, if no readable MANIFEST says how old the
+    /// ingested one is: it counts as the older one, for good.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
     /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are lost.
     pub blobs_lost: Vec<(FileNumber, Error)>,
@@ -97,6 +99,7 @@ pub fn repair_db(
         described: families.to_vec(),
         families: BTreeMap::new(),
         flushed: Flushed::default(),
+        of_unknown_age: BTreeSet::new(),
         summary: RepairSummary::default(),
         blobs_left_over: Vec::new(),
         session_id: random::session_id(),
@@ -134,6 +137,8 @@ struct Repair {
     described: Vec<ColumnFamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
     flushed: Flushed,
+    /// Ingested tables of which nobody says when.
+    of_unknown_age: BTreeSet<FileNumber>,
     summary: RepairSummary,
     /// Blob files that nothing names, or that cannot be read to their end.
     blobs_left_over: Vec<FileNumber>,
@@ -146,6 +151,9 @@ struct Flushed {
     log_numbers: BTreeMap<ColumnFamilyId, FileNumber>,
     /// The tables that there were then.
     tables: BTreeMap<FileNumber, ColumnFamilyId>,
+    /// All that it ever named, their families and what it said of them: ingested tables do not say themselves which family they are in
+    /// and how old they are, and imported ones name the family that they come from.
+    named: BTreeMap<FileNumber, (ColumnFamilyId, FileMetaData)>,
     /// Those that there were no more.
     obsolete: BTreeSet<FileNumber>,
     /// The families that there were no more. No id is given twice.
@@ -167,6 +175,7 @@ impl Flushed {
         }
         for (_, meta) in &edit.new_files {
             self.tables.insert(meta.number, edit.column_family);
+            self.named.insert(meta.number, (edit.column_family, meta.clone()));
             self.obsolete.remove(&meta.number);
         }
     }
@@ -275,7 +284,7 @@ impl Repair {
                 ..VersionEdit::default()
             });
             family.tables.sort_by_key(|f| (f.largest_seqno, f.smallest_seqno, f.number));
-            self.summary.order_unsure.extend(unsure_pairs(family));
+            self.summary.order_unsure.extend(unsure_pairs(family, &self.of_unknown_age));
             for (epoch, file) in (1..).zip(&mut family.tables) {
                 file.epoch_number = epoch;
                 last_sequence = last_sequence.max(file.largest_seqno);
@@ -331,8 +340,8 @@ impl Repair {
     }
 }
 
-/// Of tables sorted by sequence number, those pairs that are not really in order.
-fn unsure_pairs(family: &Family) -> Vec<(FileNumber, FileNumber)> {
+/// Of tables sorted by sequence number, those pairs that are not really in order, or of which nobody knows.
+fn unsure_pairs(family: &Family, of_unknown_age: &BTreeSet<FileNumber>) -> Vec<(FileNumber, FileNumber)> {
     let comparator = &family.descriptor.options.comparator;
     let before = |a: &FileMetaData, b: &FileMetaData| {
         comparator.compare(key::user_key(&a.largest), key::user_key(&b.smallest)).is_lt()
@@ -340,7 +349,9 @@ fn unsure_pairs(family: &Family) -> Vec<(FileNumber, FileNumber)> {
     let mut pairs = Vec::new();
     for (i, newer) in family.tables.iter().enumerate() {
         for older in &family.tables[..i] {
-            if newer.smallest_seqno <= older.largest_seqno && !before(newer, older) && !before(older, newer) {
+            let in_order =
+                newer.smallest_seqno > older.largest_seqno && !of_unknown_age.contains(&older.number);
+            if !in_order && !before(newer, older) && !before(older, newer) {
                 pairs.push((older.number, newer.number));
             }
         }

@@ -100,13 +100,19 @@ impl Repair {
         let file_size = self.fs.file_size(&path)?;
         let file = self.fs.new_random_access_file(&path)?;
         let properties = TableReader::properties_of(file.clone(), file_size)?;
-        let id = family_of(&properties)?;
+        let own_id = unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number);
+        let named = self.flushed.named.get(&number).filter(|(_, said)| {
+            said.file_size == file_size && (said.unique_id.is_none() || said.unique_id == own_id)
+        });
+        let named = named.map(|(family, said)| (*family, said.largest_seqno));
+        let id = named.map_or_else(|| family_of(&properties), |(family, _)| Ok(family))?;
         if self.flushed.dropped.contains(&id) {
             return Ok(false);
         }
         let known = self.families.get(&id).map(|f| f.descriptor.name.clone());
         let name = known.unwrap_or_else(|| properties.column_family_name.clone());
-        if !properties.column_family_name.is_empty()
+        if named.is_none()
+            && !properties.column_family_name.is_empty()
             && properties.column_family_name != name
             && properties.column_family_id != UNKNOWN_COLUMN_FAMILY
         {
@@ -130,6 +136,13 @@ impl Repair {
         let table_options = Arc::new(family.descriptor.options.table.clone());
         let mut options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
         options.file_number = number;
+        options.largest_seqno = named.map(|(_, largest_seqno)| largest_seqno);
+        if named.is_none()
+            && properties.external_sst_file_version.is_some()
+            && properties.external_sst_file_global_seqno.unwrap_or(0) == 0
+        {
+            self.of_unknown_age.insert(number);
+        }
         let reader = TableReader::open(file, options)?;
         reader.verify(&mut |_| true)?;
         let meta = describe(&reader, &icmp, number, file_size)?;

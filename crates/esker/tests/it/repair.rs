@@ -4,8 +4,9 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::options::BottommostLevelCompaction;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, Options,
-    WriteBatch, WriteOptions, repair_db,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, SstFileWriter, WriteBatch, WriteOptions,
+    repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -110,6 +111,60 @@ fn everything_comes_back_without_manifest_and_current() {
     db.compact_range(None, None).unwrap();
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"new"[..]));
     assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
+}
+
+/// Such tables say that they are in no family, or in the one they come from, and nothing of their age.
+#[test]
+fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be_read() {
+    let path = Path::new("/db");
+    for with_manifest in [true, false] {
+        let mut options = options();
+        options.db.create_missing_column_families = true;
+        let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
+        let merging = db.column_family("merging").unwrap();
+        for key in ["key", "other"] {
+            db.put_cf(&merging, key, "of before").unwrap();
+        }
+        db.flush_opt(&Default::default(), &[&merging]).unwrap();
+        let mut writer = SstFileWriter::new(&options);
+        writer.open("/file").unwrap();
+        writer.put("key", "ingested").unwrap();
+        writer.finish().unwrap();
+        db.ingest_external_file_cf(&merging, &["/file"], &IngestExternalFileOptions::default()).unwrap();
+        let exported = db.export_column_family(&merging, "/export").unwrap();
+        db.delete_cf(&merging, "other").unwrap();
+        db.flush_opt(&Default::default(), &[&merging]).unwrap();
+        db.drop_column_family(&db.column_family("reverse").unwrap()).unwrap();
+        let with = ImportColumnFamilyOptions::default();
+        let family = families(&options).remove(2).options;
+        db.create_column_family_with_import("reverse", &family, &with, &exported).unwrap();
+        db.close().unwrap();
+        drop((merging, db));
+        let fs = options.db.env.fs.clone();
+        lose(fs.as_ref(), path, if with_manifest { &["CURRENT"] } else { &["CURRENT", "MANIFEST"] });
+
+        let all = ["default", "merging", "reverse"];
+        let described = all.map(|name| ColumnFamilyDescriptor::new(name, family.clone()));
+        let summary = repair_db(&options, &described, path).unwrap();
+        assert!(summary.tables_lost.is_empty(), "{summary:?}");
+        if !with_manifest {
+            // The ingested table counts as the oldest of the default family; its copy, too.
+            assert_eq!(summary.families, ["default", "merging"]);
+            assert!(!summary.order_unsure.is_empty(), "{summary:?}");
+            continue;
+        }
+        assert_eq!(summary.families, all);
+        let db = Db::open_cf(&options.db, path, described.into()).unwrap();
+        let found = |name| contents(&db, &db.column_family(name).unwrap());
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(found("default"), []);
+        assert_eq!(found("merging"), [pair("key", "ingested")]);
+        assert_eq!(found("reverse"), [pair("key", "ingested"), pair("other", "of before")]);
+        for name in ["merging", "reverse"] {
+            let value = db.get_cf(&db.column_family(name).unwrap(), "key").unwrap();
+            assert_eq!(value.as_deref(), Some(&b"ingested"[..]), "{name}");
+        }
+    }
 }
 
 /// Its tables are still there, for somebody holds it.
