@@ -27,7 +27,7 @@ use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::{FileLock, FileSystem, random};
-use esker_format::file_name::{self, FileType};
+use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
 use esker_table::{TableCache, TableCacheOptions};
@@ -52,7 +52,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: it does not exist and `create_if_missing` is off; it exists and `error_if_exists` is on; it has
     /// other families (each is named); an option is out of range · `IoError`/`Busy`: another process has it ·
-    /// `Corruption` names file and offset · `NotSupported` names the feature.
+    /// `Corruption` names file and offset, or a file that is there without a CURRENT · `NotSupported` names the feature.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
         Db::open_with(&options.db, path, vec![default], OpenMode::ReadWrite)
@@ -211,7 +211,7 @@ impl Opening {
     /// have left a hard link to a file of somebody else's, which writing under its name would destroy.
     fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
-            match file_name::parse_file_name(&name) {
+            match parse_file_name(&name) {
                 // Larger ones were never given out.
                 Some((FileType::Table | FileType::Blob, number)) if number.0 <= u64::MAX / 2 => {
                     manifest.numbers().mark_used(number);
@@ -235,6 +235,9 @@ impl Opening {
                 self.path.display()
             )));
         }
+        if !existing {
+            self.check_for_remains(fs.as_ref())?;
+        }
         let db_id = identity::load_or_create(&self.options, fs.as_ref(), &self.path, writable)?;
         self.check_direct_io(fs.as_ref(), existing)?;
         if !existing {
@@ -242,6 +245,28 @@ impl Opening {
             VersionSet::create_new_db(&self.version_set_options(fs), &db_id, &default.options.comparator)?;
         }
         Ok((existing, db_id))
+    }
+
+    /// A new database would take over WALs that lie there, and delete tables: they are what is left of one that has lost its
+    /// CURRENT, or was not restored or destroyed to the end. One that was not created to the end has none of them.
+    /// # Errors
+    /// `Corruption` names one of them.
+    fn check_for_remains(&self, fs: &dyn FileSystem) -> Result<()> {
+        for dir in [&self.path, &self.wal_dir] {
+            let is_of_database = |name: &String| match parse_file_name(name) {
+                Some((FileType::Wal, _)) => true,
+                Some((FileType::Table | FileType::Blob, _)) => *dir == self.path,
+                _ => false,
+            };
+            if let Some(name) = fs.children(dir)?.into_iter().find(is_of_database) {
+                return Err(Error::corruption(
+                    "this file is there and CURRENT is not, so no new database is created; repair_db, or esker ldb repair, \
+                     makes one of what is left, destroy_db removes it",
+                )
+                .at(dir.join(name).display()));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the directory's file system has what the options ask for: asked now, not when the first table is made. A new

@@ -5,6 +5,7 @@ use esker::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, ErrorKind, FlushOptions, Options, ReadOptions,
     WriteBatch, WriteOptions,
 };
+use std::path::Path;
 use std::sync::Arc;
 
 fn options() -> Options {
@@ -182,4 +183,46 @@ fn merging_without_a_merge_operator_is_refused() {
         assert!(error.message().contains("merge_operator"), "{error}");
     }
     assert!(db.get("key").unwrap().is_none());
+}
+
+/// What a lost CURRENT, or a restoration or destruction that did not come to its end, leaves.
+#[test]
+fn no_database_is_created_over_what_is_left_of_another() {
+    for (kept, in_wal_dir) in [(".sst", false), (".log", false), (".log", true)] {
+        let mut options = options();
+        options.db.wal_dir = in_wal_dir.then(|| "/wals".into());
+        let fs = options.db.env.fs.clone();
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("in a table", "1").unwrap();
+        db.flush().unwrap();
+        db.put("in a WAL", "2").unwrap();
+        db.close().unwrap();
+        drop(db);
+        let delete = |wanted: &dyn Fn(&str) -> bool| {
+            for name in fs.children(Path::new("/db")).unwrap().iter().filter(|name| wanted(name)) {
+                fs.delete_file(&Path::new("/db").join(name)).unwrap();
+            }
+        };
+        delete(&|name| name == "CURRENT" || !name.ends_with(kept) && name.contains('.'));
+        let names = |dir: &str| fs.children(Path::new(dir)).unwrap();
+        let before = (names("/db"), in_wal_dir.then(|| names("/wals")));
+
+        let error = Db::open(&options, "/db").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.to_string().contains(kept) && error.to_string().contains("repair_db"), "{error}");
+        let left =
+            |names: &[String]| names.iter().filter(|name| name.ends_with(kept)).cloned().collect::<Vec<_>>();
+        assert_eq!(left(&names("/db")), left(&before.0));
+        assert_eq!(in_wal_dir.then(|| names("/wals")), before.1);
+
+        esker::repair_db(&options, &[], "/db").unwrap();
+        let db = Db::open(&options, "/db").unwrap();
+        let found = if kept == ".sst" { "in a table" } else { "in a WAL" };
+        assert!(db.get(found).unwrap().is_some(), "{kept}");
+        db.close().unwrap();
+        drop(db);
+        delete(&|name| name == "CURRENT");
+        esker::destroy_db(&options.db, "/db").unwrap();
+        assert_eq!(contents(&Db::open(&options, "/db").unwrap()), []);
+    }
 }
