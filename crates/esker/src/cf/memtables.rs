@@ -3,11 +3,11 @@
 //! Invariants
 //!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in that order.
 //!  2. `history` is older than all others, ordered likewise, and without a gap: what was written since it began is in one of
-//!     them.
+//!     them, or in a file that was ingested, at `ingested` at the latest.
 //!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
 
-use esker_base::FileNumber;
 use esker_base::sync::Arc;
+use esker_base::{FileNumber, SequenceNumber};
 use esker_memtable::MemTable;
 use std::collections::VecDeque;
 
@@ -37,12 +37,21 @@ pub(crate) struct MemTables {
     pub(crate) immutables: Vec<ImmutableMemTable>,
     /// Flushed ones, oldest first, kept for transactions that check for conflicts.
     history: VecDeque<Arc<MemTable>>,
+    /// The sequence number of the newest file that was ingested past them since the database was opened.
+    pub(crate) ingested: SequenceNumber,
 }
 
 impl MemTables {
     /// Starts with this one.
     pub(crate) fn new(active: Arc<MemTable>, log_number: FileNumber) -> MemTables {
-        MemTables { active, log_number, section: None, immutables: Vec::new(), history: VecDeque::new() }
+        MemTables {
+            active,
+            log_number,
+            section: None,
+            immutables: Vec::new(),
+            history: VecDeque::new(),
+            ingested: SequenceNumber::ZERO,
+        }
     }
 
     /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL `log_number`, in its place.

@@ -6,8 +6,8 @@
 use super::{DeadRanges, IdleCursors};
 use crate::options::ColumnFamilyOptions;
 use crate::version::Version;
-use esker_base::FileNumber;
 use esker_base::sync::Arc;
+use esker_base::{FileNumber, SequenceNumber};
 use esker_memtable::MemTable;
 
 /// Memtables plus version, pinned as one.
@@ -19,6 +19,8 @@ pub(crate) struct SuperVersion {
     pub(crate) imm: Box<[Arc<MemTable>]>,
     /// Flushed ones that are kept to check for conflicts, newest first; not for reads.
     pub(crate) history: Box<[Arc<MemTable>]>,
+    /// The sequence number of the newest file that was ingested, which no memtable knows of; for checks of conflicts.
+    pub(crate) ingested: SequenceNumber,
     /// The files.
     pub(crate) version: Arc<Version>,
     /// The highest number of its files.
@@ -45,6 +47,7 @@ impl SuperVersion {
             mem,
             imm: Box::default(),
             history: Box::default(),
+            ingested: SequenceNumber::ZERO,
             newest_file: newest_file(&version),
             version,
             options,

@@ -20,6 +20,7 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
         mem: family_state.memtables.active.clone(),
         imm: family_state.memtables.immutables_newest_first(),
         history: family_state.memtables.history_newest_first(),
+        ingested: family_state.memtables.ingested,
         newest_file: newest_file(&family_state.version),
         version: family_state.version.clone(),
         options: family_state.options.clone(),

@@ -128,6 +128,7 @@ fn install(
     for (id, version) in versions {
         if let Some(family) = state.family_mut(id) {
             family.version = version;
+            family.memtables.ingested = newest;
             // Entries without a sequence number of their own may lie where scans have found nothing.
             family.dead_ranges = Arc::new(family.dead_ranges.fresh());
         }

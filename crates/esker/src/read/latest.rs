@@ -3,8 +3,8 @@
 //! In: a view and a sequence number. Out: whether anything newer is there. Deletions of all kinds are writes, and so are range
 //! tombstones over the key.
 //!
-//! Invariant: an answer is given only if nothing that was written since can have disappeared: memtables keep all they were
-//! given, tables keep what is newer than a live snapshot.
+//! Invariant: an answer is given only if nothing that was written since can have disappeared, or come in past what is asked: memtables
+//! keep all they were given, and know nothing of ingested files; tables keep what is newer than a live snapshot.
 //!
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
 
@@ -19,7 +19,7 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 
 /// The newest sequence number of `key`, if anything was written to it after `since`.
 /// # Errors
-/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since` · `Corruption` · `IoError` of tables.
+/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since`, or files were ingested since · `Corruption` · `IoError` of tables.
 pub(crate) fn latest_sequence(
     view: &SuperVersion,
     context: &ReadContext<'_>,
@@ -212,6 +212,12 @@ fn has_newer_tombstone(
 }
 
 fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {
+    if since < view.ingested {
+        return Err(Error::try_again(format!(
+            "whether others wrote since sequence number {since} cannot be said: files were ingested, at {} at last",
+            view.ingested
+        )));
+    }
     let earliest = view.history().map(|mem| mem.earliest_seqno()).min().unwrap_or(SequenceNumber::ZERO);
     if since >= earliest {
         return Ok(());

@@ -2,8 +2,8 @@
 
 use super::options;
 use esker::{
-    ErrorKind, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions, ReadOptions,
-    WriteOptions,
+    ErrorKind, IngestExternalFileOptions, OptimisticTransaction, OptimisticTransactionDb,
+    OptimisticTransactionOptions, ReadOptions, SstFileWriter, WriteOptions,
 };
 use std::thread;
 
@@ -171,4 +171,32 @@ fn counters_that_are_read_and_written_by_many_threads_lose_nothing() {
         }
     });
     assert_eq!(db.db().get("n").unwrap().unwrap(), (THREADS * EACH).to_string().into_bytes());
+}
+
+/// Memtables know nothing of it.
+#[test]
+fn whether_an_ingested_file_is_in_the_way_cannot_be_said() {
+    let options = options();
+    let db = OptimisticTransactionDb::open(&options, "/db").unwrap();
+    let family = db.db().default_column_family();
+    db.db().put("a", "0").unwrap();
+    let mut writer = begin(&db);
+    writer.put("k", "mine").unwrap();
+    let mut remover = begin(&db);
+    remover.delete_range_cf(&family, "j", "l").unwrap();
+    let mut untouched = begin(&db);
+    untouched.put_untracked(&family, "b", "1").unwrap();
+    let mut file = SstFileWriter::new(&options);
+    file.open("/file").unwrap();
+    file.put("k", "ingested").unwrap();
+    file.finish().unwrap();
+    db.db().ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
+    assert_eq!(kind(writer.commit()), ErrorKind::TryAgain);
+    assert_eq!(kind(remover.commit()), ErrorKind::TryAgain);
+    untouched.commit().unwrap();
+    assert_eq!(db.db().get("k").unwrap().unwrap(), b"ingested");
+    writer.rollback().unwrap();
+    writer.put("k", "mine").unwrap();
+    writer.commit().unwrap();
+    assert_eq!(db.db().get("k").unwrap().unwrap(), b"mine");
 }
