@@ -6,12 +6,12 @@
 //!
 //! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size, every checksum, the order
 //! of all keys, its counts, its unique id, its keys and sequence numbers within what the MANIFEST says; levels without
-//! overlaps; blob files: there; WALs: every record that is still needed can be read, sequence numbers rise; the newest
-//! OPTIONS file can be parsed. What nobody needs (left over by a crash) is a note, not a problem.
+//! overlaps; blob files: there, every record, as many as the MANIFEST says; WALs: every record that is still needed can be read, sequence numbers rise; the newest
+//! OPTIONS file can be parsed; in the end, whether the engine takes the MANIFEST for whole. What nobody needs (left over by a crash) is a note, not a problem.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
-use crate::manifest::{FamilyState, FileSource, ManifestState};
+use crate::manifest::{BlobState, FamilyState, FileSource, ManifestState};
 use crate::text::append_internal_key;
 use clap::Args;
 use esker::internals::base::iter::InternalIterator;
@@ -22,12 +22,14 @@ use esker::internals::format::key::InternalKeyComparator;
 use esker::internals::format::log::{LogEvent, LogReader};
 use esker::internals::format::version_edit::FileMetaData;
 use esker::internals::format::write_batch::WriteBatchView;
+use esker::internals::table::blob::BlobFileReader;
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
 use esker::options::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, latest_options_file,
     load_latest_options,
 };
 use esker::version::manifest::read_current;
+use esker::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
 use esker::{Error, FileNumber, Result};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -50,7 +52,7 @@ pub(crate) struct VerifyOptions {
 pub(crate) fn run(options: &VerifyOptions, host: &Host) -> Outcome {
     let mut out = host.output();
     let wal_dir = options.wal_dir.as_deref().unwrap_or(&options.dir);
-    let mut verifier = Verifier::new(host.fs(), &options.dir, wal_dir);
+    let mut verifier = Verifier::new(host, &options.dir, wal_dir);
     let outcome = verifier.verify();
     let findings = verifier.findings;
     if !options.quiet {
@@ -102,6 +104,7 @@ impl Findings {
 }
 
 struct Verifier<'a> {
+    host: &'a Host,
     fs: &'a dyn FileSystem,
     dir: &'a Path,
     wal_dir: &'a Path,
@@ -109,8 +112,8 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn new(fs: &'a dyn FileSystem, dir: &'a Path, wal_dir: &'a Path) -> Verifier<'a> {
-        Verifier { fs, dir, wal_dir, findings: Findings::default() }
+    fn new(host: &'a Host, dir: &'a Path, wal_dir: &'a Path) -> Verifier<'a> {
+        Verifier { host, fs: host.fs(), dir, wal_dir, findings: Findings::default() }
     }
 
     /// # Errors
@@ -131,7 +134,34 @@ impl<'a> Verifier<'a> {
         self.verify_directory(&state, number)?;
         self.verify_options();
         self.verify_identity(&state);
+        if self.findings.problems.is_empty() {
+            self.verify_recovery(&state);
+        }
         Ok(())
+    }
+
+    /// What is missing altogether, numbers that every MANIFEST has or the end of a group of edits, keeps a database from opening, too.
+    fn verify_recovery(&mut self, state: &ManifestState) {
+        let describe = |family: &FamilyState| {
+            let deepest = family.levels.keys().next_back().map_or(0, |level| level + 1);
+            let described = FamilyDescriptor::new(family.name.clone());
+            Some(FamilyDescriptor {
+                comparator: family.comparator()?,
+                num_levels: described.num_levels.max(deepest),
+                ..described
+            })
+        };
+        let described: Option<Vec<_>> = state.families.values().map(describe).collect();
+        // Of other orders there is a note.
+        let Some(families) = described else { return };
+        let options = VersionSetOptions {
+            read_only: true,
+            paranoid_checks: false,
+            ..VersionSetOptions::new(self.host.env().fs, self.dir)
+        };
+        if let Err(error) = VersionSet::recover(options, &families) {
+            self.findings.problem(error);
+        }
     }
 
     fn verify_family(&mut self, family: &FamilyState) {
@@ -208,7 +238,9 @@ impl<'a> Verifier<'a> {
         options.expected_unique_id = file.unique_id;
         let reader = TableReader::open(self.fs.new_random_access_file(&path)?, options)?;
         reader.verify(&mut |_| true)?;
-        self.verify_file_checksum(&path, file)?;
+        if let Some((expected, function)) = &file.file_checksum {
+            self.verify_file_checksum(&path, expected, function)?;
+        }
         verify_bounds(&reader, icmp, file).map_err(|e| e.at(path.display()))?;
         verify_footer(&reader, size).map_err(|e| e.at(path.display()))?;
         self.findings.tables += 1;
@@ -217,9 +249,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The checksum of the whole file, if the MANIFEST has one of a function that is known here.
-    fn verify_file_checksum(&self, path: &Path, file: &FileMetaData) -> Result<()> {
-        let Some((expected, function)) = &file.file_checksum else { return Ok(()) };
+    /// The checksum of the whole file, as the MANIFEST has it, if its function is known here.
+    fn verify_file_checksum(&self, path: &Path, expected: &[u8], function: &str) -> Result<()> {
         let context = FileChecksumGenContext { requested_checksum_func_name: function, ..Default::default() };
         let Some(mut generator) = FileChecksumGenCrc32cFactory.create_file_checksum_generator(&context)
         else {
@@ -233,7 +264,7 @@ impl<'a> Verifier<'a> {
                 read => generator.update(&buffer[..read]),
             }
         }
-        if generator.finalize() == *expected {
+        if generator.finalize() == expected {
             return Ok(());
         }
         Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
@@ -331,10 +362,33 @@ impl<'a> Verifier<'a> {
         for number in blobs.difference(&found) {
             self.findings.problem(format_args!("blob file #{number} is missing"));
         }
+        for (number, blob) in state.families.values().flat_map(|f| &f.blob_files) {
+            if found.contains(number)
+                && let Err(error) = self.verify_blob_file(*number, blob)
+            {
+                self.findings.problem(error);
+            }
+        }
         for number in found.difference(&blobs) {
             self.findings.notes.push(format!("blob file #{number} is not in the MANIFEST"));
         }
         Ok(())
+    }
+
+    fn verify_blob_file(&self, number: FileNumber, blob: &BlobState) -> Result<()> {
+        let path = file_name::blob_file_name(self.dir, number);
+        let reader = BlobFileReader::open(self.fs.new_random_access_file(&path)?)?;
+        reader.for_each_record(&mut |record| reader.decompress(record).map(drop))?;
+        let said = &blob.addition;
+        if reader.blob_count() != said.total_blob_count {
+            let found = reader.blob_count();
+            let what = format!("{found} values, the MANIFEST says {}", said.total_blob_count);
+            return Err(Error::corruption(what).at(path.display()));
+        }
+        if said.checksum_method.is_empty() {
+            return Ok(());
+        }
+        self.verify_file_checksum(&path, &said.checksum_value, &said.checksum_method)
     }
 
     fn verify_options(&mut self) {

@@ -108,3 +108,38 @@ fn a_log_with_a_prepared_transaction_is_needed() {
     flip(&logs[0], 20);
     assert!(verify(&path).out.contains("PROBLEM"), "{:?}", verify(&path));
 }
+
+#[test]
+fn a_manifest_without_its_numbers_is_no_database() {
+    let temp = TempDir::new("verify-empty-manifest");
+    let db = sample(&temp);
+    let current = std::fs::read_to_string(db.join("CURRENT")).unwrap();
+    std::fs::write(db.join(current.trim()), "").unwrap();
+    let out = verify(&db);
+    assert!(out.code == Some(1) && out.out.contains("entry in MANIFEST"), "{out:?}");
+}
+
+#[test]
+fn any_flipped_bit_of_a_blob_file_is_found() {
+    let temp = TempDir::new("verify-blobs");
+    let db = temp.join("db");
+    let flags = ["--create_if_missing", "--enable_blob_files", "--min_blob_size=0"];
+    for n in ["1", "2"] {
+        ldb(&db, &[&flags[..], &["put", n, "a value"]].concat()).ok();
+    }
+    ldb(&db, &["--enable_blob_files", "compact"]).ok();
+    verify(&db).ok();
+    for blob in files(&db, ".blob") {
+        let bytes = std::fs::read(&blob).unwrap();
+        // The header has no checksum.
+        for offset in 30..bytes.len() {
+            flip(&blob, offset);
+            let out = verify(&db);
+            assert!(out.code == Some(1) && out.out.contains("PROBLEM: "), "offset {offset}: {out:?}");
+            std::fs::write(&blob, &bytes).unwrap();
+        }
+        std::fs::write(&blob, "").unwrap();
+        assert_eq!(verify(&db).code, Some(1), "cut to nothing");
+        std::fs::write(&blob, &bytes).unwrap();
+    }
+}
