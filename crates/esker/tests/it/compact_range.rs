@@ -184,6 +184,32 @@ fn compact_files_takes_along_what_is_older_and_nothing_else() {
 }
 
 #[test]
+fn compact_files_with_an_output_limit_of_0_bytes_gives_each_key_a_table() {
+    let db = Db::open(&options(), "/db").unwrap();
+    let default = db.default_column_family();
+    let keys = ["a", "b", "c", "d", "e"];
+    keys.iter().for_each(|key| db.put(key, "of before").unwrap());
+    let snapshot = db.snapshot();
+    keys.iter().for_each(|key| db.put(key, "of now").unwrap());
+    db.delete_range("b", "d").unwrap();
+    db.flush().unwrap();
+    let then = esker::ReadOptions::new().snapshot(&snapshot);
+    let each = CompactionOptions { output_file_size_limit: 0, ..CompactionOptions::default() };
+    for level in [3, 6] {
+        let inputs: Vec<_> = db.live_files().iter().map(|f| f.file.file_number).collect();
+        let written = db.compact_files(&each, &default, &inputs, level).unwrap();
+        // The versions of a key stay together.
+        assert_eq!((written.len(), tables(&db, level).len()), (keys.len(), keys.len()));
+        for key in keys {
+            assert_eq!(db.get_opt(&then, &default, key).unwrap().as_deref(), Some(&b"of before"[..]));
+            let now = Some(&b"of now"[..]).filter(|_| !("b".."d").contains(&key));
+            assert_eq!(db.get(key).unwrap().as_deref(), now, "{key}");
+        }
+    }
+    db.verify_checksum().unwrap();
+}
+
+#[test]
 fn compact_files_of_fifo_knows_level_0_only() {
     let mut options = options();
     options.cf.compaction_style = esker::options::CompactionStyle::Fifo;

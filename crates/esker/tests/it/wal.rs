@@ -4,8 +4,8 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::observe::{EventListener, FlushJobInfo, TableFileCreationInfo};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options,
-    SstFileWriter, WriteOptions,
+    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, ImportColumnFamilyOptions,
+    IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -241,6 +241,42 @@ fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
         let mut options = options.clone();
         options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::random(seed))));
         let again = open(&options).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let third = again.column_family("third").unwrap();
+        assert!(again.get_cf(&third, "a").unwrap().is_some(), "seed {seed}");
+    }
+    db.continue_background_work().unwrap();
+}
+
+/// As with an ingested file.
+#[test]
+fn imported_tables_are_not_ahead_of_a_wal_whose_flush_waits() {
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let db = Db::open(&options, "/exporting").unwrap();
+    db.put("a", "value").unwrap();
+    let exported = db.export_column_family(&db.default_column_family(), "/exported").unwrap();
+    drop(db);
+    options.db.create_missing_column_families = true;
+    let open = |options: &Options, names: &[&str]| {
+        let families = names.iter().map(|name| ColumnFamilyDescriptor::new(*name, options.cf.clone()));
+        Db::open_cf(&options.db, "/db", families.collect())
+    };
+    drop(open(&options, &["default", "other"]).unwrap());
+    let db = open(&options, &["default", "other"]).unwrap();
+    db.pause_background_work();
+    let other = db.column_family("other").unwrap();
+    for i in 0..40 {
+        db.put_cf(&other, format!("{i}"), [7; 100]).unwrap();
+    }
+    db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
+    let with = ImportColumnFamilyOptions::default();
+    db.create_column_family_with_import("third", &options.cf, &with, &exported).unwrap();
+    for seed in 0..200 {
+        let mut options = options.clone();
+        options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::random(seed))));
+        let again =
+            open(&options, &["default", "other", "third"]).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let third = again.column_family("third").unwrap();
         assert!(again.get_cf(&third, "a").unwrap().is_some(), "seed {seed}");
     }
