@@ -6,7 +6,7 @@
 //!     them, or in a file that was ingested, at `ingested` at the latest.
 //!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
 
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, Weak};
 use esker_base::{FileNumber, SequenceNumber};
 use esker_memtable::MemTable;
 use std::collections::VecDeque;
@@ -39,6 +39,8 @@ pub(crate) struct MemTables {
     history: VecDeque<Arc<MemTable>>,
     /// The sequence number of the newest file that was ingested past them since the database was opened.
     pub(crate) ingested: SequenceNumber,
+    /// Those that only readers hold any more; some may have gone since.
+    pinned: Vec<Weak<MemTable>>,
 }
 
 impl MemTables {
@@ -51,6 +53,7 @@ impl MemTables {
             immutables: Vec::new(),
             history: VecDeque::new(),
             ingested: SequenceNumber::ZERO,
+            pinned: Vec::new(),
         }
     }
 
@@ -77,13 +80,30 @@ impl MemTables {
 
     /// Lets go of the oldest flushed ones until all memtables together take no more than `max_bytes`.
     pub(crate) fn trim_history(&mut self, max_bytes: usize) {
-        let usage = |mem: &Arc<MemTable>| mem.approximate_memory_usage();
-        let mut bytes = self.memory_usage() + self.history.iter().map(usage).sum::<usize>();
+        self.pinned.retain(|mem| mem.strong_count() > 0);
+        let mut bytes = self.memory_usage() + self.history_bytes();
         while bytes > max_bytes
             && let Some(oldest) = self.history.pop_front()
         {
-            bytes -= usage(&oldest);
+            bytes -= oldest.approximate_memory_usage();
+            self.pinned.push(Arc::downgrade(&oldest));
         }
+    }
+
+    fn history_bytes(&self) -> usize {
+        self.history.iter().map(|mem| mem.approximate_memory_usage()).sum()
+    }
+
+    /// How many are in tables, and kept all the same.
+    pub(crate) fn num_flushed(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Bytes of all, also of those that only readers hold.
+    pub(crate) fn memory_usage_with_pinned(&self) -> usize {
+        let pinned = self.pinned.iter().filter_map(Weak::upgrade);
+        let pinned: usize = pinned.map(|mem| mem.approximate_memory_usage()).sum();
+        self.memory_usage() + self.history_bytes() + pinned
     }
 
     /// Newest first, as checks for conflicts want them.
@@ -117,7 +137,7 @@ impl MemTables {
         self.immutables.iter().filter(|i| !i.flushing).count()
     }
 
-    /// Bytes of all of them.
+    /// Bytes of those that are not flushed.
     pub(crate) fn memory_usage(&self) -> usize {
         self.active.approximate_memory_usage()
             + self.immutables.iter().map(|i| i.mem.approximate_memory_usage()).sum::<usize>()

@@ -3,6 +3,7 @@
 use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
 use crate::files::{KeepSet, is_obsolete, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
+use crate::version::ObsoleteTable;
 use crate::{compact, flush};
 use esker_base::sync::{Arc, epoch};
 use esker_base::{FileNumber, Result};
@@ -53,7 +54,7 @@ pub(crate) fn purge(engine: &Engine) {
     let manifests = manifest.take_obsolete_manifests();
     drop(state);
     drop(manifest);
-    for (number, _) in tables {
+    for ObsoleteTable { number, .. } in tables {
         for cf in engine.families.all() {
             cf.tables.evict(number);
         }

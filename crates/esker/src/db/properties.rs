@@ -8,7 +8,10 @@ use crate::observe::{LevelStats, Property, StallCounts, WriteStallCondition, par
 use crate::picker::score::scores;
 use crate::read::tables::open_file;
 use crate::snapshot::SnapshotList;
-use crate::version::FileMeta;
+use crate::version::blob_meta::BlobFileMeta;
+use crate::version::{FileMeta, Version};
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, FileNumber};
 use esker_format::key;
 use std::collections::BTreeMap;
 
@@ -58,6 +61,9 @@ impl Db {
         if let Some(number) = number_of_database(engine, property) {
             return Some(number);
         }
+        if let Some(number) = number_of_versions(engine, family.id(), property) {
+            return Some(number);
+        }
         if property == Property::EstimateNumKeys {
             load_file_stats(&family.cf);
         }
@@ -91,6 +97,15 @@ impl Db {
             Property::NumFilesAtLevel(level) if level < f.version.num_levels() => {
                 f.version.num_files(level).to_string()
             }
+            Property::CompressionRatioAtLevel(level) if level < f.version.num_levels() => {
+                compression_ratio_at(&f.version, level)
+            }
+            Property::LiveSstFilesSizeAtTemperature(temperature) => {
+                let files = f.version.all_files().map(|(_, file)| file);
+                let of_it = files.filter(|file| usize::from(file.temperature) == temperature);
+                of_it.map(|file| file.file_size).sum::<u64>().to_string()
+            }
+            Property::BlobStats => blob_stats(&f.version),
             Property::LevelStats => cf_stats(engine, f).level_stats_text(),
             Property::CfWriteStallStats => f.stall_counts.to_text(&StallCounts::default()),
             Property::SsTables => f.version.to_string(),
@@ -197,9 +212,29 @@ fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
             WriteStallCondition::Delayed => engine.stall.delayed_write_rate(),
             _ => 0,
         },
-        Property::NumLiveVersions => engine.manifest.lock().num_live_versions() as u64,
+        Property::ObsoleteSstFilesSize => engine.manifest.lock().obsolete_table_bytes(),
         _ => return None,
     })
+}
+
+/// What all versions of a family together have, those included that only readers and jobs hold.
+fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Property) -> Option<u64> {
+    let sizes_of: fn(&Version) -> Vec<(FileNumber, u64)> = match property {
+        Property::NumLiveVersions => |_| Vec::new(),
+        Property::TotalSstFilesSize => {
+            |version| version.all_files().map(|(_, file)| (file.number, file.file_size)).collect()
+        }
+        Property::TotalBlobFileSize => |version| {
+            version.blob_files().values().map(|blob| (blob.addition.number, blob.file_size())).collect()
+        },
+        _ => return None,
+    };
+    let versions: Vec<Arc<Version>> = engine.manifest.lock().live_versions(family).collect();
+    if property == Property::NumLiveVersions {
+        return Some(versions.len() as u64);
+    }
+    let sizes: BTreeMap<FileNumber, u64> = versions.iter().flat_map(|version| sizes_of(version)).collect();
+    Some(sizes.into_values().sum())
 }
 
 fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property: Property) -> Option<u64> {
@@ -208,9 +243,14 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
     let all = || waiting().chain(std::iter::once(&mem.active));
     Some(match property {
         Property::NumImmutableMemTable => mem.immutables.len() as u64,
+        Property::NumImmutableMemTableFlushed => mem.num_flushed() as u64,
         Property::MemTableFlushPending => u64::from(mem.not_flushing() > 0),
-        Property::NumRunningFlushes => state.flushes_scheduled as u64,
-        Property::NumRunningCompactions => state.compactions_scheduled as u64,
+        Property::NumRunningFlushes => (state.flushes_scheduled - state.flushes_unbegun) as u64,
+        Property::NumRunningCompactions => (state.compactions_scheduled - state.compactions_unbegun) as u64,
+        Property::NumRunningCompactionSortedRuns => {
+            state.families.values().map(|f| f.running.num_sorted_runs() as u64).sum()
+        }
+        Property::NumUnscheduledCompactions => state.compaction_queue.len() as u64,
         Property::CompactionPending => u64::from(!state.compaction_queue.is_empty()),
         Property::NumDeadRangeEntriesWalked => state.dead_entries_walked,
         Property::NumTablesSetAside => {
@@ -218,7 +258,8 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         }
         Property::BackgroundErrors => u64::from(state.background_error.current().is_some()),
         Property::CurSizeActiveMemTable => mem.active.approximate_memory_usage() as u64,
-        Property::CurSizeAllMemTables | Property::SizeAllMemTables => mem.memory_usage() as u64,
+        Property::CurSizeAllMemTables => mem.memory_usage() as u64,
+        Property::SizeAllMemTables => mem.memory_usage_with_pinned() as u64,
         Property::NumEntriesActiveMemTable => mem.active.num_entries(),
         Property::NumEntriesImmMemTables => waiting().map(|m| m.num_entries()).sum(),
         Property::NumDeletesActiveMemTable => mem.active.num_deletes(),
@@ -233,9 +274,8 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         }
         Property::IsFileDeletionsEnabled => u64::from(state.file_deletions_disabled == 0),
         Property::CurrentSuperVersionNumber => f.cf.super_version.load_full().number,
-        Property::EstimateLiveDataSize | Property::LiveSstFilesSize | Property::TotalSstFilesSize => {
-            f.version.total_size()
-        }
+        Property::LiveSstFilesSize => f.version.total_size(),
+        Property::EstimateLiveDataSize => f.version.estimate_live_data_size(),
         Property::MinLogNumberToKeep => engine.oldest_wal_needed(state)?.0,
         Property::BaseLevel => scores(&f.version, &f.compaction_options, &f.running).base_level as u64,
         Property::EstimatePendingCompactionBytes => f.pending_compaction_bytes,
@@ -250,15 +290,49 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
             f.options.table.block_cache.as_ref()?.secondary()?.capacity() as u64
         }
         Property::SecondaryCacheUsage => f.options.table.block_cache.as_ref()?.secondary()?.usage() as u64,
-        Property::NumBlobFiles
-        | Property::TotalBlobFileSize
-        | Property::LiveBlobFileSize
-        | Property::LiveBlobFileGarbageSize => 0,
-        _ => {
-            let _ = engine;
-            return None;
+        Property::NumBlobFiles => f.version.blob_files().len() as u64,
+        Property::LiveBlobFileSize => f.version.blob_files().values().map(BlobFileMeta::file_size).sum(),
+        Property::LiveBlobFileGarbageSize => {
+            f.version.blob_files().values().map(|blob| blob.garbage_blob_bytes).sum()
         }
+        Property::BlobCacheCapacity => f.options.blob_cache.as_ref()?.capacity() as u64,
+        Property::BlobCacheUsage => f.options.blob_cache.as_ref()?.usage() as u64,
+        Property::BlobCachePinnedUsage => f.options.blob_cache.as_ref()?.pinned_usage() as u64,
+        _ => return None,
     })
+}
+
+/// Bytes of the tables' keys and values by those of the files, in the form of RocksDB's; -1 without tables that were opened.
+fn compression_ratio_at(version: &Version, level: usize) -> String {
+    let known = version.files(level).iter().filter_map(|file| Some((file.stats()?, file.file_size)));
+    let sums = known.fold((0, 0), |sum, (stats, size)| {
+        (sum.0 + stats.raw_key_bytes + stats.raw_value_bytes, sum.1 + size)
+    });
+    let ratio = if sums.1 == 0 { -1.0 } else { sums.0 as f64 / sums.1 as f64 };
+    format!("{ratio:.6}")
+}
+
+fn blob_stats(version: &Version) -> String {
+    let files = version.blob_files();
+    let bytes: u64 = files.values().map(BlobFileMeta::file_size).sum();
+    let garbage: u64 = files.values().map(|blob| blob.garbage_blob_bytes).sum();
+    let amplification = if bytes > garbage { bytes as f64 / (bytes - garbage) as f64 } else { 0.0 };
+    format!(
+        "Number of blob files: {}\nTotal size of blob files: {bytes}\nTotal size of garbage in blob files: {garbage}\n\
+         Blob file space amplification: {}\n",
+        files.len(),
+        six_digits(amplification)
+    )
+}
+
+/// As C++ streams show a number below a million: six digits, without zeros at the end.
+fn six_digits(number: f64) -> String {
+    let before_the_point = (number as u64).to_string().len();
+    let text = format!("{number:.*}", 6_usize.saturating_sub(before_the_point));
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
 }
 
 /// Sizes in bytes, and how often a cache of that size would miss, from 0 to 1. None if the cache takes no sample.

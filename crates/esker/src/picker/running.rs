@@ -30,6 +30,7 @@ struct Running {
     smallest: Vec<u8>,
     largest: Vec<u8>,
     files: Vec<FileNumber>,
+    sorted_runs: usize,
 }
 
 /// Names a running compaction until it ends.
@@ -57,8 +58,14 @@ impl RunningCompactions {
             smallest: plan.smallest_user_key.clone(),
             largest: plan.largest_user_key.clone(),
             files,
+            sorted_runs: plan.inputs.iter().map(|of| if of.level == 0 { of.files.len() } else { 1 }).sum(),
         });
         RunningId(id)
+    }
+
+    /// Sorted runs that running compactions read.
+    pub fn num_sorted_runs(&self) -> usize {
+        self.plans.iter().map(|plan| plan.sorted_runs).sum()
     }
 
     /// The compaction ended, well or not.

@@ -11,6 +11,7 @@ use super::file_meta::ObsoleteFiles;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, FileNumber, Result};
+use esker_format::blob::file::{FOOTER_BYTES, HEADER_BYTES};
 use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage};
 use std::collections::BTreeMap;
 
@@ -29,6 +30,11 @@ impl BlobFileMeta {
     /// A file without garbage.
     pub fn new(addition: BlobFileAddition) -> BlobFileMeta {
         BlobFileMeta { addition, garbage_blob_count: 0, garbage_blob_bytes: 0 }
+    }
+
+    /// Bytes of the file.
+    pub fn file_size(&self) -> u64 {
+        self.addition.total_blob_bytes + (HEADER_BYTES + FOOTER_BYTES) as u64
     }
 
     /// What its garbage is, as an edit says it; `None` if there is none.

@@ -49,6 +49,7 @@ impl FileMeta {
             number: data.number,
             open: OnceLock::new(),
             path_id: data.path_id,
+            file_size: data.file_size,
             installed: AtomicBool::new(false),
             obsolete: Arc::clone(obsolete),
             charge: None,
@@ -159,6 +160,7 @@ struct TableFile {
     /// Its open table, where tables stay open for as long as they live.
     open: OnceLock<Arc<TableReader>>,
     path_id: u32,
+    file_size: u64,
     /// A table that no logged edit has named is its writer's business: the edit may be tried again.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
@@ -171,9 +173,21 @@ impl Drop for TableFile {
         if !self.installed.load(Ordering::Relaxed) {
             return;
         }
-        self.obsolete.tables.lock().push((self.number, self.path_id));
+        let TableFile { number, path_id, file_size, .. } = *self;
+        self.obsolete.tables.lock().push(ObsoleteTable { number, path_id, file_size });
         self.obsolete.told();
     }
+}
+
+/// A table that no version names any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObsoleteTable {
+    /// Its file.
+    pub number: FileNumber,
+    /// Which of the database's paths it lies in.
+    pub path_id: u32,
+    /// In bytes.
+    pub file_size: u64,
 }
 
 /// Numbers of table and blob files that no version names any more, until somebody takes them.
@@ -181,7 +195,7 @@ impl Drop for TableFile {
 /// Its locks are leaves: nothing is taken under them, and they may be taken under any other (dropping a version does).
 #[derive(Default)]
 pub struct ObsoleteFiles {
-    tables: Mutex<Vec<(FileNumber, u32)>>,
+    tables: Mutex<Vec<ObsoleteTable>>,
     blobs: Mutex<Vec<FileNumber>>,
     /// Called when there is one more, by whichever thread dropped the last view of it, under whatever locks that holds.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -200,9 +214,14 @@ impl ObsoleteFiles {
         self.tell.get_or_init(|| Box::new(tell));
     }
 
-    /// Takes all: file number and path index.
-    pub fn take_tables(&self) -> Vec<(FileNumber, u32)> {
+    /// Takes all tables.
+    pub fn take_tables(&self) -> Vec<ObsoleteTable> {
         std::mem::take(&mut *self.tables.lock())
+    }
+
+    /// Bytes of the tables that nobody has taken yet.
+    pub fn table_bytes(&self) -> u64 {
+        self.tables.lock().iter().map(|table| table.file_size).sum()
     }
 
     /// Takes all blob files.
@@ -228,7 +247,7 @@ impl ObsoleteFiles {
     }
 
     /// Gives some back that may not be deleted yet.
-    pub fn put_back(&self, tables: impl IntoIterator<Item = (FileNumber, u32)>) {
+    pub fn put_back(&self, tables: impl IntoIterator<Item = ObsoleteTable>) {
         self.tables.lock().extend(tables);
     }
 }

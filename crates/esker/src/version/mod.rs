@@ -23,7 +23,7 @@ mod timestamps;
 pub mod version;
 
 pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
-pub use file_meta::FileMeta;
+pub use file_meta::{FileMeta, ObsoleteTable};
 pub use file_picker::Candidates;
 pub use levels::Level;
 pub use numbers::Numbers;

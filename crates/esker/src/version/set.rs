@@ -12,7 +12,7 @@
 //!  3. Every number in a logged edit is below the `next_file` logged with it (formats.md §2.2).
 
 use super::builder::{Built, Locations, VersionBuilder};
-use super::file_meta::ObsoleteFiles;
+use super::file_meta::{ObsoleteFiles, ObsoleteTable};
 use super::manifest::{ManifestReader, ManifestWriter, read_current, set_current};
 use super::recover::{self, ListedFamily, RecoveredFamily};
 use super::{FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, snapshot, timestamps};
@@ -554,9 +554,17 @@ impl VersionSet {
         live
     }
 
-    /// Versions that are still in use, the current ones included.
-    pub fn num_live_versions(&self) -> usize {
-        self.versions.iter().filter(|v| v.strong_count() > 0).count()
+    /// Versions of a family that are still in use, the current one included.
+    pub fn live_versions(&self, family: ColumnFamilyId) -> impl Iterator<Item = Arc<Version>> {
+        self.versions
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(move |version| version.column_family() == family)
+    }
+
+    /// Bytes of tables that no version names any more and that are not deleted yet.
+    pub fn obsolete_table_bytes(&self) -> u64 {
+        self.obsolete.table_bytes()
     }
 
     /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows what is on disk: the
@@ -572,12 +580,12 @@ impl VersionSet {
         self.obsolete.on_obsolete(tell);
     }
 
-    /// Table files (numbers and path indexes) that a version of this set named and none names any more. The caller deletes
+    /// Table files that a version of this set named and none names any more. The caller deletes
     /// them; this is the only time they are reported.
-    pub fn take_obsolete_tables(&self) -> Vec<(FileNumber, u32)> {
+    pub fn take_obsolete_tables(&self) -> Vec<ObsoleteTable> {
         let tables = self.obsolete.take_tables();
         let (keep, gone): (Vec<_>, Vec<_>) =
-            tables.into_iter().partition(|(n, _)| self.quarantine.contains(n));
+            tables.into_iter().partition(|table| self.quarantine.contains(&table.number));
         self.obsolete.put_back(keep);
         gone
     }

@@ -104,6 +104,24 @@ impl Version {
         self.levels.iter().map(|l| l.bytes()).sum()
     }
 
+    /// About how many bytes would be left if everything were compacted: those of the deepest files, of others only if they
+    /// overlap none of these, and of blobs that are no garbage. RocksDB's `VersionStorageInfo::EstimateLiveDataSize`.
+    pub fn estimate_live_data_size(&self) -> u64 {
+        // Files that overlap none of each other, by their bounds.
+        let mut counted: Vec<&FileMeta> = Vec::new();
+        for file in self.levels.iter().rev().flat_map(|level| level.files().iter()) {
+            let ends_before = |other: &&FileMeta| self.icmp.compare(&other.largest, &file.smallest).is_lt();
+            let at = counted.partition_point(ends_before);
+            let is_apart = |behind: &&FileMeta| self.icmp.compare(&file.largest, &behind.smallest).is_lt();
+            if counted.get(at).is_none_or(is_apart) {
+                counted.insert(at, file);
+            }
+        }
+        let blobs =
+            self.blob_files.values().map(|blob| blob.addition.total_blob_bytes - blob.garbage_blob_bytes);
+        counted.iter().map(|file| file.file_size).chain(blobs).sum()
+    }
+
     /// How many levels have files, counted to the deepest one that has.
     pub fn num_non_empty_levels(&self) -> usize {
         self.levels.iter().rposition(|l| !l.files().is_empty()).map_or(0, |deepest| deepest + 1)

@@ -21,6 +21,7 @@ mod entities;
 mod errors;
 mod export;
 mod foreign_families;
+mod hour_long_scan;
 mod ingest;
 mod moment;
 mod multi_get;

@@ -28,7 +28,7 @@ fn tables_on_disk(fs: &MemFs) -> BTreeSet<String> {
     names.into_iter().filter(|name| name.ends_with(".sst")).collect()
 }
 
-fn live_tables(db: &Db) -> BTreeSet<String> {
+pub(crate) fn live_tables(db: &Db) -> BTreeSet<String> {
     db.live_files().into_iter().map(|f| f.file.relative_filename.trim_start_matches('/').to_owned()).collect()
 }
 

@@ -23,6 +23,7 @@ mod matrix;
 mod odd_directories;
 mod party;
 mod ping_pong;
+mod properties;
 mod recycled_wals;
 mod refused;
 mod scans;

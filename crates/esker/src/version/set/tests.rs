@@ -164,8 +164,12 @@ fn obsolete_tables_are_reported_once_and_only_when_no_version_names_them() {
     set.log_and_apply(vec![gone], LogOptions::default()).unwrap();
     assert!(set.take_obsolete_tables().is_empty());
     assert!(set.live_files().contains(&number));
+    assert_eq!((set.live_versions(DEFAULT).count(), set.obsolete_table_bytes()), (2, 0));
+    let pinned_bytes = pinned.total_size();
     drop(pinned);
-    assert_eq!(set.take_obsolete_tables(), [(number, 0)]);
+    assert_eq!(set.live_versions(DEFAULT).count(), 1);
+    assert_eq!(set.obsolete_table_bytes(), pinned_bytes);
+    assert_eq!(set.take_obsolete_tables().iter().map(|table| table.number).collect::<Vec<_>>(), [number]);
     assert!(set.take_obsolete_tables().is_empty());
     assert!(!set.live_files().contains(&number));
 }
@@ -225,7 +229,10 @@ fn families_come_and_go_and_ids_are_not_reused() {
     assert!(set.drop_column_family(two).is_err() && set.drop_column_family(DEFAULT).is_err());
     assert!(set.take_obsolete_tables().is_empty());
     drop(pinned);
-    assert_eq!(set.take_obsolete_tables(), [(file.number, 0)]);
+    assert_eq!(
+        set.take_obsolete_tables().iter().map(|table| table.number).collect::<Vec<_>>(),
+        [file.number]
+    );
 
     assert_eq!(VersionSet::list_column_families(fs.as_ref(), Path::new(DB)).unwrap(), ["default", "one"]);
     let error = VersionSet::recover(options(&fs), &descriptors()).unwrap_err();

@@ -1,0 +1,104 @@
+//! What a scan holds that goes on for long while others write: nothing that the database itself does not need.
+
+use crate::obsolete_files::live_tables;
+use esker::internals::env::mem::MemFs;
+use esker::{Db, DbIterator, Env, Options, ReadOptions};
+use std::sync::Arc;
+
+const KEYS: u32 = 6000;
+
+/// So often another view takes the place of the one before.
+const VIEWS: u32 = 60;
+
+fn database() -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.target_file_size_base = 64 << 10;
+    options.cf.max_bytes_for_level_base = 128 << 10;
+    let db = Db::open(&options, "/db").unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), "first").unwrap());
+    db.compact_range(None, None).unwrap();
+    db
+}
+
+fn key(i: u32) -> String {
+    format!("key{i:06}")
+}
+
+/// What is held by nobody but readers: bytes of files, bytes of memtables, versions.
+fn held_by_readers(db: &Db) -> (u64, u64, u64) {
+    let number = |name: &str| db.int_property(&format!("rocksdb.{name}")).unwrap();
+    (
+        number("total-sst-files-size") - number("live-sst-files-size"),
+        number("size-all-mem-tables") - number("cur-size-all-mem-tables"),
+        number("num-live-versions") - 1,
+    )
+}
+
+/// Others write until another view is there.
+fn change_view(db: &Db, round: u32) {
+    let before = live_tables(db);
+    for i in 0..200 {
+        db.put(key((round * 7919 + i * 31) % KEYS), "later").unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_ne!(live_tables(db), before);
+}
+
+fn step(iter: &mut DbIterator, forward: bool, expected: u32) {
+    assert_eq!((iter.key(), iter.value()), (key(expected).as_bytes(), &b"first"[..]));
+    if forward { iter.next() } else { iter.prev() }
+}
+
+/// Scans all keys, a part of them between one view and the next, and looks after each part.
+fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
+    let db = database();
+    let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
+    if forward {
+        iter.seek_to_first()
+    } else {
+        iter.seek_to_last()
+    }
+    for view in 0..VIEWS {
+        change_view(&db, view);
+        for row in 0..KEYS / VIEWS {
+            let row = view * (KEYS / VIEWS) + row;
+            step(&mut iter, forward, if forward { row } else { KEYS - 1 - row });
+        }
+        if iter.valid() {
+            look(&db);
+        }
+    }
+    assert!(!iter.valid());
+    iter.status().unwrap();
+}
+
+/// Waits until readers hold nothing. Reads go on meanwhile: what other tests of this process read may stay for a while.
+fn wait_until_nothing_is_held(db: &Db) {
+    for _ in 0..10_000 {
+        (0..300).for_each(|i| drop(db.get(key(i)).unwrap()));
+        if held_by_readers(db) == (0, 0, 0) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("bytes of files, bytes of memtables, versions: {:?}", held_by_readers(db));
+}
+
+#[test]
+fn a_scan_that_goes_on_for_long_holds_nothing_of_old_views() {
+    for forward in [true, false] {
+        scan(ReadOptions::new(), forward, wait_until_nothing_is_held);
+    }
+}
+
+#[test]
+fn a_scan_that_stays_at_its_view_holds_what_it_needs() {
+    let mut most = (0, 0, 0);
+    let options = ReadOptions { pin_data: true, ..ReadOptions::new() };
+    scan(options, true, |db| most = held_by_readers(db).max(most));
+    assert!(most.0 > 0 && most.2 > 0, "the look at what is held sees nothing: {most:?}");
+}
