@@ -3,11 +3,12 @@
 //! Knows no file, no thread pool and no other crate of ours. What is `pub` here is shared between Esker's
 //! crates and promises nothing to others; users see the part that `esker` re-exports.
 //!
-//! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`] and [`bytes`] (how bytes are cut and
-//! kept alive), [`comparator`], [`prefix`], [`merge_operator`], [`compaction_filter`] (what a user plugs in),
+//! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`] (how bytes are cut,
+//! kept alive and kept), [`comparator`], [`prefix`], [`merge_operator`], [`compaction_filter`] (what a user plugs in),
 //! [`iter`] (the one cursor contract), then hashes, statistics and [`sync`].
 #![warn(missing_docs)]
 
+pub mod buffer;
 pub mod bytes;
 pub mod coding;
 pub mod compaction_filter;
@@ -31,6 +32,7 @@ pub mod table_properties_collector;
 pub mod types;
 pub mod xxph3;
 
+pub use buffer::Buffer;
 pub use bytes::PinnedBytes;
 pub use error::{Error, ErrorKind, Result, Severity, SubCode};
 pub use types::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};

@@ -23,6 +23,7 @@ use crate::reservation::Reservation;
 use crate::role::{Role, RoleStats};
 use crate::sampler::Sampler;
 use crate::tier::Lower;
+use esker_base::buffer;
 use esker_base::sync::epoch::Guard;
 use esker_base::sync::{Arc, OnceLock};
 use esker_base::{Error, ErrorKind, Result, SubCode};
@@ -495,8 +496,13 @@ impl<V: Send + Sync + 'static> Cache<V> {
     }
 
     fn set_own_capacity(&self, capacity: usize) {
+        let is_less = capacity < self.ledger().capacity();
         each!(self, cache => cache.set_capacity(capacity));
         self.fit_roof();
+        if is_less {
+            // What was evicted lies here and there.
+            buffer::trim();
+        }
     }
 
     /// Whether what does not fit is refused.

@@ -27,7 +27,7 @@ pub use cursor::{BlockCursor, EntryShape};
 pub use run::cut_run;
 
 use esker_base::memory::prefetch;
-use esker_base::{Error, Result};
+use esker_base::{Buffer, Error, Result};
 
 const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
 const SEPARATED_VALUES: u32 = 1 << 28;
@@ -42,7 +42,7 @@ pub fn is_marked_uniform(contents: &[u8]) -> bool {
 
 /// A parsed block; owns its bytes.
 pub struct Block {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// End of the entries; start of the values if those stand apart, else of the restarts.
     entries_end: u32,
     /// Start of the values section, if there is one; it ends at `restarts`.
@@ -71,7 +71,8 @@ impl Block {
     /// Parses a block's contents.
     /// # Errors
     /// `Corruption` if footer and restarts do not fit the bytes.
-    pub fn parse(bytes: Vec<u8>) -> Result<Block> {
+    pub fn parse(bytes: impl Into<Buffer>) -> Result<Block> {
+        let bytes = bytes.into();
         Self::layout(&bytes)
             .map(|(entries_end, values, restarts, restart_count)| Block {
                 bytes,
@@ -120,11 +121,6 @@ impl Block {
             last = Some(offset);
         }
         Some((entries_end, values, u32::try_from(restarts).ok()?, restart_count))
-    }
-
-    /// Takes its bytes away: for who drops it, and has use for the memory.
-    pub fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
     }
 
     /// All its bytes; ranges that cursors give index into them.
@@ -218,7 +214,7 @@ impl Block {
     pub fn memory_usage(&self) -> usize {
         let prefixes = self.prefixes.as_ref().map_or(0, prefixes::RestartPrefixes::memory_usage);
         let protection = self.protection.as_ref().map_or(0, |protection| protection.memory_usage());
-        self.bytes.capacity() + size_of::<Block>() + prefixes + protection
+        self.bytes.memory_bytes() + size_of::<Block>() + prefixes + protection
     }
 }
 

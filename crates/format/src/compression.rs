@@ -19,7 +19,8 @@ mod zlib;
 mod zstd;
 
 use esker_base::coding::{Decoder, put_varint32};
-use esker_base::{Error, Result};
+use esker_base::{Buffer, Error, Result};
+use std::ops::DerefMut;
 
 /// How a block is stored. The codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -337,20 +338,31 @@ impl Decompressor {
     /// `Corruption` if the bytes are not what the codec writes or do not give the size they promise;
     /// `NotSupported` for Xpress.
     pub fn decompress(&self, kind: CompressionType, stored: &[u8]) -> Result<Vec<u8>> {
+        self.decompress_to(kind, stored)
+    }
+
+    /// The same, in memory that is kept for blocks.
+    /// # Errors
+    /// As `decompress`.
+    pub fn decompress_block(&self, kind: CompressionType, stored: &[u8]) -> Result<Buffer> {
+        self.decompress_to(kind, stored)
+    }
+
+    fn decompress_to<B: Output>(&self, kind: CompressionType, stored: &[u8]) -> Result<B> {
         let dictionary = self.dictionary.as_ref();
         let raw = dictionary.map_or(&[][..], |d| &d.bytes);
         match kind {
-            CompressionType::None => Ok(stored.to_vec()),
+            CompressionType::None => Ok(B::from(stored.to_vec())),
             CompressionType::Snappy => snappy::decompress(stored),
             CompressionType::Zlib | CompressionType::Bzip2 if !self.sized => match kind {
-                CompressionType::Zlib => zlib::decompress_unsized(stored, raw),
-                _ => bzip2::decompress_unsized(stored),
+                CompressionType::Zlib => zlib::decompress_unsized(stored, raw).map(B::from),
+                _ => bzip2::decompress_unsized(stored).map(B::from),
             },
             _ => {
                 let (size, data) = self.split_size(kind, stored)?;
                 match kind {
-                    CompressionType::Zlib => zlib::decompress(data, size, raw),
-                    CompressionType::Bzip2 => bzip2::decompress(data, size),
+                    CompressionType::Zlib => zlib::decompress(data, size, raw).map(B::from),
+                    CompressionType::Bzip2 => bzip2::decompress(data, size).map(B::from),
                     CompressionType::Lz4 | CompressionType::Lz4hc => lz4::decompress(data, size, raw),
                     CompressionType::Zstd | CompressionType::ZstdNotFinal => {
                         zstd::decompress(data, size, dictionary.and_then(|d| d.zstd.as_ref()))
@@ -386,7 +398,27 @@ const fn most_expansion(kind: CompressionType) -> u64 {
     }
 }
 
-/// An empty buffer with room for `size` bytes.
+/// What a codec that knows the size beforehand writes to.
+trait Output: DerefMut<Target = [u8]> + From<Vec<u8>> {
+    /// `size` bytes, whatever they are.
+    fn of(size: usize) -> Result<Self>;
+}
+
+impl Output for Vec<u8> {
+    fn of(size: usize) -> Result<Vec<u8>> {
+        let mut out = buffer(size)?;
+        out.resize(size, 0);
+        Ok(out)
+    }
+}
+
+impl Output for Buffer {
+    fn of(size: usize) -> Result<Buffer> {
+        if size <= Buffer::LARGE { Ok(Buffer::new(size)) } else { Vec::of(size).map(Buffer::from) }
+    }
+}
+
+/// An empty vector with room for `size` bytes.
 fn buffer(size: usize) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     match out.try_reserve_exact(size) {

@@ -151,6 +151,11 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
     pub fn contents(&self) -> &[u8] {
         self.contents.as_ref()
     }
+
+    /// What owns or lends the bytes.
+    pub fn source(&self) -> &B {
+        &self.contents
+    }
 }
 
 impl<B: AsRef<[u8]>> fmt::Debug for FilterReader<B> {

@@ -15,7 +15,7 @@ use crate::options::{ReadTier, TableReadOptions};
 use crate::readahead::{Ahead, Readahead};
 use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
-use esker_base::{Error, ErrorKind, Result};
+use esker_base::{Buffer, Error, ErrorKind, Result};
 use esker_cache::{Cache, CacheKey, CacheOptions, Guarded, Handle, Priority, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, EntryShape};
@@ -29,7 +29,6 @@ use std::sync::Arc;
 
 mod batch;
 mod below;
-pub(crate) mod spare;
 pub(crate) use batch::{
     COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer, gather_resident,
 };
@@ -60,7 +59,7 @@ pub enum CachedBlock {
     /// Data, index and other key/value blocks.
     KeyValue(Block),
     /// A filter, or a partition of one.
-    Filter(FilterReader),
+    Filter(FilterReader<Buffer>),
     /// A value from a blob file.
     Blob(Vec<u8>),
 }
@@ -80,7 +79,7 @@ impl CachedBlock {
 
     /// The filter; `None` if it is something else.
     #[inline]
-    pub fn filter(&self) -> Option<&FilterReader> {
+    pub fn filter(&self) -> Option<&FilterReader<Buffer>> {
         match self {
             CachedBlock::Filter(filter) => Some(filter),
             CachedBlock::KeyValue(_) | CachedBlock::Blob(_) => None,
@@ -109,18 +108,10 @@ impl CachedBlock {
     pub(crate) fn memory_usage(&self) -> usize {
         let inner = match self {
             CachedBlock::KeyValue(block) => block.memory_usage(),
-            CachedBlock::Filter(filter) => filter.contents().len(),
+            CachedBlock::Filter(filter) => filter.source().memory_bytes(),
             CachedBlock::Blob(value) => value.capacity(),
         };
         inner + size_of::<CachedBlock>()
-    }
-}
-
-impl Drop for CachedBlock {
-    fn drop(&mut self) {
-        if let CachedBlock::KeyValue(block) = self {
-            spare::give(block.take_bytes());
-        }
     }
 }
 
@@ -386,7 +377,7 @@ impl BlockSource {
     pub(crate) fn read_checked<T>(
         &self,
         handle: BlockHandle,
-        check: impl Fn(Vec<u8>) -> Result<T>,
+        check: impl Fn(Buffer) -> Result<T>,
     ) -> Result<T> {
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
         self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
@@ -401,7 +392,7 @@ impl BlockSource {
         &self,
         error: Error,
         handle: BlockHandle,
-        check: impl Fn(Vec<u8>) -> Result<T>,
+        check: impl Fn(Buffer) -> Result<T>,
     ) -> Result<T> {
         if !may_be_damage(&error) {
             return Err(error);
@@ -413,8 +404,8 @@ impl BlockSource {
     }
 
     /// Contents and trailer at `handle`, unchecked. REQUIRES: it lies within the file.
-    pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Vec<u8>> {
-        let mut stored = spare::take(handle.size as usize + TRAILER_BYTES);
+    pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Buffer> {
+        let mut stored = Buffer::new(handle.size as usize + TRAILER_BYTES);
         let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
         if n < stored.len() {
             return Err(self.truncated(n, handle));
@@ -432,7 +423,7 @@ impl BlockSource {
     /// Parses a block that was read for itself: uncompressed contents stay where they are.
     pub(crate) fn parse(
         &self,
-        mut stored: Vec<u8>,
+        mut stored: Buffer,
         handle: BlockHandle,
         kind: BlockKind,
         verify: bool,
@@ -465,7 +456,7 @@ impl BlockSource {
                 if codec != CompressionType::None {
                     return self.decompress(codec, stored, kind);
                 }
-                let mut contents = spare::take(stored.len());
+                let mut contents = Buffer::new(stored.len());
                 contents.copy_from_slice(stored);
                 Ok(contents)
             })
@@ -481,12 +472,12 @@ impl BlockSource {
         CompressionType::from_u8(code)
     }
 
-    fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Vec<u8>> {
+    fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Buffer> {
         let decompressor = if kind == BlockKind::Data { &self.data_decompressor } else { &self.decompressor };
         if codec != CompressionType::None {
             counts::decompressed(self.statistics.as_ref());
         }
-        decompressor.decompress(codec, stored)
+        decompressor.decompress_block(codec, stored)
     }
 
     /// The error with file and offset.
@@ -524,7 +515,7 @@ impl BlockSource {
         protect(block, handle, shape, self.protection_bytes)
     }
 
-    fn block_of(&self, contents: Vec<u8>, kind: BlockKind) -> Result<CachedBlock> {
+    fn block_of(&self, contents: Buffer, kind: BlockKind) -> Result<CachedBlock> {
         if kind == BlockKind::Filter {
             return Ok(CachedBlock::Filter(FilterReader::parse(contents)));
         }

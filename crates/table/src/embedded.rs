@@ -12,7 +12,7 @@
 //!     changes.
 
 use crate::block_source::{BlockSource, CachedBlock};
-use esker_base::{Error, Result, ValueType};
+use esker_base::{Buffer, Error, Result, ValueType};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::block::{Block, BlockBuilder, BlockCursor};
 use esker_format::compression::CompressionType;
@@ -99,7 +99,7 @@ fn payload(source: &BlockSource, location: BlobLocation, verify: bool) -> Result
 fn checked_payload(
     source: &BlockSource,
     location: BlobLocation,
-    mut stored: Vec<u8>,
+    mut stored: Buffer,
     verify: bool,
 ) -> Result<Vec<u8>> {
     let handle = BlockHandle { offset: location.offset, size: location.size };
@@ -112,7 +112,7 @@ fn checked_payload(
     }
     stored.truncate(stored.len() - esker_format::trailer::TRAILER_BYTES);
     match CompressionType::from_u8(in_trailer)? {
-        CompressionType::None => Ok(stored),
+        CompressionType::None => Ok(stored.to_vec()),
         codec => source.decompressor.decompress(codec, &stored).map_err(|e| source.at(e, handle)),
     }
 }

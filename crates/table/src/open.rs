@@ -16,7 +16,7 @@ use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};
 use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{Error, Result, SequenceNumber};
+use esker_base::{Buffer, Error, Result, SequenceNumber};
 use esker_cache::Priority;
 use esker_cache::key::process_unique_identity;
 use esker_env::RandomAccessFile;
@@ -250,7 +250,7 @@ fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProper
     source.read_checked(handle, |stored| parse_properties(source, handle, stored))
 }
 
-fn parse_properties(source: &BlockSource, handle: BlockHandle, stored: Vec<u8>) -> Result<TableProperties> {
+fn parse_properties(source: &BlockSource, handle: BlockHandle, stored: Buffer) -> Result<TableProperties> {
     let mismatch = match source.parse(stored.clone(), handle, BlockKind::Meta, true) {
         Ok(block) => return TableProperties::parse(block.key_value()?).map_err(|e| source.at(e, handle)),
         Err(e) => e,
@@ -351,7 +351,7 @@ fn uses_dictionary(p: &TableProperties) -> bool {
 }
 
 fn read_dictionary(source: &BlockSource, handle: BlockHandle) -> Result<Vec<u8>> {
-    let check = |mut stored: Vec<u8>| {
+    let check = |mut stored: Buffer| {
         let code = source.guard.check(&stored, handle.offset)?;
         stored.truncate(stored.len() - TRAILER_BYTES);
         source.decompressor.decompress(CompressionType::from_u8(code)?, &stored)

@@ -7,8 +7,8 @@
 
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
-use esker_base::Result;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
+use esker_base::{Buffer, Result};
 use esker_env::RandomAccessFile;
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
@@ -67,7 +67,7 @@ pub(crate) enum Ahead<'a> {
     /// As it is stored, with its trailer.
     Stored(&'a [u8]),
     /// The same, in memory that is the caller's now.
-    Own(Vec<u8>),
+    Own(Buffer),
     /// To be read alone.
     Alone,
     /// The same: it could not be read together with what lies behind or before it. It may be readable itself, and its reader is told

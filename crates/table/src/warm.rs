@@ -76,7 +76,7 @@ impl Warmer {
         let Some(priority) = self.metadata_priority else { return };
         for (handle, kind, contents) in std::mem::take(&mut self.metadata) {
             if kind == BlockKind::Filter {
-                self.put(handle, CachedBlock::Filter(FilterReader::parse(contents)), priority, kind);
+                self.put(handle, CachedBlock::Filter(FilterReader::parse(contents.into())), priority, kind);
             } else if let Ok(mut block) = Block::parse(contents) {
                 prepare_for_search(&mut block, shape, icmp);
                 self.put_entries(handle, (block, shape.entry_shape()), priority, kind);

@@ -1,6 +1,6 @@
 //! Raw LZ4 blocks. One encoder serves both codes; files of either are read the same way.
 
-use super::{CompressionType, bad, buffer};
+use super::{CompressionType, Output, bad};
 use esker_base::Result;
 use lz4_flex::block;
 
@@ -36,10 +36,9 @@ impl Encoder {
     }
 }
 
-pub(super) fn decompress(data: &[u8], size: usize, dictionary: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn decompress<B: Output>(data: &[u8], size: usize, dictionary: &[u8]) -> Result<B> {
     let kind = CompressionType::Lz4;
-    let mut out = buffer(size)?;
-    out.resize(size, 0);
+    let mut out = B::of(size)?;
     let written = if dictionary.is_empty() {
         block::decompress_into(data, &mut out)
     } else {

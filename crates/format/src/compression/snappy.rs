@@ -1,6 +1,6 @@
 //! Raw Snappy. The size stands in Snappy's own header.
 
-use super::{CompressionType, bad, buffer, impossible_size, most_expansion};
+use super::{CompressionType, Output, bad, impossible_size, most_expansion};
 use esker_base::Result;
 
 /// Appends the compressed form of `contents`; false if it cannot be had.
@@ -12,14 +12,13 @@ pub(super) fn compress(encoder: &mut snap::raw::Encoder, contents: &[u8], out: &
     Ok(written.is_ok())
 }
 
-pub(super) fn decompress(stored: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn decompress<B: Output>(stored: &[u8]) -> Result<B> {
     let kind = CompressionType::Snappy;
     let size = snap::raw::decompress_len(stored).map_err(|e| bad(kind, e))?;
     if size as u64 > (stored.len() as u64).saturating_mul(most_expansion(kind)) {
         return Err(impossible_size(kind, size as u64, stored.len()));
     }
-    let mut out = buffer(size)?;
-    out.resize(size, 0);
+    let mut out = B::of(size)?;
     let written = snap::raw::Decoder::new().decompress(stored, &mut out).map_err(|e| bad(kind, e))?;
     if written == size { Ok(out) } else { Err(bad(kind, format_args!("{written} bytes instead of {size}"))) }
 }

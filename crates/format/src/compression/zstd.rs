@@ -1,6 +1,6 @@
 //! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a pool.
 
-use super::{CompressionOptions, CompressionType, bad, buffer};
+use super::{CompressionOptions, CompressionType, Output, bad};
 use esker_base::sync::process::Mutex;
 use esker_base::{Error, Result};
 use zstd_safe::{CCtx, CParameter, DCtx, DDict};
@@ -68,16 +68,16 @@ impl Dictionary {
 static IDLE: Mutex<Vec<DCtx<'static>>> = Mutex::new(Vec::new());
 const MOST_IDLE: usize = 64;
 
-pub(super) fn decompress(data: &[u8], size: usize, dictionary: Option<&Dictionary>) -> Result<Vec<u8>> {
+pub(super) fn decompress<B: Output>(data: &[u8], size: usize, dictionary: Option<&Dictionary>) -> Result<B> {
     let kind = CompressionType::Zstd;
     let idle = IDLE.lock().pop();
     let Some(mut context) = idle.or_else(DCtx::try_create) else {
         return Err(Error::aborted("no memory for a zstd context"));
     };
-    let mut out = buffer(size)?;
+    let mut out = B::of(size)?;
     let written = match dictionary {
-        Some(d) => context.decompress_using_ddict(&mut out, data, &d.0),
-        None => context.decompress(&mut out, data),
+        Some(d) => context.decompress_using_ddict(&mut *out, data, &d.0),
+        None => context.decompress(&mut *out, data),
     };
     let mut pool = IDLE.lock();
     if pool.len() < MOST_IDLE {

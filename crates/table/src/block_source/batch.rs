@@ -8,9 +8,9 @@
 //!  1. No guard is held: what is gathered is held by itself.
 //!  2. An error belongs to the blocks that needed what failed: if neighbours cannot be read as one, each is read alone.
 
-use super::{BlockKind, BlockRef, BlockSource, Started, spare};
+use super::{BlockKind, BlockRef, BlockSource, Started};
 use crate::options::TableReadOptions;
-use esker_base::Result;
+use esker_base::{Buffer, Result};
 use esker_env::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
@@ -43,9 +43,9 @@ pub(crate) type Gathered = Result<BlockRef>;
 struct Reading {
     /// Its number among what is wanted.
     at: usize,
-    stored: Vec<u8>,
+    stored: Buffer,
     /// Bytes between the block before it and this one, of the same read.
-    gap: Vec<u8>,
+    gap: Buffer,
     is_first: bool,
     read: Result<()>,
 }
@@ -123,7 +123,6 @@ pub(crate) fn gather_resident(
         && requests.iter().all(|request| request.result.as_ref().is_ok_and(|&n| n == request.wanted()));
     drop(requests);
     if !is_read {
-        reading.into_iter().for_each(Reading::give_up);
         return Err(found.into_iter().map(|found| found.and_then(Result::ok)).collect());
     }
     for block in reading {
@@ -163,10 +162,7 @@ impl BlockSource {
                 let wanted = Wanted { source: self, handle, held: None };
                 Some(begun.and_then(|()| block.into_gathered(&wanted, options)))
             }
-            _ => {
-                block.give_up();
-                None
-            }
+            _ => None,
         }
     }
 }
@@ -187,25 +183,18 @@ fn look_up(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Option<Gath
 
 impl Reading {
     fn new(at: usize, handle: BlockHandle) -> Reading {
-        let stored = spare::take(handle.size as usize + TRAILER_BYTES);
-        Reading { at, stored, gap: Vec::new(), is_first: true, read: Ok(()) }
+        let stored = Buffer::new(handle.size as usize + TRAILER_BYTES);
+        Reading { at, stored, gap: Buffer::default(), is_first: true, read: Ok(()) }
     }
 
     /// The block that was read, put into the cache.
     fn into_gathered(self, wanted: &Wanted<'_>, options: &TableReadOptions) -> Gathered {
         let Wanted { source, handle, .. } = *wanted;
-        spare::give(self.gap);
         let parse = |stored| source.parse(stored, handle, BlockKind::Data, options.verify_checksums);
         self.read
             .and_then(|()| parse(self.stored))
             .or_else(|e| source.again(e, handle, parse))
             .and_then(|parsed| source.keep(parsed, handle, BlockKind::Data, options, true))
-    }
-
-    /// It is not read after all.
-    fn give_up(self) {
-        spare::give(self.gap);
-        spare::give(self.stored);
     }
 }
 
@@ -225,7 +214,7 @@ fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u6
         if reading[i].is_first {
             run_bytes = here.handle.size;
         } else {
-            reading[i].gap = spare::take_up_to(gap as usize, 2 * gap as usize);
+            reading[i].gap = Buffer::at_most(gap as usize, 2 * gap as usize);
         }
     }
 }

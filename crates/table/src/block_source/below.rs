@@ -102,6 +102,6 @@ impl BlockSource {
         if found.role != kind.role() {
             return None;
         }
-        self.block_of(found.bytes, kind).and_then(|block| self.protected(block, handle, kind)).ok()
+        self.block_of(found.bytes.into(), kind).and_then(|block| self.protected(block, handle, kind)).ok()
     }
 }

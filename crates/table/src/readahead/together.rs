@@ -6,7 +6,7 @@
 //! that follows. For a few blocks it is less to have the kernel write there; long scans, whose blocks mostly go from one
 //! buffer to the next and back, copy (`window.rs`).
 
-use crate::block_source::spare;
+use esker_base::Buffer;
 use esker_env::RandomAccessFile;
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
@@ -19,7 +19,7 @@ pub(super) struct Together {
     /// The block that is asked for next, and those behind it that are to be read with it.
     planned: Vec<BlockHandle>,
     /// Blocks that were read so and not asked for yet.
-    blocks: VecDeque<(BlockHandle, Vec<u8>)>,
+    blocks: VecDeque<(BlockHandle, Buffer)>,
 }
 
 impl Together {
@@ -35,9 +35,9 @@ impl Together {
     }
 
     /// The block and its trailer, if it was read. Those before it are not wanted any more.
-    pub(super) fn take(&mut self, handle: BlockHandle) -> Option<Vec<u8>> {
+    pub(super) fn take(&mut self, handle: BlockHandle) -> Option<Buffer> {
         let at = self.blocks.iter().position(|(there, _)| *there == handle)?;
-        self.blocks.drain(..at).for_each(|(_, buffer)| spare::give(buffer));
+        self.blocks.drain(..at);
         self.blocks.pop_front().map(|(_, buffer)| buffer)
     }
 
@@ -48,7 +48,7 @@ impl Together {
         file: &dyn RandomAccessFile,
         handle: BlockHandle,
         most: usize,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Buffer> {
         if self.planned.first() != Some(&handle) {
             return None;
         }
@@ -64,27 +64,17 @@ impl Together {
             return None;
         }
         self.planned.truncate(behind + 1);
-        self.let_go();
-        let memory = |handle: BlockHandle| (handle, spare::take(handle.size as usize + TRAILER_BYTES));
+        self.blocks.clear();
+        let memory = |handle: BlockHandle| (handle, Buffer::new(handle.size as usize + TRAILER_BYTES));
         self.blocks.extend(self.planned.drain(..).map(memory));
         let mut buffers: SmallVec<[&mut [u8]; 8]> =
-            self.blocks.iter_mut().map(|(_, buffer)| buffer.as_mut_slice()).collect();
+            self.blocks.iter_mut().map(|(_, buffer)| &mut **buffer).collect();
         let read = file.read_vectored_at(handle.offset, &mut buffers);
         drop(buffers);
         // What is not there whole is read by whoever wants it, who then meets the error.
         let read_to = handle.offset + read.unwrap_or(0) as u64;
         self.blocks.retain(|(block, _)| end_of(*block) <= read_to);
         self.take(handle)
-    }
-
-    fn let_go(&mut self) {
-        self.blocks.drain(..).for_each(|(_, buffer)| spare::give(buffer));
-    }
-}
-
-impl Drop for Together {
-    fn drop(&mut self) {
-        self.let_go();
     }
 }
 

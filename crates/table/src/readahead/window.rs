@@ -7,14 +7,13 @@
 //!  1. `start` is a multiple of the file's block, and so is the end, unless the file ended there.
 //!  2. `front` bytes of the buffer lie before the first one of the stretch, so that its address is aligned.
 
-use crate::block_source::spare;
-use esker_base::Result;
+use esker_base::{Buffer, Result};
 use esker_env::{Alignment, RandomAccessFile};
 use std::ops::Range;
 
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    buffer: Vec<u8>,
+    buffer: Buffer,
     front: usize,
     /// Offset in the file of the first byte.
     start: u64,
@@ -74,26 +73,17 @@ impl Window {
         let source = if kept_bytes == 0 { 0 } else { self.front + (kept.start - start) as usize };
         let target = (kept.start - self.start) as usize;
         let needed = length + alignment.memory() - 1;
-        if self.buffer.capacity() < needed {
-            let larger = spare::take_up_to(needed, 2 * needed);
+        if self.buffer.room() < needed {
+            let larger = Buffer::at_most(needed, 2 * needed);
             let old = std::mem::replace(&mut self.buffer, larger);
             self.front = alignment.slack(&self.buffer);
             let to = self.front + target;
             self.buffer[to..to + kept_bytes].copy_from_slice(&old[source..source + kept_bytes]);
-            spare::give(old);
             return;
         }
-        if self.buffer.len() < needed {
-            self.buffer.resize(needed, 0);
-        }
+        self.buffer.lengthen(needed);
         self.front = alignment.slack(&self.buffer);
         self.buffer.copy_within(source..source + kept_bytes, self.front + target);
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        spare::give(std::mem::take(&mut self.buffer));
     }
 }
 
