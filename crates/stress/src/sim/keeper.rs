@@ -2,9 +2,17 @@
 //!
 //! In: any scheduler. Out: the same, but that the thread that moves the clock (`base/sync/time.rs`) goes on only when no other
 //! can, or now and then: how often is drawn once a machine. Then what takes long falls into the middle of what others do.
+//!
+//! Invariant: beside somebody who can go on and is never let, the clock goes on `MOST_BESIDE` times at most. The schedulers below owe
+//! nobody a turn (PCT runs the first that can run, always), and what a timer begins is then never done before the timer
+//! begins it again: he would wait for ever. So everybody else comes to an end of his work, and he gets his turn.
 
 use esker::internals::base::sync::time::KEEPER;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use std::collections::HashMap;
+
+/// Steps of the clock beside one who could go on and had no turn.
+const MOST_BESIDE: u32 = 100;
 
 /// See the head of the file.
 #[derive(Debug)]
@@ -16,13 +24,33 @@ pub(super) struct Timed<S> {
     keeper: Option<TaskId>,
     /// Tasks below this number have been looked at.
     known: usize,
+    /// Who could have gone on beside steps of the clock, and how many, since his last turn.
+    passed_over: HashMap<TaskId, u32>,
 }
 
 impl<S> Timed<S> {
     pub(super) fn new(inner: S, seed: u64) -> Timed<S> {
         let mut rng = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x71AE);
         let seldom = 1 << rng.u32(6..=16);
-        Timed { inner, rng, seldom, keeper: None, known: 0 }
+        Timed { inner, rng, seldom, keeper: None, known: 0, passed_over: HashMap::new() }
+    }
+
+    /// Whether the clock may go on beside these; if so it does.
+    fn passes_beside(&mut self, others: &[&Task]) -> bool {
+        if self.passed_over.values().any(|steps| *steps >= MOST_BESIDE) {
+            return false;
+        }
+        for task in others {
+            *self.passed_over.entry(task.id()).or_default() += 1;
+        }
+        true
+    }
+
+    fn goes_on(&mut self, next: Option<TaskId>) -> Option<TaskId> {
+        if !self.passed_over.is_empty() {
+            next.map(|task| self.passed_over.remove(&task));
+        }
+        next
     }
 
     fn look_for_keeper(&mut self, runnable: &[&Task]) {
@@ -51,16 +79,21 @@ impl<S: Scheduler> Scheduler for Timed<S> {
         self.look_for_keeper(runnable);
         let is_keeper = |task: &&&Task| Some(task.id()) == self.keeper;
         let Some(keeper) = runnable.iter().find(is_keeper).map(|task| task.id()) else {
-            return self.inner.next_task(runnable, current, is_yielding);
+            let next = self.inner.next_task(runnable, current, is_yielding);
+            return self.goes_on(next);
         };
-        if runnable.len() == 1 || self.rng.u32(..self.seldom) == 0 {
+        let others: Vec<&Task> = runnable.iter().copied().filter(|task| task.id() != keeper).collect();
+        if others.is_empty() || self.rng.u32(..self.seldom) == 0 && self.passes_beside(&others) {
             return Some(keeper);
         }
-        let others: Vec<&Task> = runnable.iter().copied().filter(|task| task.id() != keeper).collect();
-        self.inner.next_task(&others, current, is_yielding)
+        let next = self.inner.next_task(&others, current, is_yielding);
+        self.goes_on(next)
     }
 
     fn next_u64(&mut self) -> u64 {
         self.inner.next_u64()
     }
 }
+
+#[cfg(test)]
+mod tests;
