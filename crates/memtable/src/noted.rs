@@ -84,6 +84,7 @@ impl Noted {
 
     /// Those that wait, if it is due or, `early`, if there are a quarter of as many as that takes.
     pub(crate) fn take(&self, early: bool) -> Option<NotedDeletions> {
+        let power = self.one_in_power?;
         if !self.is_due.swap(false, Ordering::Relaxed) && !early {
             return None;
         }
@@ -95,7 +96,7 @@ impl Noted {
         keys.taken += fresh.len() as u64;
         let mut all = std::mem::replace(&mut keys.before, fresh.clone());
         all.extend(fresh);
-        let deletions = keys.taken << self.one_in_power.unwrap_or(0);
+        let deletions = keys.taken << power;
         let most_entries = (ENTRIES_EACH * deletions).saturating_sub(keys.looked_at);
         Some(NotedDeletions { keys: all, most_entries })
     }
@@ -157,6 +158,6 @@ mod tests {
         assert!(noted.take(true).is_some_and(|taken| (12..20).contains(&taken.keys.len())));
         let noted = Noted::new(0);
         delete(&noted, 0..10_000);
-        assert!(noted.take(false).is_none());
+        assert!(noted.take(false).is_none() && noted.take(true).is_none(), "nobody looks");
     }
 }

@@ -200,3 +200,17 @@ fn a_pause_leaves_what_is_not_looked_at_and_closing_ends_it() {
     db.cancel_all_background_work(false).unwrap();
     db.close().unwrap();
 }
+
+#[test]
+fn who_walks_around_deletions_of_one_family_comes_to_an_end_beside_one_that_nobody_looks_at() {
+    let scene = scene(|_| ());
+    let unseen = ColumnFamilyOptions { dead_range_walk_min_entries: 0, ..ColumnFamilyOptions::default() };
+    let unseen = scene.db.create_column_family("unseen", &unseen).unwrap();
+    scene.db.put_cf(&unseen, "key", "value").unwrap();
+    scene.db.flush_opt(&crate::FlushOptions::default(), &[&unseen]).unwrap();
+    for i in 1..KEYS - 1 {
+        scene.db.delete(key(i)).unwrap();
+    }
+    scene.db.wait_for_background_work().unwrap();
+    assert!(walked(&scene.db) > 0);
+}
