@@ -402,6 +402,8 @@ fn read_in_trouble(
             report.errors += 1;
             Ok(())
         }
+        // The crash's, which the opening without trouble meets as well.
+        Err(error) if is_refusal(&format!("open: {error}"), &point.choices) => Ok(()),
         Err(error) => Err(format!("on a disk in trouble: {error}")),
     }
 }

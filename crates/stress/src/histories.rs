@@ -406,7 +406,7 @@ impl History {
                 self.fs.set_weather(Weather::bad(armed.2, disk_clock()));
                 self.round.trouble_begins();
             }
-            if number == trouble.end {
+            if self.round.is_in_trouble() && (number == trouble.end || self.round.is_murky()) {
                 self.trouble_ends().map_err(|why| Failure { operation: number, why })?;
             }
             if !self.parameters.skip.iter().any(|range| range.contains(&number)) {
@@ -437,9 +437,7 @@ impl History {
         if self.watch().crash.is_some() {
             return Ok(());
         }
-        let watch = self.watch.clone();
-        let crashed = || watch.lock().unwrap_or_else(PoisonError::into_inner).crash.is_some();
-        let (end, errors) = self.round.trouble_ends(&crashed)?;
+        let (end, errors) = self.round.trouble_ends()?;
         self.report.troubles += 1;
         self.report.errors += errors;
         // A crash that has come meanwhile shows what it shows.
@@ -572,7 +570,7 @@ impl History {
         self.look_at_files();
         let env: Env = env_over(self.fs.clone());
         if self.parameters.trouble && self.rng.u8(..4) == 0 {
-            self.open_in_trouble(env.clone()).map_err(|why| (false, format!("{why}\n{told}")))?;
+            self.open_in_trouble(env.clone()).map_err(|why| (true, format!("{why}\n{told}")))?;
         }
         self.round.recover(env, floor, told)
     }

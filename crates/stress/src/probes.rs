@@ -63,6 +63,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
     (
         "histories",
         &[
+            "auto_resume:attempt",
             "background_error:set",
             "compaction:due_by_time",
             "compaction:failed",

@@ -300,6 +300,8 @@ impl Round {
             Kind::Verify => self.verify(),
             // What becomes of those beside errors is no question to this model.
             Kind::Reopen | Kind::DropFamily if self.is_in_trouble() => self.get(),
+            // Its threads would go on after a recovery, and leave more refused writes than ways to take some can be tried.
+            Kind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
             Kind::Reopen => Ok(self.reopen()?),
             Kind::DropFamily => Ok(self.drop_family()?),
             Kind::Pause => self.pause_and_read(),

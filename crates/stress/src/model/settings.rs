@@ -41,6 +41,8 @@ impl Settings {
         let db = &mut self.db;
         db.stats_dump_period_sec = pick(rng, &[0, 0, 60, 600]);
         db.delayed_write_rate = pick(rng, &[16 << 10, 1 << 20, 1 << 30]);
+        db.max_bgerror_resume_count = pick(rng, &[0, 1, i32::MAX]);
+        db.bgerror_resume_retry_interval = pick(rng, &[1_000, 1_000_000]);
         db.scrub_bytes_per_second = pick(rng, &[0, 0, 10_000, 1 << 20]);
         if rng.u8(..3) == 0 {
             let bytes_per_second = pick(rng, &[20 << 10, 1 << 20]);

@@ -7,14 +7,16 @@
 //! Invariants
 //!  1. A promise is in [`Promises`] before the next operation begins, and not before the database has given it.
 //!  2. `written` is in the order of sequence numbers.
-//!  3. Each operation draws from a generator of its own, so that leaving out others changes little: for shrinking.
+//!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there is a crash that was made before
+//!     that was over.
+//!  4. Each operation draws from a generator of its own, so that leaving out others changes little: for shrinking.
 
 use super::{Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
 use crate::model::Parameters;
 use crate::model::families::FamilySpec;
 use crate::model::settings::Settings;
 use crate::model::state::State;
-use esker::internals::base::sync::process::atomic::{AtomicU32, AtomicU64, Ordering};
+use esker::internals::base::sync::process::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use esker::internals::base::sync::thread;
 use esker::internals::env::crash::CrashKind;
 use esker::{ColumnFamilyId, Db, Env, WriteBatch, WriteOptions};
@@ -50,10 +52,13 @@ pub(crate) struct Promises {
     /// What survives a power loss.
     durable: AtomicU64,
     families: [AtomicU32; FAMILIES],
+    /// A crash has looked: what it takes with it may be older than what is promised later.
+    looked_at: AtomicBool,
 }
 
 impl Promises {
     pub(crate) fn at(&self, kind: CrashKind) -> Floor {
+        self.looked_at.store(true, Ordering::SeqCst);
         let sequence = match kind {
             CrashKind::ProcessKill => self.acknowledged.load(Ordering::SeqCst),
             CrashKind::PowerLoss => self.durable.load(Ordering::SeqCst),
@@ -145,6 +150,13 @@ impl Journal {
         promise_write(&self.promises, unlogged, manual, sequence, sync);
     }
 
+    /// A recovery came to its end after all that was refused: nothing of that comes back, unless a crash was made before.
+    pub(super) fn forget_refused(&mut self) {
+        if !self.promises.looked_at.load(Ordering::SeqCst) {
+            self.written.retain(|written| written.sequence.is_some());
+        }
+    }
+
     /// Writes that were acknowledged.
     pub(super) fn written_certainly(&self) -> usize {
         self.written.iter().filter(|written| written.sequence.is_some()).count()
@@ -200,6 +212,7 @@ impl Journal {
         self.newest = [0; FAMILIES];
         self.promises.acknowledged.store(0, Ordering::SeqCst);
         self.promises.durable.store(0, Ordering::SeqCst);
+        self.promises.looked_at.store(false, Ordering::SeqCst);
     }
 }
 

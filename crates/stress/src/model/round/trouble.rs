@@ -4,10 +4,15 @@
 //! that the disk is the reason of; writes are refused from a severe background error on; and when the trouble has passed, `resume()`
 //! lets everything go on, or says that the database must be opened again.
 //!
-//! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it back unless `resume()` came between,
-//! or it was refused because of an error that was there before.
+//! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it back unless a recovery came between,
+//! or it was refused because of an error that was there before: what a recovery ends with is in tables, and says that no older
+//! WAL is needed.
+//!
+//! Where the database resumes by itself, a recovery has come between if the error that a refused write left in force is gone: that is looked
+//! at before each operation. Of those that may still come back a crash may have left some, in some order, and all ways are
+//! tried; so trouble ends once there are `MOST_IN_DOUBT`.
 
-use super::journal::Written;
+use super::journal::{Journal, Written};
 use super::{Checked, Done, Event, PATH, Round, Stop, Write};
 use crate::crash::is_of_the_disk;
 use crate::model::settings::Settings;
@@ -15,12 +20,16 @@ use esker::{Db, Env, Severity};
 
 /// Resumes until no job of the bad time brings another error.
 const ATTEMPTS: usize = 20;
+/// Refused writes that may come back: four of them come back in 65 ways.
+const MOST_IN_DOUBT: usize = 4;
 
 /// What has come of the trouble so far.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     /// Before this operation an error was in force that keeps writes out.
     refuses: bool,
+    /// What it says.
+    in_force: Option<String>,
     /// Operations that gave an error.
     errors: u64,
 }
@@ -41,22 +50,39 @@ impl Round {
         self.note(Event::Other("the disk begins to make trouble".to_owned()));
     }
 
-    pub(super) fn is_in_trouble(&self) -> bool {
+    pub(crate) fn is_in_trouble(&self) -> bool {
         self.trouble.is_some()
+    }
+
+    /// Whether so many writes were refused that may come back that the trouble must end. Where nothing is resumed, those of one
+    /// operation are all there are.
+    pub(crate) fn is_murky(&self) -> bool {
+        let Some(journal) = &self.journal else { return false };
+        self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST_IN_DOUBT
+    }
+
+    pub(super) fn resumes_itself(&self) -> bool {
+        self.settings.db.max_bgerror_resume_count > 0
     }
 
     /// The next operation begins.
     pub(super) fn look_at_trouble(&mut self) -> usize {
         if self.trouble.is_some() {
             let error = self.db().background_error();
-            let refuses = error.is_some_and(|e| e.severity() >= Severity::HardError);
-            self.trouble.iter_mut().for_each(|t| t.refuses = refuses);
+            let refuses = error.as_ref().is_some_and(|e| e.severity() >= Severity::HardError);
+            // What a refused write has put in force is at least that bad, and nothing but a recovery takes it away.
+            if !refuses {
+                self.journal.iter_mut().for_each(Journal::forget_refused);
+            }
+            let in_force = error.filter(|_| refuses).map(|e| e.to_string());
+            self.trouble.iter_mut().for_each(|t| (t.refuses, t.in_force) = (refuses, in_force.clone()));
         }
         self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
     }
 
     /// Whether the round can go on after an operation, before which so many writes had been acknowledged.
     pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
+        let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };
         match done {
             Err(Stop::Refused(error, _)) if is_of_the_disk(&error) => {
@@ -65,7 +91,7 @@ impl Round {
                 self.note(Event::Other(format!("refused, error in force before: {in_force}: {error}")));
                 Ok(())
             }
-            Ok(()) if trouble.refuses && before != self.journal().written_certainly() => {
+            Ok(()) if trouble.refuses && !resumes_itself && before != self.journal().written_certainly() => {
                 Err("a write was acknowledged after a background error, before resume()".to_owned())
             }
             done => Ok(done?),
@@ -74,8 +100,11 @@ impl Round {
 
     /// These were refused: before anything was done, if no error has come in force.
     pub(super) fn unwritten(&mut self, writes: Vec<(usize, Write)>) {
-        let Some(Trouble { refuses: false, .. }) = self.trouble else { return };
-        if self.db().background_error().is_none() {
+        let Some(trouble) = &self.trouble else { return };
+        let error = self.db().background_error();
+        // Errors of the disk have numbers: if it is the same one, no recovery came between.
+        let is_same = error.is_some_and(|error| trouble.in_force == Some(error.to_string()));
+        if trouble.refuses && (is_same || !self.resumes_itself()) {
             return;
         }
         let handles = &self.handles;
@@ -87,20 +116,20 @@ impl Round {
 
     /// An opening with settings of its own, and nothing more. Gives whether it was refused.
     /// # Errors
-    /// For a reason that is not the disk's.
+    /// For a reason that is not the disk's, but perhaps the crash's.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
         let settings = Settings::random(&mut self.rng, &env, &self.specs);
         match Db::open_cf(&settings.db, PATH, settings.descriptors(&self.specs)) {
             Ok(_) => Ok(false),
             Err(error) if is_of_the_disk(&error) => Ok(true),
-            Err(error) => Err(format!("open on a disk in trouble: {error}")),
+            Err(error) => Err(format!("on a disk in trouble, open: {error}")),
         }
     }
 
-    /// The disk is well again. `crashed`: a crash has been made that is still to be looked at, perhaps before `resume()` was done.
+    /// The disk is well again.
     /// # Errors
     /// The database is not: it does not resume, or gives wrong answers.
-    pub(crate) fn trouble_ends(&mut self, crashed: &dyn Fn() -> bool) -> Result<(End, u64), String> {
+    pub(crate) fn trouble_ends(&mut self) -> Result<(End, u64), String> {
         let errors = self.trouble.as_ref().map_or(0, |t| t.errors);
         for _ in 0..ATTEMPTS {
             let before = self.db().background_error();
@@ -113,10 +142,7 @@ impl Round {
                     return Err(format!("resume on a disk that is well again, after {before:?}: {error}"));
                 }
             }
-            if before.is_some() && !crashed() {
-                let journal = self.journal.as_mut().expect("only rounds with crashes have trouble");
-                journal.written.retain(|written| written.sequence.is_some());
-            }
+            self.journal.iter_mut().for_each(Journal::forget_refused);
             // A job that has begun in the bad time may still bring an error, or set tables aside.
             let settled = self.db().wait_for_background_work();
             let is_well = self.db().background_error().is_none() && self.db().tables_set_aside().is_empty();
