@@ -65,6 +65,8 @@ pub struct Run {
     block: PinnedBytes,
     is_at_edge: bool,
     wanted: usize,
+    /// The same for the next time only, if it is known.
+    expected: usize,
     /// Backward: how many restart intervals have about as many entries as are wanted; for who decodes them.
     pub intervals: u32,
 }
@@ -81,6 +83,7 @@ impl Default for Run {
             block: PinnedBytes::empty(),
             is_at_edge: false,
             wanted: FIRST_ENTRIES,
+            expected: 0,
             intervals: 1,
         }
     }
@@ -170,12 +173,27 @@ impl Run {
     /// Not many are wanted: somebody begins to walk, perhaps not far, or got little out of what was decoded.
     #[inline]
     pub fn begin(&mut self) {
-        (self.wanted, self.intervals) = (FIRST_ENTRIES, 1);
+        (self.wanted, self.expected, self.intervals) = (FIRST_ENTRIES, 0, 1);
     }
 
-    /// How many entries are wanted: few at first, twice as many each time.
+    /// So many are likely to be wanted next, if that is known.
+    #[inline]
+    pub fn expect(&mut self, entries: Option<usize>) {
+        self.expected = entries.map_or(0, |entries| entries.min(MAX_ENTRIES));
+    }
+
+    /// How many entries lie before its place in this direction.
+    #[inline]
+    pub fn unused(&self, forward: bool) -> usize {
+        if forward { self.end.saturating_sub(self.at + 1) } else { self.at - self.first }
+    }
+
+    /// How many entries are wanted: those that are expected; else few at first, twice as many each time.
     #[inline]
     pub fn wanted(&mut self) -> usize {
+        if self.expected > 0 {
+            return std::mem::take(&mut self.expected);
+        }
         let wanted = self.wanted;
         self.wanted = (wanted * 2).min(MAX_ENTRIES);
         wanted
@@ -184,7 +202,7 @@ impl Run {
 
 /// For cursors, which fill it.
 impl Run {
-    /// Whether so many were wanted that who wants them seems to go far.
+    /// Whether so many were wanted that who wants them seems to go far, nobody knows how far.
     #[inline]
     pub fn goes_far(&self) -> bool {
         self.wanted == MAX_ENTRIES

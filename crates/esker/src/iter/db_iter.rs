@@ -267,7 +267,6 @@ impl<I: InternalIterator> DbIter<I> {
         self.value = Value::Buffer;
         self.left.rest();
         self.run.begin();
-        self.eagerness = Eagerness::default();
         self.ahead = None;
         self.iter.rest();
         self.keep_alive = None;

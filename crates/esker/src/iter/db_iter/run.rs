@@ -12,10 +12,16 @@ use super::{DbIter, Value, set};
 use esker_base::iter::InternalIterator;
 use esker_base::run::{Ahead, Run};
 
-/// Steps in one direction before it looks ahead. The first run takes memory and reads a block that nothing has waited for yet: scans of
-/// 10 to 100 rows had become slower by a tenth to a quarter (docs/performance.md). Builds with assertions look ahead soon, so that short
-/// tests walk over runs, too.
+/// Steps in one direction before it looks ahead, if it does not know better. The first run takes memory and reads a block that nothing
+/// has waited for yet: scans of 10 to 100 rows had become slower by a tenth to a quarter (docs/performance.md). Builds with assertions
+/// look ahead soon, so that short tests walk over runs, too.
 const FIRST_STEPS: u32 = if cfg!(debug_assertions) { 2 } else { 100 };
+
+/// Where scans usually go so far, they look ahead with their first step, as far as that.
+const FAR: u32 = if cfg!(debug_assertions) { 4 } else { 20 };
+
+/// Longer scans count as this long.
+const MOST_COUNTED: u32 = 1 << 10;
 
 /// A run of fewer entries was not worth looking for, unless its block has no more.
 const WORTHWHILE: usize = 4;
@@ -23,30 +29,66 @@ const WORTHWHILE: usize = 4;
 /// Steps between two looks ahead at most, where none was worth it: entries of several sorted runs alternate.
 const MAX_STEPS: u32 = 64;
 
-/// How soon it looks ahead.
+/// How soon it looks ahead, and how far. What it has learned goes with the cursor from one scan to the next.
 #[derive(Debug)]
 pub(super) struct Eagerness {
-    /// Steps until it does.
+    /// Steps until it looks ahead.
     left: u32,
     /// From one time to the next; 1 if the last run was worth it.
     steps: u32,
+    /// Steps since it was positioned or turned, with those of the run that are still ahead.
+    so_far: u32,
+    /// Sixteenths of the steps that it usually goes from there.
+    usual: u32,
 }
 
 impl Default for Eagerness {
     fn default() -> Eagerness {
-        Eagerness { left: FIRST_STEPS, steps: 1 }
+        Eagerness { left: FIRST_STEPS, steps: 1, so_far: 0, usual: 0 }
     }
 }
 
 impl Eagerness {
-    /// It is positioned anew, or turns.
+    /// It is positioned anew, turns, or will not be used for a while.
+    #[inline]
     pub(super) fn begin(&mut self) {
-        self.left = self.steps.max(FIRST_STEPS);
+        if self.so_far > 0 {
+            self.learn();
+        }
+        self.left = self.steps.max(if self.goes_far() { 1 } else { FIRST_STEPS });
+    }
+
+    /// A scan has ended. The guess rises slowly and falls fast: it should be right for most scans where they differ.
+    fn learn(&mut self) {
+        let (usual, now) = (self.usual, 16 * std::mem::take(&mut self.so_far).min(MOST_COUNTED));
+        let is_longer = now > usual;
+        self.usual =
+            if is_longer { usual + (now - usual).div_ceil(8) } else { usual - (usual - now).div_ceil(2) };
+    }
+
+    #[inline]
+    fn goes_far(&self) -> bool {
+        self.usual >= 16 * FAR
+    }
+
+    /// Steps that it is likely to go from here, if that is known.
+    #[inline]
+    fn expected(&self) -> Option<usize> {
+        let left = (self.usual / 16).saturating_sub(self.so_far);
+        // A little more: a run for a last step or two costs most of what a long one does.
+        (left > 0 && self.goes_far()).then(|| left as usize + 2)
+    }
+
+    /// So many steps of the run will not be taken.
+    #[inline]
+    fn skip(&mut self, unused: usize) {
+        self.so_far = self.so_far.saturating_sub(u32::try_from(unused).unwrap_or(u32::MAX));
     }
 
     /// Whether to look ahead in this step.
     #[inline]
     fn is_due(&mut self) -> bool {
+        self.so_far = self.so_far.saturating_add(1);
         self.left = self.left.saturating_sub(1);
         self.left == 0
     }
@@ -60,6 +102,7 @@ impl Eagerness {
             self.steps = (self.steps * 2).min(MAX_STEPS);
             run.begin();
         }
+        self.so_far = self.so_far.saturating_add(u32::try_from(run.len()).unwrap_or(u32::MAX));
         self.left = self.steps;
     }
 }
@@ -130,6 +173,7 @@ impl<I: InternalIterator> DbIter<I> {
         let options = &self.options;
         let limit = if self.forward { &options.upper_bound } else { &options.lower_bound };
         let ahead = Ahead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
+        self.run.expect(self.eagerness.expected());
         self.iter.look_ahead(&mut self.run, &ahead);
         self.eagerness.found(&mut self.run);
         !self.run.is_empty()
@@ -142,6 +186,7 @@ impl<I: InternalIterator> DbIter<I> {
         let options = &self.options;
         let limit = if self.forward { &options.upper_bound } else { &options.lower_bound };
         let ahead = Ahead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
+        self.run.expect(self.eagerness.expected());
         self.iter.pass(&mut self.run, &ahead);
         if self.run.is_empty() {
             self.value = Value::Buffer;
@@ -173,6 +218,12 @@ impl<I: InternalIterator> DbIter<I> {
             set(&mut self.key, self.run.user_key());
             self.value = Value::Buffer;
         }
+        if !self.run.is_empty() {
+            self.eagerness.skip(self.run.unused(self.forward));
+        }
         self.run.let_go();
     }
 }
+
+#[cfg(test)]
+mod tests;
