@@ -6,7 +6,9 @@
 //! nothing may panic or hang; the error must reach a caller or `background_error()`, unless nothing depends on the
 //! operation, a read was done once more, or the database has recovered by itself, which are counted; reads must be served; every acknowledged write must be there if the process dies now, and every synced one
 //! if the machine does; `resume()` must lift the error, for its cause is gone; the script goes on, and at its end, after
-//! another death, all that was acknowledged must be there again.
+//! another death, all that was acknowledged must be there again. In variations that let the database recover by itself, it must do so
+//! from an error that may pass, and must not try to after one that says it will not. (Of a full disk it asks every five seconds: there
+//! `resume()` is called.)
 //!
 //! `bit_flips`: of reads with one wrong bit must come an error or the right answer; of tables and blob files, which are read
 //! once more, the right answer, unless that has a wrong bit, too.
@@ -14,11 +16,12 @@
 mod script;
 
 use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultRule, FileSystem, OpKind};
-use esker::{Db, ErrorKind, Severity};
+use esker::{Db, Error, ErrorKind, Severity};
 use script::{Script, Status};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How an operation fails.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
@@ -83,6 +86,8 @@ pub struct Counts {
     pub mended: u64,
     /// Errors that `resume()` lifted.
     pub resumed: u64,
+    /// Errors that the database has lifted by itself while this waited for that.
+    pub lifted_itself: u64,
     /// Errors for which the database had to be opened again.
     pub reopened: u64,
     /// Disks opened after a death and compared.
@@ -135,9 +140,16 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} trials, {} met the fault, {} surfaced, {} mended unseen, {} lifted by resume(), {} by opening \
+            "{} trials, {} met the fault, {} surfaced, {} mended unseen, {} lifted by resume(), {} by itself, {} by opening \
              again, {} disks opened after a death",
-            self.trials, self.fired, self.surfaced, self.mended, self.resumed, self.reopened, self.deaths
+            self.trials,
+            self.fired,
+            self.surfaced,
+            self.mended,
+            self.resumed,
+            self.lifted_itself,
+            self.reopened,
+            self.deaths
         )
     }
 }
@@ -302,12 +314,16 @@ impl Trial<'_> {
         }
         self.fault_is_gone();
         let Some(error) = db.background_error() else { return Ok(db) };
+        if self.lifts_itself(&error) {
+            self.wait_until_lifted(&db)?;
+            self.counts().lifted_itself += 1;
+            self.check_after_resume(&db)?;
+            return Ok(db);
+        }
         match db.resume() {
             Ok(()) => {
                 self.counts().resumed += 1;
-                self.check_reads(&db).map_err(|e| format!("after resume: {e}"))?;
-                self.die(&CrashChoices::process_kill()).map_err(|e| format!("after resume: {e}"))?;
-                self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("after resume: {e}"))?;
+                self.check_after_resume(&db)?;
                 Ok(db)
             }
             Err(_) if error.severity() > Severity::HardError => {
@@ -317,6 +333,31 @@ impl Trial<'_> {
             }
             Err(e) => Err(format!("resume() failed although the fault is gone: {e}; it was: {error}")),
         }
+    }
+
+    fn check_after_resume(&mut self, db: &Db) -> Result<(), String> {
+        self.check_reads(db).map_err(|e| format!("after resume: {e}"))?;
+        self.die(&CrashChoices::process_kill()).map_err(|e| format!("after resume: {e}"))?;
+        self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("after resume: {e}"))
+    }
+
+    /// Whether the database must lift this error without being asked, and soon.
+    fn lifts_itself(&self, error: &Error) -> bool {
+        let is_full = matches!(self.fault, Fault::NoSpace | Fault::FullDisk);
+        self.script.recovers_itself() && may_pass(error) && !is_full
+    }
+
+    /// # Errors
+    /// There is one in force that will not pass, though what failed has failed once only.
+    fn wait_until_lifted(&self, db: &Db) -> Result<(), String> {
+        let clock = env(&self.fs).clock;
+        while let Some(error) = db.background_error() {
+            if !may_pass(&error) {
+                return Err(format!("an automatic recovery has ended with {error}"));
+            }
+            clock.sleep(Duration::from_micros(200));
+        }
+        Ok(())
     }
 
     /// Opens what a death at this moment leaves and compares.
@@ -334,6 +375,9 @@ impl Trial<'_> {
     fn account(self) -> Result<(), String> {
         if self.fs.fault_count() == 0 {
             return Ok(());
+        }
+        if self.fault == Fault::Permanent && self.script.recoveries_begun() > 0 {
+            return Err(format!("tried to recover from what will not pass: {}", acted(&self.fs)));
         }
         let surfaced = u64::from(self.surfaced);
         let counts = self.report.of(self.fault);
@@ -354,6 +398,10 @@ impl Trial<'_> {
         }
         Ok(())
     }
+}
+
+fn may_pass(error: &Error) -> bool {
+    error.is_retryable() && error.severity() <= Severity::HardError
 }
 
 /// The operation that failed.

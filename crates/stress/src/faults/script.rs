@@ -137,6 +137,16 @@ impl Script {
         self.statistics.ticker_count(Ticker::ErrorHandlerAutoresumeSuccessCount)
     }
 
+    /// How often they have begun to.
+    pub(super) fn recoveries_begun(&self) -> u64 {
+        self.statistics.ticker_count(Ticker::ErrorHandlerAutoresumeCount)
+    }
+
+    /// Whether errors that may pass are recovered from without `resume()`.
+    pub(super) fn recovers_itself(&self) -> bool {
+        self.options.db.max_bgerror_resume_count > 0
+    }
+
     /// From now on damage in a WAL must be an error, not the end of the WAL.
     pub(super) fn tolerate_nothing(&mut self) {
         self.options.db.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
