@@ -6,7 +6,7 @@
 use super::TableIter;
 use crate::block_source::{BlockKind, BlockRef};
 use crate::index_walker::IndexWalker;
-use esker_base::memory::prefetch;
+use esker_base::memory::{prefetch, prefetch_back};
 use esker_base::{Error, Result};
 use esker_format::key;
 
@@ -42,11 +42,15 @@ impl TableIter {
         beyond.is_sought = true;
         beyond.block = self.reader.source.cached(walker.handle(), BlockKind::Data);
         if let Some(block) = &beyond.block {
-            if let (false, Ok(entries)) = (beyond.forward, block.key_value()) {
+            if beyond.forward {
+                prefetch(block.bytes());
+                return;
+            }
+            if let Ok(entries) = block.key_value() {
                 // These are read first.
                 entries.prefetch_restarts();
             }
-            prefetch(block.bytes());
+            prefetch_back(block.bytes());
         }
     }
 
