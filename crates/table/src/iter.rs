@@ -38,7 +38,7 @@ pub struct TableIter {
     entered: Option<u32>,
     /// How many that usually are.
     usual: u32,
-    /// Scans that it is part of and that were told beforehand.
+    /// Where scans are told beforehand that it is part of, if that may be.
     ahead: Option<Arc<ScansAhead>>,
     block: Option<BlockRef>,
     /// Which block that is.
@@ -90,7 +90,7 @@ impl TableIter {
         }
     }
 
-    /// As part of scans that were told beforehand.
+    /// As part of the scans that are told there.
     #[must_use]
     pub fn with_scans_ahead(mut self, ahead: Arc<ScansAhead>) -> TableIter {
         self.ahead = Some(ahead);
@@ -159,7 +159,7 @@ impl TableIter {
         self.block = None;
         self.count_entered();
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
-        let block = match &self.ahead {
+        let block = match self.ahead.as_ref().filter(|ahead| ahead.is_told()) {
             None => match source.cached(handle, BlockKind::Data) {
                 Some(block) => {
                     readahead.skipped(handle);

@@ -1,6 +1,7 @@
 //! Blocks of scans that are known beforehand, read together.
 //!
-//! In: ranges in order, and who says which tables may hold keys of one. Out: blocks, for the table cursors of one iterator.
+//! In: ranges in order, and who says which tables may hold keys of one. Out: blocks, for the table cursors of one iterator. They share
+//! a [`ScansAhead`] from when they are made, and are told of ranges, or that there are none any more, by what is put into it.
 //! Nothing happens as long as the cache has what they ask for. The first block that it has not brings those of all tables
 //! for the range that is scanned and as many ranges behind it as there is room for, in one go: a wave. The next wave comes
 //! with the first block that is missing in a range behind it.
@@ -11,6 +12,7 @@
 //!  2. What a scan shows does not depend on it: a block that was not read ahead, or could not be, is read by whoever needs it,
 //!     who then meets the error.
 //!  3. The lock is not held while anything is read.
+//!  4. Without ranges nothing is held and nothing is read ahead.
 
 use crate::block_source::{
     BlockKind, BlockRef, BlockSource, COALESCED_GAP_BYTES, GatherCounts, Wanted, gather_closer,
@@ -36,6 +38,9 @@ const WAVE_BYTES: u64 = 8 << 20;
 /// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
 const PART_BYTES: u64 = 1 << 20;
 
+/// Memory of ranges' keys that is kept for others to come.
+const KEPT_BYTES: usize = 16 << 10;
+
 /// Which tables a range may have keys in.
 pub trait ScanTables: Send {
     /// Calls `each` with every table that may hold keys from `start` up to, not including, `limit`. Tables that cannot be
@@ -58,6 +63,15 @@ impl ScanRanges {
         let middle = self.keys.len();
         self.keys.extend_from_slice(limit.unwrap_or_default());
         self.ends.push((middle, limit.map(|_| self.keys.len())));
+    }
+
+    /// None any more. Keeps their memory, unless it is much.
+    fn clear(&mut self) {
+        if self.keys.capacity() > KEPT_BYTES || self.ends.capacity() > KEPT_BYTES / size_of::<usize>() {
+            *self = ScanRanges::default();
+        }
+        self.keys.clear();
+        self.ends.clear();
     }
 
     /// How many there are.
@@ -122,11 +136,11 @@ impl Default for AheadOptions {
     }
 }
 
-/// See the head of the file.
+/// See the head of the file. Made without ranges.
+#[derive(Default)]
 pub struct ScansAhead {
-    ranges: ScanRanges,
-    options: AheadOptions,
-    statistics: Option<Arc<Statistics>>,
+    /// Whether there are ranges.
+    is_told: AtomicBool,
     /// The range that is scanned.
     current: AtomicUsize,
     /// Whether anything is held: most scans find all they want in the cache.
@@ -136,6 +150,9 @@ pub struct ScansAhead {
 
 #[derive(Default)]
 struct State {
+    ranges: Arc<ScanRanges>,
+    options: AheadOptions,
+    statistics: Option<Arc<Statistics>>,
     tables: Option<Box<dyn ScanTables>>,
     held: HashMap<CacheKey, Held>,
     /// Ranges before this one have had their wave.
@@ -153,53 +170,93 @@ type Part = (Arc<TableReader>, Vec<BlockHandle>);
 
 impl fmt::Debug for ScansAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ScansAhead({} ranges)", self.ranges.len())
+        write!(f, "ScansAhead(told: {})", self.is_told())
     }
 }
 
 impl ScansAhead {
-    /// Of `ranges`, which ascend. It does nothing until it is told of tables.
-    pub fn new(ranges: ScanRanges, options: AheadOptions, statistics: Option<Arc<Statistics>>) -> ScansAhead {
-        let (current, holds) = (AtomicUsize::new(0), AtomicBool::new(false));
-        ScansAhead { ranges, options, statistics, current, holds, state: Mutex::new(State::default()) }
+    /// From now on `ranges`, which ascend, are scanned, and counted anew. It does nothing until it knows tables. Gives a copy of them,
+    /// in memory that was used for others before, if those are done with.
+    pub fn tell<'r>(
+        &self,
+        ranges: impl Iterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+        options: AheadOptions,
+        statistics: Option<&Arc<Statistics>>,
+    ) -> Arc<ScanRanges> {
+        self.forget();
+        let mut state = self.state.lock();
+        if Arc::get_mut(&mut state.ranges).is_none() {
+            state.ranges = Arc::default();
+        }
+        if let Some(of_before) = Arc::get_mut(&mut state.ranges) {
+            of_before.clear();
+            ranges.for_each(|(start, limit)| of_before.push(start, limit));
+        }
+        (state.options, state.planned, state.counts) = (options, 0, AheadCounts::default());
+        state.statistics = statistics.cloned();
+        self.current.store(0, Ordering::Relaxed);
+        self.is_told.store(true, Ordering::Relaxed);
+        Arc::clone(&state.ranges)
+    }
+
+    /// There are no ranges any more. What tables it knows it still does.
+    pub fn forget(&self) {
+        if !self.is_told() {
+            return;
+        }
+        self.is_told.store(false, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let let_go = self.let_go(&mut state);
+        let statistics = state.statistics.take();
+        drop(state);
+        count_wasted(statistics.as_ref(), &let_go);
+    }
+
+    /// Whether there are ranges.
+    #[inline]
+    pub fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
+    }
+
+    /// Whether blocks are held.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        // Who has let read sees what was read: it is the same thread, or was handed over by one.
+        self.holds.load(Ordering::Relaxed)
     }
 
     /// From now on the tables are those that `tables` knows; without it nothing is read ahead any more, and nothing is held.
     pub fn set_tables(&self, tables: Option<Box<dyn ScanTables>>) {
         let mut state = self.state.lock();
-        let let_go = match tables {
-            Some(_) => HashMap::new(),
-            None => {
-                self.holds.store(false, Ordering::Relaxed);
-                std::mem::take(&mut state.held)
-            }
-        };
+        let let_go = if tables.is_some() { HashMap::new() } else { self.let_go(&mut state) };
         let before = std::mem::replace(&mut state.tables, tables);
+        let statistics = state.statistics.clone();
         drop(state);
-        self.count_wasted(&let_go);
+        count_wasted(statistics.as_ref(), &let_go);
         drop(before);
+    }
+
+    /// What is held, which is not held any more then.
+    fn let_go(&self, state: &mut State) -> HashMap<CacheKey, Held> {
+        self.holds.store(false, Ordering::Relaxed);
+        std::mem::take(&mut state.held)
     }
 
     /// Range `number` is scanned from now on. Those before it are done with, and what is held for them once no range is left
     /// that the last wave was for.
     pub fn enter(&self, number: usize) {
         self.current.store(number, Ordering::Relaxed);
-        if !self.holds.load(Ordering::Relaxed) {
+        if !self.holds() {
             return;
         }
         let mut state = self.state.lock();
         if number < state.planned {
             return;
         }
-        let let_go = std::mem::take(&mut state.held);
-        self.holds.store(false, Ordering::Relaxed);
+        let let_go = self.let_go(&mut state);
+        let statistics = state.statistics.clone();
         drop(state);
-        self.count_wasted(&let_go);
-    }
-
-    /// The ranges.
-    pub fn ranges(&self) -> &ScanRanges {
-        &self.ranges
+        count_wasted(statistics.as_ref(), &let_go);
     }
 
     /// What was read ahead so far.
@@ -231,8 +288,7 @@ impl ScansAhead {
     }
 
     fn held(&self, key: &CacheKey) -> Option<BlockRef> {
-        // Who has let read sees what was read: it is the same thread, or was handed over by one.
-        if !self.holds.load(Ordering::Relaxed) {
+        if !self.holds() {
             return None;
         }
         let mut state = self.state.lock();
@@ -244,21 +300,20 @@ impl ScansAhead {
     /// Reads the blocks of the range that is scanned and of those behind it, unless that was done. Whether it was done now.
     #[cold]
     fn read_wave(&self) -> bool {
-        if self.options.table.read_tier != ReadTier::ReadAll {
-            return false;
-        }
         let first = self.current.load(Ordering::Relaxed);
         let mut state = self.state.lock();
-        if first < state.planned {
+        if state.options.table.read_tier != ReadTier::ReadAll || first < state.planned {
             return false;
         }
         let Some(tables) = state.tables.take() else { return false };
+        let wave = Wave { ranges: Arc::clone(&state.ranges), options: state.options };
+        let statistics = state.statistics.clone();
         drop(state);
-        let (parts, planned) = self.plan(&*tables, first);
+        let (parts, planned) = wave.plan(&*tables, first);
         let mut counts = GatherCounts::default();
-        let held = self.read(&parts, &mut counts);
+        let held = wave.read(&parts, &mut counts);
         let bytes = parts.iter().flat_map(|(_, handles)| handles).copied().map(stored_bytes).sum();
-        self.count(&counts, held.len());
+        count(statistics.as_ref(), &counts, held.len());
         let mut state = self.state.lock();
         state.tables = Some(tables);
         state.planned = planned;
@@ -273,10 +328,18 @@ impl ScansAhead {
         told.reads += counts.reads;
         told.most_held_bytes = told.most_held_bytes.max(bytes);
         drop(state);
-        self.count_wasted(&let_go);
+        count_wasted(statistics.as_ref(), &let_go);
         true
     }
+}
 
+/// What blocks to read together.
+struct Wave {
+    ranges: Arc<ScanRanges>,
+    options: AheadOptions,
+}
+
+impl Wave {
     /// Which blocks belong to the wave that begins with range `first`, and with which range the next one begins.
     fn plan(&self, tables: &dyn ScanTables, first: usize) -> (Vec<Part>, usize) {
         let most_bytes = if self.options.most_bytes == 0 { WAVE_BYTES } else { self.options.most_bytes };
@@ -332,26 +395,26 @@ impl ScansAhead {
         });
         held.collect()
     }
+}
 
-    fn count(&self, counts: &GatherCounts, blocks: usize) {
-        let Some(statistics) = &self.statistics else { return };
-        for (ticker, count) in [
-            (Ticker::MultiscanBlocksPrefetched, counts.blocks_read),
-            (Ticker::MultiscanBlocksFromCache, counts.blocks_cached),
-            (Ticker::MultiscanPrefetchBytes, counts.bytes_read),
-            (Ticker::MultiscanIoRequests, counts.reads),
-            (Ticker::MultiscanIoCoalescedNonadjacent, counts.gaps_read),
-        ] {
-            statistics.record_tick(ticker, count);
-        }
-        statistics.record_in_histogram(Histogram::MultiscanBlocksPerPrepare, blocks as u64);
+fn count(statistics: Option<&Arc<Statistics>>, counts: &GatherCounts, blocks: usize) {
+    let Some(statistics) = statistics else { return };
+    for (ticker, count) in [
+        (Ticker::MultiscanBlocksPrefetched, counts.blocks_read),
+        (Ticker::MultiscanBlocksFromCache, counts.blocks_cached),
+        (Ticker::MultiscanPrefetchBytes, counts.bytes_read),
+        (Ticker::MultiscanIoRequests, counts.reads),
+        (Ticker::MultiscanIoCoalescedNonadjacent, counts.gaps_read),
+    ] {
+        statistics.record_tick(ticker, count);
     }
+    statistics.record_in_histogram(Histogram::MultiscanBlocksPerPrepare, blocks as u64);
+}
 
-    fn count_wasted(&self, let_go: &HashMap<CacheKey, Held>) {
-        if let Some(statistics) = &self.statistics {
-            let wasted = let_go.values().filter(|held| !held.is_used).count();
-            statistics.record_tick(Ticker::MultiscanPrefetchBlocksWasted, wasted as u64);
-        }
+fn count_wasted(statistics: Option<&Arc<Statistics>>, let_go: &HashMap<CacheKey, Held>) {
+    if let Some(statistics) = statistics.filter(|_| !let_go.is_empty()) {
+        let wasted = let_go.values().filter(|held| !held.is_used).count();
+        statistics.record_tick(Ticker::MultiscanPrefetchBlocksWasted, wasted as u64);
     }
 }
 
@@ -399,5 +462,37 @@ impl TableReader {
             if options.reverse { walker.prev(source, table)? } else { walker.next(source, table)? }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell(ahead: &ScansAhead, keys: &[&str]) -> Arc<ScanRanges> {
+        let ranges = keys.iter().map(|key| (key.as_bytes(), Some(&b"z"[..])));
+        ahead.tell(ranges, AheadOptions::default(), None)
+    }
+
+    #[test]
+    fn ranges_take_the_memory_of_those_before_them_once_nobody_has_these() {
+        let ahead = ScansAhead::default();
+        assert!(!ahead.is_told());
+        let first = tell(&ahead, &["a", "b", "c"]);
+        assert!(ahead.is_told());
+        let second = tell(&ahead, &["d"]);
+        assert_eq!((first.len(), first.get(2)), (3, Some((&b"c"[..], Some(&b"z"[..])))));
+        assert_eq!((second.len(), second.get(0)), (1, Some((&b"d"[..], Some(&b"z"[..])))));
+        let memory = Arc::as_ptr(&second);
+        drop((first, second));
+        ahead.forget();
+        assert!(!ahead.is_told());
+        let third = tell(&ahead, &["e", "f"]);
+        assert_eq!(Arc::as_ptr(&third), memory);
+        assert_eq!((third.len(), third.get(2)), (2, None));
+        let long = "k".repeat(KEPT_BYTES + 1);
+        drop(third);
+        drop(tell(&ahead, &[&long]));
+        assert!(tell(&ahead, &["g"]).keys.capacity() < KEPT_BYTES);
     }
 }

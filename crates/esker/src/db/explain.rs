@@ -134,7 +134,7 @@ impl Db {
         family: &ColumnFamilyHandle,
         args: &MultiScanArgs,
     ) -> Result<Explanation> {
-        let ahead = new_ahead(args, &family.cf.icmp, options, None)?;
+        let ahead = new_ahead(args, &family.cf.icmp, options)?;
         let options = &within_ranges(options.clone(), args);
         self.explain_iter(("multiscan", options, family), Some(ahead.clone()), |mut iter, read| {
             for (number, range) in args.ranges.iter().enumerate() {

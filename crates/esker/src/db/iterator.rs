@@ -3,6 +3,18 @@
 //! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator owns its view: memtables
 //! and files it needs stay as long as it lives, also when the database is closed.
 
+/// Calls a method that both cursors have.
+macro_rules! each {
+    ($cursor:expr, $iter:ident => $call:expr) => {
+        match $cursor {
+            Cursor::Plain($iter) => $call,
+            Cursor::Timestamped($iter) => $call,
+            Cursor::Versions($iter) => $call,
+            Cursor::Gone => unreachable!("nobody has it"),
+        }
+    };
+}
+
 mod idle;
 mod park;
 mod prepared;
@@ -27,7 +39,7 @@ use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_table::ScansAhead;
 use esker_table::blob::BlobReader;
 use idle::take_idle;
-use prepared::Prepared;
+use prepared::{Prepared, check as check_ranges};
 pub(super) use prepared::{new_ahead, within_ranges};
 use runs::Runs;
 pub(super) use timestamped::{new_timestamped_iter, new_versions_iter};
@@ -45,7 +57,7 @@ pub struct DbIterator {
     /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
     held: Option<Snapshot>,
     /// The ranges that it was told will be scanned.
-    prepared: Option<Box<Prepared>>,
+    prepared: Option<Prepared>,
 }
 
 /// What it reads.
@@ -68,18 +80,6 @@ enum Cursor {
     Versions(Box<VersionsIter>),
     /// Over nothing: the iterator is being dropped.
     Gone,
-}
-
-/// Calls a method that both cursors have.
-macro_rules! each {
-    ($cursor:expr, $iter:ident => $call:expr) => {
-        match $cursor {
-            Cursor::Plain($iter) => $call,
-            Cursor::Timestamped($iter) => $call,
-            Cursor::Versions($iter) => $call,
-            Cursor::Gone => unreachable!("nobody has it"),
-        }
-    };
 }
 
 impl Db {
@@ -115,15 +115,15 @@ impl Db {
         args: &MultiScanArgs,
     ) -> Result<DbIterator> {
         let statistics = self.inner.engine.options.statistics.as_ref();
-        let prepared = Prepared::new(args, &family.cf.icmp, &options, statistics)?;
-        self.new_iterator(within_ranges(options, args), family, Some(prepared))
+        check_ranges(args, &family.cf.icmp, statistics)?;
+        self.new_iterator(within_ranges(options, args), family, Some(args))
     }
 
     fn new_iterator(
         &self,
         options: ReadOptions,
         family: &ColumnFamilyHandle,
-        prepared: Option<Prepared>,
+        ranges: Option<&MultiScanArgs>,
     ) -> Result<DbIterator> {
         check_tailing(&options, family.cf.icmp.timestamp_size() > 0)?;
         self.inner.check_family(&family.cf)?;
@@ -132,21 +132,22 @@ impl Db {
         let held = self.inner.hold_for_iterator(&options);
         let (view, sequence) = self.inner.pinned_moment(&cf, &options, held.as_ref());
         let statistics = self.inner.engine.options.statistics.clone();
-        let iter = if options.iter_start_ts.is_some() {
+        let mut iter = if options.iter_start_ts.is_some() {
             Cursor::Versions(Box::new(new_versions_iter(&cf, &view, &options, sequence)?))
         } else if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             Cursor::Timestamped(Box::new(new_timestamped_iter(&cf, &view, &options, sequence, None)?))
         } else {
-            let ahead = prepared.as_ref().map(|prepared| prepared.ahead.clone());
-            let idle = if ahead.is_none() { take_idle(&cf, &view, &options, sequence)? } else { None };
-            Cursor::Plain(match idle {
+            Cursor::Plain(match take_idle(&cf, &view, &options, (sequence, ranges.is_some()))? {
                 Some(iter) => iter,
-                None => Box::new(new_db_iter(&cf, &view, &options, sequence, statistics, ahead)?),
+                None => Box::new(new_db_iter(&cf, &view, &options, sequence, statistics)?),
             })
         };
+        let prepared = ranges.map(|ranges| {
+            let statistics = self.inner.engine.options.statistics.as_ref();
+            Prepared::new(ranges, iter.runs(), &options, statistics)
+        });
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
-        let prepared = prepared.map(Box::new);
         Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held, prepared })
     }
 
@@ -370,7 +371,7 @@ impl DbIterator {
 
     /// The options by which files are opened.
     fn opening_options(&self) -> &ReadOptions {
-        self.prepared.as_ref().map_or(&self.options, |prepared| &prepared.around)
+        self.prepared.as_ref().and_then(|prepared| prepared.around.as_deref()).unwrap_or(&self.options)
     }
 
     /// Whether the view is not the family's any more, or there is none.
@@ -447,9 +448,8 @@ fn new_db_iter(
     options: &ReadOptions,
     sequence: SequenceNumber,
     statistics: Option<Arc<Statistics>>,
-    ahead: Option<Arc<ScansAhead>>,
 ) -> Result<DbIter<Runs>> {
-    let iter = Runs::new(cf, view, options, sequence, ahead)?;
+    let iter = Runs::new(cf, view, options, sequence)?;
     let mut iter_options = db_iter_options(cf, view, options, sequence, statistics);
     iter_options.dead_ranges = dead_ranges(view, options);
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
@@ -551,7 +551,7 @@ pub(super) fn internal_iterator(
     options: &ReadOptions,
     sequence: SequenceNumber,
 ) -> Result<Box<dyn InternalIterator>> {
-    Ok(Box::new(Runs::new(cf, view, options, sequence, None)?))
+    Ok(Box::new(Runs::new(cf, view, options, sequence)?))
 }
 
 #[cfg(test)]

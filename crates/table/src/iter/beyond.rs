@@ -24,7 +24,9 @@ pub(super) struct Beyond {
 impl TableIter {
     /// Moves the walker on to the neighbour, unless that takes more than the index block that it is in, or nothing there is wanted.
     pub(super) fn step_beyond(&mut self, forward: bool) {
-        let can_step = self.ahead.is_none() && self.walker.as_ref().is_some_and(IndexWalker::is_flat);
+        // Of scans that hold blocks, the next block may be among these.
+        let holds = self.ahead.as_ref().is_some_and(|ahead| ahead.holds());
+        let can_step = !holds && self.walker.as_ref().is_some_and(IndexWalker::is_flat);
         if self.beyond.is_some() || !can_step || (forward && self.is_beyond_upper_bound()) {
             return;
         }

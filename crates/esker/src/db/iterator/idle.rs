@@ -8,8 +8,8 @@
 //!     (`cf/idle_cursors.rs`), and goes with it.
 //!  2. It has all runs of its view that its sequence number sees. Whoever takes it goes over to his own number first, as
 //!     [`DbIterator::refresh`] does: a memtable may have got its first entry, or range tombstones.
-//!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); it gives it his bounds. Iterators with unusual options or with ranges
-//!     leave none and take none, and those with bounds only where there is no level 0, of which they may have left out files.
+//!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); it gives it his bounds. Iterators with unusual options
+//!     leave none and take none, nor do those whose bounds leave files of level 0 out.
 //!  4. It goes by the family's options of now: it may be older than they are, as it moves from view to view with its iterator.
 
 use super::runs::{Runs, plain_reads};
@@ -24,12 +24,12 @@ use esker_base::{Result, SequenceNumber};
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let Watched::View(view) = &self.watched else { return };
-        // A comparator that panics leaves nobody knows what.
-        if let Cursor::Plain(iter) = &self.iter
+        // A comparator that panics leaves nobody knows what, and is not asked again.
+        if !std::thread::panicking()
+            && let Cursor::Plain(iter) = &self.iter
             && let Some(how) = plain_reads(&self.cf, view, &self.options)
             && iter.inner().reads_plainly(how)
             && self.cf.super_version.holds(view)
-            && !std::thread::panicking()
             && let Cursor::Plain(mut iter) = std::mem::replace(&mut self.iter, Cursor::Gone)
             && iter.rest()
         {
@@ -38,21 +38,22 @@ impl Drop for DbIterator {
     }
 }
 
-/// A cursor over this view that somebody has left, at this sequence number.
+/// A cursor over this view that somebody has left, at this sequence number. `has_ranges`: bounds are set before it is positioned.
 /// # Errors
 /// See [`Db::iter_opt`](crate::Db::iter_opt).
 pub(super) fn take_idle(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
-    sequence: SequenceNumber,
+    (sequence, has_ranges): (SequenceNumber, bool),
 ) -> Result<Option<Box<DbIter<Runs>>>> {
     let Some(how) = plain_reads(cf, view, options) else { return Ok(None) };
     let taken = view.idle.take(|iter: &DbIter<Runs>| iter.inner().reads_plainly(how));
     let Some(mut iter) = taken else { return Ok(None) };
     esker_base::probe!("iterator:idle");
     let (lower, upper) = (options.iterate_lower_bound.as_deref(), options.iterate_upper_bound.as_deref());
-    if iter.has_bounds() || lower.or(upper).is_some() {
+    // Each range sets its own before the cursor is positioned.
+    if !has_ranges && (iter.has_bounds() || lower.or(upper).is_some()) {
         iter.set_bounds(lower, upper);
     }
     iter.set_most_skipped(view.options.max_sequential_skip_in_iterations);

@@ -5,10 +5,11 @@
 //!
 //! Invariants
 //!  1. While `prepared` is there, the bounds are those of the range that was entered last; else those of the read options.
-//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever they change.
+//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever they change. Nothing is told of tables,
+//!     or allocated for them, if the cursor has had ranges before: a cursor that another iterator has left is used as it is.
 //!  3. The cursor reads all files within the bounds of the read options and within those of the ranges.
 
-use super::runs::iterator_table_options;
+use super::runs::{Runs, Told, iterator_table_options};
 use super::{Cursor, DbIterator, Watched};
 use crate::options::{MultiScanArgs, ReadOptions};
 use esker_base::stats::{Statistics, Ticker};
@@ -23,23 +24,71 @@ pub(super) struct Prepared {
     reverse: bool,
     /// The range that is to be entered next.
     next: usize,
-    pub(super) ahead: Arc<ScansAhead>,
-    /// The read options, with bounds around their own and around all ranges: what files are opened by.
-    pub(super) around: ReadOptions,
+    told: Told,
+    /// What files are opened by, if not by the read options: these with bounds around their own and around all ranges.
+    pub(super) around: Option<Box<ReadOptions>>,
 }
 
 impl Prepared {
-    /// # Errors
-    /// `InvalidArgument`: see [`DbIterator::prepare`].
+    /// The ranges of `args`, of which `runs` are told, if there are any. REQUIRES: they were checked.
     pub(super) fn new(
         args: &MultiScanArgs,
-        icmp: &InternalKeyComparator,
+        runs: Option<&mut Runs>,
         options: &ReadOptions,
         statistics: Option<&Arc<Statistics>>,
-    ) -> Result<Prepared> {
-        let ahead = new_ahead(args, icmp, options, statistics)?;
-        let around = around(options, args, &icmp.without_timestamp());
-        Ok(Prepared { reverse: args.reverse, next: 0, ahead, around })
+    ) -> Prepared {
+        let told = match runs {
+            Some(runs) => runs.tell(ranges_of(args), ahead_options(args, options), statistics),
+            None => {
+                let mut ranges = ScanRanges::default();
+                ranges_of(args).for_each(|(start, limit)| ranges.push(start, limit));
+                Told { ranges: Arc::new(ranges), ahead: None }
+            }
+        };
+        Prepared { reverse: args.reverse, next: 0, told, around: None }
+    }
+
+    /// Range `number` is scanned from now on. Its start and limit, if there is one.
+    fn enter(
+        &mut self,
+        number: usize,
+        options: &ReadOptions,
+        iter: &mut Cursor,
+    ) -> Option<(&[u8], Option<&[u8]>)> {
+        let (start, limit) = self.told.ranges.get(number)?;
+        self.next = number + 1;
+        if let Some(ahead) = &self.told.ahead {
+            ahead.enter(number);
+        }
+        let lower = if self.reverse { Some(start) } else { options.iterate_lower_bound.as_deref() };
+        iter.set_bounds(lower, limit);
+        Some((start, limit))
+    }
+}
+
+/// Checks and counts ranges that somebody wants to be told of.
+/// # Errors
+/// `InvalidArgument`: see [`DbIterator::prepare`].
+pub(super) fn check(
+    args: &MultiScanArgs,
+    icmp: &InternalKeyComparator,
+    statistics: Option<&Arc<Statistics>>,
+) -> Result<()> {
+    let count = |ticker| statistics.into_iter().for_each(|s| s.record_tick(ticker, 1));
+    count(Ticker::MultiscanPrepareCalls);
+    args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))
+}
+
+fn ranges_of(args: &MultiScanArgs) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    args.ranges.iter().map(|range| (range.start.as_slice(), range.limit.as_deref()))
+}
+
+fn ahead_options(args: &MultiScanArgs, options: &ReadOptions) -> AheadOptions {
+    AheadOptions {
+        table: iterator_table_options(options),
+        coalesced_gap_bytes: args.io_coalesce_threshold,
+        most_bytes: args.max_prefetch_size,
+        reverse: args.reverse,
     }
 }
 
@@ -50,20 +99,11 @@ pub(in crate::db) fn new_ahead(
     args: &MultiScanArgs,
     icmp: &InternalKeyComparator,
     options: &ReadOptions,
-    statistics: Option<&Arc<Statistics>>,
 ) -> Result<Arc<ScansAhead>> {
-    let count = |ticker| statistics.into_iter().for_each(|s| s.record_tick(ticker, 1));
-    count(Ticker::MultiscanPrepareCalls);
-    args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))?;
-    let mut ranges = ScanRanges::default();
-    args.ranges.iter().for_each(|range| ranges.push(&range.start, range.limit.as_deref()));
-    let ahead_options = AheadOptions {
-        table: iterator_table_options(options),
-        coalesced_gap_bytes: args.io_coalesce_threshold,
-        most_bytes: args.max_prefetch_size,
-        reverse: args.reverse,
-    };
-    Ok(Arc::new(ScansAhead::new(ranges, ahead_options, statistics.cloned())))
+    check(args, icmp, None)?;
+    let ahead = Arc::<ScansAhead>::default();
+    ahead.tell(ranges_of(args), ahead_options(args, options), None);
+    Ok(ahead)
 }
 
 /// The options of an iterator that goes through these ranges, with bounds around all of them.
@@ -108,56 +148,66 @@ impl DbIterator {
     /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range reaches beyond the bounds of an
     /// iterator with `pin_data`, which opens no other files any more. Nothing has changed then.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
-        let statistics = self.db.engine.options.statistics.as_ref();
-        let prepared = Prepared::new(args, &self.cf.icmp, &self.options, statistics)?;
+        let db = self.db.clone();
+        let statistics = db.engine.options.statistics.as_ref();
+        check(args, &self.cf.icmp, statistics)?;
+        let around = around(&self.options, args, &self.cf.icmp.without_timestamp());
+        let around = (!has_bounds_of(&self.options, &around)).then(|| Box::new(around));
         let stays = matches!((&self.iter, &self.watched), (Cursor::Plain(_), Watched::Stays));
-        if stays && !has_bounds_of(&self.options, &prepared.around) {
+        if stays && around.is_some() {
             let what =
                 "MultiScanArgs: a range reaches beyond the bounds of an iterator that stays at its files";
             return Err(Error::invalid_argument(what));
         }
         self.leave_ranges();
-        if let Cursor::Plain(iter) = &mut self.iter {
-            iter.forget_place();
-            if !matches!(self.watched, Watched::Stays) {
-                let ahead = prepared.ahead.clone();
-                iter.park(|runs| {
-                    runs.park();
-                    runs.set_ahead(Some(ahead));
-                });
-                self.watched = Watched::Parked;
+        let mut prepared = match &mut self.iter {
+            Cursor::Plain(iter) if !stays => {
+                iter.forget_place();
+                if around.is_some() {
+                    // It may need files that are not open.
+                    iter.park(|runs| runs.park());
+                    self.watched = Watched::Parked;
+                }
+                Prepared::new(args, Some(iter.inner_mut()), &self.options, statistics)
             }
-        }
-        self.prepared = Some(Box::new(prepared));
+            Cursor::Plain(iter) => {
+                iter.forget_place();
+                Prepared::new(args, None, &self.options, statistics)
+            }
+            _ => Prepared::new(args, None, &self.options, statistics),
+        };
+        prepared.around = around;
+        self.prepared = Some(prepared);
         Ok(())
     }
 
     /// Before a seek to `target`: its range is entered, or all are left if it is not where one begins.
     pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
         let Some(prepared) = &mut self.prepared else { return };
-        let ranges = prepared.ahead.ranges();
+        let ranges = &prepared.told.ranges;
         let begins_at = |number: &usize| match ranges.get(*number) {
             Some((start, _)) if !reverse => start == target,
             Some((_, limit)) => limit == Some(target),
             None => false,
         };
-        let rest = (prepared.next..ranges.len()).filter(|_| prepared.reverse == reverse);
-        let found = rest.filter(begins_at).find_map(|number| Some((number, ranges.get(number)?)));
-        let Some((number, (start, limit))) = found else { return self.leave_ranges() };
-        prepared.next = number + 1;
-        prepared.ahead.enter(number);
-        let lower = if reverse { Some(start) } else { self.options.iterate_lower_bound.as_deref() };
-        self.iter.set_bounds(lower, limit);
+        let mut rest = (prepared.next..ranges.len()).filter(|_| prepared.reverse == reverse);
+        let Some(number) = rest.find(begins_at) else { return self.leave_ranges() };
+        prepared.enter(number, &self.options, &mut self.iter);
     }
 
-    /// Enters the range behind the one that was entered last. False if there is none.
+    /// Enters the range behind the one that was entered last, and goes to its first entry, or its last. False if there is none.
     pub(in crate::db) fn enter_next_range(&mut self) -> bool {
-        let Some(prepared) = &self.prepared else { return false };
-        let (ahead, next, reverse) = (prepared.ahead.clone(), prepared.next, prepared.reverse);
-        let Some((start, limit)) = ahead.ranges().get(next) else { return false };
+        self.catch_up();
+        let is_there = self.leave_old_view();
+        let Some(prepared) = &mut self.prepared else { return false };
+        let reverse = prepared.reverse;
+        let Some((start, limit)) = prepared.enter(prepared.next, &self.options, &mut self.iter) else {
+            return false;
+        };
         match limit {
-            Some(limit) if reverse => self.seek_for_prev(limit),
-            _ => self.seek(start),
+            _ if !is_there => {}
+            Some(limit) if reverse => each!(&mut self.iter, iter => iter.seek_for_prev(limit)),
+            _ => each!(&mut self.iter, iter => iter.seek(start)),
         }
         true
     }
@@ -165,9 +215,9 @@ impl DbIterator {
     /// As if nothing had been prepared. To be positioned next.
     pub(super) fn leave_ranges(&mut self) {
         let Some(prepared) = self.prepared.take() else { return };
-        prepared.ahead.set_tables(None);
+        drop(prepared);
         if let Cursor::Plain(iter) = &mut self.iter {
-            iter.inner_mut().set_ahead(None);
+            iter.inner_mut().forget_ranges();
         }
         let ReadOptions { iterate_lower_bound: lower, iterate_upper_bound: upper, .. } = &self.options;
         self.iter.set_bounds(lower.as_deref(), upper.as_deref());
@@ -175,11 +225,20 @@ impl DbIterator {
 
     /// What was read ahead for the ranges that it was told of last.
     pub fn ahead_counts(&self) -> AheadCounts {
-        self.prepared.as_ref().map_or_else(AheadCounts::default, |prepared| prepared.ahead.counts())
+        let ahead = self.prepared.as_ref().and_then(|prepared| prepared.told.ahead.as_ref());
+        ahead.map_or_else(AheadCounts::default, |ahead| ahead.counts())
     }
 }
 
 impl Cursor {
+    /// What can be told of ranges.
+    pub(super) fn runs(&mut self) -> Option<&mut Runs> {
+        match self {
+            Cursor::Plain(iter) => Some(iter.inner_mut()),
+            Cursor::Timestamped(_) | Cursor::Versions(_) | Cursor::Gone => None,
+        }
+    }
+
     fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         match self {
             Cursor::Plain(iter) => iter.set_bounds(lower, upper),

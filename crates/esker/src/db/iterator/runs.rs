@@ -8,7 +8,7 @@
 //! Invariants
 //!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both have in the same order.
 //!  2. Cursors of which one has hopped are kept, but not where they stand.
-//!  3. `ahead` knows the files of `sources`, if there is one.
+//!  3. While there are ranges (`is_told`), `ahead` knows the files of `sources`; without them it knows these or none.
 //!  4. A memtable of which the sequence number sees nothing is not among them.
 //!  5. The cursor of a file that one level hands to another has the bounds and options of all, and is positioned by its taker;
 //!     only exchanges at the same sequence number hand any over.
@@ -27,13 +27,16 @@ use crate::read::tables::open_file;
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
 use esker_base::run::{Ahead, Run};
+use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;
-use esker_table::{ScanTables, ScansAhead, TableCache, TableReadOptions, TableReader};
+use esker_table::{
+    AheadOptions, ScanRanges, ScanTables, ScansAhead, TableCache, TableReadOptions, TableReader,
+};
 use std::cell::Cell;
 
 /// What a child reads.
@@ -120,10 +123,22 @@ pub(super) struct Runs {
     upper_bound: Option<Vec<u8>>,
     wanted_prefix_of: Option<Vec<u8>>,
     tables: Arc<TableCache>,
-    /// Scans that it was told of beforehand.
-    ahead: Option<Arc<ScansAhead>>,
+    /// Where its tables' cursors are told of scans beforehand.
+    ahead: Arc<ScansAhead>,
+    /// Whether there are such scans.
+    is_told: bool,
+    /// Whether `ahead` knows the files.
+    knows_files: bool,
     /// How it reads tables, if it has all that a view has and may be handed on.
     plain: Option<TableReadOptions>,
+}
+
+/// Ranges that are scanned, and where that was told.
+#[derive(Default, Debug)]
+pub(super) struct Told {
+    pub(super) ranges: Arc<ScanRanges>,
+    /// `None` where nothing is read ahead for them.
+    pub(super) ahead: Option<Arc<ScansAhead>>,
 }
 
 /// Cursors over files of levels that are gone, for the levels that come in their stead; empty but while one view is exchanged for
@@ -164,13 +179,11 @@ impl Runs {
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
-        ahead: Option<Arc<ScansAhead>>,
     ) -> Result<Runs> {
-        let shared = (Arc::default(), ahead);
-        Runs::open(cf, view, options, Opening::new(cf, options, sequence, shared))
+        Runs::open(cf, view, options, Opening::new(cf, options, sequence, Default::default()))
     }
 
-    /// The same, with everything it opens watched.
+    /// The same, with everything it opens watched, as part of scans that were told beforehand, if there are any.
     /// # Errors
     /// As [`Runs::new`].
     pub(in crate::db) fn watched(
@@ -180,7 +193,7 @@ impl Runs {
         sequence: SequenceNumber,
         (watch, ahead): (&Arc<Watch>, Option<Arc<ScansAhead>>),
     ) -> Result<Runs> {
-        let shared = (Arc::default(), ahead);
+        let shared = (Arc::default(), ahead.unwrap_or_default());
         Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone()), shared))
     }
 
@@ -205,8 +218,9 @@ impl Runs {
         )?;
         let cursor = Cursor::new(&cf.icmp, opened);
         let icmp = cf.icmp.clone();
-        let may_hand_on = children.opener.watch.is_none() && children.opener.ahead.is_none();
-        let runs = Runs {
+        let may_hand_on = children.opener.watch.is_none();
+        let ahead = children.opener.ahead.clone();
+        let mut runs = Runs {
             icmp,
             sources,
             cursor,
@@ -215,10 +229,12 @@ impl Runs {
             upper_bound: None,
             wanted_prefix_of: None,
             tables: cf.tables.clone(),
-            ahead: children.opener.ahead.clone(),
+            is_told: ahead.is_told(),
+            knows_files: false,
+            ahead,
             plain: plain_reads(cf, view, options).filter(|_| may_hand_on),
         };
-        runs.tell_ahead();
+        runs.files_have_changed();
         Ok(runs)
     }
 
@@ -227,17 +243,45 @@ impl Runs {
         self.plain == Some(how)
     }
 
-    /// What is opened from now on belongs to these scans. REQUIRES: nothing is open, or no scans are left.
-    pub(super) fn set_ahead(&mut self, ahead: Option<Arc<ScansAhead>>) {
-        self.ahead = ahead;
-        self.plain = None;
+    /// These ranges, which ascend, will be scanned: see [`ScansAhead`]. A copy of them.
+    pub(super) fn tell<'r>(
+        &mut self,
+        ranges: impl Iterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+        options: AheadOptions,
+        statistics: Option<&Arc<Statistics>>,
+    ) -> Told {
+        let ranges = self.ahead.tell(ranges, options, statistics);
+        self.is_told = true;
+        self.tell_files();
+        Told { ranges, ahead: Some(self.ahead.clone()) }
     }
 
-    /// Tells the scans which files there are.
-    fn tell_ahead(&self) {
-        let Some(ahead) = &self.ahead else { return };
-        let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
-        ahead.set_tables(Some(Box::new(FilesOfScans { icmp, tables, sources: self.sources.clone() })));
+    /// There are no ranges any more.
+    pub(super) fn forget_ranges(&mut self) {
+        if self.is_told {
+            self.is_told = false;
+            self.ahead.forget();
+        }
+    }
+
+    /// Tells the scans which files there are, unless they know. What they know stays for those that are told of next.
+    fn tell_files(&mut self) {
+        if !self.knows_files {
+            let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
+            let files = FilesOfScans { icmp, tables, sources: self.sources.clone() };
+            self.ahead.set_tables(Some(Box::new(files)));
+            self.knows_files = true;
+        }
+    }
+
+    /// What the scans know of files is not so any more.
+    fn files_have_changed(&mut self) {
+        let did_know = std::mem::take(&mut self.knows_files);
+        if self.is_told {
+            self.tell_files();
+        } else if did_know {
+            self.ahead.set_tables(None);
+        }
     }
 
     /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are not opened again.
@@ -280,8 +324,15 @@ impl Runs {
     /// Closes all; what it goes over to next is all fresh.
     pub(super) fn park(&mut self) {
         self.sources = Vec::new();
-        self.ahead.iter().for_each(|ahead| ahead.set_tables(None));
+        self.knows_files = false;
+        self.ahead.set_tables(None);
         self.cursor = Cursor::Merged(MergingIterator::new(self.icmp.clone(), Vec::new()));
+    }
+
+    /// Whether there are no ranges, and no blocks that were read ahead.
+    #[cfg(test)]
+    pub(super) fn has_nothing_ahead(&self) -> bool {
+        !self.is_told && !self.ahead.is_told() && !self.ahead.holds()
     }
 
     /// Whether no cursor is held over from an exchange.
@@ -326,8 +377,8 @@ impl Runs {
                 );
             }
         }
-        self.tell_ahead();
-        let _handing_over = (place.is_some() && self.ahead.is_none()).then(|| self.kept.hand_over());
+        self.files_have_changed();
+        let _handing_over = (place.is_some() && !self.is_told).then(|| self.kept.hand_over());
         if let Cursor::Merged(merged) = &mut self.cursor {
             merged.exchange(&gone, children, place);
         }
@@ -398,7 +449,7 @@ impl Opening<'_> {
         cf: &'a ColumnFamily,
         options: &ReadOptions,
         sequence: SequenceNumber,
-        shared: (Arc<KeptFiles>, Option<Arc<ScansAhead>>),
+        shared: (Arc<KeptFiles>, Arc<ScansAhead>),
     ) -> Opening<'a> {
         Opening::watched(cf, options, sequence, None, shared)
     }
@@ -408,7 +459,7 @@ impl Opening<'_> {
         options: &ReadOptions,
         sequence: SequenceNumber,
         watch: Option<Arc<Watch>>,
-        (kept, ahead): (Arc<KeptFiles>, Option<Arc<ScansAhead>>),
+        (kept, ahead): (Arc<KeptFiles>, Arc<ScansAhead>),
     ) -> Opening<'a> {
         let opener = Arc::new(ReadOpener {
             tables: cf.tables.clone(),
@@ -543,6 +594,7 @@ impl InternalIterator for Runs {
         of_cursor!(mut self.set_wanted_prefix_of(user_key));
     }
     fn rest(&mut self) {
+        self.forget_ranges();
         of_cursor!(mut self.rest());
     }
     fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
@@ -557,16 +609,20 @@ pub(super) fn plain_reads(
     view: &SuperVersion,
     options: &ReadOptions,
 ) -> Option<TableReadOptions> {
-    let has_bounds = options.iterate_lower_bound.is_some() || options.iterate_upper_bound.is_some();
-    // With bounds, files of level 0 may be left out.
-    let is_plain = (!has_bounds || view.version.files(0).is_empty())
-        && options.read_tier == ReadTier::ReadAll
+    let is_plain = options.read_tier == ReadTier::ReadAll
         && options.max_skippable_internal_keys == 0
         && !options.ignore_range_deletions
         && !options.prefix_same_as_start
         && !options.pin_data
-        && cf.tables.keeps_all_open();
+        && cf.tables.keeps_all_open()
+        && has_all_of_level_0(cf, view, options);
     is_plain.then(|| iterator_table_options(options))
+}
+
+/// Whether no file of level 0 is left out because of bounds.
+fn has_all_of_level_0(cf: &ColumnFamily, view: &SuperVersion, options: &ReadOptions) -> bool {
+    let has_bounds = options.iterate_lower_bound.is_some() || options.iterate_upper_bound.is_some();
+    !has_bounds || !view.version.files(0).iter().any(|file| outside_bounds(cf, file, options))
 }
 
 fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> bool {
@@ -598,8 +654,8 @@ struct ReadOpener {
     kept: Arc<KeptFiles>,
     /// Who counts what its cursors do, if anybody does.
     watch: Option<Arc<Watch>>,
-    /// Scans that its cursors are part of.
-    ahead: Option<Arc<ScansAhead>>,
+    /// Where its cursors are told of scans that they are part of.
+    ahead: Arc<ScansAhead>,
 }
 
 /// The files of some runs, for those who read ahead.
@@ -654,11 +710,10 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_file(&self.tables, file)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        let iter = match &self.ahead {
-            Some(ahead) if self.icmp.timestamp_size() == 0 => {
-                Box::new(reader.iter(self.options).with_scans_ahead(ahead.clone()))
-            }
-            _ => table_iter(&reader, self.options, &self.icmp),
+        let iter: Box<dyn InternalIterator> = if self.icmp.timestamp_size() == 0 {
+            Box::new(reader.iter(self.options).with_scans_ahead(self.ahead.clone()))
+        } else {
+            table_iter(&reader, self.options, &self.icmp)
         };
         Ok(OpenedFile { iter: watched(&self.watch, Watched::File(file.number), iter), range_dels })
     }

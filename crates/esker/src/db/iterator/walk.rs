@@ -161,7 +161,7 @@ fn begin(
         most_entries: walk.most_entries - walk.passed,
     });
     let options = ReadOptions { fill_cache: false, total_order_seek: true, ..ReadOptions::default() };
-    let mut iter = new_db_iter(cf, &view, &options, sequence, None, None)?;
+    let mut iter = new_db_iter(cf, &view, &options, sequence, None)?;
     let every = LOOK_UP_EVERY.min(view.options.dead_range_walk_threshold().max(LOOK_UP_LEAST));
     let (looks, mut passed) = (around.clone(), 0);
     let goes_on = move |user_key: &[u8]| {

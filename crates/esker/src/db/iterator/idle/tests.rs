@@ -132,8 +132,8 @@ fn those_that_read_in_another_way_leave_none_and_take_none() {
     let db = open();
     drop(db.iter().unwrap());
     let other: [fn(&mut ReadOptions); 6] = [
-        |options| options.iterate_lower_bound = Some(key(10)),
-        |options| options.iterate_upper_bound = Some(key(10)),
+        |options| options.iterate_lower_bound = Some(key(99)),
+        |options| options.iterate_upper_bound = Some(key(0)),
         |options| options.ignore_range_deletions = true,
         |options| options.pin_data = true,
         |options| options.max_skippable_internal_keys = 3,
@@ -164,9 +164,8 @@ fn those_that_read_in_another_way_leave_none_and_take_none() {
 }
 
 #[test]
-fn where_there_is_no_level_0_they_go_from_bounds_to_bounds() {
+fn where_no_file_is_left_out_they_go_from_bounds_to_bounds() {
     let db = open();
-    db.compact_range(None, None).unwrap();
     let bounds = [
         (None, None),
         (Some(10), Some(20)),
@@ -175,14 +174,22 @@ fn where_there_is_no_level_0_they_go_from_bounds_to_bounds() {
         (None, None),
         (Some(95), None),
     ];
-    for (lower, upper) in bounds {
+    // With a file of level 0 that reaches into all of them, and without.
+    for _ in 0..2 {
+        go_through_bounds(&db, &bounds);
+        db.compact_range(None, None).unwrap();
+    }
+}
+
+fn go_through_bounds(db: &Db, bounds: &[(Option<usize>, Option<usize>)]) {
+    for &(lower, upper) in bounds {
         let mut options = ReadOptions::new();
         (options.iterate_lower_bound, options.iterate_upper_bound) = (lower.map(key), upper.map(key));
-        let shown: Vec<_> = rows(iter_opt(&db, options)).into_iter().map(|(key, _)| key).collect();
+        let shown: Vec<_> = rows(iter_opt(db, options)).into_iter().map(|(key, _)| key).collect();
         let expected: Vec<_> = (lower.unwrap_or(0)..upper.unwrap_or(100)).map(key).collect();
         assert_eq!(shown, expected);
     }
-    assert_eq!(idle(&db), 1, "it was the same all the time");
+    assert_eq!(idle(db), 1, "it was the same all the time");
 }
 
 #[test]
@@ -252,4 +259,81 @@ fn a_cursor_whose_change_of_view_a_panic_cut_short_is_left_to_nobody() {
     drop(iter);
     assert_eq!(idle(&db), 0);
     assert_eq!(rows(db.iter().unwrap()).len(), 40);
+}
+
+/// A hundred keys in a level, each in a block of its own, and nothing in a cache.
+fn open_cold() -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options.cf.table.no_block_cache = true;
+    options.cf.table.block_size = 1;
+    let db = Db::open(&options, "/db").unwrap();
+    (0..100).for_each(|i| db.put(key(i), "value").unwrap());
+    db.compact_range(None, None).unwrap();
+    db
+}
+
+fn two_ranges() -> MultiScanArgs {
+    let mut args = MultiScanArgs::new();
+    args.insert(key(10), key(20));
+    args.insert(key(50), key(60));
+    args
+}
+
+#[test]
+fn scans_that_are_told_together_take_them_and_leave_them_without_ranges() {
+    let db = open_cold();
+    let scans = || db.new_multi_scan(ReadOptions::new(), &db.default_column_family(), &two_ranges()).unwrap();
+    let counts = || {
+        let mut scans = scans();
+        let rows: usize = std::iter::from_fn(|| scans.next_scan().map(Iterator::count)).sum();
+        assert_eq!(rows, 20);
+        scans.ahead_counts()
+    };
+    let own = counts();
+    assert_eq!((own.waves, own.ranges), (1, 2));
+    assert_eq!(counts(), own, "with a cursor that has had ranges before");
+    assert_eq!(idle(&db), 1, "it was the same");
+    drop(db.iter().unwrap());
+    assert_eq!(counts(), own, "with one that has had none");
+    assert_eq!(rows(db.iter().unwrap()).len(), 100);
+
+    // Left with blocks that were read ahead, and not used.
+    let mut left = scans();
+    assert!(left.next_scan().unwrap().next().is_some());
+    drop(left);
+    let view = pinned_view(&db.default_column_family().cf);
+    let cursor = view.idle.take(|_: &DbIter<Runs>| true).unwrap();
+    assert!(cursor.inner().has_nothing_ahead());
+    view.idle.put(cursor);
+    assert_eq!(rows(db.iter().unwrap()).len(), 100);
+}
+
+#[test]
+fn ranges_that_were_left_hold_nothing_of_an_older_view() {
+    let db = open_cold();
+    db.put(key(15), "newer").unwrap();
+    let mut iter = db.iter().unwrap();
+    for _ in 0..2 {
+        iter.prepare(&two_ranges()).unwrap();
+        iter.seek(key(10));
+        assert_eq!(iter.ahead_counts().waves, 1);
+        iter.seek(key(15));
+        assert_eq!(iter.item(), Some((&key(15)[..], &b"newer"[..])));
+    }
+    // That one was no start of a range.
+    iter.seek(key(10));
+    let view = pinned_view(&db.default_column_family().cf);
+    let memtable = Arc::downgrade(view.memtables().next().unwrap());
+    drop(view);
+    db.flush().unwrap();
+    iter.next();
+    esker_base::sync::epoch::settle(100_000, std::thread::yield_now);
+    assert!(memtable.upgrade().is_none());
+    iter.prepare(&two_ranges()).unwrap();
+    iter.seek(key(10));
+    // The newer value lies in a file of level 0 now, which belongs to the ranges as well.
+    assert_eq!(iter.ahead_counts().blocks_read, 2 * 11 + 1);
 }
