@@ -28,6 +28,7 @@ use esker_env::{FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
+use esker_table::OpenFiles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -100,6 +101,7 @@ pub fn repair_db(
         families: BTreeMap::new(),
         flushed: Flushed::default(),
         of_unknown_age: BTreeSet::new(),
+        open_files: OpenFiles::new(db::table_capacity(&db_options)),
         summary: RepairSummary::default(),
         blobs_left_over: Vec::new(),
         session_id: random::session_id(),
@@ -139,6 +141,7 @@ struct Repair {
     flushed: Flushed,
     /// Ingested tables of which nobody says when.
     of_unknown_age: BTreeSet<FileNumber>,
+    open_files: Arc<OpenFiles>,
     summary: RepairSummary,
     /// Blob files that nothing names, or that cannot be read to their end.
     blobs_left_over: Vec<FileNumber>,

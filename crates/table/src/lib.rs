@@ -46,5 +46,5 @@ pub use options::{
 };
 pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
-pub use table_cache::{TableCache, TableCacheOptions, TableFile};
+pub use table_cache::{OpenFiles, TableCache, TableCacheOptions, TableFile};
 pub use writer::{TableBuilder, TableFileInfo};

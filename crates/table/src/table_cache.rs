@@ -1,4 +1,4 @@
-//! Open readers by file number.
+//! Open readers by file number: of one family, within the limit of all families of a database.
 //!
 //! In: what the MANIFEST says about a file. Out: its reader, opened at the first use, kept while there is room.
 //!
@@ -8,14 +8,14 @@
 //!  1. At most one thread opens a given file at a time; a failure is not remembered.
 //!  2. An evicted reader lives on for those who hold it.
 
-use crate::blob::{BlobSource, BlobSourceOptions};
+use crate::blob::{BlobSource, BlobSourceOptions, OpenBlobFiles, open_blob_files};
 use crate::block_source::BlockCache;
 use crate::options::{BlockBasedTableOptions, TableReaderOptions};
 use crate::reader::TableReader;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use esker_base::{FileNumber, Result, SubCode};
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
 use esker_env::{FileSystem, RandomAccessFile};
@@ -38,8 +38,8 @@ pub struct TableCacheOptions {
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Directories by path id; `db_paths`.
     pub paths: Vec<PathBuf>,
-    /// Readers kept open (`max_open_files` less a few); `None` for all.
-    pub capacity: Option<usize>,
+    /// Where readers are kept open, those of other families of the database as well.
+    pub open_files: Arc<OpenFiles>,
     /// Whether the MANIFEST's unique ids are checked.
     pub verify_unique_ids: bool,
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be pinned: one and a half
@@ -64,12 +64,58 @@ pub struct TableFile<'a> {
     pub level: Option<usize>,
 }
 
-/// Open readers by file number, one cache for each family.
+/// The open tables and blob files of all families of a database, by file number. Each kind may have as many as the limit says.
+pub struct OpenFiles {
+    tables: Cache<OpenTable>,
+    blob_files: OpenBlobFiles,
+    keeps_all: AtomicBool,
+    next_family: AtomicU64,
+}
+
+struct OpenTable {
+    /// Whose it is.
+    family: u64,
+    reader: Arc<TableReader>,
+}
+
+impl std::fmt::Debug for OpenFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenFiles").field("tables", &self.tables.occupancy_count()).finish_non_exhaustive()
+    }
+}
+
+impl OpenFiles {
+    /// Keeps `capacity` readers of each kind open (`max_open_files` less a few); `None` for all.
+    pub fn new(capacity: Option<usize>) -> Arc<OpenFiles> {
+        let options = CacheOptions {
+            cache_type: CacheType::Lru,
+            capacity: capacity.unwrap_or(usize::MAX / 2),
+            num_shard_bits: if capacity.is_none_or(|c| c >= 1024) { 6 } else { 0 },
+            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+            ..CacheOptions::default()
+        };
+        Arc::new(OpenFiles {
+            tables: Cache::new(&options).expect("64 shards and default ratios are allowed"),
+            blob_files: open_blob_files(capacity),
+            keeps_all: AtomicBool::new(capacity.is_none()),
+            next_family: AtomicU64::new(0),
+        })
+    }
+
+    /// Changes how many readers are kept open. Those that files keep themselves stay.
+    pub fn set_capacity(&self, capacity: Option<usize>) {
+        self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
+        self.tables.set_capacity(capacity.unwrap_or(usize::MAX / 2));
+        self.blob_files.set_capacity(capacity.unwrap_or(usize::MAX / 2));
+    }
+}
+
+/// The open readers of one family.
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
     options: TableCacheOptions,
-    readers: Cache<Arc<TableReader>>,
-    keeps_all: AtomicBool,
+    /// What its readers are marked with.
+    family: u64,
     block_protection: AtomicUsize,
     blobs: Arc<BlobSource>,
     /// Held while a file is opened; picked by its number.
@@ -83,20 +129,11 @@ impl std::fmt::Debug for TableCache {
 }
 
 impl TableCache {
-    /// Empty.
+    /// Nothing of this family is open.
     pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
-        let cache_options = CacheOptions {
-            cache_type: CacheType::Lru,
-            capacity: options.capacity.unwrap_or(usize::MAX / 2),
-            num_shard_bits: if options.capacity.is_none_or(|c| c >= 1024) { 6 } else { 0 },
-            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
-            ..CacheOptions::default()
-        };
-        let readers = Cache::new(&cache_options).expect("64 shards and default ratios are allowed");
-        let keeps_all = AtomicBool::new(options.capacity.is_none());
         let blob_options = BlobSourceOptions {
             dir: options.paths.first().cloned().unwrap_or_default(),
-            capacity: options.capacity,
+            open_files: Arc::clone(&options.open_files.blob_files),
             cache: options.blob_cache.clone(),
             charged_to: options.table_options.cache_charged_for(Role::BlobCache).cloned(),
             use_direct_reads: options.use_direct_reads,
@@ -104,11 +141,11 @@ impl TableCache {
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
         let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
+        let family = options.open_files.next_family.fetch_add(1, Ordering::Relaxed);
         TableCache {
             fs,
             options,
-            readers,
-            keeps_all,
+            family,
             block_protection,
             blobs,
             openers: std::array::from_fn(|_| Mutex::new(())),
@@ -124,17 +161,18 @@ impl TableCache {
     /// # Errors
     /// As [`TableReader::open`]; a failure is not remembered.
     pub fn reader(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
-        let key = key_of(file.meta.number);
-        if let Some(reader) = self.readers.lookup(&key) {
-            return Ok(Arc::clone(&reader));
+        let (key, tables) = (key_of(file.meta.number), &self.options.open_files.tables);
+        if let Some(open) = tables.lookup(&key) {
+            return Ok(Arc::clone(&open.reader));
         }
         let _opening = self.openers[(file.meta.number.0 % OPENERS as u64) as usize].lock();
-        if let Some(reader) = self.readers.lookup(&key) {
-            return Ok(Arc::clone(&reader));
+        if let Some(open) = tables.lookup(&key) {
+            return Ok(Arc::clone(&open.reader));
         }
         let reader = self.open(file)?;
         // The limit is not strict: it is never refused.
-        _ = self.readers.insert(key, Arc::clone(&reader), 1, Priority::Low, Role::Misc);
+        let open = OpenTable { family: self.family, reader: Arc::clone(&reader) };
+        _ = tables.insert(key, open, 1, Priority::Low, Role::Misc);
         Ok(reader)
     }
 
@@ -198,24 +236,22 @@ impl TableCache {
 
     /// Whether there is no limit to open readers: then a file may as well keep its own.
     pub fn keeps_all_open(&self) -> bool {
-        self.keeps_all.load(Ordering::Relaxed)
+        self.options.open_files.keeps_all.load(Ordering::Relaxed)
     }
 
     /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
     pub fn evict(&self, number: FileNumber) {
-        self.readers.erase(&key_of(number));
+        self.options.open_files.tables.erase(&key_of(number));
     }
 
     /// The reader of this file if it is open: no I/O.
     pub fn cached(&self, number: FileNumber) -> Option<Arc<TableReader>> {
-        self.readers.lookup(&key_of(number)).map(|reader| Arc::clone(&reader))
+        self.options.open_files.tables.lookup(&key_of(number)).map(|open| Arc::clone(&open.reader))
     }
 
-    /// Changes how many readers are kept open. Those that files keep themselves stay.
-    pub fn set_capacity(&self, capacity: Option<usize>) {
-        self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
-        self.readers.set_capacity(capacity.unwrap_or(usize::MAX / 2));
-        self.blobs.set_capacity(capacity);
+    /// Where its readers are kept open, with those of other families.
+    pub fn open_files(&self) -> &Arc<OpenFiles> {
+        &self.options.open_files
     }
 
     /// Changes how many bytes of a checksum each entry of a block in memory has, for tables that are opened from now on.
@@ -223,9 +259,19 @@ impl TableCache {
         self.block_protection.store(bytes_per_key, Ordering::Relaxed);
     }
 
-    /// Readers open now.
+    /// Readers of this family that are open now.
     pub fn len(&self) -> usize {
-        self.readers.occupancy_count()
+        let mut count = 0;
+        self.for_each(&mut |_| count += 1);
+        count
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&TableReader)) {
+        self.options.open_files.tables.apply_to_all(|open| {
+            if open.value.family == self.family {
+                visit(&open.value.reader);
+            }
+        });
     }
 
     /// Whether none is open.
@@ -236,7 +282,7 @@ impl TableCache {
     /// Memory that open readers hold apart from the block cache, in bytes (`estimate-table-readers-mem`).
     pub fn approximate_memory_usage(&self) -> usize {
         let mut bytes = 0;
-        self.readers.apply_to_all(|entry| bytes += entry.value.approximate_memory_usage());
+        self.for_each(&mut |reader| bytes += reader.approximate_memory_usage());
         bytes
     }
 }

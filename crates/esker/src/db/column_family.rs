@@ -107,6 +107,17 @@ impl Db {
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
+        let family = self.add_column_family(name, options)?;
+        self.write_options_file()?;
+        Ok(family)
+    }
+
+    /// Creates a family of which no OPTIONS file tells yet.
+    pub(super) fn add_column_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<ColumnFamilyHandle> {
         let engine = self.engine();
         let descriptor = self.descriptor_of_new_family(name, options)?;
         // As the write leader: no write may fall between reading the WAL's number and the family being there.
@@ -118,7 +129,6 @@ impl Db {
         drop(manifest);
         drop(lead);
         family_is_there(engine, &descriptor.options);
-        self.write_options_file()?;
         Ok(ColumnFamilyHandle { cf })
     }
 
@@ -202,7 +212,8 @@ fn new_family(
     let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
     let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
     let mem = new_memtable(&engine.options, &icmp, &descriptor.options, 1, earliest);
-    let tables = family_tables(&engine.db_options(), &engine.path, descriptor);
+    let default = engine.families.by_id(ColumnFamilyId::DEFAULT).expect("it is never dropped");
+    let tables = family_tables(&engine.db_options(), &engine.path, descriptor, default.tables.open_files());
     family_with(engine.tag, in_manifest, descriptor, mem, log_number, tables)
 }
 

@@ -45,6 +45,7 @@ pub use multi_get::MultiGetOutput;
 pub use multi_scan::{MultiScan, Scan};
 pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
+pub(crate) use open_tables::table_capacity;
 pub(crate) use own_writes::OwnWrites;
 pub(crate) use reads::table_read_options;
 pub use verify::TableSetAside;

@@ -30,7 +30,7 @@ use esker_env::{FileLock, FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
-use esker_table::{TableCache, TableCacheOptions};
+use esker_table::{OpenFiles, TableCache, TableCacheOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -419,10 +419,11 @@ impl Opening {
         families: &[ColumnFamilyDescriptor],
     ) -> Result<BTreeMap<ColumnFamilyId, Arc<TableCache>>> {
         let mut tables = BTreeMap::new();
+        let open_files = OpenFiles::new(table_capacity(&self.options));
         let mut all = OpenAllTables::new(&self.options, &self.info_log);
         for family in manifest.families() {
             let Some(descriptor) = families.iter().find(|f| f.name == family.name()) else { continue };
-            let of_family = family_tables(&self.options, &self.path, descriptor);
+            let of_family = family_tables(&self.options, &self.path, descriptor, &open_files);
             all.add(family.name(), &of_family, family.current());
             tables.insert(family.id(), of_family);
         }
@@ -469,7 +470,7 @@ impl Db {
             return Ok(());
         }
         for family in missing {
-            self.create_column_family(&family.name, &family.options)?;
+            self.add_column_family(&family.name, &family.options)?;
         }
         self.write_options_file()?;
         jobs::purge_directory(engine)?;
@@ -517,18 +518,19 @@ pub(crate) fn make_consistent(
     Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
 }
 
-/// The open tables of a family.
+/// The open tables of a family, among those of the database.
 pub(crate) fn family_tables(
     options: &DbOptions,
     path: &Path,
     family: &ColumnFamilyDescriptor,
+    open_files: &Arc<OpenFiles>,
 ) -> Arc<TableCache> {
     let cache_options = TableCacheOptions {
         icmp: InternalKeyComparator::new(family.options.comparator.clone()),
         table_options: Arc::new(family.options.table.clone()),
         prefix_extractor: family.options.prefix_extractor.clone(),
         paths: vec![path.to_path_buf()],
-        capacity: table_capacity(options),
+        open_files: open_files.clone(),
         max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),

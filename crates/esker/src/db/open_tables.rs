@@ -15,7 +15,7 @@ use esker_base::{Error, Result};
 use esker_table::TableCache;
 
 /// How many tables may stay open, a few files left for WAL, MANIFEST and LOG as in RocksDB; `None` for all.
-pub(super) fn table_capacity(options: &DbOptions) -> Option<usize> {
+pub(crate) fn table_capacity(options: &DbOptions) -> Option<usize> {
     usize::try_from(options.max_open_files).ok().map(|files| files.saturating_sub(10).max(1))
 }
 

@@ -281,7 +281,9 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::EstimatePendingCompactionBytes => f.pending_compaction_bytes,
         Property::EstimateTableReadersMem => {
             let open = f.version.all_files().filter_map(|(_, file)| file.open_table());
-            open.map(|reader| reader.approximate_memory_usage() as u64).sum()
+            let kept = open.map(|reader| reader.approximate_memory_usage()).sum::<usize>();
+            // With a limit, files do not keep theirs.
+            kept.max(f.cf.tables.approximate_memory_usage()) as u64
         }
         Property::BlockCacheCapacity => f.options.table.block_cache.as_ref()?.capacity() as u64,
         Property::BlockCacheUsage => f.options.table.block_cache.as_ref()?.usage() as u64,

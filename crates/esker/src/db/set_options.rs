@@ -11,7 +11,7 @@ use crate::engine::{maybe_schedule, publish_super_version};
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
 use crate::picker::CompactionOptions;
 use esker_base::sync::{Arc, epoch};
-use esker_base::{Error, Result};
+use esker_base::{ColumnFamilyId, Error, Result};
 
 impl Db {
     /// Changes options of `family`: all of `changes` or none. Options of its tables are changed by
@@ -62,8 +62,8 @@ impl Db {
             if changed.delayed_write_rate != engine.db_options().delayed_write_rate {
                 engine.stall.set_max_rate(changed.delayed_write_rate);
             }
-            for family in engine.families.all() {
-                family.tables.set_capacity(table_capacity(&changed));
+            if let Some(default) = engine.families.by_id(ColumnFamilyId::DEFAULT) {
+                default.tables.open_files().set_capacity(table_capacity(&changed));
             }
             *engine.options_in_force.write() = changed;
             engine.families_changed(&state);

@@ -76,7 +76,7 @@ option_struct! {
         /// them. Default `None`: none are made. Fixed.
         file_checksum_gen_factory: Option<FileChecksumGenFactoryRef> = None, fixed;
 
-        /// Table files kept open, in files; -1: all of them. Default -1. Mutable.
+        /// Table files kept open by all families together, in files, and as many blob files; -1: all of them. Default -1. Mutable.
         max_open_files: i32 = -1, mutable;
         /// Flushes and compactions that may run at once. Default 2. Mutable.
         max_background_jobs: i32 = 2, mutable;
@@ -90,7 +90,8 @@ option_struct! {
         /// WAL bytes at which the families that hold back the oldest WAL are flushed; 0: four times the sum of all
         /// write buffers. Default 0. Mutable.
         max_total_wal_size: u64 = 0, mutable;
-        /// Where WAL files go; `None`: in the database's directory. Default `None`. Fixed.
+        /// Where WAL files go; `None`: in the database's directory. A database that has some there must not be opened before those that are
+        /// still needed are moved. Default `None`. Fixed.
         wal_dir: Option<PathBuf> = None, fixed;
         /// Where LOG files go; `None`: in the database's directory. Default `None`. Fixed.
         db_log_dir: Option<PathBuf> = None, fixed;

@@ -75,7 +75,7 @@ impl Repair {
         Replayed {
             mem: new_memtable(&self.options, &icmp, &family.descriptor.options, 1, SequenceNumber::ZERO),
             icmp,
-            tables: db::family_tables(&self.options, &self.path, &family.descriptor),
+            tables: db::family_tables(&self.options, &self.path, &family.descriptor, &self.open_files),
             old: family.tables.clone(),
             no_table_lost: self.summary.tables_lost.is_empty(),
             flushed_before: FileNumber(0),

@@ -2,7 +2,8 @@
 
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
-use esker::{Db, Env, Options};
+use esker::stats::{Statistics, Ticker};
+use esker::{ColumnFamilyDescriptor, Db, Env, Options};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -96,4 +97,55 @@ fn after_background_work_is_cancelled_reads_go_on_and_a_reopen_has_everything() 
     drop(db);
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn all_families_together_keep_as_many_tables_open_as_the_option_says() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    // Ten of them for other files, as in RocksDB.
+    options.db.max_open_files = 20;
+    let statistics = Arc::new(Statistics::default());
+    options.db.statistics = Some(statistics.clone());
+    let names: Vec<String> =
+        std::iter::once("default".to_owned()).chain((1..14).map(|n| format!("f{n}"))).collect();
+    let open = |names: &[String]| {
+        let families =
+            names.iter().map(|name| ColumnFamilyDescriptor::new(name.as_str(), options.cf.clone()));
+        Db::open_cf(&options.db, "/db", families.collect()).unwrap()
+    };
+    let mut db = open(&names[..7]);
+    for name in &names[7..] {
+        db.create_column_family(name, &options.cf).unwrap();
+    }
+    for again in [false, true] {
+        let opened = |n: usize| {
+            let before = statistics.ticker_count(Ticker::NoFileOpens);
+            let family = db.column_family(&names[n]).unwrap();
+            assert_eq!(db.get_cf(&family, "key").unwrap().as_deref(), Some(&b"value"[..]));
+            statistics.ticker_count(Ticker::NoFileOpens) - before
+        };
+        if !again {
+            for name in &names {
+                let family = db.column_family(name).unwrap();
+                db.put_cf(&family, "key", "value").unwrap();
+                db.flush_opt(&Default::default(), &[&family]).unwrap();
+            }
+        }
+        let _all: u64 = (0..names.len()).map(opened).sum();
+        let last = (4..14).map(opened).sum::<u64>();
+        assert_eq!((last, opened(0), opened(13)), (0, 1, 0), "reopened: {again}");
+        let bytes = |n: usize| {
+            let family = db.column_family(&names[n]).unwrap();
+            db.int_property_cf(&family, "rocksdb.estimate-table-readers-mem").unwrap()
+        };
+        assert!(bytes(0) > 0 && bytes(1) == 0, "only those of the family count");
+        db.set_db_options(&[("max_open_files", "-1")]).unwrap();
+        let _all: u64 = (0..names.len()).map(opened).sum();
+        assert_eq!((0..names.len()).map(opened).sum::<u64>(), 0);
+        drop(db);
+        db = open(&names);
+    }
 }

@@ -21,13 +21,28 @@ use esker_format::file_name::blob_file_name;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Open blob files, by number.
+pub type OpenBlobFiles = Arc<Cache<Arc<BlobFileReader>>>;
+
+/// None is open; so many may stay open, `None` for all.
+pub fn open_blob_files(capacity: Option<usize>) -> OpenBlobFiles {
+    let options = CacheOptions {
+        cache_type: CacheType::Lru,
+        capacity: capacity.unwrap_or(usize::MAX / 2),
+        num_shard_bits: 0,
+        metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
+        ..CacheOptions::default()
+    };
+    Arc::new(Cache::new(&options).expect("one shard and default ratios are allowed"))
+}
+
 /// What the blob files of a family have in common.
 #[derive(Clone, Debug)]
 pub struct BlobSourceOptions {
     /// Where they are.
     pub dir: PathBuf,
-    /// How many may stay open; `None` for all.
-    pub capacity: Option<usize>,
+    /// Where they are kept open, those of other families as well.
+    pub open_files: OpenBlobFiles,
     /// Where values are kept; may be the block cache.
     pub cache: Option<Arc<BlockCache>>,
     /// Where all that the cache uses is charged, if that is another's.
@@ -42,7 +57,6 @@ pub struct BlobSourceOptions {
 pub struct BlobSource {
     fs: Arc<dyn FileSystem>,
     options: BlobSourceOptions,
-    readers: Cache<Arc<BlobFileReader>>,
     /// What its files are called in the cache, together with their numbers.
     identity: u64,
 }
@@ -56,18 +70,10 @@ impl std::fmt::Debug for BlobSource {
 impl BlobSource {
     /// No file is open yet.
     pub fn new(fs: Arc<dyn FileSystem>, options: BlobSourceOptions) -> BlobSource {
-        let cache_options = CacheOptions {
-            cache_type: CacheType::Lru,
-            capacity: options.capacity.unwrap_or(usize::MAX / 2),
-            num_shard_bits: 0,
-            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
-            ..CacheOptions::default()
-        };
         if let (Some(cache), Some(roof)) = (&options.cache, &options.charged_to) {
             cache.charge_usage_to(roof, Role::BlobCache);
         }
-        let readers = Cache::new(&cache_options).expect("one shard and default ratios are allowed");
-        BlobSource { fs, options, readers, identity: process_unique_identity().1 }
+        BlobSource { fs, options, identity: process_unique_identity().1 }
     }
 
     /// The value that the blob index of `user_key` stands for.
@@ -145,7 +151,7 @@ impl BlobSource {
     /// As [`BlobFileReader::open`].
     pub fn reader(&self, number: FileNumber) -> Result<Arc<BlobFileReader>> {
         let key = CacheKey::new((2, number.0), 0);
-        if let Some(reader) = self.readers.lookup(&key) {
+        if let Some(reader) = self.options.open_files.lookup(&key) {
             return Ok(Arc::clone(&reader));
         }
         let path = blob_file_name(&self.options.dir, number);
@@ -162,18 +168,13 @@ impl BlobSource {
             }
         };
         // Two threads may both have opened it: either reader will do. The limit is not strict: it is never refused.
-        _ = self.readers.insert(key, Arc::clone(&reader), 1, Priority::Low, Role::Misc);
+        _ = self.options.open_files.insert(key, Arc::clone(&reader), 1, Priority::Low, Role::Misc);
         Ok(reader)
     }
 
     /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
     pub fn evict(&self, number: FileNumber) {
-        self.readers.erase(&CacheKey::new((2, number.0), 0));
-    }
-
-    /// Changes how many files stay open.
-    pub fn set_capacity(&self, capacity: Option<usize>) {
-        self.readers.set_capacity(capacity.unwrap_or(usize::MAX / 2));
+        self.options.open_files.erase(&CacheKey::new((2, number.0), 0));
     }
 }
 

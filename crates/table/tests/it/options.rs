@@ -14,8 +14,9 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_format::version_edit::FileMetaData;
 use esker_table::{
-    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
-    TableCache, TableCacheOptions, TableFile, TableReadOptions, TableReader, TableReaderOptions,
+    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, OpenFiles, ReadTier,
+    TableBuilderOptions, TableCache, TableCacheOptions, TableFile, TableReadOptions, TableReader,
+    TableReaderOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -547,7 +548,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             table_options: Arc::default(),
             prefix_extractor: None,
             paths: vec!["/db".into()],
-            capacity: Some(3),
+            open_files: OpenFiles::new(Some(3)),
             verify_unique_ids: true,
             statistics: None,
             blob_cache: None,

@@ -35,7 +35,7 @@ fn stored(values: &[(&str, &str)]) -> Stored {
     file.close().unwrap();
     let options = BlobSourceOptions {
         dir: dir.to_owned(),
-        capacity: None,
+        open_files: crate::blob::open_blob_files(None),
         cache: None,
         charged_to: None,
         use_direct_reads: false,
