@@ -149,6 +149,9 @@ impl Recovery<'_> {
             return Ok(Vec::new());
         }
         let smallest_wanted = self.smallest_wanted(manifest);
+        if self.wal_dir != self.path {
+            self.check_for_wals_elsewhere(smallest_wanted)?;
+        }
         let mut wals = Vec::new();
         for name in self.fs.children(self.wal_dir)? {
             if let Some((FileType::Wal, number)) = parse_file_name(&name) {
@@ -160,6 +163,26 @@ impl Recovery<'_> {
         }
         wals.sort_unstable();
         Ok(wals)
+    }
+
+    /// Before `wal_dir` was set they were written into the database's directory: they would not be replayed, and deleted.
+    /// # Errors
+    /// `InvalidArgument` names one that is needed and not in `wal_dir`.
+    fn check_for_wals_elsewhere(&self, smallest_wanted: FileNumber) -> Result<()> {
+        for name in self.fs.children(self.path)? {
+            let Some((FileType::Wal, number)) = parse_file_name(&name) else { continue };
+            let path = self.path.join(&name);
+            // The option may name the same directory in other words.
+            let is_missed = number >= smallest_wanted && !self.fs.file_exists(&self.wal_dir.join(&name))?;
+            if is_missed && self.fs.file_size(&path)? > 0 {
+                return Err(Error::invalid_argument(format!(
+                    "{} may hold writes that no table has, and is not in wal_dir, {}: move it there, or open without wal_dir and flush",
+                    path.display(),
+                    self.wal_dir.display()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// WALs numbered less hold nothing that is not in tables, and no transaction that is prepared.

@@ -317,10 +317,12 @@ impl Wals {
         Ok(())
     }
 
-    /// Gives up every file numbered below `oldest_needed`, except the current one. What is returned is to be deleted;
+    /// Gives up every file numbered below `oldest_needed`, except the newest one. What is returned is to be deleted;
     /// files kept for recycling are not among them.
     pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) -> Vec<FileNumber> {
-        let limit = oldest_needed.min(self.current_number());
+        // Closing leaves no current one.
+        let Some(newest) = self.alive.back() else { return Vec::new() };
+        let limit = oldest_needed.min(newest.number);
         self.unsynced.retain(|f| f.number >= limit);
         let mut gone = Vec::new();
         while let Some(front) = self.alive.front().filter(|w| w.number < limit) {

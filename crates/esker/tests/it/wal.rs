@@ -282,3 +282,53 @@ fn imported_tables_are_not_ahead_of_a_wal_whose_flush_waits() {
     }
     db.continue_background_work().unwrap();
 }
+
+#[test]
+fn a_wal_that_is_needed_and_not_in_wal_dir_is_named() {
+    let mut options = options();
+    let fs = options.db.env.fs.clone();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "flushed").unwrap();
+    db.flush().unwrap();
+    db.put("b", "only in the WAL").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let names = fs.children(Path::new("/db")).unwrap();
+    let wal = names.iter().find(|name| name.ends_with(".log")).unwrap();
+    options.db.wal_dir = Some("/wals".into());
+    for read_only in [false, true] {
+        let opened =
+            if read_only { Db::open_for_read_only(&options, "/db") } else { Db::open(&options, "/db") };
+        let e = opened.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+        assert!(e.message().contains(wal) && e.message().contains("wal_dir"), "{e}");
+    }
+    fs.rename(&Path::new("/db").join(wal), &Path::new("/wals").join(wal)).unwrap();
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"only in the WAL"[..]));
+    db.close().unwrap();
+    drop(db);
+    // What nobody needs is in nobody's way.
+    let mut file = fs.new_writable_file(&Path::new("/db").join(wal)).unwrap();
+    file.append(b"old").unwrap();
+    file.close().unwrap();
+    assert!(Db::open(&options, "/db").unwrap().get("b").unwrap().is_some());
+}
+
+/// Whether or not the job that deletes files had its turn before.
+#[test]
+fn closing_deletes_wals_that_nobody_needs() {
+    for _ in 0..30 {
+        let options = options();
+        let db = Db::open(&options, "/db").unwrap();
+        for i in 0..3 {
+            db.put("a", format!("{i}")).unwrap();
+            db.flush().unwrap();
+        }
+        db.put("b", "only in the WAL").unwrap();
+        db.close().unwrap();
+        let names = options.db.env.fs.children(Path::new("/db")).unwrap();
+        let wals: Vec<_> = names.iter().filter(|name| name.ends_with(".log")).collect();
+        assert_eq!(wals.len(), 1, "{names:?}");
+    }
+}
