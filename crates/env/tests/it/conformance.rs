@@ -42,24 +42,35 @@ macro_rules! conformance {
     };
 }
 
-conformance!(
-    what_is_appended_is_read,
-    appends_of_all_sizes_keep_their_order,
-    new_empties_and_reopen_continues,
-    reuse_overwrites_in_place,
-    sequential_reads_and_skips,
-    random_reads_and_their_ends,
-    truncation_by_handle_and_by_name,
-    preallocation_does_not_change_the_size,
+/// Puts a macro to the cases about what is in files, which hold past the page cache, too, and to the others that are named.
+macro_rules! with_cases_of_files {
+    ($then:ident $(, $other:ident)* $(,)?) => {
+        $then!(
+            what_is_appended_is_read,
+            appends_of_all_sizes_keep_their_order,
+            new_empties_and_reopen_continues,
+            reuse_overwrites_in_place,
+            sequential_reads_and_skips,
+            random_reads_and_their_ends,
+            truncation_by_handle_and_by_name,
+            preallocation_does_not_change_the_size,
+            closed_files_refuse,
+            links_share_the_bytes,
+            deleted_files_stay_readable_while_open,
+            missing_things_are_named,
+            $($other,)*
+        );
+    };
+}
+pub(crate) use with_cases_of_files;
+
+with_cases_of_files!(
+    conformance,
     appends_in_place_are_there_at_once,
-    closed_files_refuse,
     names_come_and_go,
     renames_replace,
-    links_share_the_bytes,
-    deleted_files_stay_readable_while_open,
     directories,
     renamed_directories_keep_their_files,
-    missing_things_are_named,
     sizes_times_and_space,
     locks_exclude,
     directory_syncs_work,

@@ -102,20 +102,7 @@ macro_rules! conformance {
     };
 }
 
-conformance!(
-    what_is_appended_is_read,
-    appends_of_all_sizes_keep_their_order,
-    new_empties_and_reopen_continues,
-    reuse_overwrites_in_place,
-    sequential_reads_and_skips,
-    random_reads_and_their_ends,
-    truncation_by_handle_and_by_name,
-    preallocation_does_not_change_the_size,
-    closed_files_refuse,
-    links_share_the_bytes,
-    deleted_files_stay_readable_while_open,
-    missing_things_are_named,
-);
+cases::with_cases_of_files!(conformance);
 
 #[test]
 fn direct_and_buffered_handles_see_the_same_bytes() {

@@ -8,20 +8,30 @@ use esker_env::mem::MemFs;
 
 const KEYS: usize = 300;
 
-fn open() -> Db {
+/// Of a database in memory that compacts nothing by itself.
+pub(super) fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     options.cf.disable_auto_compactions = true;
-    Db::open(&options, "/db").unwrap()
+    options.cf.merge_operator = Some(crate::builtin::string_append(","));
+    options
+}
+
+fn open() -> Db {
+    Db::open(&options(), "/db").unwrap()
+}
+
+pub(super) fn key(i: usize) -> Vec<u8> {
+    format!("key{i:04}").into_bytes()
 }
 
 /// Writes every key, or deletes the odd ones and writes the others, and puts all into fresh files.
 fn replace_all(db: &Db, round: usize) {
     for i in 0..KEYS {
         match i % 2 {
-            1 if round > 0 => db.delete(format!("key{i:04}")).unwrap(),
-            _ => db.put(format!("key{i:04}"), format!("value{round}")).unwrap(),
+            1 if round > 0 => db.delete(key(i)).unwrap(),
+            _ => db.put(key(i), format!("value{round}")).unwrap(),
         }
     }
     let rewrite = CompactRangeOptions {

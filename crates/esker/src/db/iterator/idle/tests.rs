@@ -1,29 +1,18 @@
 //! An iterator with the cursor of another shows what one of its own would, and idle cursors hold nothing.
 
+use super::super::tests::{key, options};
 use super::super::*;
-use crate::options::Options;
 use esker_base::comparator::Comparator;
 use esker_base::stats::Ticker;
-use esker_env::Env;
-use esker_env::mem::MemFs;
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{self, AtomicBool};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn key(i: usize) -> Vec<u8> {
-    format!("key{i:04}").into_bytes()
-}
-
 /// A hundred keys in a level, the even ones in a file of level 0 again.
 fn open() -> Db {
-    let mut options = Options::default();
-    options.db.create_if_missing = true;
-    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-    options.cf.disable_auto_compactions = true;
-    options.cf.merge_operator = Some(crate::builtin::string_append(","));
-    let db = Db::open(&options, "/db").unwrap();
+    let db = Db::open(&options(), "/db").unwrap();
     (0..100).for_each(|i| db.put(key(i), "first").unwrap());
     db.compact_range(None, None).unwrap();
     (0..50).for_each(|i| db.put(key(2 * i), "second").unwrap());
@@ -194,9 +183,7 @@ fn go_through_bounds(db: &Db, bounds: &[(Option<usize>, Option<usize>)]) {
 
 #[test]
 fn they_go_by_the_options_that_are_in_force_now() {
-    let mut options = Options::default();
-    options.db.create_if_missing = true;
-    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let mut options = options();
     let statistics = Arc::new(Statistics::default());
     options.db.statistics = Some(statistics.clone());
     let db = Db::open(&options, "/db").unwrap();
@@ -235,11 +222,8 @@ impl Comparator for Touchy {
 #[test]
 fn a_cursor_whose_change_of_view_a_panic_cut_short_is_left_to_nobody() {
     let touchy = Arc::new(Touchy::default());
-    let mut options = Options::default();
-    options.db.create_if_missing = true;
-    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let mut options = options();
     options.cf.comparator = touchy.clone();
-    options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, "/db").unwrap();
     // The memtable's entry is the next one, and several others are behind it.
     for run in [0, 1, 3, 2] {

@@ -1,24 +1,13 @@
 //! A parked iterator holds nothing, and goes on as if it had not been.
 
+use super::super::tests::{key, options};
 use super::super::*;
-use crate::options::Options;
-use esker_env::Env;
-use esker_env::mem::MemFs;
 
 const KEYS: usize = 100;
 
-fn key(i: usize) -> Vec<u8> {
-    format!("key{i:04}").into_bytes()
-}
-
 /// Merged values, plain ones and large ones; deletions between.
 fn open() -> Db {
-    let mut options = Options::default();
-    options.db.create_if_missing = true;
-    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-    options.cf.disable_auto_compactions = true;
-    options.cf.merge_operator = Some(crate::builtin::string_append(","));
-    let db = Db::open(&options, "/db").unwrap();
+    let db = Db::open(&options(), "/db").unwrap();
     for i in 0..KEYS {
         db.put(key(i), vec![b'a' + (i % 26) as u8; if i % 7 == 0 { 10_000 } else { 10 }]).unwrap();
         if i % 5 == 0 {
