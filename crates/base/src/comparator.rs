@@ -47,6 +47,23 @@ pub enum KeyOrder {
     Custom,
 }
 
+/// Up to 8 bytes of `key` from `from` on, with zeros behind them, as a number that orders as they do.
+///
+/// They are not put together in memory: a load of what smaller stores have just written waits for these.
+/// # Panics
+/// If the key is shorter than `from`.
+#[inline]
+pub fn head(key: &[u8], from: usize) -> u64 {
+    let rest = &key[from..];
+    if let Some(chunk) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*chunk);
+    }
+    match key.last_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk).checked_shl(64 - 8 * rest.len() as u32).unwrap_or(0),
+        None => rest.iter().zip((0..8).rev()).fold(0, |head, (byte, at)| head | u64::from(*byte) << (8 * at)),
+    }
+}
+
 /// A shared comparator.
 pub type ComparatorRef = Arc<dyn Comparator>;
 

@@ -292,7 +292,7 @@ impl MemTable {
     where
         F: FnMut(Seen<'_>) -> bool,
     {
-        if self.range_dels.is_empty() || self.checks_itself() {
+        if self.checks_itself() || self.tree.is_empty() {
             return self.get_covered_apart(key, &mut visit);
         }
         let target = Target::new(key.internal_key());
@@ -300,7 +300,7 @@ impl MemTable {
         Ok(())
     }
 
-    /// `get_covered` where there is nothing to see on the way, or what is seen is checked.
+    /// `get_covered` where there is no way to see anything on, or what is seen is checked.
     #[inline(never)]
     fn get_covered_apart(
         self: &Arc<Self>,
@@ -356,11 +356,6 @@ impl MemTable {
     where
         F: FnMut(u32, Seen<'_>) -> bool,
     {
-        if self.range_dels.is_empty() {
-            return self.get_many(keys, which, |i, kind, sequence, value| {
-                visit(i, Seen::Version(kind, sequence, value))
-            });
-        }
         for which in which.chunks(tree::GROUP) {
             let targets = targets_of(keys, which);
             self.tree.sight_many(&targets[..which.len()], |i, sight| {

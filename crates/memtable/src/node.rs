@@ -5,7 +5,7 @@
 //! inserts. Here: layout and reading · `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
 //!
 //! ```text
-//! link: next | count      latch      level   prefix
+//! link: next | count      latch      level   prefix     leaves: gaps
 //! heads   [ 8 key bytes after the prefix ]  sorted           searched first
 //! records [ address ]                       in step with it  asked when heads are equal, and for the answer
 //! children[ address ]                       inner nodes only
@@ -41,7 +41,7 @@ pub(crate) use run::Run;
 use crate::arena::Arena;
 use crate::dead::Dead;
 use crate::record::{Record, Target};
-use crate::shade::Shade;
+use crate::shade::{Gap, Gaps, Shade};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::Mutex;
@@ -51,6 +51,8 @@ use heads::{head_after, prefetch_record, shared_prefix, spare_one};
 use insert::Trend;
 use std::alloc::Layout;
 use std::cmp;
+use std::hint::select_unpredictable;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 /// The count of a link takes these bits of an address.
@@ -79,8 +81,7 @@ type Children<const N: usize> = [AtomicPtr<Node<N>>; N];
 #[repr(C, align(128))]
 pub(crate) struct Node<const N: usize> {
     link: AtomicPtr<Node<N>>,
-    /// Null in a leaf.
-    children: *const Children<N>,
+    own: Own<N>,
     /// Beside the link, in a line that every lookup reads.
     shade: Shade,
     latch: Mutex<Trend>,
@@ -90,6 +91,14 @@ pub(crate) struct Node<const N: usize> {
     heads: [AtomicU64; N],
     records: [AtomicPtr<u8>; N],
     dead: Dead,
+}
+
+/// A word that leaves use for one thing and inner nodes for another.
+union Own<const N: usize> {
+    /// Leaves.
+    gaps: ManuallyDrop<Gaps>,
+    /// Inner nodes.
+    children: *const Children<N>,
 }
 
 /// The node to the right, and how many slots are in use.
@@ -123,6 +132,16 @@ impl<const N: usize> Slot<N> {
     const EMPTY: Slot<N> = Slot { head: 0, record: ptr::null_mut(), child: ptr::null_mut() };
 }
 
+/// Where a target is in a leaf.
+pub(crate) enum Here<'t, const N: usize> {
+    /// At or before this record, which is the first that is not before it.
+    First(Record<'t>),
+    /// In this gap; no record has its user key.
+    Absent(Gap),
+    /// Behind all of it; the next leaf.
+    Beyond(Option<&'t Node<N>>),
+}
+
 /// For `Node::first_of_key`: nothing is known.
 pub(crate) const NO_GUESS: usize = usize::MAX;
 
@@ -131,7 +150,7 @@ impl<'t, const N: usize> Node<N> {
     /// # Errors
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn leaf(arena: &'t Arena) -> Result<&'t Node<N>> {
-        Node::build(arena, 0, &[], &[], ptr::null_mut(), (Dead::empty(), Shade::none()))
+        Node::build(arena, 0, &[], &[], ptr::null_mut(), (Dead::empty(), Shade::none(), Gaps::none()))
     }
 
     /// An inner node with one child, which takes everything; a separator like `separator` will come next.
@@ -155,7 +174,7 @@ impl<'t, const N: usize> Node<N> {
             spare_one(prefix),
             &[slot],
             ptr::null_mut(),
-            (Dead::unknown(), Shade::none()),
+            (Dead::unknown(), Shade::none(), Gaps::none()),
         )
     }
 
@@ -166,24 +185,24 @@ impl<'t, const N: usize> Node<N> {
         prefix: &[u8],
         slots: &[Slot<N>],
         next: *mut Node<N>,
-        (dead, shade): (Dead, Shade),
+        (dead, shade, gaps): (Dead, Shade, Gaps),
     ) -> Result<&'t Node<N>> {
         assert!(size_of::<Node<N>>() <= 1 << 16 && N >= 2 && N < COUNT_MASK, "the count fits its bits");
         let slot = |i: usize| slots.get(i).copied().unwrap_or(Slot::EMPTY);
-        let children = if level == 0 {
-            ptr::null()
+        let own = if level == 0 {
+            Own { gaps: ManuallyDrop::new(gaps) }
         } else {
             let place = arena.allocate_node(Layout::new::<Children<N>>())?.cast::<Children<N>>();
             // SAFETY: fresh memory of this layout, ours alone.
             unsafe { place.write(std::array::from_fn(|i| AtomicPtr::new(slot(i).child))) };
-            place.as_ptr().cast_const()
+            Own { children: place.as_ptr().cast_const() }
         };
         let mut prefix_bytes = [0; MAX_PREFIX];
         prefix_bytes[..prefix.len()].copy_from_slice(prefix);
         let place = arena.allocate_node(Layout::new::<Node<N>>())?.cast::<Node<N>>();
         let node = Node {
             link: AtomicPtr::new(Link::new(next, slots.len()).0),
-            children,
+            own,
             shade,
             latch: Mutex::new(Trend::new::<N>()),
             level,
@@ -240,6 +259,14 @@ impl<'t, const N: usize> Node<N> {
         &self.shade
     }
 
+    /// Leaves: between which of its records range tombstones lie.
+    #[inline]
+    pub(crate) fn gaps(&self) -> &Gaps {
+        assert!(self.level == 0, "an inner node has children instead");
+        // SAFETY: a leaf is made with gaps (`build`), and what it is never changes.
+        unsafe { &self.own.gaps }
+    }
+
     /// The first record of its leftmost leaf, which is not empty.
     pub(crate) fn first_record(&'t self) -> Record<'t> {
         let mut node = self;
@@ -255,16 +282,37 @@ impl<'t, const N: usize> Node<N> {
         Latched { node: self, trend, at: 0 }
     }
 
-    /// Leaves: the first record here that is not before `target`. REQUIRES: the latch.
-    pub(crate) fn own_first_at(
+    /// Leaves: the first slot from `from` on whose record is not before `target`, or the count. REQUIRES: the latch.
+    pub(crate) fn own_place_of(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
-    ) -> Option<Record<'t>> {
+        from: usize,
+    ) -> usize {
         let count = self.own_link().count();
         let head = self.head_of(icmp.order(), target.user_key);
-        let at = self.search::<true>(icmp, target, head, false, 0, count);
-        (at < count).then(|| self.record::<true>(at))
+        if from < count && self.head::<true>(from) > head {
+            return from;
+        }
+        self.search::<true>(icmp, target, head, false, from, count)
+    }
+
+    /// Leaves: the gap before slot `at`, which may be the count. REQUIRES: the latch.
+    #[inline]
+    pub(crate) fn own_gap_before(&self, at: usize) -> Gap {
+        if at < self.own_link().count() { Gap::before(own!(self.heads[at])) } else { Gap::BEHIND_ALL }
+    }
+
+    /// Leaves: whether the record of slot `at` has the target's user key. REQUIRES: the latch.
+    pub(crate) fn own_is_at(&'t self, icmp: &InternalKeyComparator, at: usize, target: &Target<'_>) -> bool {
+        at < self.own_link().count()
+            && own!(self.heads[at]) == self.head_of(icmp.order(), target.user_key)
+            && icmp.same_user_key(self.record::<true>(at).user_key(), target.user_key)
+    }
+
+    /// Leaves: the gap before a record of this leaf.
+    pub(crate) fn gap_before(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> Gap {
+        Gap::before(self.head_of(icmp.order(), record.user_key()))
     }
 
     /// Inner nodes: from the child that leads to `target` on, all children with where they begin; the leftmost of a level
@@ -332,8 +380,10 @@ impl<'t, const N: usize> Node<N> {
     #[inline]
     fn children(&'t self) -> &'t Children<N> {
         debug_assert!(self.level > 0);
+        // SAFETY: an inner node is made with children (`build`), and what it is never changes.
+        let children = unsafe { self.own.children };
         // SAFETY: set at creation of an inner node, to memory that stays as long as the node.
-        unsafe { &*self.children }
+        unsafe { &*children }
     }
 
     /// Child `at` of an inner node.
@@ -388,7 +438,7 @@ impl<'t, const N: usize> Node<N> {
         let mut size = count.saturating_sub(from);
         while size > 1 {
             let half = size / 2;
-            at = if self.head::<OWN>(at + half - 1) < head { at + half } else { at };
+            at = select_unpredictable(self.head::<OWN>(at + half - 1) < head, at + half, at);
             size -= half;
         }
         if size == 1 && self.head::<OWN>(at) < head { at + 1 } else { at }
@@ -499,21 +549,22 @@ impl<'t, const N: usize> Node<N> {
         let mut node = self;
         loop {
             match node.first_of_key_here(icmp, target, guess) {
-                Ok(found) => return found.map(|record| (record, node)),
-                Err(next) => node = next?,
+                Here::First(record) => return Some((record, node)),
+                Here::Absent(_) => return None,
+                Here::Beyond(next) => node = next?,
             }
             guess = NO_GUESS;
         }
     }
 
-    /// `Err` with the next leaf if all of this one is before `target`.
+    /// `first_of_key` in this leaf.
     #[inline(always)]
     pub(crate) fn first_of_key_here(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
         mut guess: usize,
-    ) -> std::result::Result<Option<Record<'t>>, Option<&'t Node<N>>> {
+    ) -> Here<'t, N> {
         let head = self.head_of(icmp.order(), target.user_key);
         loop {
             let link = self.load_link();
@@ -525,16 +576,19 @@ impl<'t, const N: usize> Node<N> {
             let at = if is_right { guess } else { self.search_heads::<false>(head, 0, count) };
             guess = NO_GUESS;
             let at = self.search_behind::<false>(icmp, target, head, false, at, count);
-            if at < count && self.head::<false>(at) > head {
-                // Heads are sorted and only move right: no slot has had this head since `search` began.
-                if self.load_link().next() == link.next() {
-                    return Ok(None);
+            if at < count {
+                let behind = self.head::<false>(at);
+                if behind > head {
+                    // Heads are sorted and only move right: no slot has had this head since `search` began.
+                    if self.load_link().next() == link.next() {
+                        return Here::Absent(Gap::before(behind));
+                    }
+                    continue;
                 }
-                continue;
             }
             let (found, now) = self.scan(icmp, target, at, count);
             if now.next() == link.next() {
-                return found.map(Some).ok_or_else(|| self.neighbour(link));
+                return found.map_or_else(|| Here::Beyond(self.neighbour(link)), Here::First);
             }
         }
     }

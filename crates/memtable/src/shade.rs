@@ -6,6 +6,7 @@
 //! ```text
 //! inner nodes   covers: all keys of the node are under it
 //! leaves        covers: a record of the leaf is under it          reaches: it has to do with the leaf's keys
+//!               gaps: between which records, of 64 kinds
 //! ```
 //!
 //! A tombstone marks the leaves at its ends, and between them the highest nodes that lie under it whole: some leaves and
@@ -14,17 +15,20 @@
 //!
 //! Invariants
 //!  1. For a tombstone whose addition is complete and a key under it: a node on the key's way covers with its number or a greater
-//!     one, or the key's leaf is reached by it; and covered, if a record of that user key that is older lies in the leaf.
+//!     one, or the key's leaf is reached by it; and covered, if a record of that user key that is older lies in the leaf; and if
+//!     there is no record that shows the key, the gap is marked in which it would lie.
 //!  2. Numbers only grow, under the node's latch. A node that is split off begins with those of the one it comes from, of whose
 //!     range it takes a part; so a way that leads through the left one and its link tells no less.
 //!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it (`admit`): the two may pass each
 //!     other in any order.
 //!  4. `newest_above` is no less than what any inner node covers with, once the addition is complete: who finds nothing greater
 //!     there than on its way need not look at another one.
-//!  5. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
+//!  5. A gap is named by the head of the record behind it. What is inserted has a marked gap before it if it came into one, in
+//!     time: the mark is there before the record is. The last gap of a leaf goes up to the next leaf. Marks stay.
+//!  6. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
 //!     so), and sees all its marks; loads and stores need no order among themselves.
 
-use crate::node::{NO_GUESS, Node};
+use crate::node::{Here, NO_GUESS, Node, own};
 use crate::record::{Record, Target};
 use crate::tree::{GROUP, Tree};
 use esker_base::SequenceNumber;
@@ -80,6 +84,86 @@ impl Shade {
     }
 }
 
+/// The place between two neighbouring records of a leaf, before its first, or behind its last. Sixty-four kinds are told apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Gap(u64);
+
+impl Gap {
+    /// What is behind the last record, as if it had a head.
+    const END: u64 = u64::MAX;
+
+    /// Behind the last record, up to the next leaf.
+    pub(crate) const BEHIND_ALL: Gap = Gap::before(Gap::END);
+
+    /// Everywhere.
+    const ALL: Gap = Gap(u64::MAX);
+
+    /// Before a record with this head.
+    #[inline]
+    pub(crate) const fn before(head: u64) -> Gap {
+        // Fibonacci hashing (Knuth, vol. 3, 6.4): neighbouring heads differ in few bits.
+        Gap(1 << (head.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58))
+    }
+}
+
+/// In which gaps of a leaf range tombstones lie.
+pub(crate) struct Gaps(AtomicU64);
+
+impl Gaps {
+    pub(crate) fn none() -> Gaps {
+        Gaps(AtomicU64::new(0))
+    }
+
+    #[inline]
+    fn has(&self, gap: Gap) -> bool {
+        self.0.load(Ordering::Relaxed) & gap.0 != 0
+    }
+
+    /// REQUIRES: the latch.
+    fn mark(&self, gap: Gap) {
+        self.0.store(own!(self.0) | gap.0, Ordering::Relaxed);
+    }
+
+    /// Whether there are marks. REQUIRES: the latch.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        own!(self.0) != 0
+    }
+
+    /// A record with this head comes into a gap. REQUIRES: the latch, and the record comes afterwards.
+    #[inline(never)]
+    pub(crate) fn divide(&self, gap: Gap, head: u64) {
+        if self.has(gap) {
+            self.mark(Gap::before(head));
+        }
+    }
+
+    /// What is behind this gap, and a part of the gap, goes to a new leaf. REQUIRES: the latch, and the link comes afterwards.
+    pub(crate) fn give_away_from(&self, gap: Gap) {
+        self.divide(gap, Gap::END);
+    }
+
+    /// Which of these heads, fewer than 128, have marked gaps before them: for [`split`](Self::split). REQUIRES: the latch.
+    pub(crate) fn before(&self, heads: impl Iterator<Item = u64>) -> u128 {
+        if !self.any() {
+            return 0;
+        }
+        heads.enumerate().fold(0, |marked, (i, head)| marked | u128::from(self.has(Gap::before(head))) << i)
+    }
+
+    /// Of a leaf that is split off and has these heads, with marked gaps before some. REQUIRES: the latch.
+    pub(crate) fn split(&self, heads: impl Iterator<Item = u64>, marked: u128) -> Gaps {
+        let gaps = Gaps(AtomicU64::new(own!(self.0) & Gap::BEHIND_ALL.0));
+        if marked != 0 {
+            heads
+                .enumerate()
+                .filter(|(i, _)| marked >> i & 1 != 0)
+                .for_each(|(_, head)| gaps.mark(Gap::before(head)));
+        }
+        gaps
+    }
+}
+
 /// What a lookup came by.
 pub(crate) struct Sight<'t, const N: usize> {
     /// The newest version that the target sees.
@@ -88,8 +172,10 @@ pub(crate) struct Sight<'t, const N: usize> {
     pub(crate) leaf: &'t Node<N>,
     /// What covers nodes above it whole.
     whole: u64,
-    /// What reaches into leaves that were passed.
+    /// What reaches behind the records of leaves that were passed.
     passed: u64,
+    /// Nothing was found: whether a tombstone may lie where it would be.
+    is_marked: bool,
 }
 
 impl<const N: usize> Sight<'_, N> {
@@ -100,8 +186,10 @@ impl<const N: usize> Sight<'_, N> {
     }
 
     /// No tombstone that covers the user key is newer than this.
+    #[inline]
     pub(crate) fn over_key(&self) -> u64 {
-        self.whole.max(self.passed).max(self.leaf.shade().reaches())
+        let of_leaf = if self.is_marked || self.found.is_some() { self.leaf.shade().reaches() } else { 0 };
+        self.whole.max(self.passed).max(of_leaf)
     }
 }
 
@@ -124,6 +212,15 @@ impl<const N: usize> Tree<N> {
     /// Looks for the target's user key and for tombstones on the way, which is the way of a lookup without tombstones.
     #[inline(always)]
     pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
+        if self.newest_above.load(Ordering::Relaxed) > 0 {
+            return self.sight_under_nodes(target);
+        }
+        self.sight_in(self.find(0, target, true), target, NO_GUESS, 0)
+    }
+
+    /// `sight` where nodes above the leaves may be covered whole.
+    #[inline(never)]
+    fn sight_under_nodes<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
         let mut whole = 0;
         let leaf = self.find_past(0, target, true, |node| whole = node.shade().covers().max(whole));
         self.sight_in(leaf, target, NO_GUESS, whole)
@@ -139,8 +236,8 @@ impl<const N: usize> Tree<N> {
         whole: u64,
     ) -> Sight<'t, N> {
         match leaf.first_of_key_here(self.icmp(), target, guess) {
-            Ok(found) => self.sight_of(found, leaf, target, (whole, 0)),
-            Err(next) => self.sight_beyond(leaf, next, target, whole),
+            Here::Beyond(next) => self.sight_beyond(leaf, next, target, whole),
+            here => self.sight_of(here, leaf, target, (whole, 0)),
         }
     }
 
@@ -153,40 +250,57 @@ impl<const N: usize> Tree<N> {
         target: &Target<'_>,
         whole: u64,
     ) -> Sight<'t, N> {
-        let (mut leaf, mut passed, mut here) = (leaf, 0, Err(next));
-        let found = loop {
-            match here {
-                Ok(found) => break found,
-                Err(next) => {
-                    passed = leaf.shade().reaches().max(passed);
-                    let Some(next) = next else { break None };
-                    leaf = next;
-                    here = leaf.first_of_key_here(self.icmp(), target, NO_GUESS);
-                }
+        let (mut leaf, mut next, mut passed) = (leaf, next, 0);
+        loop {
+            if leaf.gaps().has(Gap::BEHIND_ALL) {
+                passed = leaf.shade().reaches().max(passed);
             }
-        };
-        self.sight_of(found, leaf, target, (whole, passed))
+            let Some(right) = next else {
+                return Sight { found: None, leaf, whole, passed, is_marked: false };
+            };
+            leaf = right;
+            match leaf.first_of_key_here(self.icmp(), target, NO_GUESS) {
+                Here::Beyond(behind) => next = behind,
+                here => return self.sight_of(here, leaf, target, (whole, passed)),
+            }
+        }
     }
 
     /// What was come by in `leaf`, under nodes that told of `whole`, behind leaves that `passed` reaches.
     #[inline(always)]
     fn sight_of<'t>(
         &'t self,
-        found: Option<Record<'t>>,
+        here: Here<'t, N>,
         leaf: &'t Node<N>,
         target: &Target<'_>,
         (whole, passed): (u64, u64),
     ) -> Sight<'t, N> {
-        let found = found.filter(|r| self.icmp().same_user_key(r.user_key(), target.user_key));
+        let gap = match here {
+            Here::First(record) if self.icmp().same_user_key(record.user_key(), target.user_key) => {
+                return self.sight_of_found(record, leaf, (whole, passed));
+            }
+            Here::First(record) => leaf.gap_before(self.icmp(), record),
+            Here::Absent(gap) => gap,
+            Here::Beyond(_) => Gap::BEHIND_ALL,
+        };
+        Sight { found: None, leaf, whole, passed, is_marked: leaf.gaps().has(gap) }
+    }
+
+    #[inline(always)]
+    fn sight_of_found<'t>(
+        &'t self,
+        record: Record<'t>,
+        leaf: &'t Node<N>,
+        (whole, passed): (u64, u64),
+    ) -> Sight<'t, N> {
         // The first key of a leaf is looked for in the one on its left. What lies there is not over it, but what is above
         // its own leaf may not have been passed.
-        let off_the_way = match found {
-            Some(record) if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole => {
-                self.whole_above(&Target::of(record))
-            }
-            _ => 0,
+        let off_the_way = if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole {
+            self.whole_above(&Target::of(record))
+        } else {
+            0
         };
-        Sight { found, leaf, whole: whole.max(off_the_way), passed }
+        Sight { found: Some(record), leaf, whole: whole.max(off_the_way), passed, is_marked: true }
     }
 
     /// What covers a whole node above the leaf of this record.
@@ -203,10 +317,16 @@ impl<const N: usize> Tree<N> {
         debug_assert!(targets.len() <= GROUP);
         let root = self.root();
         let mut ways = [(root, 0); GROUP];
+        let looks_above = self.newest_above.load(Ordering::Relaxed) > 0;
         // All children of a level's nodes are of the next lower level.
         for _ in 0..root.level() {
             for ((node, whole), target) in ways.iter_mut().zip(targets) {
-                (*node, *whole) = node.down_in_shade(self.icmp(), target, *whole);
+                let (from, at, _) = node.way_down(self.icmp(), target, true);
+                *node = from.child(at);
+                node.prefetch();
+                if looks_above {
+                    *whole = from.shade().covers().max(*whole);
+                }
             }
         }
         let mut guesses = [NO_GUESS; GROUP];
@@ -244,9 +364,7 @@ impl<const N: usize> Tree<N> {
             let next = leaf.next();
             let is_before = next.is_some_and(|next| !next.starts_after(self.icmp(), &span.start, true));
             if !is_before {
-                let first = leaf.own_first_at(self.icmp(), &span.start);
-                let covers = first.is_some_and(|first| span.goes_beyond(self.icmp(), first));
-                leaf.shade().fall(span.sequence, covers);
+                leaf.fall_between(self.icmp(), span);
             }
             drop(latched);
             match self.goes_on(next, stop, span) {
@@ -322,25 +440,26 @@ impl<const N: usize> Tree<N> {
         {
             let latched = node.latch_here();
             node.shade().fall(sequence, true);
+            if node.level() == 0 {
+                node.gaps().mark(Gap::ALL);
+            }
             next = node.next();
             drop(latched);
         }
     }
 }
 
-impl<'t, const N: usize> Node<N> {
-    /// Inner nodes: the child that leads to the target, and the greatest of `whole` and what covers all of this node.
-    #[inline]
-    fn down_in_shade(
-        &'t self,
-        icmp: &InternalKeyComparator,
-        target: &Target<'_>,
-        whole: u64,
-    ) -> (&'t Node<N>, u64) {
-        let (node, at, _) = self.way_down(icmp, target, true);
-        let child = node.child(at);
-        child.prefetch();
-        (child, whole.max(node.shade().covers()))
+impl<const N: usize> Node<N> {
+    /// Leaves: the tombstone reaches in. REQUIRES: the latch.
+    fn fall_between(&self, icmp: &InternalKeyComparator, span: &Span<'_>) {
+        let end = Target { user_key: span.end, trailer: u64::MAX };
+        let from = self.own_place_of(icmp, &span.start, 0);
+        let to = self.own_place_of(icmp, &end, from);
+        self.shade().fall(span.sequence, from < to);
+        let begins_at_a_record = from < to && self.own_is_at(icmp, from, &span.start);
+        for at in from + usize::from(begins_at_a_record)..=to {
+            self.gaps().mark(self.own_gap_before(at));
+        }
     }
 }
 

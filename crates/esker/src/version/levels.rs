@@ -9,7 +9,7 @@
 //!     bytewise order have them.
 
 use super::FileMeta;
-use esker_base::comparator::KeyOrder;
+use esker_base::comparator::{KeyOrder, head};
 use esker_base::sync::Arc;
 use esker_format::key::{self, InternalKeyComparator};
 use std::cmp::Ordering;
@@ -81,7 +81,7 @@ impl Heads {
         let (first, last) = (files.first()?.smallest_user_key(), files.last()?.largest_user_key());
         // The level ascends, so what its ends share, all bounds share.
         let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        let head = |k: &[u8]| head(k.get(shared..).unwrap_or(&[]));
+        let head = |k: &[u8]| head(k, shared.min(k.len()));
         Some(Heads {
             prefix: first[..shared].into(),
             smallest: files.iter().map(|f| head(f.smallest_user_key())).collect(),
@@ -94,7 +94,7 @@ impl Heads {
     fn head_of(&self, user_key: &[u8]) -> u64 {
         let n = self.prefix.len();
         match user_key.get(..n) {
-            Some(p) if *p == *self.prefix => head(&user_key[n..]),
+            Some(p) if *p == *self.prefix => head(user_key, n),
             // Outside of the level: 0 and MAX may equal a head, which sends the caller to the keys themselves.
             _ if user_key < &self.prefix[..] => 0,
             _ => u64::MAX,
@@ -108,18 +108,5 @@ impl Heads {
         let from = self.largest.partition_point(|&l| l < h);
         let equal = self.largest[from..].iter().take_while(|&&l| l == h).count();
         (from, from + equal)
-    }
-}
-
-/// The first 8 bytes as a number that orders as they do; missing bytes count as 0.
-#[inline]
-fn head(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(b) => u64::from_be_bytes(*b),
-        None => {
-            let mut b = [0; 8];
-            b[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(b)
-        }
     }
 }

@@ -4,6 +4,8 @@
 //! key. Eight bytes of each key (behind what all keys have in common) decide nearly all steps, and 16,000 of them take
 //! 128 KiB. For keys in bytewise order only.
 
+use esker_base::comparator::head;
+
 /// Words that are searched together: eight cache lines.
 const GROUP: usize = 64;
 
@@ -26,8 +28,9 @@ impl RestartPrefixes {
         }
         let (first, last) = (key(0)?, key(count - 1)?);
         let common = first.get(..super::common_prefix(first, last))?.to_vec();
-        let words: Option<Vec<u64>> =
-            (0..count).map(|i| key(i)?.strip_prefix(common.as_slice()).map(word)).collect();
+        let words: Option<Vec<u64>> = (0..count)
+            .map(|i| key(i).filter(|k| k.starts_with(&common)).map(|k| head(k, common.len())))
+            .collect();
         let words = words.filter(|w| w.is_sorted())?;
         let tops = words.iter().step_by(GROUP).copied().collect();
         Some(RestartPrefixes { common, words, tops })
@@ -37,17 +40,14 @@ impl RestartPrefixes {
     /// between have to be looked at.
     #[inline]
     pub(crate) fn narrow(&self, target: &[u8]) -> (usize, usize) {
-        match target.strip_prefix(self.common.as_slice()) {
-            Some(rest) => {
-                let word = word(rest);
-                let low = self.first_not_below(word);
-                // Ties are few, mostly none: a search of all that is left took more than half of the time of a seek.
-                let ties = self.words.get(low..).unwrap_or_default();
-                (low, low + ties.iter().take_while(|w| **w == word).count())
-            }
-            None if target < self.common.as_slice() => (0, 0),
-            None => (self.words.len(), self.words.len()),
+        if target.starts_with(&self.common) {
+            let word = head(target, self.common.len());
+            let low = self.first_not_below(word);
+            // Ties are few, mostly none: a search of all that is left took more than half of the time of a seek.
+            let ties = self.words.get(low..).unwrap_or_default();
+            return (low, low + ties.iter().take_while(|w| **w == word).count());
         }
+        if target < self.common.as_slice() { (0, 0) } else { (self.words.len(), self.words.len()) }
     }
 
     /// How many words are below this one.
@@ -62,18 +62,5 @@ impl RestartPrefixes {
     /// Bytes of memory it holds.
     pub(crate) fn memory_usage(&self) -> usize {
         self.common.len() + 8 * (self.words.len() + self.tops.len())
-    }
-}
-
-/// The first eight bytes as a number that orders as they do.
-#[inline]
-fn word(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
-            u64::from_be_bytes(bytes)
-        }
     }
 }

@@ -29,7 +29,7 @@
 use super::tombstone::{RangeTombstone, RangeTombstoneRef};
 use crate::key::InternalKeyComparator;
 use esker_base::SequenceNumber;
-use esker_base::comparator::KeyOrder;
+use esker_base::comparator::{KeyOrder, head};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -250,10 +250,10 @@ impl FragmentedRangeTombstones {
             return self.boundaries_up_to_by_keys(0..count, |boundary| icmp.compare_user_keys(boundary, key));
         }
         let prefix = &self.keys[..self.prefix_len];
-        let Some(rest) = key.strip_prefix(prefix) else {
+        if !key.starts_with(prefix) {
             return if key < prefix { 0 } else { count };
-        };
-        let head = head_of(rest);
+        }
+        let head = head(key, self.prefix_len);
         let first = self.first_head_at_or_after(head);
         if self.heads.get(first).is_none_or(|&h| h != head) {
             return first;
@@ -296,7 +296,7 @@ impl FragmentedRangeTombstones {
             // Sorted: what the first and the last begin with, all do.
             let (first, last) = (self.boundary(0), self.boundary(count - 1));
             self.prefix_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-            self.heads = (0..count).map(|i| head_of(&self.boundary(i)[self.prefix_len..])).collect();
+            self.heads = (0..count).map(|i| head(self.boundary(i), self.prefix_len)).collect();
             self.top_heads = self.heads.iter().step_by(STRIDE).copied().collect();
         }
         if self.slots.len() == count - 1 {
@@ -320,16 +320,6 @@ impl FragmentedRangeTombstones {
     fn seqs_of(&self, slot: &Slot) -> &[SequenceNumber] {
         &self.seqs[slot.seq_at..slot.seq_at + slot.seq_count as usize]
     }
-}
-
-#[inline]
-fn head_of(bytes: &[u8]) -> u64 {
-    if let Some(head) = bytes.first_chunk() {
-        return u64::from_be_bytes(*head);
-    }
-    let mut head = [0; 8];
-    head[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(head)
 }
 
 /// Sweeps over the boundaries with the set of tombstones that cover the piece behind each.

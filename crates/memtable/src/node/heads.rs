@@ -2,7 +2,7 @@
 
 use super::MAX_PREFIX;
 use crate::record::Record;
-use esker_base::comparator::KeyOrder;
+use esker_base::comparator::{KeyOrder, head};
 use std::ptr::NonNull;
 
 /// What two keys begin with, as far as a node can remember it.
@@ -27,31 +27,17 @@ pub(super) fn key_at<'t>(record: *mut u8) -> &'t [u8] {
 /// or greatest number, on whichever side of it they are.
 #[inline]
 pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64 {
-    let head = if prefix.is_empty() {
-        first_8(user_key)
+    let head = if user_key.starts_with(prefix) {
+        head(user_key, prefix.len())
+    } else if user_key < prefix {
+        0
     } else {
-        match user_key.strip_prefix(prefix) {
-            Some(rest) => first_8(rest),
-            None if user_key < prefix => 0,
-            None => u64::MAX,
-        }
+        u64::MAX
     };
     match order {
         KeyOrder::Bytewise => head,
         KeyOrder::ReverseBytewise => !head,
         KeyOrder::Custom => 0,
-    }
-}
-
-#[inline]
-fn first_8(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut chunk = [0; 8];
-            chunk[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(chunk)
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Link, Node, Slot, own};
 use crate::arena::Arena;
 use crate::dead::{self, After, Deaths};
 use crate::record::{Record, Target};
+use crate::shade::Gaps;
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::MutexGuard;
@@ -85,6 +86,9 @@ impl<'t, const N: usize> Latched<'t, N> {
         }
         if node.level == 0 {
             node.shade.admit(target.trailer >> 8);
+            if node.gaps().any() {
+                node.gaps().divide(node.own_gap_before(at), head);
+            }
         }
         let new = Slot {
             head,
@@ -101,6 +105,9 @@ impl<'t, const N: usize> Latched<'t, N> {
         let mut after = After::Nothing;
         if new_goes_right && node.level == 0 {
             after = dead::after_insert(right, icmp, (record, target.trailer), at == N, None);
+        }
+        if node.level == 0 {
+            node.gaps().give_away_from(node.own_gap_before(keep));
         }
         // From here on readers find what went in `right`.
         let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
@@ -206,12 +213,20 @@ impl<'t, const N: usize> Node<N> {
         let slots = &mut slots[..len];
         let prefix = self.choose_prefix(icmp.order(), slots, keep);
         let old_prefix = &self.prefix[..usize::from(self.prefix_len)];
+        let marked = match self.level {
+            0 => self.gaps().before(slots.iter().map(|slot| slot.head)),
+            _ => 0,
+        };
         if prefix != old_prefix {
             slots.iter().for_each(|slot| prefetch_record(slot.record));
             for slot in &mut *slots {
                 slot.head = head_after(prefix, icmp.order(), key_at(slot.record));
             }
         }
+        let gaps = match self.level {
+            0 => self.gaps().split(slots.iter().map(|slot| slot.head), marked),
+            _ => Gaps::none(),
+        };
         // SAFETY: a slot's child is null or a node of this tree.
         let dead = match unsafe { Node::from_ptr(slots[0].child) } {
             Some(first) => dead::split_above(self, first),
@@ -222,7 +237,7 @@ impl<'t, const N: usize> Node<N> {
                 self.dead.split(last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first))))
             }
         };
-        Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.shade.split()))
+        Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.shade.split(), gaps))
     }
 
     /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.

@@ -121,6 +121,47 @@ fn tombstones_between_the_keys_are_no_shade_on_them() {
     assert!(check(&tree, (5, 5000), &[(5, 2000)], &tombstones).0 < 2000);
 }
 
+/// How many of these keys are told of a tombstone over the key, asserting what `check` does.
+fn told_of<const N: usize>(
+    tree: &Tree<N>,
+    keys: impl Iterator<Item = u16>,
+    versions: &[Version],
+    tombstones: &[Tombstone],
+) -> usize {
+    keys.filter(|&key| check(tree, (key, 5000), versions, tombstones).1 > 0).count()
+}
+
+#[test]
+fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
+    let tree = tree::<16>();
+    let versions: Vec<Version> = (0..400).map(|i| (i * 10, u64::from(i) + 1)).collect();
+    versions.iter().for_each(|&version| add(&tree, version));
+    // Inside a gap, up to the next record, from a record on, over a record.
+    let ends =
+        |i: u16| [(i + 3, i + 6), (i + 3, i + 10), (i, i + 6), (i + 5, i + 15)][usize::from(i / 100) % 4];
+    let tombstones: Vec<Tombstone> =
+        (1..39).map(|i| (ends(i * 100).0, ends(i * 100).1, 1000 + u64::from(i))).collect();
+    tombstones.iter().for_each(|&tombstone| cast(&tree, tombstone));
+    // In another gap of each leaf, in the one before, in their own, and in the one behind if the tombstone goes on there.
+    for (place, expected) in [(55, 0), (91, 0), (5, 38), (11, 9)] {
+        let told = told_of(
+            &tree,
+            (1..39).map(|i| i * 100 + place - if place == 91 { 100 } else { 0 }),
+            &versions,
+            &tombstones,
+        );
+        // Different gaps may be of one kind.
+        assert!((expected..=expected + 4).contains(&told), "{place}: {told}");
+    }
+    // Of a gap that is divided both parts may hold it; others are as they were.
+    let more: Vec<Version> = (1..39).flat_map(|i| [(i * 100 + 4, 2000), (i * 100 + 54, 2000)]).collect();
+    more.iter().for_each(|&version| add(&tree, version));
+    let all: Vec<Version> = versions.into_iter().chain(more).collect();
+    let of = |place: u16| told_of(&tree, (1..39).map(|i| i * 100 + place), &all, &tombstones);
+    assert_eq!((of(2), of(5)), (38, 38));
+    assert!(of(52) <= 8 && of(56) <= 8, "{} {}", of(52), of(56));
+}
+
 #[test]
 fn a_wide_tombstone_is_told_of_in_its_range_only() {
     let tree = tree::<4>();
@@ -231,8 +272,12 @@ mod models {
     use super::*;
     use esker_base::sync::Arc;
 
-    /// An insert and a tombstone in all interleavings, in trees of tiny nodes.
-    fn model<const N: usize>(old: &'static [Version], new: &'static [Version], tombstone: Tombstone) {
+    /// An insert and a tombstone in all interleavings, in trees of tiny nodes. A key that is not there is looked for, too.
+    fn model<const N: usize>(
+        old: &'static [Version],
+        new: &'static [Version],
+        (tombstone, absent): (Tombstone, u16),
+    ) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.max_branches = 20_000;
@@ -245,11 +290,13 @@ mod models {
             for &version in old {
                 check(&tree, (version.0, version.1), old, &[tombstone]);
             }
+            check(&tree, (absent, 1000), old, &[tombstone]);
             writer.join().expect("no assertion failed");
             let all: Vec<Version> = old.iter().chain(new).copied().collect();
             for &(key, _) in &all {
                 check(&tree, (key, 1000), &all, &[tombstone]);
             }
+            check(&tree, (absent, 1000), &all, &[tombstone]);
         });
     }
 
@@ -279,15 +326,19 @@ mod models {
 
     #[test]
     fn loom_an_insert_and_a_tombstone_pass_each_other() {
-        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], (15, 25, 9));
-        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], (5, 40, 9));
+        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], ((15, 25, 9), 22));
+        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], ((15, 25, 9), 17));
+        model::<4>(&[(10, 1), (30, 2)], &[(20, 3)], ((5, 40, 9), 35));
+        model::<4>(&[(10, 1), (30, 2)], &[(40, 3)], ((35, 45, 9), 42));
     }
 
     #[test]
     fn loom_a_split_and_a_tombstone_pass_each_other() {
-        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], (15, 25, 9));
-        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], (5, 40, 9));
-        model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], (15, 35, 9));
+        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], ((15, 25, 9), 22));
+        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], ((15, 25, 9), 17));
+        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], ((5, 40, 9), 35));
+        model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((15, 35, 9), 27));
+        model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((21, 24, 9), 23));
     }
 
     /// What is looked for is the first key of its leaf, and moves with it or stays: in the leaf before it, in its own, and
