@@ -5,9 +5,11 @@
 //!
 //! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is dropped.
 
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// An owner whose bytes stay where they are, unchanged, for as long as it lives.
@@ -94,6 +96,87 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: `raw` is of the type that `release` is for, and the count is ours.
         unsafe { (self.release)(self.raw) };
+    }
+}
+
+/// A buffer that is lent in parts.
+struct Shared {
+    /// How many parts hold it.
+    parts: AtomicUsize,
+    bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("left", &(self.left - 1)).finish_non_exhaustive()
+    }
+}
+
+/// A buffer whose parts are handed out one by one, each kept alive by itself. They are counted beforehand, all at once.
+pub struct Parts {
+    shared: NonNull<Shared>,
+    /// Counts that nobody has yet.
+    left: usize,
+}
+
+impl Parts {
+    /// For up to `parts` parts of `bytes`; the counts of those that are not taken are given back.
+    pub fn of(bytes: Vec<u8>, parts: usize) -> Parts {
+        // One is our own.
+        let shared = Box::new(Shared { parts: AtomicUsize::new(parts + 1), bytes });
+        Parts { shared: NonNull::from(Box::leak(shared)), left: parts + 1 }
+    }
+
+    /// The next part.
+    ///
+    /// # Panics
+    /// If `range` does not lie within the buffer, or as many parts were taken as there are.
+    #[inline]
+    pub fn take(&mut self, range: Range<usize>) -> PinnedBytes {
+        assert!(self.left > 1, "one count for each part");
+        // SAFETY: it lives as long as a count of it is held, which this one does, and is only read.
+        let bytes = &unsafe { self.shared.as_ref() }.bytes[range];
+        let (ptr, len) = (bytes.as_ptr(), bytes.len());
+        self.left -= 1;
+        let owner =
+            Owner { raw: self.shared.as_ptr().cast_const().cast(), add: add_part, release: release_part };
+        PinnedBytes { ptr, len, owner: Some(owner) }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // SAFETY: these counts are ours.
+        unsafe { release_parts(self.shared.as_ptr(), self.left) };
+    }
+}
+
+/// # Safety
+/// `raw` leads to a `Shared` of which a count is held.
+unsafe fn add_part(raw: *const ()) {
+    // SAFETY: the caller's promise.
+    let before = unsafe { &*raw.cast::<Shared>() }.parts.fetch_add(1, Ordering::Relaxed);
+    // As `Arc` has it: a count that wraps would free what is held.
+    if before > isize::MAX as usize {
+        std::process::abort();
+    }
+}
+
+/// # Safety
+/// `raw` leads to a `Shared` of which a count is held, which is given back.
+unsafe fn release_part(raw: *const ()) {
+    // SAFETY: the caller's promise; it was made from a `Box` and is not borrowed.
+    unsafe { release_parts(raw.cast::<Shared>().cast_mut(), 1) };
+}
+
+/// # Safety
+/// `shared` came from `Parts::of`, and `count` counts of it are given back.
+unsafe fn release_parts(shared: *mut Shared, count: usize) {
+    // SAFETY: the caller's promise: it lives until all counts are given back.
+    // All that others did with it comes before its end.
+    if unsafe { &*shared }.parts.fetch_sub(count, Ordering::AcqRel) == count {
+        // SAFETY: nobody else has a count, so nobody else leads here.
+        drop(unsafe { Box::from_raw(shared) });
     }
 }
 
@@ -214,3 +297,6 @@ impl fmt::Debug for PinnedBytes {
         write!(f, "b\"{}\"", self.as_slice().escape_ascii())
     }
 }
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests;

@@ -225,7 +225,28 @@ pub struct LookupKey {
 /// The longest internal key that a `LookupKey` holds without an allocation, in bytes.
 const SHORT_LOOKUP_KEY: usize = 96;
 
+impl Default for LookupKey {
+    /// The end of everything: to be set.
+    #[inline]
+    fn default() -> LookupKey {
+        LookupKey { len: 0, short: [0; SHORT_LOOKUP_KEY], long: None }
+    }
+}
+
 impl LookupKey {
+    /// Makes another one of it, as [`new`](Self::new) does; where many are made one after the other that is less work.
+    #[inline]
+    pub fn set(&mut self, user_key: &[u8], sequence: SequenceNumber) {
+        let len = user_key.len() + TRAILER_BYTES;
+        if let Some((to, trailer)) = self.short.get_mut(..len).and_then(<[u8]>::split_last_chunk_mut) {
+            to.copy_from_slice(user_key);
+            *trailer = pack(sequence, ValueType::SEEK).to_le_bytes();
+            (self.len, self.long) = (len, None);
+        } else {
+            *self = LookupKey::new(user_key, sequence);
+        }
+    }
+
     /// Sees versions up to and including `sequence`.
     #[inline]
     pub fn new(user_key: &[u8], sequence: SequenceNumber) -> LookupKey {

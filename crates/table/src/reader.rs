@@ -85,6 +85,11 @@ pub(crate) struct MissingBlock {
 }
 
 impl Missing {
+    /// Where the data block lies; `None` if that is not known yet.
+    pub fn block_offset(&self) -> Option<u64> {
+        self.block.map(|block| block.handle.offset)
+    }
+
     #[cold]
     pub(crate) fn data(handle: BlockHandle, is_first: bool, goes_on: bool) -> Missing {
         Missing { block: Some(MissingBlock { handle, is_first, is_visited: false, goes_on }) }

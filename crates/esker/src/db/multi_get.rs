@@ -21,7 +21,7 @@ use crate::read::answer::Answer;
 use crate::read::get::{Parked, ReadContext, find, find_on};
 use crate::read::multi_get::{multi_get, multi_get_on};
 use crate::snapshot::Snapshot;
-use esker_base::comparator::KeyOrder;
+use esker_base::comparator::{KeyOrder, head};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Lent};
@@ -39,7 +39,8 @@ impl Db {
 
     /// The values of `keys` in `family`, in the order of the keys, each with its own result: an error of one does not
     /// touch the others. With `value_size_soft_limit`, keys behind the limit give `Aborted`. Values of up to 1 KiB of a batch of
-    /// 15 keys or more are copied together, so that one that is kept keeps up to 16 KiB alive, and no block of the cache.
+    /// 15 keys or more, and of memtables of a batch of 5 or more, are copied together, so that one that is kept keeps up to 16 KiB alive,
+    /// and no block of the cache.
     pub fn multi_get_opt<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -340,8 +341,8 @@ impl Ordered {
 /// Stays on the stack while a batch has few keys.
 type Order = SmallVec<[Ordered; 32]>;
 
-/// Keys of which what is looked up with them stays there too.
-const FEW_LOOKUPS: usize = 8;
+/// Keys of which what is looked up with them stays there too; as many go through a memtable side by side.
+const FEW_LOOKUPS: usize = 16;
 
 /// Keys that wait for files together, at most: what they read is held until all of them are done with a level.
 const MOST_KEYS_WAITING: usize = 256;
@@ -351,8 +352,11 @@ const MOST_KEYS_WAITING: usize = 256;
 const FEW_KEYS_WAITING: usize = 4;
 
 /// So many are first tried one by one, each as far as what it was missing is in the kernel's memory: only what waits for a device
-/// gains by being planned.
+/// gains by being planned. More are if they do not share the blocks.
 const FEW_KEYS_RESIDENT: usize = 64;
+
+/// Of so many that stand side by side, two share a block: then reading it once is worth the planning.
+const SHARING: usize = 16;
 
 /// What is left of a batch when all that is in memory was read.
 #[derive(Default)]
@@ -360,6 +364,13 @@ struct Left {
     waiting: SmallVec<[Waiting; FEW_KEYS_WAITING]>,
     /// Keys that are the same as others, and those.
     repeated: Vec<(u32, u32)>,
+}
+
+/// Whether many of these, which stand in the order of their keys where there are files, are missing what their neighbours are.
+fn shares_blocks(waiting: &[Waiting]) -> bool {
+    let place = |waiting: &Waiting| (waiting.view, waiting.parked.block());
+    let same = waiting.windows(2).filter(|two| place(&two[0]) == place(&two[1])).count();
+    same * SHARING > waiting.len()
 }
 
 /// A key of a batch that has to wait for files.
@@ -438,15 +449,18 @@ impl<K: Keys> KeyBatch<'_, K> {
         (output, left): (&mut impl Output, &mut Left),
         ends_in_memtables: bool,
     ) {
+        if ends_in_memtables && self.keys.is_of_one_family() {
+            return self.read_memtables(moment, guard, output, left);
+        }
         let ordered = self.ordered(moment, ends_in_memtables);
-        let few = ordered.len().min(MOST_KEYS_TOGETHER);
-        let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
-        let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(few);
+        let most = ordered.len().min(MOST_KEYS_TOGETHER);
+        let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::new();
+        lookups.resize_with(most, LookupKey::default);
+        let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(most);
         let Left { waiting, repeated } = left;
         let mut rest = ordered.as_slice();
         let mut last: Option<Ordered> = None;
         while let Some(first) = rest.first() {
-            lookups.clear();
             numbers.clear();
             let mut taken = 0;
             for at in rest.iter().take_while(|at| at.view() == first.view()) {
@@ -454,9 +468,9 @@ impl<K: Keys> KeyBatch<'_, K> {
                     Some(last) if self.is_same_key(last, *at) => {
                         repeated.push((at.key() as u32, last.key() as u32));
                     }
-                    _ if lookups.len() == MOST_KEYS_TOGETHER => break,
+                    _ if numbers.len() == most => break,
                     _ => {
-                        lookups.push(LookupKey::new(self.keys.key(at.key()), moment.sequence));
+                        lookups[numbers.len()].set(self.keys.key(at.key()), moment.sequence);
                         numbers.push(at.key() as u32);
                         last = Some(*at);
                     }
@@ -469,7 +483,30 @@ impl<K: Keys> KeyBatch<'_, K> {
             let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i] as usize, answer);
             let mut park =
                 |i: usize, parked| waiting.push(Waiting { view, key: numbers[i] as usize, parked });
-            multi_get(moment.views[view].1.get(), (&context, guard), &lookups, &mut settle, &mut park);
+            let lookups = &lookups[..numbers.len()];
+            multi_get(moment.views[view].1.get(), (&context, guard), lookups, &mut settle, &mut park);
+        }
+    }
+
+    /// Keys of one family that go no further than its memtables: in any order, and again if they are named again.
+    fn read_memtables(
+        &self,
+        moment: &Moment<'_>,
+        guard: &epoch::Guard,
+        output: &mut impl Output,
+        left: &mut Left,
+    ) {
+        let mut lookups: [LookupKey; FEW_LOOKUPS] = std::array::from_fn(|_| LookupKey::default());
+        let context = ReadContext { guard: Some(guard), ..self.context(0) };
+        for from in (0..self.keys.len()).step_by(FEW_LOOKUPS) {
+            let count = FEW_LOOKUPS.min(self.keys.len() - from);
+            let lookups = &mut lookups[..count];
+            for (i, lookup) in lookups.iter_mut().enumerate() {
+                lookup.set(self.keys.key(from + i), moment.sequence);
+            }
+            let mut settle = |i: usize, answer: Answer<'_>| output.set(from + i, answer);
+            let mut park = |i, parked| left.waiting.push(Waiting { view: 0, key: from + i, parked });
+            multi_get(moment.views[0].1.get(), (&context, guard), lookups, &mut settle, &mut park);
         }
     }
 
@@ -488,7 +525,8 @@ impl<K: Keys> KeyBatch<'_, K> {
                 parked,
             })
         };
-        if few < waiting.len() && waiting.len() <= FEW_KEYS_RESIDENT && !self.options.async_io {
+        let gains_by_sharing = waiting.len() > FEW_KEYS_RESIDENT && shares_blocks(&waiting);
+        if few < waiting.len() && !gains_by_sharing && !self.options.async_io {
             waiting = waiting.into_iter().filter_map(|waiting| end_one(waiting, true)).collect();
         }
         if waiting.len() <= few {
@@ -561,7 +599,7 @@ impl<K: Keys> KeyBatch<'_, K> {
             return ordered;
         }
         let shared = self.shared_prefix();
-        let head = |i: usize| head_of(self.keys.family(i).cf.icmp.order(), &self.keys.key(i)[shared..]);
+        let head = |i: usize| head_of(self.keys.family(i).cf.icmp.order(), self.keys.key(i), shared);
         let mut ordered: Order = if self.keys.is_of_one_family() && self.keys.len() <= Ordered::MOST_SHORT {
             let mut short: SmallVec<[u64; 32]> = all.map(|i| Ordered::short(head(i), i)).collect();
             short.sort_unstable();
@@ -580,17 +618,11 @@ impl<K: Keys> KeyBatch<'_, K> {
     }
 }
 
-/// A number that sorts as `order` does wherever two of them differ; the same for all keys of an order that is not known.
+/// A number, of the bytes from `from` on, that sorts as `order` does wherever two of them differ; the same for all keys of an order
+/// that is not known.
 #[inline]
-fn head_of(order: KeyOrder, user_key: &[u8]) -> u64 {
-    let head = match user_key.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut padded = [0; 8];
-            padded[..user_key.len()].copy_from_slice(user_key);
-            u64::from_be_bytes(padded)
-        }
-    };
+fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
+    let head = head(user_key, from);
     match order {
         KeyOrder::Bytewise => head,
         KeyOrder::ReverseBytewise => !head,

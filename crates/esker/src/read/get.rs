@@ -16,10 +16,10 @@ use crate::read::tables::{TableRef, open_file, opened_file};
 use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
-use esker_base::sync::epoch::Guard;
-use esker_base::{FileNumber, Result};
+use esker_base::sync::epoch::{self, Guard};
+use esker_base::{FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_memtable::{MemTable, Seen};
+use esker_memtable::{MemTable, MemValue, Seen};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
@@ -79,6 +79,13 @@ pub(crate) struct Parked {
     pub(crate) at: Option<ParkedAt>,
 }
 
+impl Parked {
+    /// The file that it waits for, and where in it; none if that is not known.
+    pub(crate) fn block(&self) -> Option<(FileNumber, Option<u64>)> {
+        self.at.map(|at| (at.file, at.missing.and_then(|missing| missing.block_offset())))
+    }
+}
+
 /// A place among the files of a view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParkedAt {
@@ -126,7 +133,8 @@ fn find_with(
     settle_or_park(view, context, key, (saver, at), settle)
 }
 
-/// Ends a search that was put aside. `context` has no guard. Gives it back if it is to go on `if_resident` and cannot.
+/// Ends a search that was put aside. `context` has no guard. Gives it back, with how far it has come, if it is to go on
+/// `if_resident` and cannot.
 #[cold]
 pub(crate) fn find_on(
     view: &SuperVersion,
@@ -139,19 +147,28 @@ pub(crate) fn find_on(
     if context.if_resident && parked.at.is_none_or(|at| at.missing.is_none()) {
         return Some(parked);
     }
-    let mut saver = parked.saver;
+    let (mut saver, mut stopped) = (parked.saver, None);
     if let Some(at) = parked.at {
         let mut candidates = view.version.candidates(key.internal_key());
         if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
             let place = (level, &**file, at.missing);
             match search_file(place, view, context, key, &mut saver, settle) {
+                Step::GoOn if context.if_resident => {
+                    // What comes next is not to be waited for, either.
+                    let guard = epoch::pin();
+                    let under = ReadContext { guard: Some(&guard), ..*context };
+                    stopped = search_files(candidates, view, &under, key, &mut saver, settle);
+                }
                 Step::GoOn => _ = search_files(candidates, view, context, key, &mut saver, settle),
                 Step::End => {}
                 Step::Wait(at) => return Some(Parked { saver, at: Some(at) }),
             }
         }
     }
-    settle_or_park(view, context, key, (saver, None), settle)
+    match settle_or_park(view, context, key, (saver, stopped), settle) {
+        Some(parked) if context.if_resident => find_on(view, context, key, parked, settle),
+        parked => parked,
+    }
 }
 
 /// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they number it.
@@ -216,16 +233,18 @@ fn search_memtables(
     settle: &mut impl FnMut(Answer<'_>),
 ) {
     for mem in view.memtables() {
-        let searched = if context.ignore_range_deletions || !mem.has_range_tombstones() {
-            mem.get(key, |value_type, sequence, value| {
-                if saver.settles(value_type, sequence) {
-                    settle(Answer::Lent(LentValue::Memtable(value)));
-                    return false;
-                }
-                saver.save(value_type, sequence, || value.pin())
-            })
+        let searched = if context.ignore_range_deletions {
+            search_without_tombstones(mem, key, saver, settle)
         } else {
-            search_beside_tombstones(mem, key, saver, settle)
+            mem.get_covered(key, |seen| match seen {
+                Seen::Covered(by) => {
+                    saver.cover(by);
+                    true
+                }
+                Seen::Version(value_type, sequence, value) => {
+                    take(saver, (value_type, sequence, value), settle)
+                }
+            })
         };
         if let Err(e) = searched {
             saver.fail(e);
@@ -236,25 +255,28 @@ fn search_memtables(
     }
 }
 
-/// A function of its own, so that the other way through `search_memtables` stays short.
-#[inline(never)]
-fn search_beside_tombstones(
+/// Takes a version that a memtable shows. Whether older ones are wanted.
+#[inline(always)]
+fn take(
+    saver: &mut Saver,
+    (value_type, sequence, value): (ValueType, SequenceNumber, MemValue<'_>),
+    settle: &mut impl FnMut(Answer<'_>),
+) -> bool {
+    if saver.settles(value_type, sequence) {
+        settle(Answer::Lent(LentValue::Memtable(value)));
+        return false;
+    }
+    saver.save(value_type, sequence, || value.pin())
+}
+
+#[cold]
+fn search_without_tombstones(
     mem: &Arc<MemTable>,
     key: &LookupKey,
     saver: &mut Saver,
     settle: &mut impl FnMut(Answer<'_>),
 ) -> Result<()> {
-    mem.get_covered(key, |seen| match seen {
-        Seen::Covered(by) => {
-            saver.cover(by);
-            true
-        }
-        Seen::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
-            settle(Answer::Lent(LentValue::Memtable(value)));
-            false
-        }
-        Seen::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
-    })
+    mem.get(key, |value_type, sequence, value| take(saver, (value_type, sequence, value), settle))
 }
 
 /// Asks file after file. Where it would have to wait, it stops and says where.

@@ -39,12 +39,20 @@ pub(crate) fn multi_get(
     settle: &mut dyn FnMut(usize, Answer<'_>),
     park: &mut dyn FnMut(usize, Parked),
 ) {
+    let (mut few, mut many);
+    let savers: &mut [Saver] = if keys.len() <= FEW {
+        few = [const { Saver::new() }; FEW];
+        &mut few[..keys.len()]
+    } else {
+        many = Vec::from_iter(keys.iter().map(|_| Saver::new()));
+        &mut many
+    };
     let mut batch = Batch {
         view,
         context,
         guard,
         keys,
-        savers: keys.iter().map(|_| Saver::new()).collect(),
+        savers,
         open: (0..keys.len() as u32).collect(),
         parked: Vec::new(),
         settle,
@@ -57,14 +65,14 @@ pub(crate) fn multi_get(
 }
 
 /// Keys for which nothing is allocated.
-const FEW: usize = 8;
+const FEW: usize = 16;
 
 struct Batch<'b> {
     view: &'b SuperVersion,
     context: &'b ReadContext<'b>,
     guard: &'b Guard,
     keys: &'b [LookupKey],
-    savers: SmallVec<[Saver; FEW]>,
+    savers: &'b mut [Saver],
     /// Numbers of the keys that are not settled.
     open: SmallVec<[u32; FEW]>,
     /// Those put aside, and where.
@@ -135,7 +143,7 @@ impl Batch<'_> {
     }
 
     fn close_settled(&mut self) {
-        let savers = &self.savers;
+        let savers = &*self.savers;
         self.open.retain(|i| !savers[*i as usize].is_done());
     }
 
@@ -240,19 +248,20 @@ impl Batch<'_> {
         let mut park = |i: usize, missing| {
             self.parked.push((i as u32, ParkedAt { level, file: file.number, missing: Some(missing) }));
         };
-        let mut visitor = Visitor { savers: &mut self.savers, settle: self.settle, park: &mut park };
+        let mut visitor = Visitor { savers: self.savers, settle: self.settle, park: &mut park };
         reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
     }
 
-    fn finish(mut self, park: &mut dyn FnMut(usize, Parked)) {
+    fn finish(self, park: &mut dyn FnMut(usize, Parked)) {
         for (i, at) in self.parked {
             let saver = self.savers[i as usize].take_aside().expect("put aside with its place");
             park(i as usize, Parked { saver, at: Some(at) });
         }
-        for (i, saver) in self.savers.into_iter().enumerate() {
+        for (i, saver) in self.savers.iter_mut().enumerate().filter(|(_, saver)| !saver.is_taken()) {
+            let saver = std::mem::replace(saver, Saver::new());
             if saver.needs_blobs() {
                 park(i, Parked { saver, at: None });
-            } else if !saver.is_taken() {
+            } else {
                 let finish = self.context.finish(self.view, &self.keys[i]);
                 (self.settle)(i, Answer::Made(saver.finish(&finish)));
             }

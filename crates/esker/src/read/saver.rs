@@ -55,7 +55,7 @@ pub(crate) struct Finish<'a> {
 impl Saver {
     /// Knows nothing yet.
     #[inline]
-    pub(crate) fn new() -> Saver {
+    pub(crate) const fn new() -> Saver {
         Saver { covering: SequenceNumber::ZERO, operands: Vec::new(), state: State::Searching }
     }
 

@@ -437,6 +437,42 @@ fn a_block_that_no_cache_keeps_is_read_once_for_all_keys_of_a_batch() {
     }
 }
 
+/// Whether such a file of a `FaultFs` says that it never waits.
+fn never_waits(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().fold(0, |sum, byte| sum ^ byte) & 1 == 0
+}
+
+#[test]
+fn what_older_files_have_to_be_waited_for_is_read_together() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs.clone());
+    options.cf.table.filter_policy = None;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    // The older file has to be waited for, the newer one has not, and says nothing of its keys.
+    let put_into_one_that = |waits: bool, from: u64| loop {
+        (from..200).step_by(2).for_each(|n| db.put(format!("key{n:03}"), n.to_string()).unwrap());
+        db.flush().unwrap();
+        let files = db.live_files();
+        let newest = files.iter().max_by_key(|file| file.file_number).unwrap().file_number;
+        let path = Path::new("/db").join(format!("{newest:06}.sst"));
+        if never_waits(&path) != waits {
+            break path;
+        }
+    };
+    let (older, newer) = (put_into_one_that(true, 0), put_into_one_that(false, 1));
+    let keys: Vec<String> = (0..8).map(|n| format!("key{:03}", 10 + 20 * n)).collect();
+    fs.list_ops(true);
+    for (key, value) in keys.iter().zip(db.multi_get_opt(&ReadOptions::default(), &family, &keys)) {
+        assert_eq!(value.unwrap().as_deref(), Some(key[3..].trim_start_matches('0').as_bytes()));
+    }
+    let reads: Vec<_> = fs.take_ops().into_iter().filter(|op| op.kind == OpKind::Read).collect();
+    let of = |path: &Path| reads.iter().filter(|op| op.path == path).map(|op| op.index).collect::<Vec<_>>();
+    let (of_older, of_newer) = (of(&older), of(&newer));
+    assert_eq!((of_older.len(), of_newer.len()), (8, 8), "{reads:?}");
+    assert!(of_newer.last() < of_older.first(), "{reads:?}");
+}
+
 #[test]
 fn a_value_above_the_limit_of_bytes_is_the_last_that_is_read() {
     let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();

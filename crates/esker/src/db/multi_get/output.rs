@@ -1,14 +1,16 @@
 //! What a batch of reads has found.
 //!
 //! Invariants
-//!  1. Small values of a lent batch lie in `bytes`; large ones are pinned, once for each key.
+//!  1. Small values of a lent batch lie in `bytes`; large ones, and errors, lie apart, once for each different key.
 //!  2. Small values of a pinned batch of many keys lie together in chunks, which are theirs alone: to take one along counts in
 //!     memory that no other batch counts in, and it holds no block of the cache.
+//!  3. What is noted for a key is a few words, written in place: what is made of small words elsewhere and moved here waits for
+//!     all that the processor has begun before, memory that has not come yet among it.
 
 use crate::read::answer::{Answer, LentValue};
-use esker_base::sync::Arc;
+use esker_base::bytes::Parts;
 use esker_base::{Error, PinnedBytes, Result};
-use std::ops::Range;
+use smallvec::SmallVec;
 
 /// Values up to this many bytes are copied: cheaper than keeping their block or memtable alive.
 const COPY_UP_TO_BYTES: usize = 1 << 10;
@@ -21,16 +23,18 @@ const COPY_UP_TO_BYTES: usize = 1 << 10;
 pub struct MultiGetOutput {
     found: Vec<Found>,
     bytes: Vec<u8>,
+    /// What is not in `bytes`.
+    apart: Vec<Result<PinnedBytes>>,
     value_bytes: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
-    /// A part of `bytes`.
-    Copied(Range<usize>),
-    Pinned(PinnedBytes),
-    Failed(Error),
+    /// So many of `bytes`, from there on.
+    Copied(u32, usize),
+    /// A number in `apart`.
+    Apart(usize),
 }
 
 impl MultiGetOutput {
@@ -56,11 +60,10 @@ impl MultiGetOutput {
     /// If the batch had no key `i`.
     #[inline]
     pub fn get(&self, i: usize) -> Result<Option<&[u8]>> {
-        match &self.found[i] {
+        match self.found[i] {
             Found::Nothing => Ok(None),
-            Found::Copied(range) => Ok(Some(&self.bytes[range.clone()])),
-            Found::Pinned(value) => Ok(Some(value)),
-            Found::Failed(e) => Err(e.clone()),
+            Found::Copied(len, start) => Ok(Some(&self.bytes[start..start + len as usize])),
+            Found::Apart(at) => self.apart[at].as_ref().map(|value| Some(&**value)).map_err(Error::clone),
         }
     }
 
@@ -71,8 +74,8 @@ impl MultiGetOutput {
     /// # Panics
     /// As [`get`](Self::get).
     pub fn take_pinned(&self, i: usize) -> Result<Option<PinnedBytes>> {
-        match &self.found[i] {
-            Found::Pinned(value) => Ok(Some(value.clone())),
+        match self.found[i] {
+            Found::Apart(at) => self.apart[at].clone().map(Some),
             _ => Ok(self.get(i)?.map(PinnedBytes::copy_from)),
         }
     }
@@ -104,27 +107,25 @@ pub(in crate::db) trait Output {
 impl Output for MultiGetOutput {
     fn reset(&mut self, len: usize) {
         self.bytes.clear();
+        self.apart.clear();
         self.value_bytes = 0;
         self.found.clear();
-        self.found.resize(len, Found::Nothing);
+        self.found.extend(std::iter::repeat_n(Found::Nothing, len));
     }
 
     /// Values are copied if they are small.
     #[inline]
     fn set(&mut self, i: usize, answer: Answer<'_>) {
-        self.found[i] = match answer {
-            Answer::Lent(value) => self.keep(&value),
-            Answer::Made(Ok(Some(value))) => {
-                self.value_bytes += value.len() as u64;
-                Found::Pinned(value)
-            }
-            Answer::Made(Ok(None)) => Found::Nothing,
-            Answer::Made(Err(e)) => Found::Failed(e),
-        };
+        match answer {
+            Answer::Lent(value) => self.keep(i, &value),
+            Answer::Made(Ok(None)) => self.found[i] = Found::Nothing,
+            Answer::Made(Ok(Some(value))) => self.put_apart(i, Ok(value)),
+            Answer::Made(Err(e)) => self.put_apart(i, Err(e)),
+        }
     }
 
     fn repeat(&mut self, i: usize, of: usize) {
-        self.found[i] = self.found[of].clone();
+        self.found[i] = self.found[of];
         if let Ok(Some(value)) = self.get(i) {
             self.value_bytes += value.len() as u64;
         }
@@ -141,20 +142,29 @@ impl Output for MultiGetOutput {
 
 impl MultiGetOutput {
     #[inline]
-    fn keep(&mut self, value: &LentValue<'_>) -> Found {
+    fn keep(&mut self, i: usize, value: &LentValue<'_>) {
         let bytes = value.bytes();
-        self.value_bytes += bytes.len() as u64;
         if bytes.len() > COPY_UP_TO_BYTES {
-            return Found::Pinned(value.pin());
+            return self.put_apart(i, Ok(value.pin()));
         }
-        let start = self.bytes.len();
+        self.value_bytes += bytes.len() as u64;
+        self.found[i] = Found::Copied(bytes.len() as u32, self.bytes.len());
         self.bytes.extend_from_slice(bytes);
-        Found::Copied(start..self.bytes.len())
+    }
+
+    #[cold]
+    fn put_apart(&mut self, i: usize, value: Result<PinnedBytes>) {
+        self.value_bytes += value.as_ref().map_or(0, |value| value.len() as u64);
+        self.found[i] = Found::Apart(self.apart.len());
+        self.apart.push(value);
     }
 }
 
-/// Batches of fewer keys are pinned where they lie: memory of their own costs more.
+/// Batches of fewer keys are pinned where they lie, in tables: memory of their own costs more.
 const FEW_PINNED: usize = 15;
+
+/// The same in memtables, each of which has only one count for all who pin.
+const FEW_PINNED_IN_MEMTABLES: usize = 5;
 
 /// Bytes of a chunk: what a small value that is kept keeps alive, at most.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -168,7 +178,7 @@ pub(super) struct PinnedOutput {
     /// Small values that lie in no chunk yet.
     chunk: Vec<u8>,
     /// Their keys, and where their values end there: each begins where the one before it ends.
-    copied: Vec<(u32, u32)>,
+    copied: SmallVec<[(u32, u32); 16]>,
 }
 
 impl PinnedOutput {
@@ -187,7 +197,11 @@ impl PinnedOutput {
     #[inline]
     fn copy(&mut self, i: usize, value: &LentValue<'_>) -> bool {
         let bytes = value.bytes();
-        if self.values.len() < FEW_PINNED || bytes.len() > COPY_UP_TO_BYTES || bytes.is_empty() {
+        let few = match value {
+            LentValue::Memtable(_) => FEW_PINNED_IN_MEMTABLES,
+            LentValue::Table(_) => FEW_PINNED,
+        };
+        if self.values.len() < few || bytes.len() > COPY_UP_TO_BYTES || bytes.is_empty() {
             return false;
         }
         if self.chunk.len() + bytes.len() > self.chunk.capacity() {
@@ -212,12 +226,12 @@ impl PinnedOutput {
         if self.copied.is_empty() {
             return;
         }
-        let chunk = Arc::new(std::mem::take(&mut self.chunk));
+        let mut parts = Parts::of(std::mem::take(&mut self.chunk), self.copied.len());
         let mut start = 0;
         for (i, end) in self.copied.drain(..) {
             let range = start..end as usize;
             start = range.end;
-            self.values[i as usize] = Ok(Some(PinnedBytes::slice_of(chunk.clone(), range)));
+            self.values[i as usize] = Ok(Some(parts.take(range)));
         }
     }
 
