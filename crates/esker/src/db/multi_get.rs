@@ -13,7 +13,7 @@ pub use output::MultiGetOutput;
 pub(super) use output::Output;
 use output::PinnedOutput;
 
-use super::reads::{read_context, table_read_options};
+use super::reads::{PointRead, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::options::{PLAIN, ReadOptions, ReadTier};
@@ -68,7 +68,7 @@ impl Db {
         }
         let mut output = PinnedOutput::with_memory_of(std::mem::take(values));
         self.read_batch(options, &OneFamily { family, keys }, &mut output);
-        *values = output.into_values();
+        *values = output.take_values();
     }
 
     /// As `get` reads it, which is a sixth less work than a batch is.
@@ -99,7 +99,7 @@ impl Db {
     ) -> Vec<Result<Option<PinnedBytes>>> {
         let mut output = PinnedOutput::default();
         self.read_batch(options, &Pairs(keys), &mut output);
-        output.into_values()
+        output.take_values()
     }
 
     /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results are those of
@@ -111,7 +111,32 @@ impl Db {
         keys: &[K],
         output: &mut MultiGetOutput,
     ) {
-        self.read_batch(options, &OneFamily { family, keys }, output);
+        match keys {
+            [key] if options.timestamp.is_none() && family.cf.icmp.timestamp_size() == 0 => {
+                self.lend_one(options, family, key.as_ref(), output);
+            }
+            _ => self.read_batch(options, &OneFamily { family, keys }, output),
+        }
+    }
+
+    /// As `get` reads it.
+    #[inline]
+    fn lend_one(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        output: &mut MultiGetOutput,
+    ) {
+        output.reset(1);
+        let statistics = self.engine().options.statistics.as_deref();
+        let read = PointRead { options, cf: &family.cf, own: None, statistics, entities: false };
+        if let Err(e) = self.inner.find(&read, key, &mut |answer| output.set(0, answer)) {
+            output.set(0, Answer::Made(Err(e)));
+        }
+        if let Some(statistics) = statistics {
+            count_batch(statistics, 1, (output.found_count(), output.value_bytes()));
+        }
     }
 
     /// The values of keys in several families, all as of one moment, lent by `output`, which forgets what it had.
@@ -231,7 +256,7 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
 const FEW_KEYS: usize = 14;
 
 /// The same if nothing but memtables is searched, in any order.
-const FEW_KEYS_OF_MEMTABLES: usize = 4;
+const FEW_KEYS_OF_MEMTABLES: usize = 1;
 
 /// Different keys that go through a family's memtables and files together, at most: what is noted of them has to stay in
 /// the first-level cache.
@@ -344,6 +369,9 @@ type Order = SmallVec<[Ordered; 32]>;
 /// Keys of which what is looked up with them stays there too; as many go through a memtable side by side.
 const FEW_LOOKUPS: usize = 16;
 
+/// So few that room for `FEW_LOOKUPS` costs more than what goes on in it.
+const FEWER_LOOKUPS: usize = 4;
+
 /// Keys that wait for files together, at most: what they read is held until all of them are done with a level.
 const MOST_KEYS_WAITING: usize = 256;
 
@@ -450,7 +478,10 @@ impl<K: Keys> KeyBatch<'_, K> {
         ends_in_memtables: bool,
     ) {
         if ends_in_memtables && self.keys.is_of_one_family() {
-            return self.read_memtables(moment, guard, output, left);
+            return match self.keys.len() {
+                0..=FEWER_LOOKUPS => self.read_memtables::<FEWER_LOOKUPS>(moment, guard, output, left),
+                _ => self.read_memtables::<FEW_LOOKUPS>(moment, guard, output, left),
+            };
         }
         let ordered = self.ordered(moment, ends_in_memtables);
         let most = ordered.len().min(MOST_KEYS_TOGETHER);
@@ -489,17 +520,17 @@ impl<K: Keys> KeyBatch<'_, K> {
     }
 
     /// Keys of one family that go no further than its memtables: in any order, and again if they are named again.
-    fn read_memtables(
+    fn read_memtables<const N: usize>(
         &self,
         moment: &Moment<'_>,
         guard: &epoch::Guard,
         output: &mut impl Output,
         left: &mut Left,
     ) {
-        let mut lookups: [LookupKey; FEW_LOOKUPS] = std::array::from_fn(|_| LookupKey::default());
+        let mut lookups: [LookupKey; N] = std::array::from_fn(|_| LookupKey::default());
         let context = ReadContext { guard: Some(guard), ..self.context(0) };
-        for from in (0..self.keys.len()).step_by(FEW_LOOKUPS) {
-            let count = FEW_LOOKUPS.min(self.keys.len() - from);
+        for from in (0..self.keys.len()).step_by(N) {
+            let count = N.min(self.keys.len() - from);
             let lookups = &mut lookups[..count];
             for (i, lookup) in lookups.iter_mut().enumerate() {
                 lookup.set(self.keys.key(from + i), moment.sequence);

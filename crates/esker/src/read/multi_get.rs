@@ -39,8 +39,11 @@ pub(crate) fn multi_get(
     settle: &mut dyn FnMut(usize, Answer<'_>),
     park: &mut dyn FnMut(usize, Parked),
 ) {
-    let (mut few, mut many);
-    let savers: &mut [Saver] = if keys.len() <= FEW {
+    let (mut fewer, mut few, mut many);
+    let savers: &mut [Saver] = if keys.len() <= FEWER {
+        fewer = [const { Saver::new() }; FEWER];
+        &mut fewer[..keys.len()]
+    } else if keys.len() <= FEW {
         few = [const { Saver::new() }; FEW];
         &mut few[..keys.len()]
     } else {
@@ -66,6 +69,8 @@ pub(crate) fn multi_get(
 
 /// Keys for which nothing is allocated.
 const FEW: usize = 16;
+/// Keys for which less is made ready.
+const FEWER: usize = 4;
 
 struct Batch<'b> {
     view: &'b SuperVersion,

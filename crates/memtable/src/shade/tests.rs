@@ -335,10 +335,8 @@ mod models {
     #[test]
     fn loom_a_split_and_a_tombstone_pass_each_other() {
         model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], ((15, 25, 9), 22));
-        model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], ((15, 25, 9), 17));
         model::<2>(&[(10, 1), (30, 2)], &[(20, 3)], ((5, 40, 9), 35));
         model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((15, 35, 9), 27));
-        model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((21, 24, 9), 23));
     }
 
     /// What is looked for is the first key of its leaf, and moves with it or stays: in the leaf before it, in its own, and

@@ -183,14 +183,15 @@ pub(super) struct PinnedOutput {
 
 impl PinnedOutput {
     /// The answers will lie in this vector's memory.
+    #[inline]
     pub(super) fn with_memory_of(values: Vec<Result<Option<PinnedBytes>>>) -> PinnedOutput {
         PinnedOutput { values, ..PinnedOutput::default() }
     }
 
     /// All answers.
-    pub(super) fn into_values(mut self) -> Vec<Result<Option<PinnedBytes>>> {
+    pub(super) fn take_values(&mut self) -> Vec<Result<Option<PinnedBytes>>> {
         self.close_chunk();
-        self.values
+        std::mem::take(&mut self.values)
     }
 
     /// Copies the value of key `i` if it is small and the batch has many. Whether it was.
@@ -222,10 +223,14 @@ impl PinnedOutput {
     }
 
     /// Hands out what was copied.
+    #[inline]
     fn close_chunk(&mut self) {
-        if self.copied.is_empty() {
-            return;
+        if !self.copied.is_empty() {
+            self.hand_out();
         }
+    }
+
+    fn hand_out(&mut self) {
         let mut parts = Parts::of(std::mem::take(&mut self.chunk), self.copied.len());
         let mut start = 0;
         for (i, end) in self.copied.drain(..) {
