@@ -131,7 +131,7 @@ impl Db {
         output.reset(1);
         let statistics = self.engine().options.statistics.as_deref();
         let read = PointRead { options, cf: &family.cf, own: None, statistics, entities: false };
-        if let Err(e) = self.inner.find(&read, key, &mut |answer| output.set(0, answer)) {
+        if let Err(e) = self.inner.find(&read, key, &mut |answer| output.set_only(answer)) {
             output.set(0, Answer::Made(Err(e)));
         }
         if let Some(statistics) = statistics {

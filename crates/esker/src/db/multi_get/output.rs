@@ -1,7 +1,8 @@
 //! What a batch of reads has found.
 //!
 //! Invariants
-//!  1. Small values of a lent batch lie in `bytes`; large ones, and errors, lie apart, once for each different key.
+//!  1. Small values of a lent batch lie in `bytes`; large ones, that of an only key in a memtable, and errors lie apart, once for each
+//!     different key.
 //!  2. Small values of a pinned batch of many keys lie together in chunks, which are theirs alone: to take one along counts in
 //!     memory that no other batch counts in, and it holds no block of the cache.
 //!  3. What is noted for a key is a few words, written in place: what is made of small words elsewhere and moved here waits for
@@ -18,7 +19,7 @@ const COPY_UP_TO_BYTES: usize = 1 << 10;
 /// The values of a batch of keys, lent by [`get`](Self::get) or taken along by [`take_pinned`](Self::take_pinned).
 ///
 /// Use one for batch after batch: its memory is used again. It holds nothing of the database but the blocks of large
-/// values.
+/// values, and the memtable of the value of a batch's only key, until the next batch or its end.
 #[derive(Debug, Default)]
 pub struct MultiGetOutput {
     found: Vec<Found>,
@@ -152,7 +153,16 @@ impl MultiGetOutput {
         self.bytes.extend_from_slice(bytes);
     }
 
-    #[cold]
+    /// Notes the answer for the only key. A value in a memtable is not copied, which would wait for all of it to come from memory
+    /// with nothing else to do.
+    #[inline]
+    pub(super) fn set_only(&mut self, answer: Answer<'_>) {
+        match answer {
+            Answer::Lent(LentValue::Memtable(value)) => self.put_apart(0, Ok(value.pin())),
+            answer => self.set(0, answer),
+        }
+    }
+
     fn put_apart(&mut self, i: usize, value: Result<PinnedBytes>) {
         self.value_bytes += value.as_ref().map_or(0, |value| value.len() as u64);
         self.found[i] = Found::Apart(self.apart.len());
