@@ -247,10 +247,7 @@ fn a_cursor_whose_change_of_view_a_panic_cut_short_is_left_to_nobody() {
 
 /// A hundred keys in a level, each in a block of its own, and nothing in a cache.
 fn open_cold() -> Db {
-    let mut options = Options::default();
-    options.db.create_if_missing = true;
-    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-    options.cf.disable_auto_compactions = true;
+    let mut options = options();
     options.cf.table.no_block_cache = true;
     options.cf.table.block_size = 1;
     let db = Db::open(&options, "/db").unwrap();
