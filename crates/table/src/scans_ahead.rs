@@ -236,6 +236,11 @@ impl ScansAhead {
         drop(before);
     }
 
+    /// Whether it knows tables.
+    pub fn knows_tables(&self) -> bool {
+        self.state.lock().tables.is_some()
+    }
+
     /// What is held, which is not held any more then.
     fn let_go(&self, state: &mut State) -> HashMap<CacheKey, Held> {
         self.holds.store(false, Ordering::Relaxed);

@@ -335,6 +335,13 @@ impl Runs {
         !self.is_told && !self.ahead.is_told() && !self.ahead.holds()
     }
 
+    /// Whether there is somebody who knows files for ranges that are told.
+    #[cfg(test)]
+    pub(super) fn knows_files(&self) -> bool {
+        assert_eq!(self.knows_files, self.ahead.knows_tables());
+        self.knows_files
+    }
+
     /// Whether no cursor is held over from an exchange.
     #[cfg(test)]
     pub(super) fn keeps_nothing(&self) -> bool {
