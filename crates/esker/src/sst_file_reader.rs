@@ -118,6 +118,7 @@ impl SstFileReader {
             merge_operator: self.options.cf.merge_operator.as_ref(),
             blobs: BlobReads { source: &self.blobs, options: &table_options },
             entity: false,
+            statistics: None,
         })
     }
 

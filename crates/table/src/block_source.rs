@@ -468,16 +468,21 @@ impl BlockSource {
 
     /// Checks the trailer and says how the contents are compressed.
     fn contents_kind(&self, stored: &[u8], handle: BlockHandle, verify: bool) -> Result<CompressionType> {
-        let code = if verify { self.guard.check(stored, handle.offset)? } else { compression_code(stored)? };
-        CompressionType::from_u8(code)
+        if !verify {
+            return CompressionType::from_u8(compression_code(stored)?);
+        }
+        let checked = self.guard.check(stored, handle.offset);
+        counts::checksum_computed(self.statistics.as_ref(), checked.is_ok());
+        CompressionType::from_u8(checked?)
     }
 
     fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Buffer> {
         let decompressor = if kind == BlockKind::Data { &self.data_decompressor } else { &self.decompressor };
+        let contents = decompressor.decompress_block(codec, stored)?;
         if codec != CompressionType::None {
-            counts::decompressed(self.statistics.as_ref());
+            counts::decompressed(self.statistics.as_ref(), stored.len(), contents.len());
         }
-        decompressor.decompress_block(codec, stored)
+        Ok(contents)
     }
 
     /// The error with file and offset.

@@ -136,11 +136,49 @@ pub(crate) fn readahead_failed(statistics: Option<&Arc<Statistics>>) {
     }
 }
 
-/// A block was decompressed.
-pub(crate) fn decompressed(statistics: Option<&Arc<Statistics>>) {
+/// A block of `from` bytes was decompressed to `to` bytes.
+pub(crate) fn decompressed(statistics: Option<&Arc<Statistics>>, from: usize, to: usize) {
     perf_count!(block_decompress_count);
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::NumberBlockDecompressed, 1);
+        statistics.record_tick(Ticker::BytesDecompressedFrom, from as u64);
+        statistics.record_tick(Ticker::BytesDecompressedTo, to as u64);
+    }
+}
+
+/// What became of a block of `from` bytes that a table is to hold, compressed if that is worth it.
+pub(crate) fn compressed(statistics: Option<&Arc<Statistics>>, from: usize, outcome: Compressed) {
+    let Some(statistics) = statistics else { return };
+    let from = from as u64;
+    let (number, bytes) = match outcome {
+        Compressed::To(to) => {
+            statistics.record_tick(Ticker::BytesCompressedTo, to as u64);
+            (Ticker::NumberBlockCompressed, Ticker::BytesCompressedFrom)
+        }
+        Compressed::NotAsked => (Ticker::NumberBlockCompressionBypassed, Ticker::BytesCompressionBypassed),
+        Compressed::Rejected => (Ticker::NumberBlockCompressionRejected, Ticker::BytesCompressionRejected),
+    };
+    statistics.record_tick(number, 1);
+    statistics.record_tick(bytes, from);
+}
+
+/// See [`compressed`].
+pub(crate) enum Compressed {
+    /// So many bytes.
+    To(usize),
+    /// There is no codec.
+    NotAsked,
+    /// It would have saved too little.
+    Rejected,
+}
+
+/// A block's checksum was computed, and fits or not.
+#[inline]
+pub(crate) fn checksum_computed(statistics: Option<&Arc<Statistics>>, fits: bool) {
+    let Some(statistics) = statistics else { return };
+    statistics.record_tick(Ticker::BlockChecksumComputeCount, 1);
+    if !fits {
+        statistics.record_tick(Ticker::BlockChecksumMismatchCount, 1);
     }
 }
 

@@ -5,6 +5,7 @@
 //! cannot be planted any more is one, too.
 
 mod compat;
+mod counted;
 mod decoders;
 mod exceptions;
 mod order;
@@ -40,6 +41,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     violations.extend(text::check(&files));
     violations.extend(decoders::check(&files));
     violations.extend(compat::check(&files));
+    violations.extend(counted::check(&files));
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
     let violations = exceptions::apply(violations, exceptions);
     if violations.is_empty() {

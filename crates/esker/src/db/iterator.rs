@@ -33,7 +33,7 @@ use crate::iter::{DbIter, DbIterOptions, DeadRangesOfView};
 use crate::options::{MultiScanArgs, ReadOptions, ReadTier};
 use crate::snapshot::{Holder, Snapshot};
 use esker_base::iter::InternalIterator;
-use esker_base::stats::Statistics;
+use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_table::ScansAhead;
@@ -148,6 +148,7 @@ impl Db {
         });
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
+        record_tick(&self.inner.engine.options.statistics, Ticker::NoIteratorCreated, 1);
         Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held, prepared })
     }
 
@@ -171,22 +172,27 @@ impl DbIterator {
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
+        let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek_to_first());
         }
+        self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
+        let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek_to_last());
         }
+        self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        let start = self.db.engine.start_timing();
         if self.prepared.is_some() {
             self.enter_range(target.as_ref(), false);
         }
@@ -194,9 +200,11 @@ impl DbIterator {
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek(target.as_ref()));
         }
+        self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        let start = self.db.engine.start_timing();
         if self.prepared.is_some() {
             self.enter_range(target.as_ref(), true);
         }
@@ -204,6 +212,7 @@ impl DbIterator {
         if self.leave_old_view() {
             each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
         }
+        self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// To the next key.
     ///

@@ -22,7 +22,7 @@ use crate::read::get::{Parked, ReadContext, find, find_on};
 use crate::read::multi_get::{multi_get, multi_get_on};
 use crate::snapshot::Snapshot;
 use esker_base::comparator::{KeyOrder, head};
-use esker_base::stats::{Statistics, Ticker};
+use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Lent};
 use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result, SequenceNumber};
@@ -82,6 +82,7 @@ impl Db {
         if options.timestamp.is_some() || family.cf.icmp.timestamp_size() > 0 {
             return self.get_pinned_opt(options, family, key);
         }
+        let _watch = self.engine().time(Histogram::DbMultiget);
         let statistics = self.engine().options.statistics.as_deref();
         let value = self.inner.read(options, &family.cf, key, None, statistics);
         if let Some(statistics) = statistics {
@@ -172,6 +173,7 @@ impl Db {
         keys: &impl Keys,
         output: &mut impl Output,
     ) {
+        let _watch = self.engine().time(Histogram::DbMultiget);
         output.reset(keys.len());
         let families = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
         let own = options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot));
@@ -248,6 +250,7 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
     statistics.record_tick(Ticker::NumberMultigetCalls, 1);
     statistics.record_tick(Ticker::NumberMultigetKeysRead, keys);
     statistics.record_tick(Ticker::NumberMultigetBytesRead, bytes);
+    statistics.record_in_histogram(Histogram::BytesPerMultiget, bytes);
     statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
 }
 

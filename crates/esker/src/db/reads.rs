@@ -146,7 +146,9 @@ impl DbInner {
         let value = self.read(options, cf, key, None, Some(statistics))?;
         let micros = (self.engine.env.clock.monotonic_nanos() - start) / 1000;
         statistics.record_tick(Ticker::NumberKeysRead, 1);
-        statistics.record_tick(Ticker::BytesRead, value.as_ref().map_or(0, |v| v.len() as u64));
+        let bytes = value.as_ref().map_or(0, |v| v.len() as u64);
+        statistics.record_tick(Ticker::BytesRead, bytes);
+        statistics.record_in_histogram(Histogram::BytesPerRead, bytes);
         statistics.report_time_to_histogram(Histogram::DbGet, micros);
         Ok(value)
     }

@@ -42,7 +42,7 @@ use crate::snapshot::LiveSnapshots;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
-use esker_base::stats::{Ticker, record_tick};
+use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
@@ -311,6 +311,7 @@ impl Engine {
     pub(crate) fn record_stall_micros(&self, micros: u64) {
         self.counters.count_stall(micros);
         record_tick(&self.options.statistics, Ticker::StallMicros, micros);
+        report_time_to_histogram(&self.options.statistics, Histogram::WriteStall, micros);
     }
 
     /// The oldest WAL that is needed: by the memtables of any family, or for a transaction that is prepared.

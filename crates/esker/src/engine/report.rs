@@ -13,11 +13,11 @@ use crate::observe::{
 };
 use crate::picker::CompactionPlan;
 use crate::snapshot::SnapshotList;
-use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
+use esker_base::stats::{Histogram, Ticker, record_in_histogram, record_tick, report_time_to_histogram};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
-use esker_env::system;
+use esker_env::{StopWatch, system};
 use esker_format::compression::CompressionType;
 use esker_format::file_name;
 use esker_format::version_edit::FileMetaData;
@@ -36,7 +36,43 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) micros: u64,
 }
 
+/// What counts the bytes of compactions that are made for this reason, beside those of all.
+fn bytes_tickers(reason: CompactionReason) -> Option<(Ticker, Ticker)> {
+    match reason {
+        CompactionReason::FilesMarkedForCompaction => {
+            Some((Ticker::CompactReadBytesMarked, Ticker::CompactWriteBytesMarked))
+        }
+        CompactionReason::PeriodicCompaction => {
+            Some((Ticker::CompactReadBytesPeriodic, Ticker::CompactWriteBytesPeriodic))
+        }
+        CompactionReason::Ttl => Some((Ticker::CompactReadBytesTtl, Ticker::CompactWriteBytesTtl)),
+        _ => None,
+    }
+}
+
 impl Engine {
+    /// Times what goes on until the watch is dropped.
+    #[inline]
+    pub(crate) fn time(&self, histogram: Histogram) -> StopWatch<'_> {
+        StopWatch::start(self.options.statistics.as_deref(), self.env.clock.as_ref(), histogram)
+    }
+
+    /// When what is to be timed begins, in nanoseconds; `None` if times are not collected.
+    #[inline]
+    pub(crate) fn start_timing(&self) -> Option<u64> {
+        let wanted = self.options.statistics.as_ref().filter(|statistics| statistics.collects_times());
+        wanted.map(|_| self.env.clock.monotonic_nanos())
+    }
+
+    /// It ends now.
+    #[inline]
+    pub(crate) fn end_timing(&self, histogram: Histogram, start: Option<u64>) {
+        if let Some(start) = start {
+            let micros = self.env.clock.monotonic_nanos().saturating_sub(start) / 1000;
+            report_time_to_histogram(&self.options.statistics, histogram, micros);
+        }
+    }
+
     /// A number for a flush or compaction, unique while the database is open.
     pub(crate) fn next_job_id(&self) -> u64 {
         self.last_job_id.fetch_add(1, Ordering::Relaxed) + 1
@@ -104,6 +140,14 @@ impl Engine {
         let bytes = file.map_or(0, |f| f.file_size);
         record_tick(&self.options.statistics, Ticker::FlushWriteBytes, bytes);
         report_time_to_histogram(&self.options.statistics, Histogram::FlushTime, micros);
+        let why = match reason {
+            FlushReason::WriteBufferFull => Some(Ticker::FlushReasonWriteBufferFull),
+            FlushReason::WriteBufferManager => Some(Ticker::FlushReasonWriteBufferManager),
+            _ => None,
+        };
+        if let Some(why) = why {
+            record_tick(&self.options.statistics, why, 1);
+        }
         self.count_flush(cf, bytes, u64::from(file.is_some()), micros);
         let state = self.lsm_state(cf);
         let (compression, immutable_memtables) = {
@@ -164,6 +208,8 @@ impl Engine {
     }
 
     pub(crate) fn tell_compaction_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
+        let files = plan.input_files().count() as u64;
+        record_in_histogram(&self.options.statistics, Histogram::NumFilesInSingleCompaction, files);
         let inputs: Vec<_> = plan
             .inputs
             .iter()
@@ -238,6 +284,16 @@ impl Engine {
         record_tick(statistics, Ticker::CompactionKeyDropRangeDel, report.iteration.dropped_range_del);
         record_tick(statistics, Ticker::CompactionKeyDropUser, report.iteration.dropped_by_filter);
         report_time_to_histogram(statistics, Histogram::CompactionTime, report.micros);
+        record_in_histogram(statistics, Histogram::NumSubcompactionsScheduled, report.subcompactions as u64);
+        match report.plan.reason {
+            CompactionReason::FifoMaxSize => record_tick(statistics, Ticker::FifoMaxSizeCompactions, 1),
+            CompactionReason::FifoTtl => record_tick(statistics, Ticker::FifoTtlCompactions, 1),
+            _ => {}
+        }
+        if let Some((read, written)) = bytes_tickers(report.plan.reason) {
+            record_tick(statistics, read, stats.bytes_read());
+            record_tick(statistics, written, stats.bytes_written);
+        }
         let mut state = self.state.lock();
         if let Some(family) = state.family_mut(report.plan.column_family) {
             let (level, reason) = (report.plan.output_level, report.plan.reason);

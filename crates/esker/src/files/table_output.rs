@@ -13,12 +13,13 @@ use crate::observe::{
 };
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
 use esker_base::logger::InfoLog;
+use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
 use esker_base::table_properties_collector::{TablePropertiesCollector, TablePropertiesCollectorContext};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
-use esker_env::{Env, WritableFile};
+use esker_env::{Env, StopWatch, WritableFile};
 use esker_format::compression::CompressionType;
 use esker_format::dead_spans::LongSpan;
 use esker_format::file_name;
@@ -54,6 +55,16 @@ pub(crate) struct OutputContext<'a> {
 }
 
 impl OutputContext<'_> {
+    fn time_sync(&self) -> StopWatch<'_> {
+        let is_of_compaction = self.io_priority == IoPriority::Low;
+        let histogram = if is_of_compaction {
+            Histogram::CompactionOutfileSyncMicros
+        } else {
+            Histogram::TableSyncMicros
+        };
+        StopWatch::start(self.options.statistics.as_deref(), self.env.clock.as_ref(), histogram)
+    }
+
     /// What the job's tables are compared with before they are installed.
     fn verification(&self) -> Verification {
         Verification::wanted(self.family_options, self.io_priority == IoPriority::Low)
@@ -302,7 +313,7 @@ impl TableOutput {
     ) -> Result<FinishedTable> {
         let (number, written) = (self.number, self.written);
         let result = self
-            .finish_file(context.options, epoch_number, oldest_ancestor_time)
+            .finish_file(context, epoch_number, oldest_ancestor_time)
             .and_then(|made| check_readable(context, &made.0, written).map(|()| made));
         tell_created(context, number, &result);
         result.map(|(meta, info)| FinishedTable { meta, long_dead_spans: info.long_dead_spans })
@@ -310,18 +321,20 @@ impl TableOutput {
 
     fn finish_file(
         mut self,
-        options: &DbOptions,
+        context: &OutputContext<'_>,
         epoch_number: u64,
         oldest_ancestor_time: u64,
     ) -> Result<(FileMetaData, TableFileInfo)> {
         let marked_for_compaction = self.finish_collectors()?;
         let info = self.builder.finish()?;
         let mut file = self.builder.into_file();
-        if options.use_fsync {
+        let watch = context.time_sync();
+        if context.options.use_fsync {
             file.fsync()?;
         } else {
             file.sync()?;
         }
+        drop(watch);
         file.close()?;
         let now = self.creation_seconds;
         let meta = FileMetaData {

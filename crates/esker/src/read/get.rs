@@ -58,6 +58,7 @@ impl<'a> ReadContext<'a> {
             merge_operator: view.options.merge_operator.as_ref(),
             blobs: self.blobs(),
             entity: self.entities,
+            statistics: self.statistics,
         }
     }
 

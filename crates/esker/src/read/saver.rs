@@ -9,6 +9,7 @@
 
 use crate::read::merge::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::wide_column::stored::may_have_blobs;
 use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
@@ -50,6 +51,7 @@ pub(crate) struct Finish<'a> {
     pub(crate) blobs: BlobReads<'a>,
     /// The answer is an entity, serialized, with all its columns in place; a plain value is one of its default column.
     pub(crate) entity: bool,
+    pub(crate) statistics: Option<&'a Statistics>,
 }
 
 impl Saver {
@@ -203,6 +205,9 @@ impl Saver {
         };
         if self.operands.is_empty() {
             return Ok(base);
+        }
+        if let Some(statistics) = with.statistics {
+            statistics.record_in_histogram(Histogram::ReadNumMergeOperands, self.operands.len() as u64);
         }
         let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
         let merged = full_merge(with.merge_operator, with.user_key, base.as_deref(), &operands)?;

@@ -26,6 +26,7 @@ pub(crate) use switch::new_memtable;
 
 use crate::engine::{CommittedGroup, Engine, ErrorReason};
 use crate::options::{DbOptions, WriteOptions};
+use crate::wal::Wals;
 use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
@@ -54,6 +55,7 @@ impl WritePath {
     /// `ShutdownInProgress` · the background error in force · `IoError` (the WAL could not be written: the write may
     /// or may not be there after a reopen, and no further write is taken until `resume()` or a reopen).
     pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        let _watch = self.engine.time(Histogram::DbWrite);
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         protect(options, batch)?;
@@ -77,6 +79,7 @@ impl WritePath {
         batch: &mut WriteBatch,
         validate: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
+        let _watch = self.engine.time(Histogram::DbWrite);
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         protect(options, batch)?;
@@ -168,10 +171,15 @@ impl WritePath {
                 std::iter::once(&header[..]).chain(batches().map(WriteBatch::ops_bytes)).collect();
             wals.append(&pieces, first..next)
         };
-        let result = appended.and_then(|()| if own.sync { wals.sync() } else { Ok(()) });
+        let result = appended.and_then(|()| if own.sync { self.sync(&mut wals) } else { Ok(()) });
         self.engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
         drop(wals);
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
+    }
+
+    fn sync(&self, wals: &mut Wals) -> Result<()> {
+        let _watch = self.engine.time(Histogram::WalFileSyncMicros);
+        wals.sync()
     }
 
     /// Records an error after which the database must not go on writing, and gives back what to tell the writers.

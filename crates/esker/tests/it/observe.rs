@@ -7,9 +7,9 @@ use esker::observe::{
     CompactionJobInfo, EventListener, FlushJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
     TableFileDeletionInfo,
 };
-use esker::options::Statistics;
-use esker::stats::Ticker;
-use esker::{Db, Env, Options};
+use esker::options::{CompressionType, Statistics};
+use esker::stats::{Histogram, Ticker};
+use esker::{Db, Env, Options, WriteOptions};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -178,4 +178,55 @@ fn statistics_are_dumped_into_the_log_at_intervals() {
     env.timer.look();
     drop((db, options));
     assert!(!lines.iter().any(|line| line.contains("DB Stats")), "a closed database says nothing more");
+}
+
+#[test]
+fn calls_and_jobs_are_timed_and_what_they_do_is_counted() {
+    let statistics = Arc::new(Statistics::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.statistics = Some(statistics.clone());
+    options.cf.compression = CompressionType::Lz4;
+    options.cf.merge_operator = Some(esker::builtin::string_append(","));
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let sync = WriteOptions::default().sync(true);
+    for round in 0..2 {
+        (0..200).for_each(|i| db.put(format!("key{i:03}"), format!("{round} ").repeat(100)).unwrap());
+        db.put_opt(&sync, &family, "key000", "synced").unwrap();
+        db.merge("key001", "operand").unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    db.merge("key001", "operand").unwrap();
+    assert!(db.get("key001").unwrap().is_some());
+    let values = db.multi_get(&["key002", "key003", "none"]);
+    let bytes: usize = values.into_iter().filter_map(|value| value.unwrap()).map(|value| value.len()).sum();
+    let mut iter = db.iter().unwrap();
+    iter.seek("key1");
+    iter.seek_for_prev("key1");
+    iter.seek_to_first();
+    iter.seek_to_last();
+    let count = |histogram| statistics.histogram_data(histogram).count;
+    assert_eq!(count(Histogram::DbWrite), 2 * 202 + 1);
+    assert_eq!(count(Histogram::DbGet), 1);
+    assert_eq!(count(Histogram::DbMultiget), 1);
+    assert_eq!(statistics.histogram_data(Histogram::BytesPerMultiget).sum, bytes as u64);
+    assert_eq!(count(Histogram::DbSeek), 4);
+    assert_eq!(count(Histogram::WalFileSyncMicros), 2);
+    assert_eq!(count(Histogram::TableSyncMicros), 2);
+    assert!(count(Histogram::CompactionOutfileSyncMicros) > 0);
+    assert_eq!(statistics.histogram_data(Histogram::ReadNumMergeOperands).sum, 1);
+    assert!(statistics.histogram_data(Histogram::NumFilesInSingleCompaction).max >= 2.0);
+    let ticks = |ticker| statistics.ticker_count(ticker);
+    assert_eq!((ticks(Ticker::NoIteratorCreated), ticks(Ticker::NoIteratorDeleted)), (1, 0));
+    drop(iter);
+    assert_eq!(ticks(Ticker::NoIteratorDeleted), 1);
+    assert!(ticks(Ticker::NumberBlockCompressed) > 0);
+    assert!(ticks(Ticker::BytesCompressedTo) < ticks(Ticker::BytesCompressedFrom));
+    assert!(ticks(Ticker::BytesDecompressedFrom) < ticks(Ticker::BytesDecompressedTo));
+    assert!(ticks(Ticker::BlockChecksumComputeCount) >= ticks(Ticker::NumberBlockDecompressed));
+    assert_eq!(ticks(Ticker::BlockChecksumMismatchCount), 0);
 }

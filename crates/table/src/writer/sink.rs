@@ -1,11 +1,14 @@
 //! The file of a table being written: blocks go in, with their trailers.
 
+use crate::counts::{self, Compressed};
 use crate::options::BlockBasedTableOptions;
+use esker_base::stats::Statistics;
 use esker_base::{Error, Result};
 use esker_env::WritableFile;
 use esker_format::compression::{CompressionType, Compressor, Decompressor};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::BlockGuard;
+use std::sync::Arc;
 
 /// Appends blocks to a file.
 pub(super) struct BlockSink {
@@ -23,6 +26,7 @@ pub(super) struct BlockSink {
     scratch: Vec<u8>,
     /// Whether any block is stored compressed.
     pub(super) any_compressed: bool,
+    statistics: Option<Arc<Statistics>>,
 }
 
 impl BlockSink {
@@ -30,6 +34,7 @@ impl BlockSink {
         file: Box<dyn WritableFile>,
         guard: BlockGuard,
         table: &BlockBasedTableOptions,
+        statistics: Option<Arc<Statistics>>,
     ) -> BlockSink {
         let super_block = table.super_block_alignment_size;
         BlockSink {
@@ -44,6 +49,7 @@ impl BlockSink {
             verifier: table.verify_compression.then(|| Decompressor::new(table.format_version)),
             scratch: Vec::new(),
             any_compressed: false,
+            statistics,
         }
     }
 
@@ -96,10 +102,17 @@ impl BlockSink {
     /// Puts the compressed form into `scratch` and says of which kind it is; `None`: `contents` are to be stored.
     fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
         self.scratch.clear();
-        if !compressor.compress(contents, &mut self.scratch)? {
+        let is_compressed = compressor.compress(contents, &mut self.scratch)?;
+        let kind = compressor.kind();
+        let outcome = match kind {
+            _ if is_compressed => Compressed::To(self.scratch.len()),
+            CompressionType::None => Compressed::NotAsked,
+            _ => Compressed::Rejected,
+        };
+        counts::compressed(self.statistics.as_ref(), contents.len(), outcome);
+        if !is_compressed {
             return Ok(CompressionType::None);
         }
-        let kind = compressor.kind();
         if let Some(verifier) = &self.verifier
             && verifier.decompress(kind, &self.scratch)? != contents
         {

@@ -18,11 +18,13 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::iter::DbIter;
 use crate::iter::db_iter::KeepAlive;
 use crate::options::ReadOptions;
+use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
+        record_tick(&self.db.engine.options.statistics, Ticker::NoIteratorDeleted, 1);
         let Watched::View(view) = &self.watched else { return };
         // A comparator that panics leaves nobody knows what, and is not asked again.
         if !std::thread::panicking()

@@ -308,6 +308,8 @@ fn ranges_that_were_left_hold_nothing_of_an_older_view() {
     iter.seek(key(10));
     assert!(iter.iter.runs().unwrap().knows_files(), "for ranges to come");
     db.flush().unwrap();
+    // The job that has flushed it holds it to its end.
+    db.wait_for_background_work().unwrap();
     iter.next();
     assert!(!iter.iter.runs().unwrap().knows_files());
     iter.prepare(&two_ranges()).unwrap();
