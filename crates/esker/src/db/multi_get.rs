@@ -129,6 +129,7 @@ impl Db {
         key: &[u8],
         output: &mut MultiGetOutput,
     ) {
+        let _watch = self.engine().time(Histogram::DbMultiget);
         output.reset(1);
         let statistics = self.engine().options.statistics.as_deref();
         let read = PointRead { options, cf: &family.cf, own: None, statistics, entities: false };
