@@ -1,6 +1,7 @@
 //! Which stretches of the tree hold nothing but deleted keys, so that a cursor leaves them out instead of stepping through.
 //!
-//! In: what inserts do to leaves. Out: for a record and a snapshot, the user key at which the dead stretch around it ends.
+//! In: what inserts do to leaves. Out: for a record and a snapshot, the user key at which the dead stretch around it ends
+//! (`dead/edge.rs`).
 //!
 //! A node says for which snapshots it is dead: `since <= snapshot < until`. Dead means that no record below it is what such a
 //! reader shows: each is too new, a deletion, or hidden by a newer one of its user key. Deletions never change that, other
@@ -22,7 +23,9 @@
 //!     its left. What a leaf begins with never changes, but in the leftmost, which has nothing on its left.
 //!  4. `since` is stored before `until`, and read after it.
 
-use crate::node::{Node, Run, own};
+mod edge;
+
+use crate::node::{Node, own};
 use crate::record::{Record, Target};
 use crate::tree::Tree;
 use esker_base::ValueType;
@@ -31,9 +34,6 @@ use esker_format::key::InternalKeyComparator;
 
 /// Nothing ends it; nothing is known.
 const NEVER: u64 = u64::MAX;
-
-/// Steps along a level between two looks whether the level above is of use. In the simulated machine nodes are small, and few.
-const STEPS: usize = if cfg!(shuttle) { 1 } else { 8 };
 
 /// What a node says of its readers.
 pub(crate) struct Dead {
@@ -313,140 +313,6 @@ impl<const N: usize> Tree<N> {
             drop(latched);
             self.bury(&target);
         }
-    }
-
-    /// If the record at `target` lies in a dead stretch: the last user key of it, or going backward the first, which must
-    /// still be looked at.
-    pub(crate) fn dead_edge<'t>(
-        &'t self,
-        target: &Target<'_>,
-        snapshot: u64,
-        forward: bool,
-    ) -> Option<&'t [u8]> {
-        let leaf = self.node_of(0, target, true);
-        if !leaf.dead().at(snapshot) {
-            return None;
-        }
-        let edge = if forward { self.edge_right(leaf, snapshot)? } else { self.edge_left(leaf, snapshot) };
-        let order = self.icmp().compare_user_keys(edge, target.user_key);
-        (if forward { order.is_ge() } else { order.is_le() }).then_some(edge)
-    }
-
-    /// The node of this level that `target` is in; if not `inclusive`, that what is just before it is in.
-    fn node_of(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
-        let mut node = self.find(level, target, inclusive);
-        while let Some(next) = node.next()
-            && !next.starts_after(self.icmp(), target, inclusive)
-        {
-            node = next;
-        }
-        node
-    }
-
-    /// From a dead leaf to the right.
-    fn edge_right<'t>(&'t self, leaf: &'t Node<N>, snapshot: u64) -> Option<&'t [u8]> {
-        let mut edge = leaf;
-        loop {
-            let mut stop = self.walk_right(&mut edge, snapshot);
-            // Down: what it begins with may be dead.
-            let mut dead = None;
-            while let Some(node) = stop
-                && node.level() > 0
-                && dead.is_none()
-            {
-                let child = node.child(0);
-                dead = Some(child).filter(|child| child.dead().at(snapshot));
-                stop = Some(child);
-            }
-            match dead {
-                Some(dead) => edge = dead,
-                None => return self.last_key_before(stop),
-            }
-        }
-    }
-
-    /// Along a level, every so often up, where steps are longer; the first node that is not dead.
-    fn walk_right<'t>(&'t self, edge: &mut &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
-        let mut steps = 0;
-        loop {
-            // Asked for after the node has said that it is dead: invariant 1.
-            let next = edge.next()?;
-            if !next.dead().at(snapshot) {
-                return Some(next);
-            }
-            *edge = next;
-            steps += 1;
-            if steps % STEPS == 0 && next.level() < self.root().level() {
-                let above = self.node_of(next.level() + 1, &Target::of(next.first_record()), true);
-                if above.dead().at(snapshot) {
-                    *edge = above;
-                }
-            }
-        }
-    }
-
-    /// The last user key that has no record in or behind leaf `stop`.
-    fn last_key_before(&self, stop: Option<&Node<N>>) -> Option<&[u8]> {
-        let mut run = Run::new();
-        let first = stop.map(Node::first_record);
-        let last = match first {
-            Some(first) => self.load_before(&Target::of(first), false, &mut run)?,
-            None => self.load_last(&mut run)?,
-        };
-        (0..=last).rev().find_map(|at| {
-            // SAFETY: the run was loaded from this tree, which is borrowed.
-            let record: Record<'_> = unsafe { run.record(at) };
-            let user_key = record.user_key();
-            let is_stop = first.is_some_and(|first| self.icmp().same_user_key(first.user_key(), user_key));
-            (!is_stop).then_some(user_key)
-        })
-    }
-
-    /// From a dead leaf to the left.
-    fn edge_left<'t>(&'t self, leaf: &'t Node<N>, snapshot: u64) -> &'t [u8] {
-        let mut edge = leaf;
-        loop {
-            if let Some(above) = self.walk_left(&mut edge, snapshot) {
-                edge = above;
-                continue;
-            }
-            // A step at a time, and down: the last nodes of what is not dead may be.
-            let first = edge.first_record();
-            let target = Target::of(first);
-            let before = (0..=edge.level()).rev().find_map(|level| {
-                let node = self.node_of(level, &target, false);
-                let is_left = target.cmp_record(self.icmp(), node.first_record()).is_lt();
-                (is_left && node.dead().at(snapshot)).then_some(node)
-            });
-            match before {
-                Some(node) => edge = node,
-                None => return first.user_key(),
-            }
-        }
-    }
-
-    /// Left among the nodes below the one above; that one, if all on this side are dead.
-    fn walk_left<'t>(&'t self, edge: &mut &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
-        let level = edge.level() + 1;
-        if self.root().level() < level {
-            return None;
-        }
-        let target = Target::of(edge.first_record());
-        let above = self.node_of(level, &target, true);
-        let (child, place, _) = above.descend(self.icmp(), &target, true);
-        if !std::ptr::eq(child, *edge) {
-            // Not known above yet.
-            return None;
-        }
-        for place in (0..place).rev() {
-            let node = above.child(place);
-            let leads_here = || node.next().is_some_and(|next| std::ptr::eq(next, *edge));
-            if !(node.dead().at(snapshot) && leads_here()) {
-                return None;
-            }
-            *edge = node;
-        }
-        Some(above)
     }
 }
 

@@ -232,7 +232,8 @@ impl InternalIterator for MemTableIter {
         if self.table.comparator().timestamp_size() > 0 {
             return None;
         }
-        self.table.tree.dead_edge(&Target::new(self.key()), snapshot.0, forward)
+        // SAFETY: `run` is only ever loaded from this tree.
+        unsafe { self.table.tree.dead_edge(&self.run, self.at, snapshot.0, forward) }
     }
 
     fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {

@@ -25,4 +25,4 @@ mod tree;
 pub use checks::Checks;
 pub use iter::MemTableIter;
 pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget, Seen};
-pub use noted::NotedDeletions;
+pub use noted::{NotedDeletions, Take};

@@ -13,12 +13,13 @@
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
 use crate::iter::MemTableIter;
-use crate::noted::{Noted, NotedDeletions};
+use crate::noted::{Noted, NotedDeletions, Take};
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
 use crate::shade::Sight;
 use crate::tree::{self, Tree};
 use esker_base::entry_checksum::EntryChecksum;
+use esker_base::iter::{InternalIterator, push_place};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
@@ -229,7 +230,8 @@ impl MemTable {
         let inserted = unsafe { self.tree.insert(record) };
         inserted.inspect_err(|_| self.tree.arena().uncount(&change))?;
         if kind.is_point_deletion() {
-            self.noted.deleted(seq, user_key);
+            // SAFETY: the arena keeps it for as long as the memtable.
+            unsafe { self.noted.deleted(seq, record) };
         }
         Ok(())
     }
@@ -240,10 +242,23 @@ impl MemTable {
         self.noted.is_due()
     }
 
-    /// Some of the point deletions of late, if there have been enough: about a quarter of `noted_run`, the first time all of it;
-    /// `early`: a quarter of that.
-    pub fn take_noted_deletions(&self, early: bool) -> Option<NotedDeletions> {
-        self.noted.take(early)
+    /// Some of the point deletions of late, if it is time: see [`Take`].
+    pub fn take_noted_deletions(&self, when: Take) -> Option<NotedDeletions> {
+        self.noted.take(when, || self.num_deletes())
+    }
+
+    /// The first user key of those around `user_key`, one beside the other here, of which a reader at `snapshot` finds none in this memtable.
+    /// `None`: it finds that one, or there is none like it, or timestamps say more about it.
+    pub fn dead_run_start(self: &Arc<Self>, user_key: &[u8], snapshot: SequenceNumber) -> Option<Vec<u8>> {
+        let mut iter = self.iter();
+        let mut behind = Vec::new();
+        push_place(&mut behind, user_key, false);
+        // What is at the key, or the last before it.
+        iter.seek_for_prev(&behind);
+        if !iter.valid() {
+            return None;
+        }
+        iter.dead_run_edge(snapshot, false).map(<[u8]>::to_vec)
     }
 
     /// So many entries were looked at because of them.

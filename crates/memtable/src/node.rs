@@ -5,7 +5,8 @@
 //! inserts. Here: layout and reading · `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
 //!
 //! ```text
-//! link: next | count      latch      level   prefix     leaves: gaps
+//! link: next | count      dead    leaves: gaps    latch    level    shade      in one line
+//! prefix
 //! heads   [ 8 key bytes after the prefix ]  sorted           searched first
 //! records [ address ]                       in step with it  asked when heads are equal, and for the answer
 //! children[ address ]                       inner nodes only
@@ -81,16 +82,17 @@ type Children<const N: usize> = [AtomicPtr<Node<N>>; N];
 #[repr(C, align(128))]
 pub(crate) struct Node<const N: usize> {
     link: AtomicPtr<Node<N>>,
+    /// Beside the link, in the line that who goes along a level reads.
+    dead: Dead,
     own: Own<N>,
-    /// Beside the link, in a line that every lookup reads.
-    shade: Shade,
     latch: Mutex<Trend>,
     level: u8,
     prefix_len: u8,
+    /// In a line that every lookup reads.
+    shade: Shade,
     prefix: [u8; MAX_PREFIX],
     heads: [AtomicU64; N],
     records: [AtomicPtr<u8>; N],
-    dead: Dead,
 }
 
 /// A word that leaves use for one thing and inner nodes for another.
@@ -202,15 +204,15 @@ impl<'t, const N: usize> Node<N> {
         let place = arena.allocate_node(Layout::new::<Node<N>>())?.cast::<Node<N>>();
         let node = Node {
             link: AtomicPtr::new(Link::new(next, slots.len()).0),
+            dead,
             own,
-            shade,
             latch: Mutex::new(Trend::new::<N>()),
             level,
             prefix_len: prefix.len() as u8,
+            shade,
             prefix: prefix_bytes,
             heads: std::array::from_fn(|i| AtomicU64::new(slot(i).head)),
             records: std::array::from_fn(|i| AtomicPtr::new(slot(i).record)),
-            dead,
         };
         // SAFETY: fresh memory of this layout, ours alone.
         unsafe { place.write(node) };
@@ -665,6 +667,7 @@ impl<'t, const N: usize> Node<N> {
                 continue;
             }
             run.next = link.next();
+            run.leaf = self;
             if now != link {
                 // More than one insert passed by: the copy has all it must have, and perhaps newer ones between.
                 run.drop_out_of_order(icmp);
@@ -680,6 +683,22 @@ impl<'t, const N: usize> Node<N> {
         for line in 0..size_of::<Node<N>>().div_ceil(64) {
             prefetch_line(start.wrapping_add(line * 64));
         }
+    }
+
+    /// Inner nodes: brings near what child `at`, if there is one, says of itself and where it leads.
+    #[inline]
+    pub(crate) fn prefetch_words_of(&self, at: usize) {
+        // A search through all interleavings would only take longer.
+        if !cfg!(any(loom, shuttle)) && at < self.count() {
+            let child = self.children()[at].load(Ordering::Relaxed);
+            prefetch_line(child.cast());
+        }
+    }
+
+    /// Inner nodes: whether this is child `at`.
+    #[inline]
+    pub(crate) fn leads_to(&self, at: usize, node: &Node<N>) -> bool {
+        at < self.count() && ptr::eq(self.children()[at].load(Ordering::Relaxed), node)
     }
 
     /// Latches the node, this one or one to its right, that `target` belongs to.

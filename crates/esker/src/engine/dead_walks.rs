@@ -14,7 +14,7 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_format::dead_spans::LongSpan;
-use esker_memtable::NotedDeletions;
+use esker_memtable::{NotedDeletions, Take};
 
 /// Walks that wait at most, of all families.
 const MOST_WAITING: usize = 256;
@@ -37,6 +37,8 @@ pub(crate) struct DeadWalk {
     /// Entries that it has passed, and that it may pass in all.
     pub(crate) passed: u64,
     pub(crate) most_entries: u64,
+    /// Around noted deletions: how many the memtable has had since the last walk.
+    pub(crate) deletions: u64,
     /// Microseconds that took.
     pub(crate) micros: u64,
     /// Keys that were there after all, and how many of them end it.
@@ -51,33 +53,36 @@ impl Engine {
         state.paused > 0 || state.background_error.stops_flushes()
     }
 
-    /// Queues walks around what active memtables have noted; `early`: also where there is less.
+    /// Queues walks around what active memtables have noted. Whether there were any.
     #[cold]
-    pub(crate) fn queue_walks_in_memory(self: &Arc<Self>, early: bool) {
-        if !self.deletions_noted.swap(false, Ordering::Relaxed) && !early {
-            return;
+    pub(crate) fn queue_walks_in_memory(self: &Arc<Self>, when: Take) -> bool {
+        if !self.deletions_noted.swap(false, Ordering::Relaxed) && when == Take::Due {
+            return false;
         }
         let mut state = self.state.lock();
         let noted: Vec<_> = (state.families.iter())
             .filter_map(|(id, family)| {
-                Some((*id, family.memtables.active.take_noted_deletions(early)?, family))
+                Some((*id, family.memtables.active.take_noted_deletions(when)?, family))
             })
             .filter(|(.., family)| family.version.all_files().next().is_some())
             .map(|(id, noted, _)| (id, noted))
             .collect();
+        let any = !noted.is_empty();
         noted.into_iter().for_each(|(id, noted)| queue_walk_around(&mut state, id, noted));
         maybe_schedule(self, &mut state);
+        any
     }
 }
 
 /// Queues a walk around deletions, or adds them to one that waits.
 fn queue_walk_around(state: &mut DbState, family: ColumnFamilyId, noted: NotedDeletions) {
-    let NotedDeletions { mut keys, most_entries: most } = noted;
+    let NotedDeletions { mut keys, most_entries: most, deletions: since } = noted;
     let waiting = state.dead_walks.iter_mut().find(|walk| walk.family == family && walk.around.is_some());
-    if let Some(DeadWalk { around: Some(around), passed, most_entries, .. }) = waiting {
+    if let Some(DeadWalk { around: Some(around), passed, most_entries, deletions, .. }) = waiting {
         keys.truncate(MOST_KEYS.saturating_sub(around.len()));
         around.extend(keys);
         *most_entries = (*most_entries).max(*passed + most);
+        *deletions += since;
         return;
     }
     if state.dead_walks.len() < MOST_WAITING {
@@ -88,6 +93,7 @@ fn queue_walk_around(state: &mut DbState, family: ColumnFamilyId, noted: NotedDe
             last: Vec::new(),
             passed: 0,
             most_entries: most,
+            deletions: since,
             micros: 0,
             keys_there: 0,
             most_there: 0,
@@ -111,6 +117,7 @@ pub(crate) fn queue_dead_walks<'a>(
                 last: span.last.clone(),
                 passed: 0,
                 most_entries: span.entries.saturating_mul(ENTRIES_EACH),
+                deletions: 0,
                 micros: 0,
                 keys_there: 0,
                 // A walk that finds nothing but keys costs a scan of them and spares nobody anything.

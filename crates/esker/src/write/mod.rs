@@ -32,6 +32,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
+use esker_memtable::Take;
 use group::{Sink, write_group};
 use queue::{Follower, Joined, Request, WriteQueue};
 use std::ops::Range;
@@ -229,7 +230,7 @@ impl Sink for WritePath {
         self.resolve_sections(own, group);
         self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
         if self.engine.deletions_noted.load(Ordering::Relaxed) {
-            self.engine.queue_walks_in_memory(false);
+            self.engine.queue_walks_in_memory(Take::Due);
         }
         self.count_group(own, group, numbers.end.0 - numbers.start.0);
     }

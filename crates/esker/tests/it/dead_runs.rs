@@ -113,10 +113,8 @@ fn a_run_is_stepped_through_once() {
     {
         let scene = scene(layout);
         let found = cross(&scene, &ReadOptions::default());
-        // A memtable says it of whole leaves.
         let at_first = match layout {
-            Layout::AllInTheMemtable => 4 * FEW,
-            Layout::OneFile => FEW,
+            Layout::AllInTheMemtable | Layout::OneFile => FEW,
             Layout::MemtableOverFiles | Layout::FileOverFile => u64::MAX,
         };
         assert!(found.iter().all(|&n| n < at_first), "{layout:?} says where nothing is: {found:?}");

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
+use crate::node::Run;
 use crate::record::encoded_len;
 use esker_base::SequenceNumber;
 
@@ -32,6 +33,19 @@ fn is_there(versions: &[Version], key: u16, snapshot: u64) -> bool {
     seen.max_by_key(|(_, seq, _)| *seq).is_some_and(|(_, _, is_deletion)| !is_deletion)
 }
 
+/// From the record at `target` or the next one on.
+fn edge_of<'t, const N: usize>(
+    tree: &'t Tree<N>,
+    target: &Target<'_>,
+    snapshot: u64,
+    forward: bool,
+) -> Option<&'t [u8]> {
+    let mut run = Run::new();
+    let at = tree.load_from(target, &mut run)?;
+    // SAFETY: it was loaded from this tree.
+    unsafe { tree.dead_edge(&run, at, snapshot, forward) }
+}
+
 /// What is passed over from each record of `from` on, both ways, must not be there. How many keys were passed.
 fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versions: &[Version]) -> usize {
     let mut passed = 0;
@@ -40,7 +54,7 @@ fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versio
         let bytes = key.to_be_bytes();
         let target = Target { user_key: &bytes, trailer: seq << 8 | kind as u64 };
         for forward in [true, false] {
-            let Some(edge) = tree.dead_edge(&target, snapshot, forward) else { continue };
+            let Some(edge) = edge_of(tree, &target, snapshot, forward) else { continue };
             let edge = u16::from_be_bytes(*edge.first_chunk().expect("2 bytes"));
             // Forward, `key` is what the reader has left; backward it stops before it looks at the edge.
             let between = if forward { key + 1..edge + 1 } else { edge + 1..key };
@@ -163,15 +177,18 @@ fn one_look_leads_across_all_that_is_deleted() {
         let edge = |key: u16, forward| {
             let bytes = key.to_be_bytes();
             let target = Target { user_key: &bytes, trailer: u64::MAX };
-            let edge = tree.dead_edge(&target, 60_000, forward)?;
+            let edge = edge_of(&tree, &target, 60_000, forward)?;
             Some(u16::from_be_bytes(*edge.first_chunk().expect("2 bytes")))
         };
-        let (right, left) = (edge(200, true), edge(keys - 200, false));
-        assert!(right.is_some_and(|edge| edge > keys - 200), "{order}: {right:?}");
-        assert!(left.is_some_and(|edge| edge < 200), "{order}: {left:?}");
+        // From wherever it is asked, in the middle of a leaf too.
+        for from in [1, 2, 30, 66, 67, 200, keys / 2, keys - 200, keys - 30, keys - 3, keys - 2] {
+            assert_eq!(edge(from, true), Some(keys - 2), "{order} from {from}");
+            assert_eq!(edge(from, false), Some(1), "{order} from {from}");
+        }
+        assert_eq!((edge(0, true), edge(keys - 1, false)), (None, None), "{order}: they are there");
         // At 25,000 they were all there.
         let target = Target { user_key: &200u16.to_be_bytes(), trailer: u64::MAX };
-        assert_eq!(tree.dead_edge(&target, 25_000, true), None, "{order}");
+        assert_eq!(edge_of(&tree, &target, 25_000, true), None, "{order}");
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is of one moment as far as the records go that
 //! were there when it was made; what is newer may be missing.
 
-use super::heads::prefetch_record;
+use super::heads::{prefetch_line, prefetch_record};
 use super::{Node, is_before};
 use crate::record::{Record, Target};
 use esker_format::key::InternalKeyComparator;
@@ -19,11 +19,13 @@ pub(crate) struct Run<const N: usize> {
     pub(super) len: usize,
     /// The leaf to the right when this was copied.
     pub(super) next: *mut Node<N>,
+    /// The leaf that was copied.
+    pub(super) leaf: *const Node<N>,
 }
 
 impl<const N: usize> Run<N> {
     pub(crate) fn new() -> Run<N> {
-        Run { records: [ptr::null_mut(); N], len: 0, next: ptr::null_mut() }
+        Run { records: [ptr::null_mut(); N], len: 0, next: ptr::null_mut(), leaf: ptr::null() }
     }
 
     #[inline]
@@ -39,6 +41,16 @@ impl<const N: usize> Run<N> {
     pub(crate) unsafe fn next<'t>(&self) -> Option<&'t Node<N>> {
         // SAFETY: the address of a node of that tree, or null.
         unsafe { Node::from_ptr(self.next) }
+    }
+
+    /// The leaf that was copied; it may have split since, and begins with the same record.
+    ///
+    /// # Safety
+    /// The run was loaded from a tree that lives for `'t`.
+    #[inline]
+    pub(crate) unsafe fn leaf<'t>(&self) -> Option<&'t Node<N>> {
+        // SAFETY: the address of a node of that tree, or null.
+        unsafe { Node::from_ptr(self.leaf.cast_mut()) }
     }
 
     /// The record at place `at`.
@@ -75,6 +87,16 @@ impl<const N: usize> Run<N> {
     pub(crate) fn prefetch_from(&self, at: usize) {
         for &record in self.records[..self.len].iter().skip(at).take(PREFETCH_DISTANCE) {
             prefetch_record(record);
+        }
+    }
+
+    /// Asks for the key of the record at this place, if there is one.
+    #[inline]
+    pub(crate) fn prefetch_key(&self, at: usize) {
+        if let Some(&record) = self.records[..self.len].get(at) {
+            prefetch_line(record);
+            // Of keys of up to 40 bytes, the end.
+            prefetch_line(record.wrapping_add(48));
         }
     }
 

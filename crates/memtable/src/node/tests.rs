@@ -21,4 +21,9 @@ fn heads_are_a_monotone_image_of_keys_whatever_the_prefix() {
 #[test]
 fn a_leaf_is_18_lines() {
     assert_eq!(size_of::<Node<{ crate::tree::WIDTH }>>(), 18 * 64);
+    assert_eq!(
+        std::mem::offset_of!(Node<{ crate::tree::WIDTH }>, prefix),
+        64,
+        "who goes along a level reads one line"
+    );
 }

@@ -89,7 +89,7 @@ pub(in crate::db) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
     engine.state.lock().dead_entries_walked += walk.passed - passed;
     match ended {
         Ok(Stop::GiveWay) => engine.state.lock().dead_walks.push_front(walk),
-        Ok(_) if walk.around.is_some() => around::linger(engine),
+        Ok(_) if walk.around.is_some() => around::linger(engine, (walk.passed - passed, walk.deletions)),
         Ok(_) => tell(engine, &cf, &walk),
         Err(e) => {
             esker_base::info_log!(engine.info_log, Warn, "[{}] Walk over deleted keys: {e}", cf.name);

@@ -3,9 +3,12 @@
 //! In: a few deleted user keys. Out: around each of them that lies over a table, what a scan would have remembered that came by; so that of a
 //! run of deletions that is still in memory a scan has to step through no more than what was written since the last walk.
 //!
-//! A run grows while it is written, mostly upward or downward. So a walk begins where what is remembered around a key begins, is at the
-//! end of that at once, and goes on over what is new: what it remembers then takes the place of what was remembered before, and the
-//! whole run is one range again.
+//! A run grows while it is written, mostly upward or downward. So a walk begins where what is remembered around a key begins, or where the
+//! memtable's deletions before it begin if they are few, is at the end of what is remembered at once, and goes on over what is new: what it
+//! remembers then takes the place of what was remembered before, and the whole run is one range again.
+//!
+//! Behind a walk that has found a run which grows fast the next one comes soon, whether any of its deletions was noted or not: what came
+//! since the last walk is what a scan steps through that comes as soon as the last deletion is written.
 //!
 //! Invariants
 //!  1. No entry of a table is stepped over twice for the same deletions, but where what was remembered has been forgotten, and then no
@@ -15,23 +18,50 @@
 use super::{Stop, begin};
 use crate::cf::ColumnFamily;
 use crate::engine::{DeadWalk, Engine, tables_between};
-use esker_base::Result;
 use esker_base::sync::Arc;
+use esker_base::{Result, SequenceNumber};
+use esker_memtable::{MemTable, Take};
 use std::time::Duration;
 
 /// Entries that a seek counts for.
 const SEEK_ENTRIES: u64 = 16;
 
+/// Entries of the memtable before a noted deletion that a walk goes back for: they were deleted before any of theirs was noted.
+const NEAR: u64 = 2048;
+
 /// How long a job waits for more to do. Who wakes a thread pays some microseconds for it, a writer as much as for twenty deletions:
 /// so a job stays as long as deletions come fast, and none wakes another.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// Behind a walk: queues the next one if somebody goes on deleting.
-pub(super) fn linger(engine: &Arc<Engine>) {
-    if !(engine.is_shutting_down() || engine.is_without_walks() || engine.scheduler.walk_is_in_the_way()) {
-        engine.env.clock.sleep(LINGER);
-        engine.queue_walks_in_memory(true);
+/// How long it waits while a run grows fast: what comes meanwhile is what a scan has to step through.
+const LINGER_BY_RUN: Duration = Duration::from_micros(100);
+
+/// Deletions since the last walk from which on a run grows fast.
+const FAST: u64 = 64;
+
+/// Behind a walk that has passed so many entries for so many deletions since the last one: queues the next if somebody goes on deleting.
+pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
+    let goes_on =
+        || !(engine.is_shutting_down() || engine.is_without_walks() || engine.scheduler.walk_is_in_the_way());
+    let wait = |time, when| {
+        engine.env.clock.sleep(time);
+        engine.queue_walks_in_memory(when)
+    };
+    // Each deletion of a run lies over something; of others only those are looked at that were noted.
+    let follows_run = deletions >= FAST && passed >= deletions;
+    if follows_run && goes_on() && wait(LINGER_BY_RUN, Take::Any) {
+        return;
     }
+    if goes_on() {
+        wait(LINGER, if follows_run { Take::Any } else { Take::Early });
+    }
+}
+
+/// Where the deletions of this memtable around `user_key` begin, if that is before it and not far.
+fn start_of_run(mem: &Arc<MemTable>, user_key: &[u8], sequence: SequenceNumber) -> Option<Vec<u8>> {
+    let start = mem.dead_run_start(user_key, sequence)?;
+    let is_before = mem.comparator().compare_user_keys(&start, user_key).is_lt();
+    (is_before && mem.approximate_count(&start, user_key) <= NEAR).then_some(start)
 }
 
 /// Goes on over the present view.
@@ -49,20 +79,33 @@ pub(super) fn walk_over_view(
     // The first comes last.
     keys.sort_by(|a, b| cf.icmp.compare_user_keys(b, a));
     let (mut edge, mut seeks, mut stop) = (Vec::new(), 0, Stop::Over);
+    let mut goes_back = true;
     while let Some(key) = keys.pop() {
         if tables_between(&view.version, &key, &key) == 0 {
             continue;
         }
         let known = view.dead_ranges.find(&key, iter.sequence(), false, &mut edge);
-        iter.seek(known.map_or(key.as_slice(), |known| known.edge));
+        let known_start = known.map_or(key.as_slice(), |known| known.edge);
+        let start = goes_back.then(|| start_of_run(&view.mem, known_start, iter.sequence())).flatten();
+        iter.seek(start.as_deref().unwrap_or(known_start));
         iter.status()?;
         seeks += 1;
+        // Between where the memtable's deletions begin and what was noted a table has a key that is there: so it may be with the others.
+        if start.is_some() && iter.valid() && cf.icmp.compare_user_keys(iter.key(), &key).is_lt() {
+            goes_back = false;
+            iter.seek(known_start);
+            iter.status()?;
+            seeks += 1;
+        }
         let passed = iter.counters().skipped + SEEK_ENTRIES * seeks;
         let stopped = if iter.valid() {
             let found = iter.key();
             while keys.pop_if(|key| cf.icmp.compare_user_keys(key, found).is_le()).is_some() {}
             surroundings.stop(found, passed)
         } else if let Some(user_key) = iter.stopped_at() {
+            if cf.icmp.compare_user_keys(user_key, &key).is_lt() {
+                keys.push(key);
+            }
             keys.push(user_key.to_vec());
             // What was the reason may have passed.
             Some(surroundings.stop(user_key, passed).unwrap_or(Stop::NewView))

@@ -223,6 +223,7 @@ fn a_dropped_family_is_left() {
         last: key(9).into(),
         passed: 0,
         most_entries: 100,
+        deletions: 0,
         micros: 0,
         keys_there: 0,
         most_there: 1,

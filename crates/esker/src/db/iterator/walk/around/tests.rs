@@ -94,7 +94,8 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
             shown.sort();
             assert_eq!(shown, ends());
             // What was deleted since the last walk, with its values, from one or two runs.
-            assert!(skipped < KEYS as u64 / 2, "order {number}: {skipped} entries");
+            let most = if number < 3 { KEYS / 4 } else { KEYS / 2 } as u64;
+            assert!(skipped < most, "order {number}: {skipped} entries");
             let entries = walked(&scene.db);
             let deletions = KEYS as u64 + 512;
             assert!(entries >= deletions && entries < 10 * deletions, "order {number}: {entries} entries");
