@@ -164,6 +164,9 @@ impl<const N: usize> Run<N> {
 }
 
 impl<const N: usize> Tree<N> {
+    /// Records that a hop must leave out within a leaf: it costs about as much as 20 steps.
+    const WORTH_A_HOP: usize = N / 4;
+
     /// How far a reader at `snapshot` is shown nothing from place `at` of `run` on, that record included: the last user key that has
     /// none of what it is shown, or, not `forward`, one before which nothing was looked at, and which must still be looked at. `None`:
     /// not a whole user key, or it is not worth while.
@@ -206,8 +209,8 @@ impl<const N: usize> Tree<N> {
             leaf
         } else {
             // SAFETY: the caller's promise.
-            if !unsafe { self.look_right(leaf, run, at, &mut group) } {
-                return group.before;
+            if let Some(shown) = unsafe { self.look_right(leaf, run, at, &mut group) } {
+                return group.before.filter(|_| shown >= at + Self::WORTH_A_HOP);
             }
             // SAFETY: the caller's promise.
             match unsafe { run.next() } {
@@ -228,7 +231,7 @@ impl<const N: usize> Tree<N> {
             leaf.prefetch();
             leaf.copy_to(self.icmp(), &mut behind);
             // SAFETY: the run was loaded from this tree.
-            if !unsafe { self.look_right(leaf, &behind, 0, &mut group) } {
+            if unsafe { self.look_right(leaf, &behind, 0, &mut group) }.is_some() {
                 break;
             }
             // SAFETY: as above.
@@ -241,7 +244,7 @@ impl<const N: usize> Tree<N> {
         group.before.or_else(|| stop.and_then(|stop| self.last_key_before(Some(stop))))
     }
 
-    /// Looks at the records of a copy of `leaf` from `at` on. False: the reader is shown something of the group's user key.
+    /// Looks at the records of a copy of `leaf` from `at` on. The place of one of the group's user key that the reader is shown.
     ///
     /// # Safety
     /// As [`dead_edge`](Self::dead_edge).
@@ -251,7 +254,7 @@ impl<const N: usize> Tree<N> {
         run: &Run<N>,
         at: usize,
         group: &mut Group<'t>,
-    ) -> bool {
+    ) -> Option<usize> {
         let mut from = at;
         run.fetch_first(at, true);
         if group.key.is_none() && run.len() > 0 {
@@ -265,10 +268,10 @@ impl<const N: usize> Tree<N> {
             // What a leaf begins with, its neighbour on the left may hide.
             group.begin(key, from == 0 && leaf.dead().head_since.load(Ordering::Acquire) <= group.snapshot);
         }
-        (from..run.len()).all(|at| {
+        (from..run.len()).find(|&at| {
             run.fetch(at, true);
             // SAFETY: the caller's promise.
-            !group.shows(unsafe { run.record(at) })
+            group.shows(unsafe { run.record(at) })
         })
     }
 
@@ -361,8 +364,8 @@ impl<const N: usize> Tree<N> {
             leaf.first_record()
         } else {
             // SAFETY: the caller's promise.
-            if !unsafe { self.look_left(leaf, run, at, snapshot, &mut edge) } {
-                return edge;
+            if let Some(shown) = unsafe { self.look_left(leaf, run, at, snapshot, &mut edge) } {
+                return edge.filter(|_| shown + Self::WORTH_A_HOP <= at);
             }
             // SAFETY: the caller's promise.
             unsafe { run.record(0) }
@@ -375,7 +378,7 @@ impl<const N: usize> Tree<N> {
             // SAFETY: the run was loaded from this tree.
             let Some(leaf) = (unsafe { before.leaf() }) else { break };
             // SAFETY: as above.
-            if !unsafe { self.look_left(leaf, &before, last, snapshot, &mut edge) } {
+            if unsafe { self.look_left(leaf, &before, last, snapshot, &mut edge) }.is_some() {
                 return edge;
             }
             // SAFETY: as above.
@@ -392,7 +395,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Looks at the records of a copy of `leaf` from `at` on to the left. `edge`: the last user key that was looked at of which the
-    /// reader is shown nothing here. False: of the next one it is.
+    /// reader is shown nothing here. A place beyond which the reader is shown one of the next.
     ///
     /// # Safety
     /// As [`dead_edge`](Self::dead_edge).
@@ -403,7 +406,7 @@ impl<const N: usize> Tree<N> {
         at: usize,
         snapshot: u64,
         edge: &mut Option<&'t [u8]>,
-    ) -> bool {
+    ) -> Option<usize> {
         run.fetch_first(at, false);
         let mut key: Option<&[u8]> = None;
         // Whether the newest version so far that the reader sees is one that it is shown.
@@ -415,7 +418,7 @@ impl<const N: usize> Tree<N> {
             let (user_key, trailer) = record.parts();
             if !key.is_some_and(|key| self.icmp().same_user_key(key, user_key)) {
                 if is_shown {
-                    return false;
+                    return Some(at);
                 }
                 *edge = key.or(*edge);
                 key = Some(user_key);
@@ -425,10 +428,10 @@ impl<const N: usize> Tree<N> {
             }
         }
         if is_shown && leaf.dead().head_since.load(Ordering::Acquire) > snapshot {
-            return false;
+            return Some(0);
         }
         *edge = key.or(*edge);
-        true
+        None
     }
 
     /// Where the dead nodes begin that lie one beside the other, the last just before `first`.
