@@ -288,7 +288,9 @@ fn fill_with_threads(rounds: u64) -> Result<()> {
 /// A million deleted keys between two, an old snapshot held.
 fn crossings() -> Result<()> {
     const KEYS: u64 = 1_000_000;
-    let which = std::env::var("LAYOUTS").unwrap_or("memtable,memtable,one file,memtable over a file,the same at once,file over a file".into());
+    let which = std::env::var("LAYOUTS").unwrap_or(
+        "memtable,memtable,one file,memtable over a file,the same at once,file over a file".into(),
+    );
     let mut big = vec![0u8; 160 << 20];
     let evicts = std::env::var("EVICT").is_ok();
     for layout in which.split(',') {
@@ -323,7 +325,10 @@ fn crossings() -> Result<()> {
                     "prev" => iter.seek_to_last(),
                     _ => {}
                 }
-                if evicts && figures.is_empty() { big.iter_mut().step_by(64).for_each(|b| *b = b.wrapping_add(1)); black_box(&mut big); }
+                if evicts && figures.is_empty() {
+                    big.iter_mut().step_by(64).for_each(|b| *b = b.wrapping_add(1));
+                    black_box(&mut big);
+                }
                 let start = processor_nanos();
                 match way {
                     "next" => iter.next(),
@@ -332,12 +337,15 @@ fn crossings() -> Result<()> {
                     _ => iter.seek_for_prev(key(KEYS / 2)),
                 }
                 figures.push((processor_nanos() - start) / 1000.0);
-                let skipped = || statistics.ticker_count(esker::internals::base::stats::Ticker::NumberIterSkip);
+                let skipped =
+                    || statistics.ticker_count(esker::internals::base::stats::Ticker::NumberIterSkip);
                 let s0 = skipped();
                 let expected = key(if matches!(way, "next" | "seek") { KEYS + 1 } else { 0 });
                 assert_eq!(iter.key(), expected);
                 drop(iter);
-                if figures.len() <= 1 { sk = skipped() - s0; }
+                if figures.len() <= 1 {
+                    sk = skipped() - s0;
+                }
             }
             let first = figures[0];
             let case = format!("{sk:6} {way} across a million deleted keys, {layout}, us");
