@@ -288,15 +288,8 @@ fn fill_with_threads(rounds: u64) -> Result<()> {
 /// A million deleted keys between two, an old snapshot held.
 fn crossings() -> Result<()> {
     const KEYS: u64 = 1_000_000;
-    let which = std::env::var("LAYOUTS").unwrap_or(
-        "memtable,memtable,one file,memtable over a file,the same at once,file over a file".into(),
-    );
-    let mut big = vec![0u8; 160 << 20];
-    let evicts = std::env::var("EVICT").is_ok();
-    for layout in which.split(',') {
+    for layout in ["memtable", "one file", "memtable over a file", "the same at once", "file over a file"] {
         let mut with = options()?;
-        let statistics = Arc::new(esker::internals::base::stats::Statistics::new());
-        with.db.statistics = Some(statistics.clone());
         with.cf.dead_span_min_entries = 64;
         with.cf.dead_range_min_keys = 256;
         let db = open(&with)?;
@@ -317,17 +310,12 @@ fn crossings() -> Result<()> {
         }
         for way in ["next", "prev", "seek", "seek_for_prev"] {
             let mut figures = Vec::new();
-            let mut sk = 0;
             for _ in 0..20 {
                 let mut iter = db.iter()?;
                 match way {
                     "next" => iter.seek_to_first(),
                     "prev" => iter.seek_to_last(),
                     _ => {}
-                }
-                if evicts && figures.is_empty() {
-                    big.iter_mut().step_by(64).for_each(|b| *b = b.wrapping_add(1));
-                    black_box(&mut big);
                 }
                 let start = processor_nanos();
                 match way {
@@ -337,18 +325,11 @@ fn crossings() -> Result<()> {
                     _ => iter.seek_for_prev(key(KEYS / 2)),
                 }
                 figures.push((processor_nanos() - start) / 1000.0);
-                let skipped =
-                    || statistics.ticker_count(esker::internals::base::stats::Ticker::NumberIterSkip);
-                let s0 = skipped();
                 let expected = key(if matches!(way, "next" | "seek") { KEYS + 1 } else { 0 });
                 assert_eq!(iter.key(), expected);
-                drop(iter);
-                if figures.len() <= 1 {
-                    sk = skipped() - s0;
-                }
             }
             let first = figures[0];
-            let case = format!("{sk:6} {way} across a million deleted keys, {layout}, us");
+            let case = format!("{way} across a million deleted keys, {layout}, us");
             line(&case, &format!("first {first:.1}, then {:.1}", median(figures[1..].to_vec())));
         }
         drop(before);
