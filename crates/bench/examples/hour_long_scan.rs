@@ -80,6 +80,8 @@ fn open(minutes: u64, fs: &Arc<MemFs>) -> Result<Db> {
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(fs.clone());
     options.db.stats_dump_period_sec = 0;
+    // A log that grows for ever would hide what else does.
+    options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
     options.cf.write_buffer_size = MEMTABLE_BYTES;
     options.cf.target_file_size_base = 1 << 20;
     options.cf.max_bytes_for_level_base = 4 << 20;
