@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  1. The first `length` bytes of a buffer are initialized; of one that lies in a region, all of its room is.
-//!  2. A thread keeps at most [`MOST_SPARE`] pieces of regions, and at most [`MOST_SPARE_BYTES`] in them. Nobody is charged for them.
+//!  2. A thread keeps at most `MOST_SPARE` pieces of regions, and at most `MOST_SPARE_BYTES` in them. Nobody is charged for them.
 //!  3. What is handed out is at most an eighth larger than was asked for, or as large as was allowed, so that a cache's charges stay those
 //!     of its blocks. All of it is told: [`Buffer::memory_bytes`].
 //!  4. Nothing here fails: what no region can be had for comes from the allocator.
