@@ -9,6 +9,8 @@ pub mod simulated_thread;
 mod thread_number;
 #[cfg(shuttle)]
 pub mod time;
+#[cfg(shuttle)]
+pub mod waits;
 
 pub use thread_number::thread_number;
 

@@ -46,7 +46,9 @@ pub struct Footer {
 impl Footer {
     /// Parses the footer of a file of `file_size` bytes, of which `tail` are the last ones (at least 53, or all).
     /// # Errors
-    /// `Corruption` if this is no table or a damaged one; `NotSupported` naming the kind of table or the version.
+    /// `Corruption` if this is no table or a damaged one; `NotSupported` naming the kind of table, the version or the feature. What
+    /// is unknown is a version's or a feature's only where the footer's checksum says that it was written so: a bit that
+    /// flipped must not pass for a newer RocksDB.
     pub fn parse(tail: &[u8], file_size: u64) -> Result<Footer> {
         let Some((_, magic)) = tail.split_last_chunk::<8>() else { return Err(too_short(file_size)) };
         match u64::from_le_bytes(*magic) {
@@ -75,15 +77,24 @@ impl Footer {
         };
         let (head, version) = footer.split_at(FOOTER_BYTES - 12);
         let format_version = fixed32(version).unwrap_or(0);
-        if format_version > LATEST_FORMAT_VERSION || format_version == 0 {
-            return Err(Error::not_supported(format!("table format_version {format_version}")));
-        }
         let (kind, part2) = head.split_at(1);
-        let checksum_type = ChecksumType::from_u8(kind.first().copied().unwrap_or(0))?;
-        if format_version >= 6 {
-            return Self::parse_extended(footer, format_version, checksum_type, part2, file_size);
+        let checksum_type = ChecksumType::from_u8(kind.first().copied().unwrap_or(0));
+        match format_version {
+            0 => Err(Error::corruption("table format_version 0 under the magic number of later versions")),
+            1..6 => {
+                let guard = BlockGuard { checksum_type: checksum_type?, base_context: 0 };
+                Self::with_handles(format_version, guard, part2, file_size)
+            }
+            6..=LATEST_FORMAT_VERSION => {
+                Self::parse_extended(footer, format_version, checksum_type?, part2, file_size)
+            }
+            unknown => Err(match checksum_type.and_then(|c| Extended::parse(footer, c, part2, file_size)) {
+                Ok(_) => Error::not_supported(format!("table format_version {unknown}")),
+                Err(e) => Error::corruption(format!(
+                    "unknown table format_version {unknown}, or a damaged footer: {e}"
+                )),
+            }),
         }
-        Self::with_handles(format_version, BlockGuard { checksum_type, base_context: 0 }, part2, file_size)
     }
 
     fn with_handles(format_version: u32, guard: BlockGuard, part: &[u8], file_size: u64) -> Result<Footer> {
@@ -101,33 +112,17 @@ impl Footer {
         part2: &[u8],
         file_size: u64,
     ) -> Result<Footer> {
-        let mut input = Decoder::new(part2);
-        if input.bytes(4)? != EXTENDED_MAGIC {
-            return Err(Error::corruption("bad extended magic number in the footer"));
-        }
-        let stored = input.fixed32()?;
-        let base_context = input.fixed32()?;
-        let meta_index_size = u64::from(input.fixed32()?);
-        let reserved = input.bytes(24)?;
-        if base_context == 0 {
-            return Err(Error::corruption("base context checksum of 0 in the footer"));
-        }
-        if reserved.iter().rev().take(8).any(|b| *b != 0) {
+        let extended = Extended::parse(footer, checksum_type, part2, file_size)?;
+        if extended.has_unknown_feature {
             return Err(Error::not_supported("a footer with an unknown feature (reserved bytes are set)"));
         }
-        let guard = BlockGuard { checksum_type, base_context };
         let footer_offset = file_size.saturating_sub(FOOTER_BYTES as u64);
-        let computed = footer_checksum(guard, footer, footer_offset);
-        if stored != computed {
-            return Err(Error::corruption(format!(
-                "footer checksum mismatch: stored = {stored}, computed = {computed}, at offset {footer_offset}"
-            )));
-        }
+        let meta_index_size = extended.meta_index_size;
         let Some(offset) = footer_offset.checked_sub(TRAILER_BYTES as u64 + meta_index_size) else {
             return Err(Error::corruption("the footer's meta index does not fit into the file"));
         };
         let meta_index = BlockHandle::new(offset, meta_index_size);
-        Ok(Footer { format_version, guard, meta_index, index: None })
+        Ok(Footer { format_version, guard: extended.guard, meta_index, index: None })
     }
 
     /// The footer's bytes, at `footer_offset` of the file. `format_version` is 1 or more. The index handle is written
@@ -156,6 +151,46 @@ impl Footer {
             }
         }
         out
+    }
+}
+
+/// What stands between the checksum type and the version since version 6, and is as it was written.
+struct Extended {
+    guard: BlockGuard,
+    meta_index_size: u64,
+    has_unknown_feature: bool,
+}
+
+impl Extended {
+    /// # Errors
+    /// `Corruption`: no such footer, or not as it was written.
+    fn parse(
+        footer: &[u8; FOOTER_BYTES],
+        checksum_type: ChecksumType,
+        part2: &[u8],
+        file_size: u64,
+    ) -> Result<Extended> {
+        let mut input = Decoder::new(part2);
+        if input.bytes(4)? != EXTENDED_MAGIC {
+            return Err(Error::corruption("bad extended magic number in the footer"));
+        }
+        let stored = input.fixed32()?;
+        let base_context = input.fixed32()?;
+        let meta_index_size = u64::from(input.fixed32()?);
+        let reserved = input.bytes(24)?;
+        if base_context == 0 {
+            return Err(Error::corruption("base context checksum of 0 in the footer"));
+        }
+        let guard = BlockGuard { checksum_type, base_context };
+        let footer_offset = file_size.saturating_sub(FOOTER_BYTES as u64);
+        let computed = footer_checksum(guard, footer, footer_offset);
+        if stored != computed {
+            return Err(Error::corruption(format!(
+                "footer checksum mismatch: stored = {stored}, computed = {computed}, at offset {footer_offset}"
+            )));
+        }
+        let has_unknown_feature = reserved.iter().rev().take(8).any(|b| *b != 0);
+        Ok(Extended { guard, meta_index_size, has_unknown_feature })
     }
 }
 

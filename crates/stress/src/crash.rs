@@ -143,6 +143,12 @@ impl Trace {
     }
 }
 
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.last.iter().try_for_each(|op| write!(f, "\n  {op}"))
+    }
+}
+
 /// What a run starts from.
 struct Base {
     disk: CrashFs,

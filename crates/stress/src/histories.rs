@@ -236,13 +236,18 @@ fn one(seed: u64, parameters: &Parameters) -> Result<Report, Failure> {
     #[cfg(shuttle)]
     {
         let parameters = parameters.clone();
-        crate::sim::in_machine(seed, move || History::new(seed, &parameters).run()).unwrap_or_else(|why| {
-            // A panic does not say where.
-            Err(Failure { operation: u64::MAX, why })
-        })
+        let watch = Watch::of(&parameters);
+        let watched = watch.clone();
+        crate::sim::in_machine(seed, move || History::new(seed, &parameters, watched.clone()).run())
+            .unwrap_or_else(|why| {
+                // A machine that stops says neither where nor after what.
+                let watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+                let why = format!("{why}\nthe last file operations:{}", watch.trace);
+                Err(Failure { operation: watch.operation, why })
+            })
     }
     #[cfg(not(shuttle))]
-    History::new(seed, parameters).run()
+    History::new(seed, parameters, Watch::of(parameters)).run()
 }
 
 /// When a crash comes: at the so-manieth file operation of these kinds.
@@ -302,9 +307,15 @@ struct Watch {
     /// The next crash: among which operations, how many to let by, its seed.
     armed: Option<(Among, u64, u64)>,
     crash: Option<Crash>,
+    /// The number of the operation that is carried out.
+    operation: u64,
 }
 
 impl Watch {
+    fn of(parameters: &Parameters) -> Arc<Mutex<Watch>> {
+        Arc::new(Mutex::new(Watch { whole: parameters.twice.then(Vec::new), ..Watch::default() }))
+    }
+
     fn sees(&mut self, op: &Op, name: &str) -> Option<u64> {
         self.trace.add(op);
         self.whole.iter_mut().for_each(|whole| whole.push(op.to_string()));
@@ -335,20 +346,19 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, parameters: &Parameters) -> History {
+    fn new(seed: u64, parameters: &Parameters, watch: Arc<Mutex<Watch>>) -> History {
         let disk = CrashFs::new();
         let fs = FaultFs::new(Arc::new(disk.clone()));
         let shared_orders = parameters.second_reader.is_some();
         let of_round = model::Parameters { shared_orders, ..model::Parameters::default() };
         let round = Round::with_crashes(seed, &of_round, env_over(fs.clone()));
-        let watch = Watch { whole: parameters.twice.then(Vec::new), ..Watch::default() };
         History {
             seed,
             rng: fastrand::Rng::with_seed(!seed),
             parameters: parameters.clone(),
             disk,
             fs,
-            watch: Arc::new(Mutex::new(watch)),
+            watch,
             round,
             report: Report { histories: 1, ..Report::default() },
         }
@@ -357,10 +367,8 @@ impl History {
     fn run(mut self) -> Result<Report, Failure> {
         let done = self.carry_out();
         if let Err(mut failure) = done {
-            let watch = self.watch();
-            let last: String = watch.trace.last.iter().map(|op| format!("\n  {op}")).collect();
             let lately = self.round.lately();
-            failure.why += &format!("\nlately:{lately}\nthe last file operations:{last}");
+            failure.why += &format!("\nlately:{lately}\nthe last file operations:{}", self.watch().trace);
             return Err(failure);
         }
         let (fingerprint, whole) = {
@@ -399,6 +407,7 @@ impl History {
         let armed = (among, self.rng.u64(..8), self.rng.u64(..));
         let trouble = self.draw_trouble(number, most);
         while number < length && self.watch().crash.is_none() {
+            self.watch().operation = number;
             if number == quiet {
                 self.watch().armed = Some(armed);
             }

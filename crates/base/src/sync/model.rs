@@ -9,7 +9,16 @@ use loom::sync as ls;
 use shuttle::sync as ls;
 use std::ops::{Deref, DerefMut};
 
+#[cfg(shuttle)]
+use super::waits::during;
+
 const POISON: &str = "no thread of the model panicked";
+
+/// loom says itself which threads stand where.
+#[cfg(loom)]
+fn during<T>(_what: &'static str, wait: impl FnOnce() -> T) -> T {
+    wait()
+}
 
 /// A mutex.
 #[derive(Debug, Default)]
@@ -25,8 +34,9 @@ impl<T> Mutex<T> {
         Mutex(ls::Mutex::new(value))
     }
     /// Waits for it.
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().expect(POISON)))
+        MutexGuard(Some(during("a lock", || self.0.lock()).expect(POISON)))
     }
     /// Takes it if nobody has it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -65,18 +75,22 @@ impl Condvar {
         Condvar(std::sync::Arc::new(ls::Condvar::new()))
     }
     /// Waits for a notification; the lock is released meanwhile.
+    #[track_caller]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take().expect("present but during a wait");
-        guard.0 = Some(self.0.wait(held).expect(POISON));
+        guard.0 = Some(during("a notification", || self.0.wait(held)).expect(POISON));
     }
     /// Waits for a notification, or until the time is over; where there is no clock, the notification comes. Gives whether the time
     /// was over. Where there is one, others who wait here may wake without a reason.
+    #[track_caller]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         #[cfg(shuttle)]
         if let Some(now) = super::time::now() {
             let nanos = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
             let held = guard.0.take().expect("present but during a wait");
-            let (held, is_over) = super::time::wait(&self.0, held, now.saturating_add(nanos));
+            let until = now.saturating_add(nanos);
+            let (held, is_over) =
+                during("a notification or a moment", || super::time::wait(&self.0, held, until));
             guard.0 = Some(held);
             return is_over;
         }
@@ -85,6 +99,7 @@ impl Condvar {
         false
     }
     /// The same, under the name that it has for locks with a rank.
+    #[track_caller]
     pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         self.wait_for(guard, at_most)
     }
@@ -113,12 +128,14 @@ impl<T> RwLock<T> {
         RwLock(ls::RwLock::new(value))
     }
     /// Shared.
+    #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.0.read().expect(POISON)
+        during("a lock for reading", || self.0.read()).expect(POISON)
     }
     /// Exclusive.
+    #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().expect(POISON)
+        during("a lock for writing", || self.0.write()).expect(POISON)
     }
 }
 
@@ -146,6 +163,7 @@ impl<T> RankedMutex<T> {
         RankedMutex(Mutex::new(value))
     }
     /// Waits for it.
+    #[track_caller]
     pub fn lock(&self) -> RankedMutexGuard<'_, T> {
         self.0.lock()
     }
@@ -158,7 +176,7 @@ impl<T> RankedMutex<T> {
 /// A condition variable of ranked mutexes.
 pub type RankedCondvar = Condvar;
 
-/// All threads of a simulated machine share one thread of the system.
+// All threads of a simulated machine share one thread of the system.
 #[cfg(shuttle)]
 std::thread_local! {
     static HESITATES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };

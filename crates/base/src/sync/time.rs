@@ -2,7 +2,8 @@
 //!
 //! In: threads that sleep or wait until a moment. Out: they are woken when the clock has come there. The clock is moved by a thread
 //! of its own, the keeper, each of whose steps leads to the next moment that somebody waits for; when it takes one, the scheduler
-//! decides like everything else: mostly when all others wait, now and then earlier. Each look at the clock moves it a little.
+//! decides like everything else: mostly when all others wait, now and then earlier, and then by little at a time. Each look at
+//! the clock moves it a little.
 //!
 //! All threads of a machine share one thread of the system, so what is kept here is kept for that one. Without a keeper no
 //! time passes, and who waits, waits for a notification.
@@ -11,9 +12,10 @@
 //!  1. The clock never goes back.
 //!  2. Who waits until a moment stays in the list until he has seen himself that it has come: a call between his entry and
 //!     his wait is repeated.
+//!  3. Beside one who could go on no day passes: what is due every day would be due again before it is done once.
 
 use shuttle::sync::{Condvar, Mutex};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ const LOOK: u64 = 100;
 /// A machine that gets that old waits for something that never comes: ten years, in nanoseconds.
 const TOO_OLD: u64 = 10 * 365 * 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
+/// What a step of the clock takes at most beside one who could go on.
+const BESIDE: u64 = SECOND;
 
 #[derive(Default)]
 struct Machine {
@@ -43,6 +47,13 @@ struct Keeper {
 
 thread_local! {
     static MACHINE: RefCell<Machine> = RefCell::default();
+    /// What the scheduler said last.
+    static IS_BESIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// For schedulers: whether somebody else could go on as the keeper does.
+pub fn keeper_goes_on(beside_others: bool) {
+    IS_BESIDE.set(beside_others);
 }
 
 fn with<T>(f: impl FnOnce(&mut Machine) -> T) -> T {
@@ -52,6 +63,7 @@ fn with<T>(f: impl FnOnce(&mut Machine) -> T) -> T {
 /// Runs `work` in a machine with a clock, which starts at 0. With `leaps` time jumps now and then: by a seed.
 pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
     let keeper = Arc::new(Keeper::default());
+    super::waits::forget();
     with(|machine| *machine = Machine { keeper: Some(keeper.clone()), leaps, ..Machine::default() });
     let kept = keeper.clone();
     let thread = shuttle::thread::Builder::new().name(KEEPER.to_owned()).spawn(move || keep(&kept));
@@ -88,8 +100,7 @@ impl Machine {
     fn go_on(&mut self) -> Vec<Arc<Condvar>> {
         let next = self.waiting.range((self.now + 1, 0)..).next();
         if let Some((&(moment, _), _)) = next {
-            self.now = moment;
-            self.now += self.leap();
+            self.now = if IS_BESIDE.get() { moment.min(self.now + BESIDE) } else { moment + self.leap() };
         }
         assert!(self.now < TOO_OLD, "the machine waits for something that does not come");
         self.waiting.range(..=(self.now, u64::MAX)).map(|(_, called)| called.clone()).collect()

@@ -24,7 +24,8 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
     }
     let Some(jobs) = engine.jobs.get() else { return };
     let limits = engine.job_limits();
-    while state.flushes_scheduled < limits.flushes && state.flushes_unbegun < state.flush_queue.len() {
+    let flushes = flushes_that_may_begin(state);
+    while state.flushes_scheduled < limits.flushes && state.flushes_unbegun < flushes {
         state.flushes_scheduled += 1;
         state.flushes_unbegun += 1;
         engine.scheduler.schedule(Job::Flush, run(engine, Job::Flush, jobs.flush));
@@ -45,6 +46,14 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
         state.dead_walk_scheduled = true;
         engine.scheduler.schedule(Job::DeadWalk, run(engine, Job::DeadWalk, jobs.walk));
     }
+}
+
+/// While a WAL is damaged only the flush of all that recovers from it may begin: the tables of any other could become durable
+/// before those of a family whose writes that WAL has lost.
+fn flushes_that_may_begin(state: &DbState) -> usize {
+    let recovers = |request: &&FlushRequest| request.reason == FlushReason::ErrorRecovery;
+    let queue = &state.flush_queue;
+    if state.background_error.wal_damaged { queue.iter().take_while(recovers).count() } else { queue.len() }
 }
 
 /// The purge of files that may go: at most one is queued or runs, and a request that comes while one runs is not lost.
@@ -224,14 +233,10 @@ pub(crate) fn queue_flushes(
     let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery;
     let mut families = families.to_vec();
     if reason == FlushReason::ErrorRecovery {
-        for id in state.flush_queue.drain(..).flat_map(|request| request.families) {
-            if let Some(family) = state.families.get_mut(&id) {
-                family.flush_queued = false;
-            }
-            if !families.contains(&id) {
-                families.push(id);
-            }
-        }
+        // Whoever was asked for, and whatever waits in the queue: one flush of all.
+        state.flush_queue.clear();
+        state.families.values_mut().for_each(|family| family.flush_queued = false);
+        families = state.families.keys().copied().collect();
     }
     let mut due = Vec::new();
     for id in &families {

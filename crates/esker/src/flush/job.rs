@@ -9,7 +9,9 @@
 //!     family must not outlive earlier writes of another. So they are with prepared transactions: a WAL that one of them
 //!     keeps is replayed, and must not seem to have lost its end.
 //!  3. After a failure the memtables wait as before, and the error is in force.
-//!  4. No family is said to need only WALs behind one that is needed and not durable yet: if that lost its end, recovery would
+//!  4. The flush that recovers from an error is one of all families, and while a WAL is damaged no other begins
+//!     (`engine/jobs.rs`).
+//!  5. No family is said to need only WALs behind one that is needed and not durable yet: if that lost its end, recovery would
 //!     take the family's tables to be ahead of it.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
@@ -18,6 +20,7 @@ use crate::engine::{
     DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_version, queue_dead_walks,
 };
 use crate::iter::timestamped::compare_timestamps;
+use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, VersionSet};
 use esker_base::sync::Arc;
@@ -97,11 +100,8 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut parts = Vec::new();
     // Whatever waits of all families is one cut through the writes, as each switch takes all of them; what waits of those
     // that were asked for is not, once there was another switch.
-    let families = if engine.options.atomic_flush {
-        state.families.keys().copied().collect()
-    } else {
-        request.families.clone()
-    };
+    let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
+    let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
         let Some(family) = state.family_mut(*id) else { continue };
         family.flush_queued = false;

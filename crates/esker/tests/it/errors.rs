@@ -2,12 +2,13 @@
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
-use esker::observe::{CompactionJobInfo, EventListener};
+use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo, MemTableInfo};
 use esker::{
     ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, Options, Severity, WalRecoveryMode,
     WriteOptions,
 };
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 fn open(options: &Options, fs: Arc<dyn FileSystem>) -> esker::Result<Db> {
@@ -77,6 +78,75 @@ fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_
             assert_eq!(again.get("after").unwrap().is_some(), round == 1);
             assert_eq!(again.get("failed").unwrap(), None);
         }
+    }
+}
+
+/// The first flush goes on when a WAL has failed. Who puts a memtable in line afterwards goes on when some flush is done.
+#[derive(Default)]
+struct FlushBeforeAnother {
+    wal_failed: AtomicBool,
+    done: AtomicBool,
+}
+
+impl EventListener for FlushBeforeAnother {
+    fn on_flush_begin(&self, _info: &FlushJobInfo) {
+        while !self.wal_failed.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+    fn on_flush_completed(&self, _info: &FlushJobInfo) {
+        self.done.store(true, Ordering::Relaxed);
+    }
+    fn on_memtable_sealed(&self, _info: &MemTableInfo) {
+        while self.wal_failed.load(Ordering::Relaxed) && !self.done.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_death_at_any_file_operation_of_a_recovery_from_a_damaged_wal_leaves_what_opens() {
+    let disk = CrashFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let mut options = Options::default();
+    options.db.max_bgerror_resume_count = 0;
+    let flushes = Arc::new(FlushBeforeAnother::default());
+    options.db.listeners = vec![flushes.clone()];
+    let db = open(&options, Arc::new(fs.clone())).unwrap();
+    options.db.listeners.clear();
+    let second = db.column_family("second").unwrap();
+    let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+    db.put_opt(&synced, &db.default_column_family(), "a", "1").unwrap();
+    db.put_opt(&synced, &second, "b", "2").unwrap();
+    // One family has a memtable that could not be flushed, the other one only what is still written to; both need the older WAL.
+    db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&second]).unwrap();
+    fs.add_rule(FaultRule::short_write(Some(12)).on_name(".log"));
+    db.put("failed", "x").unwrap_err();
+    fs.add_rule(FaultRule::fail(&[OpKind::Create]).on_name(".sst"));
+    flushes.wal_failed.store(true, Ordering::Relaxed);
+    while db.int_property("rocksdb.num-running-flushes").unwrap() > 0 {
+        std::thread::yield_now();
+    }
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let (disk, leaves, damaged) = (disk.clone(), left.clone(), wals(&disk).pop().unwrap());
+    fs.on_op(move |op| {
+        let disk = disk.crash_clone(&CrashChoices::process_kill());
+        if disk.file_exists(&damaged).unwrap() {
+            // A record of five bytes, which another checksum has.
+            disk.new_writable_file(&damaged).unwrap().append(b"\xab\xab\xab\xab\x05\0\x01other").unwrap();
+        }
+        leaves.lock().unwrap().push((op.to_string(), disk));
+    });
+    db.resume().unwrap();
+    fs.clear_hook();
+    let left = std::mem::take(&mut *left.lock().unwrap());
+    assert!(left.len() > 20, "{}", left.len());
+    for (op, disk) in left {
+        let again = open(&options, Arc::new(disk)).unwrap_or_else(|e| panic!("a death before {op}: {e}"));
+        let second = again.column_family("second").unwrap();
+        assert_eq!(again.get("a").unwrap().as_deref(), Some(&b"1"[..]), "a death before {op}");
+        assert_eq!(again.get_cf(&second, "b").unwrap().as_deref(), Some(&b"2"[..]), "a death before {op}");
+        assert_eq!(again.get("failed").unwrap(), None, "a death before {op}");
     }
 }
 

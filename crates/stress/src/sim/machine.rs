@@ -7,7 +7,7 @@
 
 use super::delays::Delays;
 use super::keeper::Timed;
-use esker::internals::base::sync::time;
+use esker::internals::base::sync::{time, waits};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,7 @@ fn run<T: Send + 'static>(
         |panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied());
-            format!("a thread panicked, or all wait: {}", text.unwrap_or("no message"))
+            format!("a thread panicked, or all wait: {}{}", text.unwrap_or("no message"), waits::who_waits())
         },
     )?;
     let result = outcome.lock().expect("nobody panics with it").take();

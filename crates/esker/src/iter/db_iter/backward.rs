@@ -36,7 +36,8 @@ impl<I: InternalIterator> DbIter<I> {
                 }
             }
         }
-        self.seek_before_current();
+        // The search that follows tells what has failed.
+        _ = self.seek_before_current();
     }
 
     /// Whether this internal key is one of the current user key.
@@ -44,9 +45,12 @@ impl<I: InternalIterator> DbIter<I> {
         self.icmp.same_user_key(key::user_key(internal_key), &self.key)
     }
 
-    fn seek_before_current(&mut self) {
+    /// # Errors
+    /// That of the inner cursor: told at once, as every other step back tells it, not by the next move.
+    fn seek_before_current(&mut self) -> Result<()> {
         self.aim(SequenceNumber::MAX, ValueType::SEEK);
         self.iter.seek_for_prev(&self.target);
+        if self.iter.valid() { Ok(()) } else { self.iter.status() }
     }
 
     /// Backward to the last key that is there, from the inner cursor's place on.
@@ -138,7 +142,7 @@ impl<I: InternalIterator> DbIter<I> {
                 if !too_new {
                     return self.find_from_newest();
                 }
-                self.seek_before_current();
+                self.seek_before_current()?;
                 break;
             }
             run += 1;
@@ -254,7 +258,7 @@ impl<I: InternalIterator> DbIter<I> {
             self.show_merged(base, NEWEST_FIRST)?;
             found = Found::Value;
         }
-        self.seek_before_current();
+        self.seek_before_current()?;
         Ok(found)
     }
 }

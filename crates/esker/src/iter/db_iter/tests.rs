@@ -237,6 +237,19 @@ fn an_error_below_is_shown_and_the_next_seek_starts_afresh() {
 }
 
 #[test]
+fn an_error_before_a_key_with_many_versions_is_shown_by_the_move_that_meets_it() {
+    let lines = ["a@1 put a", "b@4 put 4", "b@3 put 3", "b@2 put 2", "b@1 put 1"];
+    // Of the versions some are too new, or the newest one is wanted.
+    for sequence in [1, 4] {
+        let input = VecIter::new(&icmp(), entries(&lines)).failing_at(0);
+        let options = DbIterOptions { max_sequential_skip_in_iterations: 1, ..at(sequence) };
+        let mut iter = DbIter::new(icmp(), input, options, None);
+        iter.seek_to_last();
+        assert!(!iter.valid() && iter.status().unwrap_err().is_corruption(), "at {sequence}");
+    }
+}
+
+#[test]
 fn many_versions_are_sought_past() {
     let mut lines: Vec<String> = (1..=1000).rev().map(|i| format!("a@{i} put {i}")).collect();
     lines.extend((1..=1000).rev().map(|i| format!("b@{i} merge {i}")));

@@ -1,0 +1,66 @@
+//! Who waits where in a simulated machine: what is told when it stands still.
+//!
+//! In: each wait for a lock or a notification, with the place in the source that asked for it. Out: a list of those that have
+//! not ended. All threads of a machine share one thread of the system, so the list is kept for that one, and nothing in it
+//! is a point where threads change.
+//!
+//! Invariant: a wait that ends takes its own entry out. One that never ends leaves it, also when its thread is unwound.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::panic::Location;
+
+struct Wait {
+    thread: String,
+    what: &'static str,
+    at: &'static Location<'static>,
+}
+
+#[derive(Default)]
+struct Waits {
+    begun: u64,
+    waiting: BTreeMap<u64, Wait>,
+}
+
+thread_local! {
+    static WAITS: RefCell<Waits> = RefCell::default();
+}
+
+/// Waits by `wait`, which is for `what`.
+#[track_caller]
+pub(super) fn during<T>(what: &'static str, wait: impl FnOnce() -> T) -> T {
+    let at = Location::caller();
+    let number = WAITS.with_borrow_mut(|waits| {
+        waits.begun += 1;
+        waits.waiting.insert(waits.begun, Wait { thread: name(), what, at });
+        waits.begun
+    });
+    let result = wait();
+    WAITS.with_borrow_mut(|waits| waits.waiting.remove(&number));
+    result
+}
+
+fn name() -> String {
+    let thread = shuttle::thread::current();
+    match thread.name() {
+        Some(name) => format!("{name} ({:?})", thread.id()),
+        None => format!("{:?}", thread.id()),
+    }
+}
+
+/// A line for each wait that has not ended, the oldest first.
+pub fn who_waits() -> String {
+    WAITS.with_borrow(|waits| {
+        waits.waiting.values().fold(String::new(), |mut list, wait| {
+            write!(list, "\n  {} waits for {} at {}", wait.thread, wait.what, wait.at)
+                .expect("a string takes all");
+            list
+        })
+    })
+}
+
+/// A new machine begins.
+pub(super) fn forget() {
+    WAITS.with_borrow_mut(|waits| *waits = Waits::default());
+}
