@@ -5,13 +5,15 @@
 //! Invariants
 //!  1. A place is checked against the file's size before anything is allocated for it.
 //!  2. Every error names the file and the offset.
-//!  3. What comes damaged from the file is read once more before that is an error.
+//!  3. What comes damaged from the file is read once more before that is an error. Nothing guards the header: if what was read of it
+//!     does not fit an index, which has a checksum, or a value, it is the header that is read once more.
 //!
 //! Source: RocksDB `db/blob/blob_file_reader.cc`.
 
 use crate::block_source::may_be_damage;
 use crate::counts;
 use esker_base::stats::Statistics;
+use esker_base::sync::atomic::{AtomicU8, Ordering};
 use esker_base::{Error, Result};
 use esker_env::RandomAccessFile;
 use esker_format::blob::BlobLocation;
@@ -30,7 +32,8 @@ pub struct BlobFileReader {
     file: Arc<dyn RandomAccessFile>,
     file_size: u64,
     header: BlobFileHeader,
-    compression: CompressionType,
+    /// RocksDB's code of how values are stored: the header's, as it was read last.
+    compression: AtomicU8,
     blob_count: u64,
     decompressor: Decompressor,
     statistics: Option<Arc<Statistics>>,
@@ -86,18 +89,19 @@ impl BlobFileReader {
         let mut footer = [0; FOOTER_BYTES];
         read_exactly(file.as_ref(), file_size - FOOTER_BYTES as u64, &mut footer)?;
         let footer = BlobFileFooter::parse(&footer)?;
+        CompressionType::from_u8(header.compression)?;
         Ok(BlobFileReader {
             file: Arc::clone(file),
             file_size,
             header,
-            compression: CompressionType::from_u8(header.compression)?,
+            compression: AtomicU8::new(header.compression),
             blob_count: footer.blob_count,
             decompressor: Decompressor::new(2),
             statistics: statistics.clone(),
         })
     }
 
-    /// What stands at its head.
+    /// What stood at its head when it was opened.
     pub fn header(&self) -> &BlobFileHeader {
         &self.header
     }
@@ -121,11 +125,8 @@ impl BlobFileReader {
     }
 
     fn read_value(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
-        if location.compression != self.header.compression {
-            return Err(Error::corruption(format!(
-                "a blob index says compression {}, its blob file {}",
-                location.compression, self.header.compression
-            )));
+        if location.compression != self.compression.load(Ordering::Relaxed) {
+            self.expect_compression(location.compression)?;
         }
         let before = (RECORD_HEADER_BYTES + user_key.len()) as u64;
         let end = location.offset.checked_add(location.size);
@@ -143,6 +144,29 @@ impl BlobFileReader {
                 read()
             })
         })
+    }
+
+    /// Reads the header once more.
+    /// # Errors
+    /// `Corruption` if it does not say this either.
+    #[cold]
+    fn expect_compression(&self, code: u8) -> Result<()> {
+        let said = self.compression.load(Ordering::Relaxed);
+        let wrong = Error::corruption(format!("a blob index says compression {code}, its blob file {said}"));
+        again(wrong.clone(), self.statistics.as_ref(), || {
+            if self.read_compression()? == code { Ok(()) } else { Err(wrong) }
+        })
+    }
+
+    /// What the header says now, which is believed from now on.
+    fn read_compression(&self) -> Result<u8> {
+        self.file.read_anew(0, HEADER_BYTES as u64);
+        let mut header = [0; HEADER_BYTES];
+        read_exactly(self.file.as_ref(), 0, &mut header)?;
+        let code = BlobFileHeader::parse(&header)?.compression;
+        CompressionType::from_u8(code)?;
+        self.compression.store(code, Ordering::Relaxed);
+        Ok(code)
     }
 
     /// REQUIRES: the location and what is before it lie within the file.
@@ -165,7 +189,7 @@ impl BlobFileReader {
             }
             header.check(user_key, stored)?;
         }
-        match self.compression {
+        match CompressionType::from_u8(location.compression)? {
             CompressionType::None => {
                 record.drain(..skip as usize);
                 Ok(record)
@@ -178,7 +202,16 @@ impl BlobFileReader {
     /// # Errors
     /// `Corruption` names file and offset.
     pub fn decompress(&self, record: &BlobRecord<'_>) -> Result<Vec<u8>> {
-        self.decompressor.decompress(self.compression, record.stored).map_err(|e| self.at(e, record.offset))
+        let decompress = |code| self.decompressor.decompress(CompressionType::from_u8(code)?, record.stored);
+        let said = self.compression.load(Ordering::Relaxed);
+        let value = decompress(said).or_else(|e| {
+            // The record is as it was written.
+            again(e.clone(), self.statistics.as_ref(), || match self.read_compression()? {
+                code if code != said => decompress(code),
+                _ => Err(e),
+            })
+        });
+        value.map_err(|e| self.at(e, record.offset))
     }
 
     /// Shows every record, checked, in the order of the file.

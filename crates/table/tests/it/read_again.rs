@@ -5,13 +5,14 @@ use crate::util::*;
 use esker_base::iter::InternalIterator;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{ColumnFamilyId, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
-use esker_env::{FaultFs, FaultRule, FileSystem, MemFs};
+use esker_env::{FaultFs, FaultRule, FileSystem, MemFs, RandomAccessFile};
 use esker_format::compression::CompressionType;
 use esker_format::key::{InternalKeyComparator, LookupKey, internal_key};
 use esker_table::blob::{BlobFileBuilder, BlobFileReader};
 use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PATH: &str = "/file";
 
@@ -132,4 +133,52 @@ fn a_bit_that_is_wrong_once_changes_nothing_in_a_blob_file() {
         reader.verify()?;
         Ok((values, reader.blob_count()))
     });
+}
+
+/// A file whose bytes 0 to 30 have one bit flipped the first time they are read.
+#[derive(Debug)]
+struct FlippedHead {
+    file: Arc<dyn RandomAccessFile>,
+    bit: usize,
+    is_flipped: AtomicBool,
+}
+
+impl RandomAccessFile for FlippedHead {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let read = self.file.read_at(offset, buffer)?;
+        if offset == 0 && !self.is_flipped.swap(true, Ordering::Relaxed) {
+            buffer[self.bit / 8] ^= 1 << (self.bit % 8);
+        }
+        Ok(read)
+    }
+    fn size(&self) -> Result<u64> {
+        self.file.size()
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+/// Nothing guards the head of a blob file, and some of its bits are as good flipped: another codec, another family.
+#[test]
+fn a_bit_of_a_blob_files_head_that_is_wrong_once_changes_no_value() {
+    for compression in
+        [CompressionType::None, CompressionType::Snappy, CompressionType::Lz4, CompressionType::Zstd]
+    {
+        let fs = MemFs::new();
+        let file = fs.new_writable_file(Path::new(PATH)).unwrap();
+        let mut builder = BlobFileBuilder::new(file, FileNumber(7), ColumnFamilyId(3), compression).unwrap();
+        let value = b"said twice, said twice".repeat(10);
+        let location = builder.add(b"key", &value).unwrap();
+        builder.finish().unwrap().0.close().unwrap();
+        for bit in 0..30 * 8 {
+            let file = fs.new_random_access_file(Path::new(PATH)).unwrap();
+            let reader = |file| {
+                BlobFileReader::open(Arc::new(FlippedHead { file, bit, is_flipped: AtomicBool::new(false) }))
+            };
+            let whole = reader(Arc::clone(&file)).unwrap();
+            assert_eq!(whole.value(b"key", &location, true).unwrap(), value, "{compression:?}, bit {bit}");
+            reader(file).unwrap().verify().unwrap_or_else(|e| panic!("{compression:?}, bit {bit}: {e}"));
+        }
+    }
 }
