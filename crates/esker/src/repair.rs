@@ -18,9 +18,11 @@ mod scan;
 mod wals;
 
 use crate::db::{self, ColumnFamilyDescriptor};
+use crate::iter::compaction_iter::BlobTally;
+use crate::iter::timestamped::compare_timestamps;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::version::manifest::write_manifest;
-use crate::version::{Numbers, VersionSetOptions};
+use crate::version::{Numbers, VersionSetOptions, stripped};
 use esker_base::logger::{InfoLog, NoInfoLog};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
@@ -161,6 +163,8 @@ struct Flushed {
     obsolete: BTreeSet<FileNumber>,
     /// The families that there were no more. No id is given twice.
     dropped: BTreeSet<ColumnFamilyId>,
+    /// Before which timestamps families could not be read any more.
+    full_history_ts_low: BTreeMap<ColumnFamilyId, Vec<u8>>,
 }
 
 impl Flushed {
@@ -171,6 +175,9 @@ impl Flushed {
         }
         if let Some(log_number) = edit.log_number {
             self.log_numbers.insert(edit.column_family, log_number);
+        }
+        if let Some(bound) = &edit.full_history_ts_low {
+            self.full_history_ts_low.insert(edit.column_family, bound.clone());
         }
         for (_, number) in &edit.deleted_files {
             self.tables.remove(number);
@@ -189,6 +196,19 @@ struct Family {
     descriptor: ColumnFamilyDescriptor,
     tables: Vec<FileMetaData>,
     blobs: Vec<BlobFileAddition>,
+    /// What the tables that were found refer to in blob files.
+    references: BTreeMap<FileNumber, BlobTally>,
+    /// Before which timestamp it cannot be read any more; empty: it can at any.
+    full_history_ts_low: Vec<u8>,
+}
+
+impl Family {
+    fn raise_full_history_ts_low(&mut self, bound: &[u8]) {
+        let has_timestamps = self.descriptor.options.comparator.timestamp_size() == bound.len();
+        if has_timestamps && compare_timestamps(bound, &self.full_history_ts_low).is_gt() {
+            self.full_history_ts_low = bound.to_vec();
+        }
+    }
 }
 
 /// The files that matter, as they were found.
@@ -260,7 +280,14 @@ impl Repair {
             let options = described.map_or(&self.default_options, |d| &d.options);
             let mut descriptor = ColumnFamilyDescriptor::new(name, options.clone());
             db::make_consistent(&self.options, &mut descriptor)?;
-            self.families.insert(id, Family { descriptor, tables: Vec::new(), blobs: Vec::new() });
+            let family = Family {
+                descriptor,
+                tables: Vec::new(),
+                blobs: Vec::new(),
+                references: BTreeMap::new(),
+                full_history_ts_low: Vec::new(),
+            };
+            self.families.insert(id, family);
         }
         Ok(self.families.get_mut(&id).expect("inserted above"))
     }
@@ -279,11 +306,15 @@ impl Repair {
         }];
         for (id, family) in &mut self.families {
             let name = &family.descriptor.name;
+            let options = &family.descriptor.options;
+            let timestamp_size = options.comparator.timestamp_size();
             self.summary.families.push(name.clone());
             edits.push(VersionEdit {
                 column_family: *id,
                 column_family_add: (*id != ColumnFamilyId::DEFAULT).then(|| name.clone()),
-                comparator: Some(family.descriptor.options.comparator.name().to_owned()),
+                comparator: Some(options.comparator.name().to_owned()),
+                persist_user_defined_timestamps: (timestamp_size > 0)
+                    .then_some(options.persist_user_defined_timestamps),
                 ..VersionEdit::default()
             });
             family.tables.sort_by_key(|f| (f.largest_seqno, f.smallest_seqno, f.number));
@@ -292,13 +323,16 @@ impl Repair {
                 file.epoch_number = epoch;
                 last_sequence = last_sequence.max(file.largest_seqno);
             }
-            edits.push(VersionEdit {
+            let low = &family.full_history_ts_low;
+            let contents = VersionEdit {
                 column_family: *id,
                 log_number: Some(log_number),
                 new_files: family.tables.iter().map(|f| (0, f.clone())).collect(),
                 blob_file_additions: family.blobs.clone(),
+                full_history_ts_low: (!low.is_empty()).then(|| low.clone()),
                 ..VersionEdit::default()
-            });
+            };
+            edits.push(stripped(&contents, timestamp_size).into_owned());
         }
         edits.push(VersionEdit {
             log_number: Some(log_number),

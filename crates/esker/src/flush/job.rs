@@ -8,7 +8,8 @@
 //!  2. With several families, the WALs before the current one are synced before a flush is logged: what is flushed of one
 //!     family must not outlive earlier writes of another. So they are with prepared transactions: a WAL that one of them
 //!     keeps is replayed, and must not seem to have lost its end.
-//!  3. After a failure the memtables wait as before, and the error is in force.
+//!  3. After a failure the memtables wait as before, nothing is left of the tables, unless the MANIFEST may name them, and the
+//!     error is in force.
 //!  4. The flush that recovers from an error is one of all families, and while a WAL is damaged no other begins
 //!     (`engine/jobs.rs`).
 //!  5. No family is said to need only WALs behind one that is needed and not durable yet: if that lost its end, recovery would
@@ -27,8 +28,10 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, Result, Severity};
 use esker_env::rate_limiter::IoPriority;
+use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
+use std::path::PathBuf;
 
 /// One family's part of a flush.
 struct Part {
@@ -77,16 +80,16 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest) -> Result<()> {
     for part in &parts {
         engine.tell_flush_begin(job, &part.cf, &part.memtables, request.reason);
     }
-    let files = match build_all(engine, job, &parts).and_then(|files| {
-        install(engine, request, &parts, &files)?;
-        Ok(files)
-    }) {
-        Ok(files) => files,
+    let mut files = Vec::new();
+    let built = build_all(engine, job, &parts, &mut files);
+    match built.and_then(|()| install(engine, request, &parts, &files)) {
+        Ok(dropped) => discard(engine, dropped.iter().map(|i| (&parts[*i], &files[*i]))),
         Err(e) => {
+            discard(engine, parts.iter().zip(&files));
             give_back(engine, &parts);
             return Err(e);
         }
-    };
+    }
     let micros = engine.env.clock.now_micros().saturating_sub(start);
     for (part, file) in parts.iter().zip(&files) {
         engine.tell_flush_end(job, &part.cf, file.file.as_ref(), request.reason, micros);
@@ -127,33 +130,64 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     parts
 }
 
-fn build_all(engine: &Engine, job: u64, parts: &[Part]) -> Result<Vec<BuiltTable>> {
+/// The tables of all parts; after an error those that were finished.
+fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTable>) -> Result<()> {
     if engine.families.len() > 1 || engine.options.allow_2pc {
         engine.wals.lock().sync_closed()?;
     }
     let snapshots = engine.snapshot_sequences();
     let db_options = engine.db_options();
-    parts
-        .iter()
-        .map(|part| {
-            let build = BuildTable {
-                output: engine.output_context(&part.cf, &db_options, &part.options, job, IoPriority::High),
-                cancel: None,
-                numbers: Some(&engine.numbers),
-            };
-            build.run(&TableBuildJob {
-                number: part.number,
-                memtables: &part.memtables,
-                snapshots: &snapshots,
-                epoch_number: part.epoch_number,
-            })
-        })
-        .collect()
+    for part in parts {
+        let build = BuildTable {
+            output: engine.output_context(&part.cf, &db_options, &part.options, job, IoPriority::High),
+            cancel: None,
+            numbers: Some(&engine.numbers),
+        };
+        built.push(build.run(&TableBuildJob {
+            number: part.number,
+            memtables: &part.memtables,
+            snapshots: &snapshots,
+            epoch_number: part.epoch_number,
+        })?);
+    }
+    Ok(())
 }
 
-/// Logs the new tables and lets the memtables go.
-fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: &[BuiltTable]) -> Result<()> {
+/// Deletes tables and blob files that no MANIFEST names. Not while one that could not be written may: what is left then, the
+/// next open removes.
+fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltTable)>) {
+    let mut made = made.peekable();
+    if made.peek().is_none() || !engine.manifest.lock().files_to_quarantine().is_empty() {
+        return;
+    }
+    let delete = |path: PathBuf| {
+        if let Err(e) = engine.fs().delete_file(&path) {
+            esker_base::info_log!(engine.info_log, Warn, "Could not delete an unfinished output: {e}");
+        }
+    };
+    for (part, built) in made {
+        if let Some(file) = &built.file {
+            part.cf.tables.evict(file.number);
+            delete(file_name::table_file_name(&engine.path, file.number));
+        }
+        for blob in &built.blobs {
+            part.cf.tables.blobs().evict(blob.number);
+            delete(file_name::blob_file_name(&engine.path, blob.number));
+        }
+    }
+}
+
+/// Logs the new tables and lets the memtables go. Which parts are of families that were dropped meanwhile.
+fn install(
+    engine: &Arc<Engine>,
+    request: &FlushRequest,
+    parts: &[Part],
+    files: &[BuiltTable],
+) -> Result<Vec<usize>> {
     let mut manifest = engine.manifest.lock();
+    // None goes while the MANIFEST is locked.
+    let is_dropped = |i: &usize| parts[*i].cf.is_dropped();
+    let dropped = (0..parts.len()).filter(is_dropped).collect();
     let edits = {
         // Not under the db mutex: it may be synced just now.
         let durable = engine.wals.lock().durable_before();
@@ -184,7 +218,7 @@ fn install(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part], files: 
         queue_dead_walks(&mut state, part.cf.id, &built.long_dead_spans);
     }
     requeue_waiting(engine, &mut state, request, parts);
-    Ok(())
+    Ok(dropped)
 }
 
 /// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which

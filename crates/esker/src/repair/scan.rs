@@ -1,6 +1,8 @@
 //! What tables and old MANIFESTs say.
 
 use super::{Family, Found, Repair};
+use crate::iter::compaction_iter::BlobTally;
+use crate::iter::timestamped::{stored_tombstones, table_iter};
 use crate::version::manifest::ManifestReader;
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
@@ -17,7 +19,9 @@ use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
 use std::collections::BTreeMap;
 
 impl Repair {
-    /// Gives each family the blob files that its tables may name, once they have been read whole. Garbage starts anew.
+    /// Gives each family the blob files that its tables may name, once they have been read whole. Garbage starts anew: it is
+    /// counted by references, and where a table is beside what a compaction had made of it a record has two of them. A file
+    /// holds as many records as it has references, then, or the first table to go would take it from the other.
     pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
         for &number in &found.blobs {
             let path = file_name::blob_file_name(&self.path, number);
@@ -34,16 +38,15 @@ impl Repair {
                 family.tables.iter().filter_map(|t| t.oldest_blob_file_number).any(|oldest| oldest <= number)
             };
             match scanned {
-                Ok((id, total_blob_count, total_blob_bytes))
-                    if total_blob_count > 0 && self.families.get(&id).is_some_and(needed) =>
-                {
-                    let addition = BlobFileAddition {
+                Ok((id, count, bytes)) if count > 0 && self.families.get(&id).is_some_and(needed) => {
+                    let family = self.families.get_mut(&id).expect("asked for above");
+                    let (references, referred_bytes) = family.references_to(number);
+                    family.blobs.push(BlobFileAddition {
                         number,
-                        total_blob_count,
-                        total_blob_bytes,
+                        total_blob_count: references.max(count),
+                        total_blob_bytes: referred_bytes.max(bytes),
                         ..BlobFileAddition::default()
-                    };
-                    self.families.get_mut(&id).expect("asked for above").blobs.push(addition);
+                    });
                 }
                 Ok(_) => self.blobs_left_over.push(number),
                 Err(e) => {
@@ -73,7 +76,13 @@ impl Repair {
             }
             self.flushed.apply(&edit);
         }
-        names.iter().try_for_each(|(id, name)| self.family(*id, name).map(drop))
+        names.iter().try_for_each(|(id, name)| self.family(*id, name).map(drop))?;
+        for (id, bound) in &self.flushed.full_history_ts_low {
+            if let Some(family) = self.families.get_mut(id) {
+                family.raise_full_history_ts_low(bound);
+            }
+        }
+        Ok(())
     }
 
     /// Checks every table and describes those that are whole.
@@ -145,9 +154,24 @@ impl Repair {
         }
         let reader = TableReader::open(file, options)?;
         reader.verify(&mut |_| true)?;
-        let meta = describe(&reader, &icmp, number, file_size)?;
-        self.families.get_mut(&id).expect("asked for above").tables.push(meta);
+        let (meta, blobs) = describe(&reader, &icmp, number, file_size)?;
+        let family = self.families.get_mut(&id).expect("asked for above");
+        if icmp.timestamp_size() > 0 {
+            // Tables are written on as they were begun.
+            family.descriptor.options.persist_user_defined_timestamps = !reader.lacks_timestamps();
+        }
+        family.tables.push(meta);
+        family.references.insert(number, blobs);
         Ok(true)
+    }
+}
+
+impl Family {
+    /// How often its tables refer to records of this blob file, and the bytes of these.
+    fn references_to(&self, blob_file: FileNumber) -> (u64, u64) {
+        let of_tables = self.tables.iter().filter_map(|table| self.references.get(&table.number));
+        let of_file = of_tables.map(|tally| tally.of_file(blob_file));
+        of_file.fold((0, 0), |(count, bytes), (c, b)| (count + c, bytes.saturating_add(b)))
     }
 }
 
@@ -161,21 +185,25 @@ fn family_of(properties: &TableProperties) -> Result<ColumnFamilyId> {
     }
 }
 
-/// What the MANIFEST must know of a table, from all its entries.
+/// What the MANIFEST must know of a table, from all its entries, and what these refer to in blob files. Where timestamps are not
+/// persisted its bounds have some all the same, as in memory.
 fn describe(
     reader: &Arc<TableReader>,
     icmp: &InternalKeyComparator,
     number: FileNumber,
     file_size: u64,
-) -> Result<FileMetaData> {
+) -> Result<(FileMetaData, BlobTally)> {
     let properties = reader.properties();
     let mut bounds = Bounds { icmp, smallest: Vec::new(), largest: Vec::new(), seqs: None };
-    let mut entries = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+    let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
+    let mut entries = table_iter(reader, options, icmp);
     entries.seek_to_first();
     let mut oldest_blob_file: Option<FileNumber> = None;
+    let mut blobs = BlobTally::default();
     while entries.valid() {
         let entry = ParsedInternalKey::parse(entries.key())?;
         bounds.include(entries.key(), entries.key(), entry.sequence);
+        blobs.count(entry.value_type, entry.user_key, entries.value())?;
         for_each_blob(entry.value_type, entries.value(), &mut |location| {
             oldest_blob_file =
                 Some(oldest_blob_file.map_or(location.file_number, |n| n.min(location.file_number)));
@@ -183,7 +211,18 @@ fn describe(
         entries.next();
     }
     entries.status()?;
-    if let Some(tombstones) = reader.range_dels() {
+    let size = icmp.timestamp_size();
+    if size > 0 {
+        for tombstone in stored_tombstones(reader, size) {
+            let start = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
+            // Before all versions of the key, which are not hidden.
+            let mut end = tombstone.end;
+            let plain = end.len().saturating_sub(size);
+            end[plain..].fill(0xFF);
+            let end = key::internal_key(&end, SequenceNumber::MAX, ValueType::RangeDeletion);
+            bounds.include(&start, &end, tombstone.seq);
+        }
+    } else if let Some(tombstones) = reader.range_dels() {
         for fragment in (0..tombstones.len()).map(|i| tombstones.fragment(i)) {
             let end = key::internal_key(fragment.end, SequenceNumber::MAX, ValueType::RangeDeletion);
             for seq in fragment.seqs {
@@ -195,7 +234,7 @@ fn describe(
     let Some((smallest_seqno, largest_seqno)) = bounds.seqs else {
         return Err(Error::corruption("it has no entries").at(reader.file().path().display()));
     };
-    Ok(FileMetaData {
+    let meta = FileMetaData {
         number,
         file_size,
         smallest: bounds.smallest,
@@ -206,8 +245,10 @@ fn describe(
         file_creation_time: properties.file_creation_time,
         oldest_blob_file_number: oldest_blob_file,
         unique_id: unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number),
+        user_defined_timestamps_not_persisted: reader.lacks_timestamps(),
         ..FileMetaData::default()
-    })
+    };
+    Ok((meta, blobs))
 }
 
 /// First and last internal key, smallest and largest sequence number.

@@ -183,9 +183,13 @@ impl Repair {
             snapshots: &[],
             epoch_number: 0,
         };
-        if let Some(file) = (BuildTable { output, cancel: None, numbers: None }).run(&job)?.file {
+        let built = (BuildTable { output, cancel: None, numbers: None }).run(&job)?;
+        if let Some(file) = built.file {
             self.summary.tables_from_wals.push(file.number);
             family.tables.push(file);
+        }
+        if let Some(bound) = built.full_history_ts_low {
+            family.raise_full_history_ts_low(&bound);
         }
         Ok(())
     }
@@ -209,20 +213,24 @@ impl Replayed {
     /// it, took this one in. Or another table did that is lost: then an operand that is older than all of this one is
     /// taken from the WAL.
     fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
-        let lookup = LookupKey::new(entry.key, SequenceNumber::MAX);
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
+        let plain = self.icmp.without_timestamp();
         for file in self.old.iter().filter(|file| sequence <= file.largest_seqno) {
             let reader = self.tables.reader(&TableFile { meta: file, level: None })?;
+            let (key, icmp) = match reader.lacks_timestamps() {
+                true => (self.icmp.split_timestamp(entry.key).0, &plain),
+                false => (entry.key, &self.icmp),
+            };
             let tombstones = reader.range_dels();
             let has = if entry.value_type == ValueType::RangeDeletion {
-                tombstones.is_some_and(|dels| has_tombstone(dels, sequence, entry.key, &self.icmp))
+                tombstones.is_some_and(|dels| has_tombstone(dels, sequence, key, icmp))
             } else {
                 let reaches_back = self.no_table_lost || file.smallest_seqno <= sequence;
                 let mut has = tombstones.is_some_and(|dels| {
-                    let newest = dels.max_covering_seq(entry.key, &self.icmp, SequenceNumber::MAX);
+                    let newest = dels.max_covering_seq(key, icmp, SequenceNumber::MAX);
                     newest > SequenceNumber::ZERO && newest >= sequence
                 });
-                reader.get(&options, &lookup, &mut |key, _| {
+                reader.get(&options, &LookupKey::new(key, SequenceNumber::MAX), &mut |key, _| {
                     has |= key.sequence >= sequence && (reaches_back || key.value_type != ValueType::Merge);
                     false
                 })?;

@@ -29,4 +29,5 @@ pub use levels::Level;
 pub use numbers::Numbers;
 pub use recover::ListedFamily;
 pub use set::{Family, VersionSet};
+pub(crate) use timestamps::stripped;
 pub use version::Version;

@@ -108,6 +108,8 @@ pub struct VersionSet {
     unsure_manifests: Vec<FileNumber>,
     obsolete: Arc<ObsoleteFiles>,
     quarantine: BTreeSet<FileNumber>,
+    /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names a MANIFEST without them.
+    orphans: (Vec<ObsoleteTable>, Vec<FileNumber>),
     /// Every version that was ever current and may still be in use.
     versions: Vec<Weak<Version>>,
     next_version: u64,
@@ -164,6 +166,7 @@ impl VersionSet {
             unsure_manifests: Vec::new(),
             obsolete,
             quarantine: BTreeSet::new(),
+            orphans: Default::default(),
             versions: Vec::new(),
             next_version: 1,
         };
@@ -278,6 +281,7 @@ impl VersionSet {
             Ok(manifest) => {
                 self.manifest = Some(manifest);
                 self.switched_to(number);
+                self.give_up_orphans(edits);
                 Ok(())
             }
             Err(e) => {
@@ -340,8 +344,32 @@ impl VersionSet {
         self.tracked_wals.clear();
     }
 
+    /// What failed edits had named and these, which are written, do not.
+    fn give_up_orphans(&mut self, edits: &[VersionEdit]) {
+        let (tables, blobs) = std::mem::take(&mut self.orphans);
+        if tables.is_empty() && blobs.is_empty() {
+            return;
+        }
+        let tables_named: HashSet<_> =
+            edits.iter().flat_map(|e| &e.new_files).map(|(_, f)| f.number).collect();
+        let blobs_named: HashSet<_> =
+            edits.iter().flat_map(|e| &e.blob_file_additions).map(|b| b.number).collect();
+        self.obsolete.put_back(tables.into_iter().filter(|table| !tables_named.contains(&table.number)));
+        self.obsolete.put_back_blobs(blobs.into_iter().filter(|number| !blobs_named.contains(number)));
+    }
+
     fn quarantine_after_failure(&mut self, edits: &[VersionEdit], manifest: FileNumber) {
+        // Some may only move from level to level.
+        let live = self.live_files();
         for edit in edits {
+            let tables = edit.new_files.iter().filter(|(_, f)| !live.contains(&f.number));
+            self.orphans.0.extend(tables.map(|(_, f)| ObsoleteTable {
+                number: f.number,
+                path_id: f.path_id,
+                file_size: f.file_size,
+            }));
+            let blobs = edit.blob_file_additions.iter().map(|b| b.number);
+            self.orphans.1.extend(blobs.filter(|number| !live.contains(number)));
             self.quarantine.extend(edit.new_files.iter().map(|(_, f)| f.number));
             self.quarantine.extend(edit.blob_file_additions.iter().map(|b| b.number));
         }
@@ -569,7 +597,7 @@ impl VersionSet {
 
     /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows what is on disk: the
     /// tables and blobs of the failed edits, and both MANIFESTs. WALs are safe by themselves, as no log number rose.
-    /// When this is empty again, what failed edits left behind is found by scanning the directory.
+    /// When this is empty again, what failed edits left behind is obsolete.
     pub fn files_to_quarantine(&self) -> &BTreeSet<FileNumber> {
         &self.quarantine
     }

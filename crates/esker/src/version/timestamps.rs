@@ -19,7 +19,7 @@ fn insert(bound: &mut Vec<u8>, byte: u8, count: usize) {
 }
 
 /// The edit as a MANIFEST has it.
-pub(super) fn stripped(edit: &VersionEdit, timestamp_size: usize) -> Cow<'_, VersionEdit> {
+pub(crate) fn stripped(edit: &VersionEdit, timestamp_size: usize) -> Cow<'_, VersionEdit> {
     let concerned = |f: &FileMetaData| f.user_defined_timestamps_not_persisted;
     if timestamp_size == 0 || !edit.new_files.iter().any(|(_, f)| concerned(f)) {
         return Cow::Borrowed(edit);

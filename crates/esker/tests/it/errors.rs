@@ -164,6 +164,37 @@ fn an_atomic_flush_of_an_empty_family_flushes_the_others() {
     assert_eq!(again.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
+/// On a full disk it is tried again and again.
+#[test]
+fn a_flush_that_fails_leaves_no_tables_and_blob_files() {
+    let fs = FaultFs::new(Arc::new(CrashFs::new()));
+    let mut options = Options::default();
+    options.db.atomic_flush = true;
+    options.db.max_bgerror_resume_count = 0;
+    options.cf.enable_blob_files = true;
+    let db = open(&options, Arc::new(fs.clone())).unwrap();
+    let second = db.column_family("second").unwrap();
+    let files = || {
+        let names = fs.children(Path::new("/db")).unwrap().into_iter();
+        names.filter(|name| name.ends_with(".sst") || name.ends_with(".blob")).count()
+    };
+    let second_table = || FaultRule::fail(&[OpKind::Create]).on_name(".sst").nth(1).no_space();
+    // Nobody knows whether the MANIFEST has the record: the files stay until another one is in force.
+    let manifest = || FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST");
+    for (round, (rule, left)) in [(second_table(), 0), (manifest(), 4)].into_iter().enumerate() {
+        let before = files();
+        db.put("a", "1").unwrap();
+        db.put_cf(&second, "a", "1").unwrap();
+        fs.add_rule(rule);
+        db.flush().unwrap_err();
+        fs.clear_rules();
+        assert_eq!(files() - before, left, "round {round}");
+        db.resume().unwrap();
+        db.wait_for_background_work().unwrap();
+        assert_eq!(files() - before, 4, "round {round}");
+    }
+}
+
 #[test]
 fn a_failed_sync_of_a_closed_wal_can_be_resumed_from() {
     let disk = CrashFs::new();

@@ -2,11 +2,12 @@
 
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
-use esker::{Db, Env, Options};
+use esker::observe::{EventListener, FlushJobInfo};
+use esker::{ColumnFamilyHandle, Db, Env, FlushOptions, Options};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 fn database(fs: &Arc<MemFs>) -> Db {
     let mut options = Options::default();
@@ -45,6 +46,39 @@ fn wait_until_only_live_tables_are_left(fs: &MemFs, db: &Db) {
         std::thread::yield_now();
     }
     panic!("on disk {:?}, live {:?}", tables_on_disk(fs), live_tables(db));
+}
+
+/// Drops a family when its flush begins.
+#[derive(Default)]
+struct DropAtFlush {
+    family: Mutex<Option<(Db, ColumnFamilyHandle)>>,
+}
+
+impl EventListener for DropAtFlush {
+    fn on_flush_begin(&self, _info: &FlushJobInfo) {
+        if let Some((db, family)) = self.family.lock().unwrap().take() {
+            db.drop_column_family(&family).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_flush_of_a_family_that_is_dropped_meanwhile_leaves_nothing() {
+    let fs = Arc::new(MemFs::new());
+    let listener = Arc::new(DropAtFlush::default());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(fs.clone());
+    options.db.listeners = vec![listener.clone()];
+    options.cf.enable_blob_files = true;
+    let db = Db::open(&options, "/db").unwrap();
+    let second = db.create_column_family("second", &options.cf).unwrap();
+    db.put_cf(&second, "a", "1").unwrap();
+    *listener.family.lock().unwrap() = Some((db.clone(), second.clone()));
+    db.flush_opt(&FlushOptions::default(), &[&second]).unwrap();
+    db.wait_for_background_work().unwrap();
+    let names = fs.children(Path::new("/db")).unwrap();
+    assert!(!names.iter().any(|name| name.ends_with(".sst") || name.ends_with(".blob")), "{names:?}");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
-use esker::options::BottommostLevelCompaction;
+use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, SstFileWriter, WriteBatch, WriteOptions,
-    repair_db,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter, WriteBatch,
+    WriteOptions, repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -111,6 +111,93 @@ fn everything_comes_back_without_manifest_and_current() {
     db.compact_range(None, None).unwrap();
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"new"[..]));
     assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
+}
+
+/// Tables without timestamps are described as such, bounds and all, and a WAL's operands are not taken a second time.
+#[test]
+fn a_family_whose_timestamps_are_in_memory_only_comes_back_as_one() {
+    let path = Path::new("/db");
+    for with_manifest in [false, true] {
+        let mut options = options();
+        options.db.compatible_with = TargetVersion::V8;
+        options.cf.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
+        options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
+        options.cf.persist_user_defined_timestamps = false;
+        let default = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
+        let write = WriteOptions::default();
+        let (mut db_options, path_of) = (options.db.clone(), |i: u64| format!("k{i:02}"));
+        db_options.create_missing_column_families = true;
+        // The other family keeps the WAL.
+        let plain = ColumnFamilyDescriptor::new("plain", ColumnFamilyOptions::default());
+        let both = [default[0].clone(), plain.clone()];
+        let db = Db::open_cf(&db_options, path, both.to_vec()).unwrap();
+        let family = db.default_column_family();
+        db.put_cf(&db.column_family("plain").unwrap(), "a", "1").unwrap();
+        for i in 0..50 {
+            db.put_with_ts(&write, &family, path_of(i), &(i + 1).to_le_bytes(), format!("v{i}")).unwrap();
+            db.merge_with_ts(&write, &family, path_of(i), &(i + 2).to_le_bytes(), "once").unwrap();
+        }
+        db.delete_range_with_ts(&write, &family, "k40", "k60", &60u64.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+        for i in 0..10 {
+            db.put_with_ts(&write, &family, path_of(i), &(i + 100).to_le_bytes(), format!("w{i}")).unwrap();
+        }
+        let state = |db: &Db| -> Vec<_> {
+            let now = ReadOptions { timestamp: Some(1000u64.to_le_bytes().to_vec()), ..Default::default() };
+            let family = db.default_column_family();
+            let scanned = {
+                let mut iter = db.iter_opt(now.clone(), &family).unwrap();
+                iter.seek_to_first();
+                std::iter::from_fn(move || {
+                    let found = iter.item().map(|(key, value)| (key.to_vec(), value.to_vec()))?;
+                    iter.next();
+                    Some(found)
+                })
+            };
+            let scanned: Vec<_> = scanned.collect();
+            let got = (0..50).filter_map(|i| {
+                Some((path_of(i).into_bytes(), db.get_opt(&now, &family, path_of(i)).unwrap()?))
+            });
+            assert_eq!(got.collect::<Vec<_>>(), scanned);
+            scanned
+        };
+        let expected = state(&db);
+        assert_eq!(expected.len(), 40);
+        db.close().unwrap();
+        drop((db, family));
+        lose(
+            options.db.env.fs.as_ref(),
+            path,
+            if with_manifest { &["CURRENT"] } else { &["MANIFEST", "CURRENT"] },
+        );
+        let summary = repair_db(&options, &both, path).unwrap();
+        assert!(summary.tables_lost.is_empty() && !summary.tables_from_wals.is_empty(), "{summary:?}");
+        for _ in 0..2 {
+            let mut options = options.clone();
+            options.cf.persist_user_defined_timestamps = true;
+            // What the MANIFEST says counts.
+            let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+            let families = db_families(&options, path, [default, plain.clone()]);
+            let db = Db::open_cf(&options.db, path, families).unwrap();
+            assert_eq!(state(&db), expected);
+            db.compact_range(None, None).unwrap();
+            assert_eq!(state(&db), expected);
+            let old = ReadOptions { timestamp: Some(30u64.to_le_bytes().to_vec()), ..Default::default() };
+            let error = db.get_opt(&old, &db.default_column_family(), "k01").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Those of them that the database has: nothing but the WAL tells of a family without tables.
+fn db_families(
+    options: &Options,
+    path: &Path,
+    all: [ColumnFamilyDescriptor; 2],
+) -> Vec<ColumnFamilyDescriptor> {
+    let names = Db::list_column_families(&options.db, path).unwrap();
+    all.into_iter().filter(|family| names.contains(&family.name)).collect()
 }
 
 /// Such tables say that they are in no family, or in the one they come from, and nothing of their age.

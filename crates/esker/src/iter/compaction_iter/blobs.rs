@@ -34,6 +34,11 @@ impl BlobTally {
         *bytes = bytes.saturating_add(record_bytes(user_key.len(), location.size));
     }
 
+    /// How many records of this file, and their bytes.
+    pub fn of_file(&self, number: FileNumber) -> (u64, u64) {
+        self.0.get(&number).copied().unwrap_or_default()
+    }
+
     /// Adds another count to this one.
     pub fn merge(&mut self, other: &BlobTally) {
         for (number, (count, bytes)) in &other.0 {
@@ -46,7 +51,7 @@ impl BlobTally {
     /// What of this is not in `out`, file by file.
     pub fn garbage(&self, out: &BlobTally) -> Vec<BlobFileGarbage> {
         let lost = self.0.iter().map(|(number, (count, bytes))| {
-            let (kept_count, kept_bytes) = out.0.get(number).copied().unwrap_or_default();
+            let (kept_count, kept_bytes) = out.of_file(*number);
             BlobFileGarbage {
                 number: *number,
                 garbage_blob_count: count.saturating_sub(kept_count),
