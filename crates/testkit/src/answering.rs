@@ -3,10 +3,10 @@
 //! In: lines for its standard input. Out: the lines of its standard output, each waited for no longer than the caller says. It is killed
 //! when its owner lets go of it.
 
-use std::io::{BufRead, BufReader, Error, Result, Write};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Result, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// A process that answers. What it says on standard error is not heard.
@@ -51,9 +51,12 @@ impl Answering {
 
     /// The next line it says.
     /// # Errors
-    /// It has ended, or said nothing for so long.
+    /// It has ended, or (`TimedOut`) said nothing for so long.
     pub fn line(&self, patience: Duration) -> Result<String> {
-        self.output.recv_timeout(patience).map_err(Error::other)
+        self.output.recv_timeout(patience).map_err(|e| match e {
+            RecvTimeoutError::Timeout => Error::new(ErrorKind::TimedOut, e),
+            RecvTimeoutError::Disconnected => Error::other(e),
+        })
     }
 }
 
