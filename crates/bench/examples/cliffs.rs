@@ -116,13 +116,15 @@ fn snapshots_beside_a_writer(rounds: u64) -> Result<()> {
     let put = |_| db.put(key(split_mix(next.fetch_add(1, Ordering::Relaxed)) % 1_000_000), [b'v'; 100]);
     let mut ratios = Vec::new();
     beside(0, 50_000, put, || {})?;
+    // As many threads that do the same work on something of their own.
+    let alone = || {
+        beside(16, 100_000, put, || drop(black_box(Arc::new(esker::internals::base::sync::Mutex::new(0)))))
+    };
+    let with = || beside(16, 100_000, put, || drop(black_box(db.snapshot())));
     for _ in 0..rounds {
-        // As many threads that do the same work on something of their own.
-        let alone = beside(16, 20_000, put, || {
-            drop(black_box(Arc::new(esker::internals::base::sync::Mutex::new(0))))
-        })?;
-        let with = beside(16, 20_000, put, || drop(black_box(db.snapshot())))?;
-        ratios.push(with / alone);
+        // The memtable grows, and with it what a put takes.
+        let (first, second, third, fourth) = (alone()?, with()?, with()?, alone()?);
+        ratios.push((second + third) / (first + fourth));
     }
     line("a writer's put beside 16 threads with snapshots / with other work", &spread(&ratios));
     Ok(())

@@ -197,16 +197,22 @@ impl SnapshotList {
     }
 }
 
-/// The list, shared.
+/// The list, shared. In lines of its own, which nobody who writes or reads keys looks at.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct LiveSnapshots {
     list: Mutex<SnapshotList>,
     oldest: AtomicU64,
+    oldest_at_release: AtomicU64,
 }
 
 impl LiveSnapshots {
     pub(crate) fn new() -> LiveSnapshots {
-        LiveSnapshots { list: Mutex::new(SnapshotList::new()), oldest: AtomicU64::new(NONE) }
+        LiveSnapshots {
+            list: Mutex::new(SnapshotList::new()),
+            oldest: AtomicU64::new(NONE),
+            oldest_at_release: AtomicU64::new(0),
+        }
     }
 
     /// Takes the number that `sequence` gives, under the lock: a flush that looked at the list has not missed an older one.
@@ -247,6 +253,18 @@ impl LiveSnapshots {
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         let oldest = self.oldest.load(Ordering::SeqCst);
         (oldest != NONE).then_some(SequenceNumber(oldest))
+    }
+
+    /// The oldest number that was held when the last one was given back, or the newest there was then; 0 before that.
+    #[inline]
+    pub(crate) fn oldest_at_release(&self) -> SequenceNumber {
+        SequenceNumber(self.oldest_at_release.load(Ordering::SeqCst))
+    }
+
+    /// Says that this is it, and gives what was said before. It never goes down.
+    #[inline]
+    pub(crate) fn raise_oldest_at_release(&self, oldest: SequenceNumber) -> SequenceNumber {
+        SequenceNumber(self.oldest_at_release.fetch_max(oldest.0, Ordering::SeqCst))
     }
 
     /// See [`SnapshotList::all`].

@@ -13,7 +13,8 @@ use esker_format::key::InternalKeyComparator;
 use esker_table::TableCache;
 use std::fmt;
 
-/// A column family as readers and writers see it.
+/// A column family as readers and writers see it. In lines of its own: iterators change its counts.
+#[repr(align(128))]
 pub(crate) struct ColumnFamily {
     /// Which of this process's open databases it is of: `Engine::tag`.
     pub(crate) database: u64,

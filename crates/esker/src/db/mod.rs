@@ -63,7 +63,9 @@ pub struct Db {
     pub(crate) inner: Arc<DbInner>,
 }
 
-/// What all handles share. Dropping it closes the database.
+/// What all handles share. Dropping it closes the database. A line of its own: its counts change with each iterator and snapshot,
+/// and every read and write looks at what lies behind them.
+#[repr(align(128))]
 pub(crate) struct DbInner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) write_path: Arc<WritePath>,

@@ -147,8 +147,6 @@ pub(crate) struct Engine {
     pub(crate) recovery: AutoRecovery,
     /// Looks every so many seconds for compactions that are due because time has passed.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
-    /// See [`Engine::oldest_snapshot_at_release`].
-    pub(crate) oldest_snapshot_at_release: AtomicU64,
     /// Given back last.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -199,7 +197,7 @@ impl Engine {
     /// The oldest sequence number that a live snapshot read at when the last one was given back, or the newest there was
     /// then; 0 before that. Files of the last level are rewritten only for what snapshots had kept in them.
     pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
-        SequenceNumber(self.oldest_snapshot_at_release.load(Ordering::SeqCst))
+        self.snapshots.oldest_at_release()
     }
 
     /// What jobs write tables of this family with.
@@ -238,8 +236,8 @@ impl Engine {
     pub(crate) fn snapshot_released(self: &Arc<Self>) {
         let oldest = self.snapshots.oldest().unwrap_or_else(|| self.visible_sequence());
         // Stored before the threshold is looked at; `publish_super_version` has it the other way round.
-        let before = self.oldest_snapshot_at_release.fetch_max(oldest.0, Ordering::SeqCst);
-        if oldest.0 > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
+        let before = self.snapshots.raise_oldest_at_release(oldest);
+        if oldest > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
             self.compact_what_waits_for_snapshots(oldest);
         }
     }

@@ -86,7 +86,6 @@ impl Engine {
             scrubber: Mutex::new(None),
             recovery: AutoRecovery::default(),
             compaction_timer: Mutex::new(None),
-            oldest_snapshot_at_release: AtomicU64::new(0),
             lock: Mutex::new(parts.lock),
         }
     }

@@ -10,6 +10,7 @@ use esker_base::{FileNumber, SequenceNumber};
 
 /// Shared counters. All methods may be called from any thread, under any lock or none.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Numbers {
     next_file: AtomicU64,
     last_sequence: AtomicU64,
