@@ -176,14 +176,16 @@ impl TwoPhaseReplay {
                 })
             };
             let kind = begun.or_else(resolved);
-            // What was applied before is taken back by ops before the marker; the section may be gone.
+            // What was applied before is taken back by ops before the marker; the section may be gone. Under the other policy such a
+            // record is that of a group: somebody's write, and behind it the rollback of a section that is gone.
             let takes_back = batch.count() > 0
+                && self.by_batch != Some(false)
                 && begun.is_none()
                 && matches!(batch.iter().last(), Some(BatchOp::Rollback { .. }));
             let by_batch = kind.map(|kind| kind != PrepareKind::Committed).or(takes_back.then_some(true));
             self.by_batch = by_batch.or(self.by_batch);
-        } else if batch.count() > 0 && batch.iter().last() == Some(BatchOp::Noop) {
-            self.by_batch = Some(true);
+        } else if batch.count() > 0 {
+            self.by_batch = Some(batch.iter().last() == Some(BatchOp::Noop));
         }
     }
 }

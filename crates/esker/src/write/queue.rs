@@ -247,7 +247,8 @@ impl WriteQueue {
 
 impl Leader<'_> {
     /// Takes those behind the leader that may share its WAL record: up to `max_bytes` of batches, none that asks for
-    /// more than the leader did (`sync`), none that differs in `disable_wal` or `no_slowdown`.
+    /// more than the leader did (`sync`), none that differs in `disable_wal` or `no_slowdown`. No rollback: behind ops it would
+    /// look like one of RocksDB's that takes keys back by them.
     pub(crate) fn take_group(&self, own: &Request, max_bytes: usize) -> Vec<Follower> {
         let mut group = Vec::new();
         let own_bytes = own.batch.data_size();
@@ -262,6 +263,7 @@ impl Leader<'_> {
             let mut state = waiter.state.lock();
             let State::Waiting(request) = &*state else { unreachable!("whoever is in line waits") };
             if request.exclusive
+                || matches!(request.two_phase.as_deref(), Some(TwoPhase::Rollback { .. }))
                 || (request.sync && !own.sync)
                 || request.disable_wal != own.disable_wal
                 || request.no_slowdown != own.no_slowdown

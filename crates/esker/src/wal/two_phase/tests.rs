@@ -133,6 +133,24 @@ fn a_rollback_that_takes_keys_back_tells_the_policy_even_if_its_section_is_gone(
     assert_eq!(r.applied, ["4:7 a", "4:7 b", "+1", "+1"]);
 }
 
+/// A group of writers shares a record, and the section of a transaction that is rolled back may be gone.
+#[test]
+fn a_rollback_behind_the_write_of_somebody_else_is_none_that_takes_keys_back() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["put a", "put b"]).unwrap();
+    r.record(4, 3, &["put c", "put d", "rollback gone"]).unwrap();
+    r.record(4, 5, &["put e", "put f"]).unwrap();
+    r.replay.begin_file();
+    // Here it cannot be told, but from the next record on.
+    r.record(5, 7, &["put g", "rollback gone-too"]).unwrap();
+    r.record(5, 8, &["put h", "put i"]).unwrap();
+    let expected = [
+        "4:1 a", "4:2 b", "+2", "4:3 c", "4:4 d", "+2", "4:5 e", "4:6 f", "+2", "5:7 g", "+1", "5:8 h",
+        "5:9 i", "+2",
+    ];
+    assert_eq!(r.applied, expected);
+}
+
 #[test]
 fn parts_of_an_unprepared_transaction_belong_together() {
     let mut r = Replayed::new();

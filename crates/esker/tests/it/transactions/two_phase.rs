@@ -1,6 +1,7 @@
 //! Prepared transactions: what survives, and for how long their WALs stay.
 
 use super::options;
+use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
 use esker::txn::TransactionState;
 use esker::{
@@ -177,6 +178,62 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
         assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
         assert!(db.get_all_prepared_transactions().is_empty());
     }
+}
+
+/// Writers who wait share a record. That of a write and a rollback, whose section is in a WAL that is gone, must not be taken for a
+/// rollback under another policy, where ops take no numbers of their own.
+#[test]
+fn writes_around_a_rollback_are_there_after_a_crash() {
+    let disk = CrashFs::new();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    let options = on(Arc::new(fs.clone()));
+    let db = open(&options);
+    let mut one = prepared(&db, "one", "a");
+    db.put("x", "1").unwrap();
+    db.db().flush().unwrap();
+    // Whoever appends next is held up until the others are in line behind it.
+    let gate = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
+    let (held, waits) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), gate.clone());
+    let first = held.clone();
+    fs.on_op(move |op| {
+        if op.kind == OpKind::Append
+            && op.path.extension().is_some_and(|e| e == "log")
+            && !first.swap(true, std::sync::atomic::Ordering::SeqCst)
+        {
+            let mut open = waits.0.lock().unwrap();
+            while !*open {
+                open = waits.1.wait(open).unwrap();
+            }
+        }
+    });
+    std::thread::scope(|scope| {
+        let line = |write: Box<dyn FnOnce() + Send>| {
+            scope.spawn(write);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
+        let (put, write) = (db.clone(), db.clone());
+        line(Box::new(move || put.put("b", "first").unwrap()));
+        assert!(held.load(std::sync::atomic::Ordering::SeqCst));
+        line(Box::new(move || write.put("c", "second").unwrap()));
+        let one = &mut one;
+        line(Box::new(move || one.rollback().unwrap()));
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+    });
+    fs.clear_hook();
+    db.put("d", "third").unwrap();
+    db.put("e", "last").unwrap();
+    // The section's WAL goes.
+    db.db().disable_file_deletions();
+    db.db().enable_file_deletions().unwrap();
+    while wals(&options) > 1 {
+        std::thread::yield_now();
+    }
+    let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
+    let db = open(&crashed);
+    let found = ["a", "b", "c", "d", "e"].map(|key| db.db().get(key).unwrap());
+    let expected = [None, Some("first"), Some("second"), Some("third"), Some("last")];
+    assert_eq!(found, expected.map(|value| value.map(|v| v.as_bytes().to_vec())));
 }
 
 /// How many numbers that commit took, only the section says, whose WAL is gone: the next WAL begins where it may.
