@@ -7,7 +7,8 @@ use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;
 use super::stats_dump::schedule_stats_dump;
 use super::{ColumnFamilyHandle, Db};
-use crate::engine::{maybe_schedule, publish_super_version};
+use crate::engine::{maybe_schedule, publish_super_version, queue_flushes};
+use crate::observe::FlushReason;
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
 use crate::picker::CompactionOptions;
 use esker_base::sync::{Arc, epoch};
@@ -34,6 +35,8 @@ impl Db {
             family_state.options = Arc::new(changed);
             engine.families_changed(&state);
             publish_super_version(engine, &mut state, family.id());
+            // Memtables that wait for more of them may be enough now; they may even be so many that they stop writers.
+            queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
             maybe_schedule(engine, &mut state);
         }
         epoch::collect();

@@ -41,7 +41,14 @@ impl WritePath {
     }
 
     /// Queues what was sealed of these families and, with `wait`, waits until it is in tables.
-    fn flush_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
+    /// # Errors
+    /// As [`WritePath::flush`]; none without `wait`.
+    pub(super) fn flush_sealed(
+        &self,
+        families: &[ColumnFamilyId],
+        reason: FlushReason,
+        wait: bool,
+    ) -> Result<()> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         // Memtables that filled up earlier and still wait are part of what was asked for.

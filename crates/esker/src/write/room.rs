@@ -4,6 +4,7 @@
 
 use super::WritePath;
 use super::queue::{Leader, Request, write_stall};
+use crate::cf::FamilyState;
 use crate::engine::{DbState, Engine};
 use crate::observe::{FlushReason, WriteStallCondition};
 use esker_base::sync::atomic::Ordering;
@@ -27,6 +28,7 @@ impl WritePath {
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_stall()
         {
+            self.flush_what_waits()?;
             self.wait_for_memory(leader, own)?;
         }
         match engine.stall.condition() {
@@ -57,6 +59,8 @@ impl WritePath {
             let holding_back = families_holding_back_oldest_wal(engine);
             if !holding_back.is_empty() {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
+                // Some have nothing but memtables that wait for more of them.
+                self.flush_sealed(&holding_back, FlushReason::WalFull, false)?;
             }
         }
         if engine.switch_wanted.load(Ordering::Relaxed) && engine.switch_wanted.swap(false, Ordering::Relaxed)
@@ -95,6 +99,19 @@ impl WritePath {
             clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS)));
         }
         engine.record_stall_micros(clock.now_micros().saturating_sub(start));
+    }
+
+    /// Has memtables flushed that wait for more of them: writers who wait for memory would not bring any.
+    fn flush_what_waits(&self) -> Result<()> {
+        let waiting: Vec<_> = {
+            let state = self.engine.state.lock();
+            let waits = |f: &&FamilyState| f.memtables.not_flushing() > 0 && !f.flush_queued && !f.flushing;
+            state.families.values().filter(waits).map(|f| f.cf.id).collect()
+        };
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        self.flush_sealed(&waiting, FlushReason::WriteBufferManager, false)
     }
 
     /// Waits while the write buffer manager stops writers and a flush of this database is going to free memory.
@@ -171,10 +188,11 @@ fn families_holding_back_oldest_wal(engine: &Engine) -> Vec<ColumnFamilyId> {
     let Some(oldest) = engine.wals.lock().oldest_alive() else { return Vec::new() };
     let state = engine.state.lock();
     let holding = state.families.values().filter(|f| {
-        let section = f.memtables.oldest_section(0);
-        section.unwrap_or(f.memtables.log_number).min(f.memtables.log_number) <= oldest
-            && f.memtables.immutables.is_empty()
-            && !f.memtables.active.is_empty()
+        let (needed, section) = (f.memtables.oldest_log_needed(), f.memtables.oldest_section(0));
+        section.unwrap_or(needed).min(needed) <= oldest
+            && !f.flush_queued
+            && !f.flushing
+            && (!f.memtables.immutables.is_empty() || !f.memtables.active.is_empty())
     });
     holding.map(|f| f.cf.id).collect()
 }

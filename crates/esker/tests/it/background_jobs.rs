@@ -2,7 +2,7 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
-use esker::options::{CompactRangeOptions, CompressionType};
+use esker::options::{CompactRangeOptions, CompressionType, WriteBufferManager};
 use esker::{Db, Env, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -121,4 +121,23 @@ fn a_flush_that_is_asked_for_during_another_one_comes_after_it() {
     db.wait_for_background_work().unwrap();
     assert_eq!(db.int_property("rocksdb.num-immutable-mem-table"), Some(0));
     assert_eq!(files(&db, 0), 2);
+}
+
+/// No flush would begin by itself: each family waits for a second memtable, and writers for memory.
+#[test]
+fn writers_who_wait_for_memory_have_memtables_flushed_that_wait_for_more() {
+    let mut options = options();
+    options.db.write_buffer_manager = Some(Arc::new(WriteBufferManager::new(1 << 20, true)));
+    options.cf.write_buffer_size = 640 << 10;
+    options.cf.min_write_buffer_number_to_merge = 2;
+    options.cf.max_write_buffer_number = 4;
+    let db = Db::open(&options, "/db").unwrap();
+    let (done, wait_done) = std::sync::mpsc::channel();
+    let writer = db.clone();
+    std::thread::spawn(move || {
+        (0..3000).for_each(|i| writer.put(format!("key{i}"), [7; 1000]).unwrap());
+        done.send(()).unwrap();
+    });
+    wait_done.recv_timeout(std::time::Duration::from_secs(60)).expect("writers go on");
+    assert!((0..3000).all(|i| db.get(format!("key{i}")).unwrap().is_some()));
 }

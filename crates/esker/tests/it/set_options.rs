@@ -66,3 +66,25 @@ fn database_options_change_too() {
     db.flush().unwrap();
     assert_eq!(db.get("7").unwrap().as_deref(), Some(&b"v"[..]));
 }
+
+/// Memtables that wait for more of them before they are flushed may be as many as stop writers under the new options.
+#[test]
+fn memtables_that_a_change_makes_due_are_flushed() {
+    let mut options = options();
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.min_write_buffer_number_to_merge = 4;
+    options.cf.max_write_buffer_number = 8;
+    let db = Db::open(&options, "/db").unwrap();
+    let waiting = || db.int_property("rocksdb.num-immutable-mem-table").unwrap();
+    let mut written = 0;
+    while waiting() < 2 {
+        db.put(format!("key{written}"), [7; 1000]).unwrap();
+        written += 1;
+    }
+    db.set_options(&db.default_column_family(), &[("max_write_buffer_number", "2")]).unwrap();
+    let (done, wait_done) = std::sync::mpsc::channel();
+    let writer = db.clone();
+    std::thread::spawn(move || done.send(writer.put("last", "1")));
+    wait_done.recv_timeout(std::time::Duration::from_secs(60)).expect("the writer is not stopped").unwrap();
+    assert!(waiting() < 2);
+}

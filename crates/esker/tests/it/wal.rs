@@ -332,3 +332,36 @@ fn closing_deletes_wals_that_nobody_needs() {
         assert_eq!(wals.len(), 1, "{names:?}");
     }
 }
+
+/// A family that has fallen idle with fewer memtables than one flush waits for.
+#[test]
+fn memtables_that_wait_for_more_do_not_hold_wals_back_beyond_their_limit() {
+    let fs = Arc::new(MemFs::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(fs.clone());
+    options.db.max_total_wal_size = 512 << 10;
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.min_write_buffer_number_to_merge = 2;
+    options.cf.max_write_buffer_number = 4;
+    let db = Db::open(&options, "/db").unwrap();
+    let idle = db.create_column_family("idle", &options.cf).unwrap();
+    let waiting = || db.int_property_cf(&idle, "rocksdb.num-immutable-mem-table").unwrap();
+    let mut written = 0;
+    while waiting() == 0 {
+        db.put_cf(&idle, format!("key{written}"), [7; 1000]).unwrap();
+        written += 1;
+    }
+    for i in 0..8000 {
+        db.put(format!("key{i}"), [7; 1000]).unwrap();
+    }
+    db.put("last", "1").unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!(waiting(), 0);
+    let wals =
+        fs.children(Path::new("/db")).unwrap().into_iter().filter(|name| name.ends_with(".log")).count();
+    assert!(wals < 12, "{wals} WALs");
+    for i in 0..written {
+        assert!(db.get_cf(&idle, format!("key{i}")).unwrap().is_some());
+    }
+}
