@@ -125,6 +125,7 @@ fn a_flush_that_is_asked_for_during_another_one_comes_after_it() {
 
 /// No flush would begin by itself: each family waits for a second memtable, and writers for memory.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn writers_who_wait_for_memory_have_memtables_flushed_that_wait_for_more() {
     let mut options = options();
     options.db.write_buffer_manager = Some(Arc::new(WriteBufferManager::new(1 << 20, true)));

@@ -69,6 +69,7 @@ fn database_options_change_too() {
 
 /// Memtables that wait for more of them before they are flushed may be as many as stop writers under the new options.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn memtables_that_a_change_makes_due_are_flushed() {
     let mut options = options();
     options.cf.write_buffer_size = 64 << 10;

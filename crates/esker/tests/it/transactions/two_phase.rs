@@ -183,6 +183,7 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
 /// Writers who wait share a record. That of a write and a rollback, whose section is in a WAL that is gone, must not be taken for a
 /// rollback under another policy, where ops take no numbers of their own.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "nobody tells that somebody is in line")]
 fn writes_around_a_rollback_are_there_after_a_crash() {
     let disk = CrashFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
