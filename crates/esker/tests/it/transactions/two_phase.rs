@@ -214,7 +214,9 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
         };
         let (put, write) = (db.clone(), db.clone());
         line(Box::new(move || put.put("b", "first").unwrap()));
-        assert!(held.load(std::sync::atomic::Ordering::SeqCst));
+        while !held.load(std::sync::atomic::Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
         line(Box::new(move || write.put("c", "second").unwrap()));
         let one = &mut one;
         line(Box::new(move || one.rollback().unwrap()));
