@@ -221,6 +221,7 @@ impl PinnedBytes {
     }
 
     /// What `part` shows of `owner`, which is kept alive.
+    #[inline]
     pub fn part_of<O: RawOwner>(
         owner: O,
         part: impl for<'a> FnOnce(&'a O::Target) -> &'a [u8],
@@ -236,6 +237,7 @@ impl PinnedBytes {
     ///
     /// # Safety
     /// `bytes` stay in place and unchanged until `owner`'s last reference is dropped.
+    #[inline]
     pub unsafe fn with_owner<T: Send + Sync + 'static>(bytes: &[u8], owner: Arc<T>) -> PinnedBytes {
         PinnedBytes { ptr: bytes.as_ptr(), len: bytes.len(), owner: Some(Owner::new(owner)) }
     }

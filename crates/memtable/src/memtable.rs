@@ -113,6 +113,7 @@ impl<'a> MemValue<'a> {
     }
 
     /// The bytes without a copy; keeps the whole memtable alive.
+    #[inline]
     pub fn pin(self) -> PinnedBytes {
         self.owner.pin_record_bytes(self.bytes)
     }
@@ -417,6 +418,7 @@ impl MemTable {
     }
 
     /// `bytes` of a record of this memtable, kept alive by it.
+    #[inline]
     pub(crate) fn pin_record_bytes(self: &Arc<Self>, bytes: &[u8]) -> PinnedBytes {
         // SAFETY: callers pass bytes of a record in `self.arena`, which stay in place and unchanged until the drop.
         unsafe { PinnedBytes::with_owner(bytes, Arc::clone(self)) }

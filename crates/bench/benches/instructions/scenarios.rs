@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 39] = [
+pub(super) const ALL: [(&str, Scenario); 43] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -51,8 +51,12 @@ pub(super) const ALL: [(&str, Scenario); 39] = [
     ("multi_get_lent_4_cached", |count| multi_get_lent::<4>(&db_in_tables()?, count, KEYS)),
     ("multi_get_lent_200_of_500", |count| multi_get_lent::<200>(&db_of_few()?, count, FEW_KEYS)),
     ("multi_get_lent_8_cold", |count| multi_get_lent::<8>(&db_in_tables_uncached()?, count, KEYS)),
+    ("multi_get_pinned_2_memtable", |count| multi_get_pinned::<2>(&db_in_memory()?, count)),
+    ("multi_get_pinned_3_memtable", |count| multi_get_pinned::<3>(&db_in_memory()?, count)),
+    ("multi_get_pinned_2_cached", |count| multi_get_pinned::<2>(&db_in_tables()?, count)),
     ("multi_get_pinned_200_of_500", multi_get_pinned_200_of_500),
     ("multi_scan_10_cached", |count| multi_scan_10(&db_in_tables()?, count)),
+    ("scan_10_cached", |count| scan_10(&db_in_tables()?, count)),
     ("multi_scan_10_cold", |count| multi_scan_10(&db_in_tables_uncached()?, count)),
     ("get_beside_tombstones", get_beside_tombstones),
     ("get_before_tombstones", get_before_tombstones),
@@ -242,6 +246,21 @@ fn multi_get_lent<const N: usize>(db: &Db, count: u64, among: u64) -> Result<()>
     })
 }
 
+/// Instructions for a batch of `N` keys whose values are kept, in the caller's vector.
+fn multi_get_pinned<const N: usize>(db: &Db, count: u64) -> Result<()> {
+    let (family, options) = (db.default_column_family(), ReadOptions::default());
+    let mut values = Vec::new();
+    (0..KEYS).try_for_each(|number| check_get(db, number))?;
+    warm_up_and_count(count, |number| {
+        let keys: [[u8; 16]; N] = std::array::from_fn(|i| key(number * N as u64 + i as u64));
+        db.multi_get_into(&options, &family, &keys, &mut values);
+        for value in values.drain(..) {
+            assert_eq!(value?.map(|v| v.len()), Some(VALUE.len()));
+        }
+        Ok(())
+    })
+}
+
 /// Instructions for a batch of 200 keys whose values are kept.
 fn multi_get_pinned_200_of_500(count: u64) -> Result<()> {
     let db = db_of_few()?;
@@ -251,6 +270,27 @@ fn multi_get_pinned_200_of_500(count: u64) -> Result<()> {
         for value in db.multi_get(&keys) {
             assert_eq!(value?.map(|v| v.len()), Some(VALUE.len()));
         }
+        Ok(())
+    })
+}
+
+/// Instructions for the ranges of `multi_scan_10`, one after the other by one iterator.
+fn scan_10(db: &Db, count: u64) -> Result<()> {
+    (0..KEYS).try_for_each(|number| check_get(db, number))?;
+    warm_up_and_count(count, |number| {
+        let first = |i: u64| number * 7_919 % (KEYS / 2) + i * 400;
+        let (mut iter, mut rows) = (db.iter()?, 0);
+        for i in 0..10 {
+            let limit = decimal(2 * (first(i) + 10));
+            iter.seek(decimal(2 * first(i)));
+            while iter.valid() && iter.key() < limit.as_slice() {
+                assert_eq!(iter.value().len(), VALUE.len());
+                rows += 1;
+                iter.next();
+            }
+            iter.status()?;
+        }
+        assert_eq!(rows, 100);
         Ok(())
     })
 }

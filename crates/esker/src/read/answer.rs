@@ -23,6 +23,7 @@ impl LentValue<'_> {
     }
 
     /// The bytes, kept alive: no copy.
+    #[inline]
     pub(crate) fn pin(&self) -> PinnedBytes {
         match self {
             LentValue::Memtable(value) => value.pin(),

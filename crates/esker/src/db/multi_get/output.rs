@@ -195,10 +195,11 @@ impl PinnedOutput {
     /// The answers will lie in this vector's memory.
     #[inline]
     pub(super) fn with_memory_of(values: Vec<Result<Option<PinnedBytes>>>) -> PinnedOutput {
-        PinnedOutput { values, ..PinnedOutput::default() }
+        PinnedOutput { values, value_bytes: 0, chunk: Vec::new(), copied: SmallVec::new() }
     }
 
     /// All answers.
+    #[inline]
     pub(super) fn take_values(&mut self) -> Vec<Result<Option<PinnedBytes>>> {
         self.close_chunk();
         std::mem::take(&mut self.values)
@@ -240,6 +241,7 @@ impl PinnedOutput {
         }
     }
 
+    #[inline(never)]
     fn hand_out(&mut self) {
         let mut parts = Parts::of(std::mem::take(&mut self.chunk), self.copied.len());
         let mut start = 0;
@@ -260,6 +262,7 @@ impl PinnedOutput {
 }
 
 impl Output for PinnedOutput {
+    #[inline]
     fn reset(&mut self, len: usize) {
         self.values.clear();
         self.values.resize_with(len, || Ok(None));
@@ -270,7 +273,8 @@ impl Output for PinnedOutput {
     fn set(&mut self, i: usize, answer: Answer<'_>) {
         match answer {
             Answer::Lent(value) if self.copy(i, &value) => {}
-            answer => self.put(i, answer.into_pinned()),
+            Answer::Lent(value) => self.put(i, Ok(Some(value.pin()))),
+            Answer::Made(answer) => self.put(i, answer),
         }
     }
 
