@@ -69,12 +69,12 @@ pub use esker_base::{
 };
 pub use esker_format::properties::TableProperties;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
-pub use esker_table::AheadCounts;
+pub use esker_table::{AheadCounts, ScanRanges};
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, ReadOptions, ReadTier,
-    ScanOptions, WalRecoveryMode, WriteOptions,
+    WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;

@@ -38,6 +38,9 @@ const WAVE_BYTES: u64 = 8 << 20;
 /// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
 const PART_BYTES: u64 = 1 << 20;
 
+/// Ranges that memory is taken for with the first of them, if their keys are as long as its.
+const FIRST_RANGES: usize = 16;
+
 /// Memory of ranges' keys that is kept for others to come.
 const KEPT_BYTES: usize = 16 << 10;
 
@@ -49,7 +52,7 @@ pub trait ScanTables: Send {
 }
 
 /// Ranges of user keys that ascend, all their keys in one piece of memory.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ScanRanges {
     keys: Vec<u8>,
     /// Where the start of each ends, behind the keys of the one before it, and where its limit does.
@@ -59,19 +62,25 @@ pub struct ScanRanges {
 impl ScanRanges {
     /// Adds the range from `start` up to, not including, `limit`, if there is one.
     pub fn push(&mut self, start: &[u8], limit: Option<&[u8]>) {
+        if self.ends.capacity() == 0 {
+            self.ends.reserve(FIRST_RANGES);
+            self.keys.reserve(FIRST_RANGES * (start.len() + limit.map_or(0, <[u8]>::len)));
+        }
         self.keys.extend_from_slice(start);
         let middle = self.keys.len();
         self.keys.extend_from_slice(limit.unwrap_or_default());
         self.ends.push((middle, limit.map(|_| self.keys.len())));
     }
 
-    /// None any more. Keeps their memory, unless it is much.
-    fn clear(&mut self) {
+    /// Those of `others` instead, in the same memory, unless that is much.
+    fn copy_from(&mut self, others: &ScanRanges) {
         if self.keys.capacity() > KEPT_BYTES || self.ends.capacity() > KEPT_BYTES / size_of::<usize>() {
             *self = ScanRanges::default();
         }
         self.keys.clear();
+        self.keys.extend_from_slice(&others.keys);
         self.ends.clear();
+        self.ends.extend_from_slice(&others.ends);
     }
 
     /// How many there are.
@@ -90,6 +99,16 @@ impl ScanRanges {
         let before = number.checked_sub(1).and_then(|before| self.ends.get(before));
         let start = before.map_or(0, |&(middle, end)| end.unwrap_or(middle));
         Some((&self.keys[start..middle], end.map(|end| &self.keys[middle..end])))
+    }
+
+    /// Start and limit of the last one.
+    pub fn last(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// Start and limit of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        (0..self.len()).filter_map(|number| self.get(number))
     }
 }
 
@@ -177,9 +196,9 @@ impl fmt::Debug for ScansAhead {
 impl ScansAhead {
     /// From now on `ranges`, which ascend, are scanned, and counted anew. It does nothing until it knows tables. Gives a copy of them,
     /// in memory that was used for others before, if those are done with.
-    pub fn tell<'r>(
+    pub fn tell(
         &self,
-        ranges: impl Iterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+        ranges: &ScanRanges,
         options: AheadOptions,
         statistics: Option<&Arc<Statistics>>,
     ) -> Arc<ScanRanges> {
@@ -189,8 +208,7 @@ impl ScansAhead {
             state.ranges = Arc::default();
         }
         if let Some(of_before) = Arc::get_mut(&mut state.ranges) {
-            of_before.clear();
-            ranges.for_each(|(start, limit)| of_before.push(start, limit));
+            of_before.copy_from(ranges);
         }
         (state.options, state.planned, state.counts) = (options, 0, AheadCounts::default());
         state.statistics = statistics.cloned();
@@ -475,8 +493,9 @@ mod tests {
     use super::*;
 
     fn tell(ahead: &ScansAhead, keys: &[&str]) -> Arc<ScanRanges> {
-        let ranges = keys.iter().map(|key| (key.as_bytes(), Some(&b"z"[..])));
-        ahead.tell(ranges, AheadOptions::default(), None)
+        let mut ranges = ScanRanges::default();
+        keys.iter().for_each(|key| ranges.push(key.as_bytes(), Some(b"z")));
+        ahead.tell(&ranges, AheadOptions::default(), None)
     }
 
     #[test]

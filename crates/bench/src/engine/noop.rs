@@ -83,7 +83,7 @@ impl Engine for NoStore {
         args: &MultiScanArgs,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
-        args.ranges.iter().for_each(|range| each(&range.start, &[]));
+        args.ranges.iter().for_each(|(start, _)| each(start, &[]));
         Ok(())
     }
     fn flush(&self) -> Result<()> {

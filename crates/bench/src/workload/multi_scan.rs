@@ -81,11 +81,11 @@ impl<E: Engine> Worker<'_, E> {
             reverse: flags.reverse_iterator,
             ..MultiScanArgs::default()
         };
+        let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());
         for &(start, keys) in ranges {
-            let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());
             self.keys.fill(start, count, &mut from);
             self.keys.fill(start + keys, count, &mut to);
-            args.insert(from, to);
+            args.insert(&from, &to);
         }
         let (mut rows, mut bytes) = (0, 0);
         let each = |key: &[u8], value: &[u8]| {

@@ -137,14 +137,13 @@ impl Db {
         let ahead = new_ahead(args, &family.cf.icmp, options)?;
         let options = &within_ranges(options.clone(), args);
         self.explain_iter(("multiscan", options, family), Some(ahead.clone()), |mut iter, read| {
-            for (number, range) in args.ranges.iter().enumerate() {
+            for (number, (start, limit)) in args.ranges.iter().enumerate() {
                 ahead.enter(number);
-                let lower =
-                    if args.reverse { Some(&range.start) } else { options.iterate_lower_bound.as_ref() };
-                iter.set_bounds(lower.map(Vec::as_slice), range.limit.as_deref());
-                match &range.limit {
+                let lower = if args.reverse { Some(start) } else { options.iterate_lower_bound.as_deref() };
+                iter.set_bounds(lower, limit);
+                match limit {
                     Some(limit) if args.reverse => iter.seek_for_prev(limit),
-                    _ => iter.seek(&range.start),
+                    _ => iter.seek(start),
                 }
                 read_rows(&mut iter, read, u64::MAX, args.reverse)?;
             }

@@ -35,10 +35,7 @@ impl Db {
     /// Scans of several `ranges` of the default family, each from its first key up to, not including, its second, as of now.
     /// # Errors
     /// As [`Db::new_multi_scan`].
-    pub fn multi_scan<K: Into<Vec<u8>>>(
-        &self,
-        ranges: impl IntoIterator<Item = (K, K)>,
-    ) -> Result<MultiScan> {
+    pub fn multi_scan<K: AsRef<[u8]>>(&self, ranges: impl IntoIterator<Item = (K, K)>) -> Result<MultiScan> {
         let mut args = MultiScanArgs::new();
         ranges.into_iter().for_each(|(start, limit)| args.insert(start, limit));
         self.new_multi_scan(ReadOptions::default(), &self.default_column_family(), &args)
@@ -94,15 +91,16 @@ impl Scan<'_> {
     /// The next entry, if there is one; it lives until the next call.
     /// # Errors
     /// As [`DbIterator::status`].
+    #[inline]
     pub fn next_item(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.is_given && self.iter.valid() {
             if self.reverse { self.iter.prev() } else { self.iter.next() }
         }
         self.is_given = true;
-        if !self.iter.valid() {
-            self.iter.status()?;
+        if self.iter.valid() {
+            return Ok(Some((self.iter.key(), self.iter.value())));
         }
-        Ok(self.iter.item())
+        self.iter.status().map(|()| None)
     }
 
     /// Whether it stands on an entry.

@@ -80,7 +80,7 @@ pub use file_checksum::{
 };
 pub(crate) use read::PLAIN;
 pub use read::{ReadOptions, ReadTier};
-pub use scan::{MultiScanArgs, ScanOptions};
+pub use scan::MultiScanArgs;
 pub use set::{cf_options_from_string, set_db_options, set_options};
 pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
 pub use table::{OptionInfo, OptionKind, OptionStruct};

@@ -1,43 +1,18 @@
-//! Options of several scans that are told together: RocksDB's `ScanOptions` and `MultiScanArgs`.
+//! Options of several scans that are told together: RocksDB's `MultiScanArgs`.
 //!
 //! Source: RocksDB `include/rocksdb/options.h`; which ranges are refused: `DBIter::ValidateScanOptions` there.
 
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
-use std::collections::HashMap;
-
-/// One range of a [`MultiScanArgs`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScanOptions {
-    /// The first user key that may be shown.
-    pub start: Vec<u8>,
-    /// The user key before which the scan ends; `None`: it goes on to the end of the family.
-    pub limit: Option<Vec<u8>>,
-    /// Names and values for table formats that are not the library's own. Block-based tables do not look at it, here as in
-    /// RocksDB. Default `None`.
-    pub property_bag: Option<HashMap<String, String>>,
-}
-
-impl ScanOptions {
-    /// From `start` to the end.
-    pub fn new(start: impl Into<Vec<u8>>) -> ScanOptions {
-        ScanOptions { start: start.into(), limit: None, property_bag: None }
-    }
-
-    /// Ends before this key.
-    #[must_use]
-    pub fn limit(mut self, limit: impl Into<Vec<u8>>) -> ScanOptions {
-        self.limit = Some(limit.into());
-        self
-    }
-}
+use esker_table::ScanRanges;
 
 /// The ranges of [`Db::new_multi_scan`](crate::Db::new_multi_scan) and [`DbIterator::prepare`](crate::DbIterator::prepare),
 /// and how their blocks are read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MultiScanArgs {
-    /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last may be without a limit.
-    pub ranges: Vec<ScanOptions>,
+    /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last may be without a limit, and
+    /// goes on to the end of the family then.
+    pub ranges: ScanRanges,
     /// Blocks of a file with no more bytes than this between them are read as one. Default 16 KiB.
     pub io_coalesce_threshold: u64,
     /// Bytes of blocks, as stored, that are read ahead and held at once, in all files together. RocksDB's limit is for each
@@ -56,7 +31,7 @@ pub struct MultiScanArgs {
 impl Default for MultiScanArgs {
     fn default() -> MultiScanArgs {
         MultiScanArgs {
-            ranges: Vec::new(),
+            ranges: ScanRanges::default(),
             io_coalesce_threshold: 16 << 10,
             max_prefetch_size: 0,
             use_async_io: false,
@@ -72,13 +47,13 @@ impl MultiScanArgs {
     }
 
     /// Adds the range from `start` up to, not including, `limit`.
-    pub fn insert(&mut self, start: impl Into<Vec<u8>>, limit: impl Into<Vec<u8>>) {
-        self.ranges.push(ScanOptions::new(start).limit(limit));
+    pub fn insert(&mut self, start: impl AsRef<[u8]>, limit: impl AsRef<[u8]>) {
+        self.ranges.push(start.as_ref(), Some(limit.as_ref()));
     }
 
     /// Adds the range from `start` to the end; none may follow.
-    pub fn insert_unbounded(&mut self, start: impl Into<Vec<u8>>) {
-        self.ranges.push(ScanOptions::new(start));
+    pub fn insert_unbounded(&mut self, start: impl AsRef<[u8]>) {
+        self.ranges.push(start.as_ref(), None);
     }
 
     /// # Errors
@@ -88,10 +63,10 @@ impl MultiScanArgs {
         if self.ranges.is_empty() {
             return refuse("there are no ranges".to_owned());
         }
-        let mut before: Option<&ScanOptions> = None;
-        for (i, range) in self.ranges.iter().enumerate() {
-            match &range.limit {
-                Some(limit) if icmp.compare_user_keys(&range.start, limit).is_ge() => {
+        let mut end_of_last = None;
+        for (i, (start, limit)) in self.ranges.iter().enumerate() {
+            match limit {
+                Some(limit) if icmp.compare_user_keys(start, limit).is_ge() => {
                     return refuse(format!("range {i} does not begin before its limit"));
                 }
                 None if self.reverse => {
@@ -99,16 +74,16 @@ impl MultiScanArgs {
                 }
                 _ => {}
             }
-            match before.map(|before| &before.limit) {
+            match end_of_last {
                 Some(None) => {
                     return refuse(format!("range {} has no limit, and another one follows it", i - 1));
                 }
-                Some(Some(end)) if icmp.compare_user_keys(&range.start, end).is_lt() => {
+                Some(Some(end)) if icmp.compare_user_keys(start, end).is_lt() => {
                     return refuse(format!("range {i} begins before range {} ends", i - 1));
                 }
                 _ => {}
             }
-            before = Some(range);
+            end_of_last = Some(limit);
         }
         Ok(())
     }

@@ -8,8 +8,7 @@ use esker::internals::env::{FaultFs, FaultRule, FileSystem, PosixFileSystem, mem
 use esker::internals::table::FilterPolicy;
 use esker::options::Statistics;
 use esker::{
-    ColumnFamilyHandle, Db, DbIterator, Env, ErrorKind, MultiScanArgs, ReadOptions, ReadTier, ScanOptions,
-    Snapshot,
+    ColumnFamilyHandle, Db, DbIterator, Env, ErrorKind, MultiScanArgs, ReadOptions, ReadTier, Snapshot,
 };
 use esker_testkit::TempDir;
 use esker_testkit::seed::for_each_seed;
@@ -18,12 +17,12 @@ use std::sync::Arc;
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
+type Range<'r> = (&'r [u8], Option<&'r [u8]>);
+
 /// What the model has of a range, in the order of the scan.
-fn expected(model: &Model, range: &ScanOptions, descending: bool, reverse: bool) -> Rows {
-    let is_before = |a: &Vec<u8>, b: &Vec<u8>| if descending { a > b } else { a < b };
-    let within = |k: &&Vec<u8>| {
-        !is_before(k, &range.start) && range.limit.as_ref().is_none_or(|limit| is_before(k, limit))
-    };
+fn expected(model: &Model, (start, limit): Range<'_>, descending: bool, reverse: bool) -> Rows {
+    let is_before = |a: &[u8], b: &[u8]| if descending { a > b } else { a < b };
+    let within = |k: &&Vec<u8>| !is_before(k, start) && limit.is_none_or(|limit| is_before(k, limit));
     let mut rows: Rows = model.keys().filter(within).map(|k| (k.clone(), model[k].clone())).collect();
     if descending != reverse {
         rows.reverse();
@@ -41,11 +40,14 @@ fn ranges(descending: bool, rng: &mut fastrand::Rng) -> MultiScanArgs {
     }
     let mut args = MultiScanArgs { reverse: rng.bool(), ..MultiScanArgs::default() };
     let step = 1 + rng.usize(..2);
-    for pair in ends.windows(2).step_by(step) {
-        args.insert(pair[0].clone(), pair[1].clone());
-    }
-    if args.ranges.is_empty() || (!args.reverse && rng.u8(..4) == 0) {
-        let last = args.ranges.pop().map_or_else(|| key(0), |last| last.start);
+    let pairs: Vec<_> = ends.windows(2).step_by(step).collect();
+    let is_open_ended = pairs.is_empty() || (!args.reverse && rng.u8(..4) == 0);
+    let (last, bounded) = match pairs.split_last() {
+        Some((last, others)) if is_open_ended => (Some(last[0].clone()), others),
+        _ => (is_open_ended.then(|| key(0)), pairs.as_slice()),
+    };
+    bounded.iter().for_each(|pair| args.insert(&pair[0], &pair[1]));
+    if let Some(last) = last {
         args.reverse = false;
         args.insert_unbounded(last);
     }
@@ -87,7 +89,7 @@ fn check(
     let expected = |range| expected(model, range, descending, args.reverse);
 
     let mut scans = db.new_multi_scan(read.clone(), family, &args).unwrap();
-    for range in &args.ranges {
+    for range in args.ranges.iter() {
         let scan = scans.next_scan().expect("there is one for each range");
         let rows = scan.map(|item| item.map(|(k, v)| (k, v.to_vec())));
         assert_eq!(rows.collect::<Result<Rows, _>>().unwrap(), expected(range), "{range:?}");
@@ -104,13 +106,13 @@ fn check(
     iter.seek(key(rng.u64(..KEYS)));
     iter.prepare(&args).unwrap();
     assert!(!iter.valid());
-    for range in &args.ranges {
+    for range in args.ranges.iter() {
         if rng.u8(..4) == 0 {
             continue;
         }
-        match &range.limit {
-            Some(limit) if args.reverse => iter.seek_for_prev(limit),
-            _ => iter.seek(&range.start),
+        match range {
+            (_, Some(limit)) if args.reverse => iter.seek_for_prev(limit),
+            (start, _) => iter.seek(start),
         }
         walk(&mut iter, args.reverse, &expected(range), rng);
         disturb(rng);
@@ -124,8 +126,8 @@ fn check(
         }
     }
     iter.seek_to_first();
-    let all = ScanOptions::new(if descending { vec![0xFF; 40] } else { Vec::new() });
-    let all = self::expected(model, &all, descending, false);
+    let first: &[u8] = if descending { &[0xFF; 40] } else { &[] };
+    let all = self::expected(model, (first, None), descending, false);
     assert_eq!(iter.item(), all.first().map(|(k, v)| (k.as_slice(), v.as_slice())));
     iter.seek_to_last();
     assert_eq!(iter.item(), all.last().map(|(k, v)| (k.as_slice(), v.as_slice())));

@@ -16,7 +16,7 @@ use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
-use esker_table::{AheadCounts, AheadOptions, ScanRanges, ScansAhead};
+use esker_table::{AheadCounts, AheadOptions, ScansAhead};
 
 /// Ranges to be scanned one after the other.
 #[derive(Debug)]
@@ -38,12 +38,8 @@ impl Prepared {
         statistics: Option<&Arc<Statistics>>,
     ) -> Prepared {
         let told = match runs {
-            Some(runs) => runs.tell(ranges_of(args), ahead_options(args, options), statistics),
-            None => {
-                let mut ranges = ScanRanges::default();
-                ranges_of(args).for_each(|(start, limit)| ranges.push(start, limit));
-                Told { ranges: Arc::new(ranges), ahead: None }
-            }
+            Some(runs) => runs.tell(&args.ranges, ahead_options(args, options), statistics),
+            None => Told { ranges: Arc::new(args.ranges.clone()), ahead: None },
         };
         Prepared { reverse: args.reverse, next: 0, told, around: None }
     }
@@ -79,10 +75,6 @@ pub(super) fn check(
     args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))
 }
 
-fn ranges_of(args: &MultiScanArgs) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-    args.ranges.iter().map(|range| (range.start.as_slice(), range.limit.as_deref()))
-}
-
 fn ahead_options(args: &MultiScanArgs, options: &ReadOptions) -> AheadOptions {
     AheadOptions {
         table: iterator_table_options(options),
@@ -102,31 +94,31 @@ pub(in crate::db) fn new_ahead(
 ) -> Result<Arc<ScansAhead>> {
     check(args, icmp, None)?;
     let ahead = Arc::<ScansAhead>::default();
-    ahead.tell(ranges_of(args), ahead_options(args, options), None);
+    ahead.tell(&args.ranges, ahead_options(args, options), None);
     Ok(ahead)
 }
 
 /// The options of an iterator that goes through these ranges, with bounds around all of them.
 pub(in crate::db) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> ReadOptions {
     if args.reverse {
-        options.iterate_lower_bound = args.ranges.first().map(|first| first.start.clone());
+        options.iterate_lower_bound = args.ranges.get(0).map(|(start, _)| start.to_vec());
     }
-    options.iterate_upper_bound = args.ranges.last().and_then(|last| last.limit.clone());
+    options.iterate_upper_bound = args.ranges.last().and_then(|(_, limit)| Some(limit?.to_vec()));
     options
 }
 
 /// The options with bounds as wide as their own and those that the ranges of `args` put in their place. REQUIRES: the ranges ascend.
 fn around(options: &ReadOptions, args: &MultiScanArgs, icmp: &InternalKeyComparator) -> ReadOptions {
     let mut around = options.clone();
-    if let (true, Some(lower), Some(first)) =
-        (args.reverse, &mut around.iterate_lower_bound, args.ranges.first())
-        && icmp.compare_user_keys(&first.start, lower).is_lt()
+    if let (true, Some(lower), Some((start, _))) =
+        (args.reverse, &mut around.iterate_lower_bound, args.ranges.get(0))
+        && icmp.compare_user_keys(start, lower).is_lt()
     {
-        lower.clone_from(&first.start);
+        *lower = start.to_vec();
     }
     around.iterate_upper_bound = around.iterate_upper_bound.and_then(|upper| {
-        let limit = args.ranges.last()?.limit.as_ref()?;
-        Some(if icmp.compare_user_keys(limit, &upper).is_gt() { limit.clone() } else { upper })
+        let limit = args.ranges.last()?.1?;
+        Some(if icmp.compare_user_keys(limit, &upper).is_gt() { limit.to_vec() } else { upper })
     });
     around
 }

@@ -244,9 +244,9 @@ impl Runs {
     }
 
     /// These ranges, which ascend, will be scanned: see [`ScansAhead`]. A copy of them.
-    pub(super) fn tell<'r>(
+    pub(super) fn tell(
         &mut self,
-        ranges: impl Iterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+        ranges: &ScanRanges,
         options: AheadOptions,
         statistics: Option<&Arc<Statistics>>,
     ) -> Told {
