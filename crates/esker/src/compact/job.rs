@@ -26,7 +26,6 @@ use crate::version::LogOptions;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, thread};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
-use esker_format::file_name;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 
 /// A plan that is being run.
@@ -139,7 +138,9 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     });
     if outcome.is_err() {
         esker_base::probe!("compaction:failed");
-        delete_outputs(engine, task, &results);
+        let tables = results.iter().flat_map(|r| &r.created).copied();
+        let blobs = results.iter().flat_map(|r| &r.created_blobs).copied();
+        engine.delete_outputs(&task.cf, tables, blobs);
     }
     let micros = engine.env.clock.now_micros().saturating_sub(start);
     engine.tell_compaction_end(&report(task, job, &results, micros), &outcome);
@@ -309,25 +310,6 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
 fn release(state: &mut DbState, family: ColumnFamilyId, running: RunningId) {
     if let Some(family) = state.family_mut(family) {
         family.running.finish(running);
-    }
-}
-
-fn delete_outputs(engine: &Engine, task: &Task, results: &[SubjobResult]) {
-    if !engine.manifest.lock().files_to_quarantine().is_empty() {
-        return; // the failed MANIFEST write may have reached the disk
-    }
-    let tables = results.iter().flat_map(|r| &r.created).map(|number| {
-        task.cf.tables.evict(*number);
-        file_name::table_file_name(&engine.path, *number)
-    });
-    let blobs = results.iter().flat_map(|r| &r.created_blobs).map(|number| {
-        task.cf.tables.blobs().evict(*number);
-        file_name::blob_file_name(&engine.path, *number)
-    });
-    for path in tables.chain(blobs) {
-        if let Err(e) = engine.fs().delete_file(&path) {
-            esker_base::info_log!(engine.info_log, Warn, "Could not delete an unfinished output: {e}");
-        }
     }
 }
 

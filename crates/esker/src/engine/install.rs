@@ -1,6 +1,6 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
-use crate::cf::{FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, newest_file};
+use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, newest_file};
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
 use crate::picker::{
@@ -10,7 +10,8 @@ use crate::read::tables::open_file;
 use crate::version::Version;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, SequenceNumber};
+use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
+use esker_format::file_name;
 
 /// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a compaction if one is due.
 /// What readers held before is released when the last of them is done.
@@ -107,6 +108,32 @@ impl Engine {
                 {
                     esker_base::info_log!(self.info_log, Warn, "[{}] {e}", cf.name);
                 }
+            }
+        }
+    }
+
+    /// Deletes files of a job that no MANIFEST names. Not while one that could not be written may name them: what is left then, the next
+    /// open removes.
+    pub(crate) fn delete_outputs(
+        &self,
+        cf: &ColumnFamily,
+        tables: impl Iterator<Item = FileNumber>,
+        blobs: impl Iterator<Item = FileNumber>,
+    ) {
+        if !self.manifest.lock().files_to_quarantine().is_empty() {
+            return;
+        }
+        let tables = tables.map(|number| {
+            cf.tables.evict(number);
+            file_name::table_file_name(&self.path, number)
+        });
+        let blobs = blobs.map(|number| {
+            cf.tables.blobs().evict(number);
+            file_name::blob_file_name(&self.path, number)
+        });
+        for path in tables.chain(blobs) {
+            if let Err(e) = self.fs().delete_file(&path) {
+                esker_base::info_log!(self.info_log, Warn, "Could not delete an unfinished output: {e}");
             }
         }
     }

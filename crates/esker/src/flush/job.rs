@@ -28,10 +28,8 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, Result, Severity};
 use esker_env::rate_limiter::IoPriority;
-use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
-use std::path::PathBuf;
 
 /// One family's part of a flush.
 struct Part {
@@ -153,27 +151,11 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTab
     Ok(())
 }
 
-/// Deletes tables and blob files that no MANIFEST names. Not while one that could not be written may: what is left then, the
-/// next open removes.
+/// Deletes what was made of these.
 fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltTable)>) {
-    let mut made = made.peekable();
-    if made.peek().is_none() || !engine.manifest.lock().files_to_quarantine().is_empty() {
-        return;
-    }
-    let delete = |path: PathBuf| {
-        if let Err(e) = engine.fs().delete_file(&path) {
-            esker_base::info_log!(engine.info_log, Warn, "Could not delete an unfinished output: {e}");
-        }
-    };
     for (part, built) in made {
-        if let Some(file) = &built.file {
-            part.cf.tables.evict(file.number);
-            delete(file_name::table_file_name(&engine.path, file.number));
-        }
-        for blob in &built.blobs {
-            part.cf.tables.blobs().evict(blob.number);
-            delete(file_name::blob_file_name(&engine.path, blob.number));
-        }
+        let tables = built.file.iter().map(|file| file.number);
+        engine.delete_outputs(&part.cf, tables, built.blobs.iter().map(|blob| blob.number));
     }
 }
 
