@@ -158,10 +158,10 @@ impl BackupEngine {
         drop(undeletable);
         meta.timestamp = self.env.clock.now_seconds();
         meta.app_metadata = app_metadata.to_vec();
-        for dir in [SHARED, PRIVATE] {
-            self.fs().new_directory(&self.dir.join(dir))?.fsync()?;
+        // The backup directory itself, too: it may be new, and what is in it.
+        for dir in [&private, &self.dir.join(PRIVATE), &self.dir.join(SHARED), &self.dir] {
+            self.fs().new_directory(dir)?.fsync()?;
         }
-        self.fs().new_directory(&private)?.fsync()?;
         let dir = self.dir.join(META);
         let staging = dir.join(format!(".{id}.tmp"));
         let mut file = self.fs().new_writable_file(&staging)?;
@@ -298,6 +298,8 @@ impl BackupEngine {
             fs.create_dir_if_missing(dir)?;
         }
         let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
+        // It is no database any more, for good, before anything else goes; else a power loss could leave one without its WALs.
+        remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;
         }
@@ -308,7 +310,8 @@ impl BackupEngine {
             others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
         {
             if is_last {
-                fs.new_directory(&db_dir)?.fsync()?;
+                // Names of WALs that have gone, too: they would be replayed over the backup.
+                sync_both(fs, &db_dir, &wal_dir)?;
             }
             let name = restored_name(&file.name);
             let dir = if name.ends_with(".log") { &wal_dir } else { &db_dir };
@@ -316,8 +319,7 @@ impl BackupEngine {
             let crc = copy(fs, &self.dir.join(&file.name), false, &target, file.bytes)?;
             check(file.crc, crc, &self.dir.join(&file.name))?;
         }
-        fs.new_directory(&wal_dir)?.fsync()?;
-        fs.new_directory(&db_dir)?.fsync()?;
+        sync_both(fs, &db_dir, &wal_dir)?;
         drop(lock);
         Ok(())
     }
@@ -339,12 +341,18 @@ impl BackupEngine {
     /// # Errors
     /// `NotFound` · `IoError`: delete it again, or collect garbage.
     pub fn delete_backup(&mut self, id: u32) -> Result<()> {
-        if self.backups.remove(&id).is_none() && self.corrupt.remove(&id).is_none() {
+        if !self.backups.contains_key(&id) && !self.corrupt.contains_key(&id) {
             return Err(Error::not_found(format!("there is no backup {id}")));
         }
         let dir = self.dir.join(META);
-        self.fs().delete_file(&dir.join(id.to_string()))?;
+        let meta = dir.join(id.to_string());
+        // An attempt that failed may have come so far.
+        if self.fs().file_exists(&meta)? {
+            self.fs().delete_file(&meta)?;
+        }
         self.fs().new_directory(&dir)?.fsync()?;
+        self.backups.remove(&id);
+        self.corrupt.remove(&id);
         self.garbage_collect()
     }
 
@@ -392,6 +400,20 @@ fn restored_name(name: &str) -> String {
         (true, Some((number, _)), Some((_, extension))) => format!("{number}.{extension}"),
         _ => file.to_owned(),
     }
+}
+
+/// Takes away, durably, what makes a database of `dir`.
+fn remove_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let current = esker_format::file_name::current_file_name(dir);
+    if fs.file_exists(&current)? {
+        fs.delete_file(&current)?;
+    }
+    fs.new_directory(dir)?.fsync()
+}
+
+fn sync_both(fs: &dyn FileSystem, db_dir: &Path, wal_dir: &Path) -> Result<()> {
+    fs.new_directory(wal_dir)?.fsync()?;
+    fs.new_directory(db_dir)?.fsync()
 }
 
 /// Deletes what a database may have in `dir`.

@@ -32,6 +32,26 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
     }
 }
 
+/// As [`link_or_copy`], and makes what is linked durable, too: who wrote the file may not have done that. The name is after a sync of
+/// the directory.
+/// # Errors
+/// As [`link_or_copy`].
+pub(crate) fn take_over(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    match fs.link_file(from, to) {
+        Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
+        linked => linked.and_then(|()| sync_file(fs, to)),
+    }
+}
+
+/// Makes durable what somebody else has written to the file.
+/// # Errors
+/// `IoError`.
+pub(crate) fn sync_file(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let mut file = fs.reopen_writable_file(path)?;
+    file.fsync()?;
+    file.close()
+}
+
 /// Copies the first `bytes` bytes and makes them durable; the name is after a sync of the directory.
 /// # Errors
 /// `IoError` · `Corruption` if there are fewer.

@@ -10,7 +10,7 @@
 //! Source: RocksDB `db/import_column_family_job.cc`.
 
 use crate::engine::Engine;
-use crate::files::{checksum_of_file, copy_file, link_or_copy};
+use crate::files::{checksum_of_file, copy_file, take_over};
 use crate::observe::{ExportImportFilesMetaData, LiveFileMetaData};
 use crate::options::ColumnFamilyOptions;
 use esker_base::iter::InternalIterator;
@@ -69,7 +69,7 @@ impl<'a> Import<'a> {
             let target = file_name::table_file_name(&engine.path, file.metadata.number);
             let fs = engine.fs().as_ref();
             if move_files {
-                link_or_copy(fs, &file.source, &target)?;
+                take_over(fs, &file.source, &target)?;
             } else {
                 copy_file(fs, &file.source, &target, file.metadata.file_size)?;
             }

@@ -6,7 +6,7 @@
 
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, link_or_copy};
+use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, sync_file, take_over};
 use crate::ingest::FamilyFiles;
 use crate::options::{
     ColumnFamilyOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, IngestExternalFileOptions,
@@ -113,8 +113,8 @@ impl<'a> Prepared<'a> {
         // From here on there may be a file to delete.
         prepared.is_named = false;
         match (options.move_files, options.failed_move_fall_back_to_copy) {
-            (true, true) => link_or_copy(fs, source, &target)?,
-            (true, false) => fs.link_file(source, &target)?,
+            (true, true) => take_over(fs, source, &target)?,
+            (true, false) => fs.link_file(source, &target).and_then(|()| sync_file(fs, &target))?,
             (false, _) => copy_file(fs, source, &target, file_size)?,
         }
         Ok(prepared)

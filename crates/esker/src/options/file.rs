@@ -34,10 +34,9 @@ const ALWAYS_WRITTEN: &[&str] =
 /// The same for tables.
 const ALWAYS_WRITTEN_FOR_TABLES: &[&str] =
     &["format_version", "filter_policy", "whole_key_filtering", "block_size"];
-/// Names that one of 7.8 and 11 does not know, or that would be wrong after a move to another place.
+/// Names that one of 7.8 and 11 does not know, that are for one opening only, or that would be wrong after a move to another place.
 const NEVER_WRITTEN: &[&str] = &[
     "db_log_dir",
-    "wal_dir",
     "create_if_missing",
     "create_missing_column_families",
     "error_if_exists",

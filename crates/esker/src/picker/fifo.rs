@@ -31,12 +31,16 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
         .or_else(|| small_files(version, context))
 }
 
+/// Whether all keys of the file are older than `ttl`.
 fn is_expired(f: &FileMeta, context: &PickContext<'_>) -> bool {
     let ttl = context.options.ttl;
-    // The newest key is no younger than the flush that wrote it.
-    ttl > 0
-        && f.oldest_ancestor_time > 0
-        && context.now_seconds.checked_sub(ttl).is_some_and(|limit| f.oldest_ancestor_time < limit)
+    // No key is younger than its file. That of a merge has young keys beside those of its oldest ancestor; merges come with the
+    // flush of their newest file, so that these live little longer than they should.
+    let newest = match f.file_creation_time {
+        0 => f.oldest_ancestor_time,
+        time => time,
+    };
+    ttl > 0 && newest > 0 && context.now_seconds.checked_sub(ttl).is_some_and(|limit| newest < limit)
 }
 
 fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {

@@ -155,6 +155,34 @@ fn fifo_deletes_files_whose_time_is_over() {
 }
 
 #[test]
+fn fifo_keeps_a_merged_file_until_all_of_it_is_old() {
+    let aging = Aging::new(CompactionStyle::Fifo, 10 * HOUR, 0);
+    let mut options = aging.options.clone();
+    options.cf.compaction_options_fifo.allow_compaction = true;
+    options.cf.level0_file_num_compaction_trigger = 4;
+    let db = Db::open(&options, "/db").unwrap();
+    for hour in [0, 3, 6, 9] {
+        db.put(format!("hour{hour}"), "value").unwrap();
+        db.flush().unwrap();
+        db.wait_for_background_work().unwrap();
+        aging.clock.advance(Duration::from_secs(3 * HOUR));
+    }
+    assert_eq!(aging.next(), CompactionReason::FifoReduceNumFiles);
+    assert_eq!(files(&db)[0], 1);
+    // Twelve hours after the first write, three after the last of the file: each flush looks for what is old.
+    db.put("hour12", "value").unwrap();
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!(db.get("hour9").unwrap().as_deref(), Some(&b"value"[..]), "it is three hours old");
+    assert_eq!(files(&db)[0], 2);
+    aging.wait(8 * HOUR);
+    assert_eq!(aging.next(), CompactionReason::FifoTtl);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(db.get("hour9").unwrap(), None);
+    assert_eq!(db.get("hour12").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
 fn a_time_set_later_and_that_of_a_new_family_count_too() {
     let aging = Aging::new(CompactionStyle::Level, 0, 0);
     let db = aging.open();

@@ -1,7 +1,7 @@
 //! Backups: incremental, checked, restored, deleted.
 
-use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{BackupEngine, BackupEngineOptions, Db, Env, Options};
 use std::path::Path;
@@ -126,4 +126,72 @@ fn damage_is_named_and_left_alone() {
     assert_eq!(backups.corrupted_backups(), [2]);
     assert!(backups.verify_backup(2, false).unwrap_err().message().contains(&name));
     backups.verify_backup(1, true).unwrap();
+}
+
+#[test]
+fn a_backup_that_could_not_be_deleted_is_whole_and_can_be_deleted_later() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let faults = Arc::new(FaultFs::new(fs.clone()));
+    let env = Env::with_fs(faults.clone());
+    let open =
+        || BackupEngine::open(&BackupEngineOptions { backup_dir: "/backups".into(), env: env.clone() });
+    let mut backups = open().unwrap();
+    write(&db, 0);
+    backups.create_new_backup(&db, true).unwrap();
+    faults.add_rule(FaultRule::fail(&[OpKind::Delete]).on(|path| path.starts_with("/backups/meta")));
+    backups.delete_backup(1).unwrap_err();
+    faults.clear_rules();
+    backups.garbage_collect().unwrap();
+    assert_eq!(backups.backup_infos().len(), 1);
+    open().unwrap().verify_backup(1, true).unwrap();
+    backups.delete_backup(1).unwrap();
+    assert_eq!((shared_files(&fs), open().unwrap().backup_infos().len()), (0, 0));
+}
+
+#[test]
+fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
+    let disk = CrashFs::new();
+    let mut options = options(&Arc::new(MemFs::new()));
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    options.db.wal_dir = Some("/wals".into());
+    let backup_dir = || BackupEngineOptions { backup_dir: "/backups".into(), env: options.db.env.clone() };
+    let db = Db::open(&options, "/db").unwrap();
+    let mut backups = BackupEngine::open(&backup_dir()).unwrap();
+    write(&db, 0);
+    db.flush().unwrap();
+    // In the WAL.
+    write(&db, 1);
+    backups.create_new_backup(&db, false).unwrap();
+    write(&db, 2);
+    db.flush().unwrap();
+    write(&db, 3);
+    db.sync_wal().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut met = 0;
+    for seed in 0..300 {
+        let before = disk.crash_clone(&CrashChoices::process_kill());
+        let faults = FaultFs::new(Arc::new(before.clone()));
+        faults.add_rule(FaultRule::fail_any().nth(seed / 6));
+        let env = Env::with_fs(Arc::new(faults.clone()));
+        let restored = BackupEngine::open(&BackupEngineOptions { backup_dir: "/backups".into(), env })
+            .and_then(|backups| backups.restore_db_from_backup(1, "/db", "/wals"));
+        met += faults.fault_count();
+        let left = Arc::new(before.crash_clone(&CrashChoices::random(seed)));
+        let mut options = options.clone();
+        options.db.create_if_missing = false;
+        options.db.env = Env::with_fs(left);
+        // Nothing had been touched, the power failed before anything was durable, or there is no database.
+        match Db::open(&options, "/db") {
+            Ok(db) => {
+                let rounds = [0, 1, 2, 3].map(|round| holds(&db, round));
+                let is_old = rounds == [true; 4];
+                let is_new = rounds == [true, true, false, false];
+                assert!(is_new || is_old && restored.is_err(), "seed {seed}: {rounds:?}, {restored:?}");
+            }
+            Err(e) => assert!(restored.is_err(), "seed {seed}: {e}"),
+        }
+    }
+    assert!(met > 100);
 }

@@ -240,6 +240,30 @@ fn values_in_blob_files_are_not_exported() {
 }
 
 #[test]
+fn moved_tables_of_an_import_are_durable_though_nobody_has_synced_them() {
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let (db, mut export) = exported(&options);
+    // The export has come from elsewhere.
+    disk.create_dir_if_missing(Path::new("/brought")).unwrap();
+    for file in &mut export.files {
+        let name = file.relative_filename.clone();
+        let to = Path::new("/brought").join(&name);
+        crate::ingest::copy_without_sync(&disk, &file.directory.join(&name), &to);
+        file.file.directory = "/brought".into();
+    }
+    let import = ImportColumnFamilyOptions { move_files: true };
+    drop(db.create_column_family_with_import("twin", &options.cf, &import, &export).unwrap());
+    options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
+    drop(db);
+    let families = ["default", "source", "twin"];
+    let families = families.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone())).to_vec();
+    let db = Db::open_cf(&options.db, "/db", families).unwrap();
+    assert_eq!(contents(&db, &db.column_family("twin").unwrap()).len(), 200);
+}
+
+#[test]
 fn an_import_that_fails_or_loses_power_leaves_all_or_no_keys() {
     for step in 0.. {
         let disk = CrashFs::new();

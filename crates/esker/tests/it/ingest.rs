@@ -275,6 +275,34 @@ fn files_of_several_families_come_together_or_not_at_all() {
     }
 }
 
+/// Writes a copy of the file that nobody has made durable, but for its name.
+pub(crate) fn copy_without_sync(fs: &dyn FileSystem, from: &Path, to: &Path) {
+    let mut bytes = vec![0; usize::try_from(fs.file_size(from).unwrap()).unwrap()];
+    let read = fs.new_random_access_file(from).unwrap().read_at(0, &mut bytes).unwrap();
+    assert_eq!(read, bytes.len());
+    let mut copy = fs.new_writable_file(to).unwrap();
+    copy.append(&bytes).unwrap();
+    copy.close().unwrap();
+    fs.new_directory(to.parent().unwrap()).unwrap().fsync().unwrap();
+}
+
+#[test]
+fn a_moved_file_is_durable_though_its_maker_did_not_sync_it() {
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let db = Db::open(&options, "/db").unwrap();
+    let made = file(&options, "/made.sst", &[1, 2, 3], "value", None);
+    let copy = PathBuf::from("/copy.sst");
+    copy_without_sync(&disk, &made, &copy);
+    let moved = IngestExternalFileOptions { move_files: true, ..Default::default() };
+    db.ingest_external_file(&[copy], &moved).unwrap();
+    options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(contents(&db, &ReadOptions::default(), "default").len(), 3);
+}
+
 #[test]
 fn a_file_of_which_a_read_fails_is_refused() {
     for n in 0.. {

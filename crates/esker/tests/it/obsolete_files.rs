@@ -159,3 +159,25 @@ fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
     };
     assert!((0..50).any(|_| leaves_nothing()));
 }
+
+#[test]
+fn options_files_stay_while_file_deletions_are_disabled() {
+    let fs = Arc::new(MemFs::new());
+    let db = database(&fs);
+    let options_files = || {
+        let names = fs.children(Path::new("/db")).unwrap();
+        names.into_iter().filter(|name| name.starts_with("OPTIONS-")).collect::<BTreeSet<_>>()
+    };
+    let change = |n: u32| {
+        let trigger = n.to_string();
+        let changes = [("level0_file_num_compaction_trigger", trigger.as_str())];
+        db.set_options(&db.default_column_family(), &changes).unwrap();
+    };
+    let listed = options_files();
+    db.disable_file_deletions();
+    (4..9).for_each(change);
+    assert!(options_files().is_superset(&listed), "{listed:?}, now {:?}", options_files());
+    db.enable_file_deletions().unwrap();
+    change(4);
+    assert_eq!(options_files().len(), 2);
+}

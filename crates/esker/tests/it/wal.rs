@@ -365,3 +365,27 @@ fn memtables_that_wait_for_more_do_not_hold_wals_back_beyond_their_limit() {
         assert!(db.get_cf(&idle, format!("key{i}")).unwrap().is_some());
     }
 }
+
+#[test]
+fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() {
+    use esker::options::load_latest_options;
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    options.db.wal_dir = Some("/wals".into());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "value").unwrap();
+    db.create_checkpoint("/copy", u64::MAX).unwrap();
+    db.put("key", "later").unwrap();
+    db.close().unwrap();
+    drop(db);
+    // As tools open it.
+    for (dir, value, wal_dir) in [("/copy", "value", None), ("/db", "later", Some("/wals"))] {
+        let loaded = load_latest_options(&disk, Path::new(dir)).unwrap();
+        assert_eq!(loaded.db.wal_dir.as_deref(), wal_dir.map(Path::new), "{dir}");
+        let mut as_it_is = options.clone();
+        as_it_is.db = esker::DbOptions { env: options.db.env.clone(), ..loaded.db };
+        let db = Db::open(&as_it_is, dir).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(value.as_bytes()), "{dir}");
+    }
+}

@@ -9,7 +9,7 @@ use esker::internals::format::file_name::{self, FileType, parse_file_name};
 use esker::internals::table::TableReader;
 use esker::options::load_latest_options;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, FileNumber, Options, RepairSummary, builtin, comparator,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, FileNumber, Options, RepairSummary, comparator,
     repair_db,
 };
 use std::io::Write;
@@ -21,22 +21,18 @@ pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out)
     let (options, families) = match Session::new(common, host) {
         Ok(session) => (session.options.clone(), session.families().to_vec()),
         // A MANIFEST or an OPTIONS file that cannot be read is what repairs are for.
-        Err(_) => (host.db_options(), known_families(path, host.fs())),
+        Err(_) => {
+            let wal_dir = load_latest_options(host.fs(), path).ok().and_then(|loaded| loaded.db.wal_dir);
+            let wal_dir = wal_dir.filter(|dir| host.fs().file_exists(dir).unwrap_or(false));
+            (DbOptions { wal_dir, ..host.db_options() }, known_families(path, host.fs()))
+        }
     };
-    let cf = families.first().map_or_else(default_options, |f| f.options.clone());
-    let options =
-        Options { db: options, cf: ColumnFamilyOptions { comparator: default_options().comparator, ..cf } };
+    let cf = families.first().map(|f| f.options.clone()).unwrap_or_default();
+    let comparator = ColumnFamilyOptions::default().comparator;
+    let options = Options { db: options, cf: ColumnFamilyOptions { comparator, ..cf } };
     let summary = repair_db(&options, &families, path)
         .map_err(|e| Failure::new(format_args!("{e}; nothing was changed before the new MANIFEST")))?;
     tell(&summary, verbose, out)
-}
-
-fn default_options() -> ColumnFamilyOptions {
-    // As for the other commands: operands can be looked at whatever operator made them.
-    ColumnFamilyOptions {
-        merge_operator: Some(builtin::string_append(":")),
-        ..ColumnFamilyOptions::default()
-    }
 }
 
 /// Families as the OPTIONS file has them, else as the tables that can be read say.
@@ -61,7 +57,7 @@ fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescripto
             name => name,
         };
         if !families.iter().any(|f| f.name == name) {
-            let options = ColumnFamilyOptions { comparator: order, ..default_options() };
+            let options = ColumnFamilyOptions { comparator: order, ..ColumnFamilyOptions::default() };
             families.push(ColumnFamilyDescriptor::new(name, options));
         }
     }

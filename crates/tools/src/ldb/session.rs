@@ -1,4 +1,7 @@
 //! How `ldb` opens a database: with all families it has, the options it was last used with, and what the flags override.
+//!
+//! Invariant: where nobody says which merge operator a family has, it is opened without one for writing. Flushes and compactions then
+//! keep operands as they are; a guess would combine them for good.
 
 use super::Common;
 use crate::failure::{Failure, Outcome};
@@ -65,6 +68,12 @@ impl Session {
         if let Some(loaded) = &loaded {
             options = DbOptions { env: host.env(), ..loaded.db.clone() };
         }
+        if let Some(wal_dir) = &options.wal_dir
+            && !fs.file_exists(wal_dir)?
+        {
+            // As RocksDB's tool: the database was moved, and its WALs with it.
+            options.wal_dir = None;
+        }
         options.create_if_missing = common.create_if_missing;
         let families = listed
             .iter()
@@ -83,7 +92,7 @@ impl Session {
     /// As a database with TTL, whose values live for ever.
     pub(super) fn open_with_ttl(&self, mode: OpenMode) -> Outcome<(DbWithTtl, ColumnFamilyHandle)> {
         let ttls = vec![0; self.families.len()];
-        let db = DbWithTtl::open(&self.options, &self.path, self.families.clone(), &ttls, mode)?;
+        let db = DbWithTtl::open(&self.options, &self.path, self.families_for(mode), &ttls, mode)?;
         let name = &self.common.column_family;
         let family = db.base_db().column_family(name);
         let family = family.ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
@@ -101,12 +110,23 @@ impl Session {
     }
 
     fn open_as(&self, mode: OpenMode) -> Outcome<Opened> {
-        let db = Db::open_with(&self.options, &self.path, self.families.clone(), mode)?;
+        let db = Db::open_with(&self.options, &self.path, self.families_for(mode), mode)?;
         let name = &self.common.column_family;
         let family = db
             .column_family(name)
             .ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok(Opened { db, family })
+    }
+
+    /// For reading, as RocksDB's tool: merges can be looked at whatever operator made them.
+    fn families_for(&self, mode: OpenMode) -> Vec<ColumnFamilyDescriptor> {
+        let mut families = self.families.clone();
+        let is_free = |o: &&mut ColumnFamilyOptions| o.merge_operator.is_none() && o.unresolved.is_empty();
+        if mode == OpenMode::ReadOnly {
+            let free = families.iter_mut().map(|family| &mut family.options).filter(is_free);
+            free.for_each(|options| options.merge_operator = Some(builtin::string_append(":")));
+        }
+        families
     }
 
     /// The database by `esker::door::downgrade`, with the options it was last used with.
@@ -188,10 +208,6 @@ fn family_options(
         options.comparator = comparator::by_name(name).ok_or_else(|| {
             Failure::new(format_args!("column family '{}': comparator {name} is not known here", listed.name))
         })?;
-    }
-    if options.merge_operator.is_none() && options.unresolved.is_empty() {
-        // As RocksDB's tool: merges can be looked at whatever operator made them.
-        options.merge_operator = Some(builtin::string_append(":"));
     }
     override_with(common, &mut options)?;
     Ok(options)

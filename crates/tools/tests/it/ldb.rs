@@ -1,8 +1,11 @@
 //! `esker ldb` alone: what it prints is written out here, as RocksDB's tool prints it.
 
 use crate::run::{esker, files, ldb, ldb_with_input, peer, sample};
+use esker::internals::base::merge_operator::MergeOperator;
+use esker::{Db, Options, WriteBatch, WriteOptions};
 use esker_testkit::TempDir;
 use std::path::Path;
+use std::sync::Arc;
 
 #[test]
 fn reads_and_scans_print_as_rocksdbs() {
@@ -186,4 +189,77 @@ fn large_values_go_into_blob_files_if_flags_say_so() {
     if let Some(theirs) = peer("ldb", &[&format!("--db={}", db.display()), "get", "k"]) {
         assert_eq!(theirs.out, format!("{large}\n"));
     }
+}
+
+/// Operands one behind the other: an operator that only its database knows.
+struct Concatenate;
+
+impl MergeOperator for Concatenate {
+    fn name(&self) -> &str {
+        "its.owner.Concatenate"
+    }
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some([existing.unwrap_or_default(), &operands.concat()].concat())
+    }
+}
+
+fn merge(db: &Db, operand: &str) {
+    let mut batch = WriteBatch::new();
+    batch.merge(db.default_column_family().id(), b"key", operand.as_bytes()).unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+}
+
+#[test]
+fn operands_of_an_operator_that_is_not_known_here_stay_as_they_are() {
+    let temp = TempDir::new("ldb-operands");
+    let path = temp.join("db");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.cf.merge_operator = Some(Arc::new(Concatenate));
+    let db = Db::open(&options, &path).unwrap();
+    ["a", "b"].iter().for_each(|operand| merge(&db, operand));
+    db.flush().unwrap();
+    ["c", "d"].iter().for_each(|operand| merge(&db, operand));
+    db.close().unwrap();
+    drop(db);
+    // RocksDB's tool shows them so.
+    assert_eq!(ldb(&path, &["get", "key"]).ok(), "a:b:c:d\n");
+    for command in [&["put", "other", "value"][..], &["compact"], &["repair"], &["--ttl", "put", "ttl", "x"]]
+    {
+        ldb(&path, command).ok();
+        let db = Db::open(&options, &path).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"abcd"[..]), "{command:?}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn wals_in_a_directory_of_their_own_are_found() {
+    let temp = TempDir::new("ldb-wal-dir");
+    let (path, wals) = (temp.join("db"), temp.join("wals"));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.wal_dir = Some(wals.clone());
+    let db = Db::open(&options, &path).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(ldb(&path, &["get", "key"]).ok(), "value\n");
+    ldb(&path, &["put", "other", "value"]).ok();
+    assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
+    // Without a MANIFEST, too.
+    for manifest in files(&path, "").into_iter().filter(|p| p.to_string_lossy().contains("MANIFEST-")) {
+        std::fs::remove_file(manifest).unwrap();
+    }
+    ldb(&path, &["repair"]).ok();
+    assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
+    // Moved, and the WALs into the database's directory.
+    ldb(&path, &["put", "key", "later"]).ok();
+    let moved = temp.join("moved");
+    std::fs::rename(&path, &moved).unwrap();
+    for wal in files(&wals, ".log") {
+        std::fs::rename(&wal, moved.join(wal.file_name().unwrap())).unwrap();
+    }
+    std::fs::remove_dir_all(&wals).unwrap();
+    assert_eq!(ldb(&moved, &["scan"]).ok(), "key : later\nother : value\n");
 }
