@@ -107,9 +107,10 @@ impl SstFileWriter {
         Ok(())
     }
 
-    /// Adds a value.
+    /// Adds a value. In families with user-defined timestamps keys end in theirs, here and below.
     /// # Errors
-    /// `InvalidArgument` if no file is open, or the key is not larger than the one before · `IoError`: the table is lost.
+    /// `InvalidArgument` if no file is open, the key is not larger than the one before, or has no timestamp where there should be
+    /// one · `IoError`: the table is lost.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), value.as_ref(), ValueType::Value)
     }
@@ -140,10 +141,12 @@ impl SstFileWriter {
     /// Adds a deletion of the keys from `begin` up to `end` (exclusive), in any order and overlapping others. It hides what
     /// the database has when the file is ingested, nothing in the file itself.
     /// # Errors
-    /// `InvalidArgument` if no file is open or `end` comes before `begin` · `IoError`: the table is lost.
+    /// `InvalidArgument` if no file is open, `end` comes before `begin`, or one has no timestamp where there should be one ·
+    /// `IoError`: the table is lost.
     pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         let icmp = self.icmp.clone();
+        self.check_timestamp(begin).and_then(|()| self.check_timestamp(end))?;
         let current = self.current()?;
         if icmp.compare_user_keys(begin, end).is_gt() {
             return Err(Error::invalid_argument("delete_range: end key comes before start key"));
@@ -166,8 +169,24 @@ impl SstFileWriter {
         Ok(())
     }
 
+    /// # Errors
+    /// `InvalidArgument` if there is no room for a timestamp where keys end in one.
+    fn check_timestamp(&self, user_key: &[u8]) -> Result<()> {
+        let size = self.icmp.timestamp_size();
+        if user_key.len() < size {
+            return Err(Error::invalid_argument(format!("a key without its timestamp of {size} bytes")));
+        }
+        Ok(())
+    }
+
     fn add(&mut self, user_key: &[u8], value: &[u8], kind: ValueType) -> Result<()> {
         let icmp = self.icmp.clone();
+        self.check_timestamp(user_key)?;
+        // As memtables have it. RocksDB takes a plain deletion for one that need not stay where there are timestamps.
+        let kind = match kind {
+            ValueType::Deletion if icmp.timestamp_size() > 0 => ValueType::DeletionWithTimestamp,
+            kind => kind,
+        };
         let current = self.current()?;
         let info = &mut current.info;
         if info.num_entries > 0 && icmp.compare_user_keys(user_key, &info.largest_key).is_le() {

@@ -122,6 +122,8 @@ fn install(
     // After a failed write nobody knows what the MANIFEST on disk says.
     let may_be_named = logged.is_ok() || !manifest.files_to_quarantine().is_empty();
     prepared.iter_mut().for_each(|file| file.is_named = may_be_named);
+    // Nor whether the files will be found there after a crash, under these numbers: what is written from now on is newer.
+    engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
     let versions = logged?;
     engine.adopt_open_tables(&versions);
     let mut state = engine.state.lock();
@@ -134,7 +136,6 @@ fn install(
         }
         publish_super_version(engine, &mut state, id);
     }
-    engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
     engine.numbers.set_last_sequence(newest);
     drop(state);
     drop(manifest);

@@ -84,6 +84,11 @@ impl<'a> Prepared<'a> {
         options: &IngestExternalFileOptions,
     ) -> Result<Prepared<'a>> {
         let fs = engine.fs().as_ref();
+        if !family_options.persist_user_defined_timestamps {
+            // Its tables have no timestamps, and the versions in a file would be one.
+            let what = "ingestion into a column family with persist_user_defined_timestamps=false";
+            return Err(Error::not_supported(what));
+        }
         let file_size = fs.file_size(source)?;
         let table_options = Arc::new(family_options.table.clone());
         let reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
@@ -230,6 +235,11 @@ fn check(
             return Err(Error::not_supported(what));
         }
         None => return Err(Error::invalid_argument("External file version not found")),
+    }
+    if icmp.timestamp_size() > 0 && !reader.properties().user_defined_timestamps_persisted {
+        return Err(Error::invalid_argument(
+            "the keys in the file have no timestamps, those of the family do",
+        ));
     }
     if reader.properties().external_sst_file_global_seqno.unwrap_or(0) != 0 {
         return Err(Error::invalid_argument("the file has a global sequence number: it was ingested before"));

@@ -304,6 +304,32 @@ fn a_moved_file_is_durable_though_its_maker_did_not_sync_it() {
 }
 
 #[test]
+fn a_write_behind_an_ingestion_that_failed_is_newer_than_its_file() {
+    let disk = CrashFs::new();
+    let faults = Arc::new(FaultFs::new(Arc::new(disk.clone())));
+    let mut options = options();
+    options.db.env = Env::with_fs(faults.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put(key(1), "old").unwrap();
+    db.flush().unwrap();
+    let new = file(&options, "/new.sst", &[1], "ingested", None);
+    let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+    faults.add_rule(FaultRule::fail(&[OpKind::Sync]).on(is_manifest));
+    db.ingest_external_file(&[new], &Default::default()).unwrap_err();
+    faults.clear_rules();
+    db.delete(key(1)).unwrap();
+    db.sync_wal().unwrap();
+    // What was written to the MANIFEST has come to the medium all the same.
+    options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.live_files().len(), 3, "one that was flushed, the one that was ingested, one of the WAL");
+    assert_eq!(db.get(key(1)).unwrap(), None);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(db.get(key(1)).unwrap(), None, "it was deleted after the ingestion");
+}
+
+#[test]
 fn a_file_of_which_a_read_fails_is_refused() {
     for n in 0.. {
         let fs = FaultFs::new(Arc::new(MemFs::new()));
