@@ -303,11 +303,47 @@ impl TableIter {
         options.largest_key.as_ref().is_some_and(|largest| options.icmp.compare(largest, target).is_lt())
     }
 
+    /// Whether the whole table lies behind `target`.
+    fn begins_behind(&self, target: &[u8]) -> bool {
+        let options = &self.reader.options;
+        options.smallest_key.as_ref().is_some_and(|smallest| options.icmp.compare(smallest, target).is_gt())
+    }
+
+    /// Whether it stands where the index led, and no filter is asked where else a seek may lead.
+    fn may_stay(&self) -> bool {
+        self.cursor.valid() && self.beyond.is_none() && !self.options.prefix_filter_on_seek
+    }
+
+    /// Whether it stands on the table's first entry, and a seek to `target` would lead there.
+    fn stays_first(&self, target: &[u8]) -> bool {
+        // Nothing lies before what lies first in the file.
+        self.loaded.offset == 0
+            && self.cursor.is_first()
+            && self.may_stay()
+            && self.reader.options.icmp.compare(self.key(), target).is_ge()
+    }
+
+    /// Whether it stands on the table's last entry.
+    fn is_last(&self) -> bool {
+        self.may_stay() && self.reader.options.largest_key.as_deref() == Some(self.key())
+    }
+
+    /// The scan is over, and nothing has failed.
+    fn leave(&mut self) -> Result<()> {
+        (self.error, self.beyond) = (None, None);
+        self.stop()
+    }
+
+    // Of a view with many files in level 0 most lie wholly before or behind where a scan begins: then neither index nor block is
+    // looked at, once the cursor has been on that side.
+
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);
         if self.ends_before(target) {
-            (self.error, self.beyond) = (None, None);
-            return self.stop();
+            return self.leave();
+        }
+        if self.stays_first(target) {
+            return Ok(());
         }
         self.start()?;
         if self.is_passed_over() {
@@ -320,12 +356,21 @@ impl TableIter {
 
     fn try_seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(false);
+        if self.begins_behind(target) {
+            return self.leave();
+        }
+        let ends_before = self.ends_before(target);
+        if ends_before && self.is_last() {
+            return Ok(());
+        }
         self.start()?;
         if self.is_passed_over() {
             return self.stop();
         }
-        self.walk(|w, r, o| w.seek(&r.source, o, target, &r.options.icmp))?;
-        if !self.walker.as_ref().is_some_and(IndexWalker::valid) {
+        if !ends_before {
+            self.walk(|w, r, o| w.seek(&r.source, o, target, &r.options.icmp))?;
+        }
+        if ends_before || !self.walker.as_ref().is_some_and(IndexWalker::valid) {
             self.walk(|w, r, o| w.seek_to_last(&r.source, o))?;
             self.enter_block(Place::Last)?;
             return self.prev_block();

@@ -276,7 +276,9 @@ pub struct TableReaderOptions {
     pub file_number: FileNumber,
     /// The MANIFEST's largest sequence number; an ingested file takes its sequence from here.
     pub largest_seqno: Option<SequenceNumber>,
-    /// The MANIFEST's upper bound, an internal key: seeks beyond it find nothing without a look at the index.
+    /// The MANIFEST's lower bound, an internal key: backward seeks to before it find nothing without a look at the index.
+    pub smallest_key: Option<Box<[u8]>>,
+    /// Its upper bound: seeks beyond it find nothing without a look at the index.
     pub largest_key: Option<Box<[u8]>>,
     /// The MANIFEST's unique id; one that differs from the table's own is `Corruption`.
     pub expected_unique_id: Option<[u64; 2]>,
@@ -305,6 +307,7 @@ impl TableReaderOptions {
             max_file_size_for_l0_meta_pin: u64::MAX,
             file_number: FileNumber(0),
             largest_seqno: None,
+            smallest_key: None,
             largest_key: None,
             expected_unique_id: None,
             statistics: None,

@@ -193,6 +193,7 @@ impl TableCache {
         options.largest_seqno = Some(meta.largest_seqno);
         // With timestamps the bounds may have some that the table has not.
         let has_plain_keys = self.options.icmp.timestamp_size() == 0;
+        options.smallest_key = has_plain_keys.then(|| meta.smallest.as_slice().into());
         options.largest_key = has_plain_keys.then(|| meta.largest.as_slice().into());
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
         options.tail_size = meta.tail_size;

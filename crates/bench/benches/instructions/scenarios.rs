@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All of them by name.
-pub(super) const ALL: [(&str, Scenario); 43] = [
+pub(super) const ALL: [(&str, Scenario); 44] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -68,6 +68,7 @@ pub(super) const ALL: [(&str, Scenario); 43] = [
     ("iterator_next", iterator_next),
     ("iterator_prev", iterator_prev),
     ("iterator_seek", iterator_seek),
+    ("iterator_seek_beside_flushes", iterator_seek_beside_flushes),
     ("iterator_made_and_sought", iterator_made_and_sought),
     ("iterator_refresh", iterator_refresh),
     ("iterator_park_and_next", iterator_park_and_next),
@@ -410,6 +411,22 @@ fn iterator_prev(count: u64) -> Result<()> {
 
 fn iterator_seek(count: u64) -> Result<()> {
     let db = db_in_tables()?;
+    let mut iter = db.iter()?;
+    warm_up_and_count(count, |number| {
+        iter.seek(key(number));
+        assert_eq!(iter.key(), key(number));
+        Ok(())
+    })
+}
+
+/// With eight files of level 0 besides, four before all keys that are sought and four behind them.
+fn iterator_seek_beside_flushes(count: u64) -> Result<()> {
+    let db = db_in_tables()?;
+    db.set_options(&db.default_column_family(), &[("disable_auto_compactions", "true")])?;
+    for number in 0..8 {
+        db.put(if number % 2 == 0 { [b'a'; 16] } else { [b'!'; 16] }, VALUE)?;
+        db.flush()?;
+    }
     let mut iter = db.iter()?;
     warm_up_and_count(count, |number| {
         iter.seek(key(number));

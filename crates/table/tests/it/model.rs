@@ -152,6 +152,15 @@ fn a_cursor_walks_as_a_sorted_list_does() {
                     let (bytes, _) = write_table(options, entries.clone()).unwrap();
                     let reader = open_bytes(&bytes, BlockBasedTableOptions::default()).unwrap();
                     walk(&reader, &entries, &mut rng, 300);
+                    let mut known = TableReaderOptions::new(
+                        InternalKeyComparator::default(),
+                        Arc::new(BlockBasedTableOptions::default()),
+                        bytes.len() as u64,
+                    );
+                    known.smallest_key = entries.first().map(|(key, _)| key.as_slice().into());
+                    known.largest_key = entries.last().map(|(key, _)| key.as_slice().into());
+                    let reader = TableReader::open(memory_file(&bytes), known).unwrap();
+                    walk(&reader, &entries, &mut rng, 300);
                 }
             }
         }

@@ -2,8 +2,9 @@
 
 use crate::util::*;
 use esker_base::iter::InternalIterator;
+use esker_base::{SequenceNumber, ValueType};
 use esker_env::RandomAccessFile;
-use esker_format::key::InternalKeyComparator;
+use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -173,7 +174,7 @@ fn what_cannot_be_read_ahead_fails_no_scan_that_ends_before_it() {
 }
 
 #[test]
-fn a_seek_behind_the_last_key_looks_at_no_block() {
+fn a_seek_beyond_the_bounds_looks_at_no_block() {
     let entries = sample_entries(&mut Rng::new(4), 500, 60);
     let (bytes, info) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
     let file = Arc::new(Counting(memory_file(&bytes), Default::default()));
@@ -182,6 +183,7 @@ fn a_seek_behind_the_last_key_looks_at_no_block() {
         Arc::new(with_filters()),
         bytes.len() as u64,
     );
+    options.smallest_key = Some(entries[0].0.as_slice().into());
     options.largest_key = Some(info.largest.into());
     let reader = TableReader::open(file.clone(), options).unwrap();
     file.1.lock().unwrap().clear();
@@ -189,6 +191,9 @@ fn a_seek_behind_the_last_key_looks_at_no_block() {
     let last = &entries.last().unwrap().0;
     let behind = [&last[..last.len() - 8], b"x", &last[last.len() - 8..]].concat();
     iter.seek(&behind);
+    assert!(!iter.valid());
+    let before = internal_key(b"a", SequenceNumber(1), ValueType::SEEK);
+    iter.seek_for_prev(&before);
     assert!(!iter.valid());
     iter.status().unwrap();
     assert_eq!(*file.1.lock().unwrap(), [], "nothing is read");
@@ -198,6 +203,10 @@ fn a_seek_behind_the_last_key_looks_at_no_block() {
     assert!(!iter.valid());
     iter.seek_for_prev(&behind);
     assert_eq!(iter.key(), last);
+    iter.seek_for_prev(&before);
+    assert!(!iter.valid());
+    iter.seek(&before);
+    assert_eq!(iter.key(), entries[0].0);
 }
 
 #[test]
