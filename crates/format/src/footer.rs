@@ -122,6 +122,7 @@ impl Footer {
             return Err(Error::corruption("the footer's meta index does not fit into the file"));
         };
         let meta_index = BlockHandle::new(offset, meta_index_size);
+        meta_index.check_within(file_size)?;
         Ok(Footer { format_version, guard: extended.guard, meta_index, index: None })
     }
 

@@ -48,6 +48,18 @@ fn damage_is_noticed() {
 }
 
 #[test]
+fn a_meta_index_of_4_gib_is_refused_in_every_version() {
+    let size = 1 << 40;
+    for format_version in 1..=7 {
+        let offset = size - FOOTER_BYTES as u64;
+        let bytes = u64::from(u32::MAX);
+        let mut footer = sample(format_version).0;
+        footer.meta_index = BlockHandle::new(offset - TRAILER_BYTES as u64 - bytes, bytes);
+        assert!(Footer::parse(&footer.encode(offset), size).unwrap_err().is_corruption());
+    }
+}
+
+#[test]
 fn a_flipped_bit_does_not_pass_for_a_newer_rocksdb() {
     for version in 1..=7 {
         let (footer, offset) = sample(version);
