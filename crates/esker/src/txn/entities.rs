@@ -150,6 +150,11 @@ impl Transaction {
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
+        // Before the moment is taken: who waits for a lock reads what was committed meanwhile.
+        if self.core().options.isolation == IsolationLevel::Serializable {
+            let mut lock = |family| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
+            families.iter().try_for_each(|family| lock(family))?;
+        }
         let mut options = self.read_options(options);
         options.snapshot.get_or_insert_with(|| self.db().snapshot());
         families.iter().map(|family| self.get_entity(&options, family, key.as_ref())).collect()
@@ -252,6 +257,10 @@ impl OptimisticTransaction {
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
+        // Before the moment is taken: what is written since is a conflict.
+        if self.isolation == IsolationLevel::Serializable {
+            families.iter().try_for_each(|family| self.touch(family, key.as_ref()))?;
+        }
         let mut options = self.read_options(options);
         options.snapshot.get_or_insert_with(|| self.db.snapshot());
         families.iter().map(|family| self.get_entity(&options, family, key.as_ref())).collect()

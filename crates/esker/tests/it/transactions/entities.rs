@@ -1,6 +1,6 @@
 //! Wide columns in batches and transactions: as in the database, with own writes over it.
 
-use super::{open, options};
+use super::{open, options, until_waits};
 use esker::txn::{IsolationLevel, LockMode};
 use esker::{
     AttributeGroup, ColumnFamilyId, ColumnFamilyOptions, Db, ErrorKind, OptimisticTransactionDb,
@@ -129,4 +129,29 @@ fn an_optimistic_transaction_finds_conflicts_of_entities() {
     two.commit().unwrap();
     assert_eq!(one.commit().unwrap_err().kind(), ErrorKind::Busy);
     assert_eq!(db.db().get("c").unwrap().unwrap(), b"3");
+}
+
+/// A moment that was taken before the lock would be one before what another has committed meanwhile.
+#[test]
+fn a_serializable_transaction_reads_groups_of_columns_as_they_are_once_it_has_their_locks() {
+    let db = open();
+    let family = db.db().default_column_family();
+    db.put("key", "old").unwrap();
+    let begin = |isolation| {
+        db.begin_transaction(&write(), &TransactionOptions { isolation, ..TransactionOptions::default() })
+    };
+    let mut writer = begin(IsolationLevel::ReadCommitted);
+    writer.put("key", "new").unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reader = begin(IsolationLevel::Serializable);
+            let groups = reader.get_entity_attribute_groups(&ReadOptions::default(), &[&family], "key");
+            let first = columns(groups.unwrap().remove(0));
+            (first, reader.get("key").unwrap())
+        });
+        until_waits(&db, 1);
+        writer.commit().unwrap();
+        let (first, again) = reader.join().unwrap();
+        assert_eq!((first, again.as_deref()), (pairs(&[("", "new")]), Some(&b"new"[..])));
+    });
 }
