@@ -73,6 +73,7 @@ impl SstFileReader {
         let mut reader_options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
         reader_options.prefix_extractor.clone_from(&options.cf.prefix_extractor);
         reader_options.statistics.clone_from(&options.db.statistics);
+        reader_options.clock = options.db.env.clock.clone();
         reader_options.block_protection_bytes_per_key = options.cf.block_protection_bytes_per_key as usize;
         let table =
             TableReader::open(fs.open_random_access(&path, options.db.use_direct_reads)?, reader_options)?;
@@ -83,6 +84,7 @@ impl SstFileReader {
             charged_to: None,
             use_direct_reads: options.db.use_direct_reads,
             statistics: options.db.statistics.clone(),
+            clock: options.db.env.clock.clone(),
         };
         let blobs = Arc::new(BlobSource::new(fs.clone(), blobs));
         Ok(SstFileReader { path, table, blobs, icmp, options: options.clone() })

@@ -17,7 +17,7 @@ use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Buffer, Error, ErrorKind, Result};
 use esker_cache::{Cache, CacheKey, CacheOptions, Guarded, Handle, Priority, Role};
-use esker_env::RandomAccessFile;
+use esker_env::{Clock, RandomAccessFile};
 use esker_format::block::{Block, EntryShape};
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::filter::FilterReader;
@@ -150,6 +150,8 @@ pub(crate) struct BlockSource {
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: Priority,
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// By which deadlines of reads are kept.
+    pub(crate) clock: Arc<dyn Clock>,
     /// How index blocks look, once that is known: then they are prepared for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
     /// Values of data blocks may lie elsewhere in the file.
@@ -319,7 +321,7 @@ impl BlockSource {
 
     /// Counts a block that is about to be read from the file.
     /// # Errors
-    /// `Incomplete`: `read_tier` forbids it.
+    /// `Incomplete`: `read_tier` forbids it · `TimedOut`.
     fn begin_read(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Result<()> {
         if self.cache.is_some() {
             counts::cache_miss(self.statistics.as_ref(), kind);
@@ -327,7 +329,9 @@ impl BlockSource {
         if options.read_tier == ReadTier::BlockCache {
             return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
         }
-        counts::block_read(kind, handle.size + TRAILER_BYTES as u64);
+        options.check_deadline(&*self.clock)?;
+        // Of a damaged index it may be any number.
+        counts::block_read(kind, handle.size.saturating_add(TRAILER_BYTES as u64));
         Ok(())
     }
 

@@ -237,6 +237,7 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         index_priority: if high { Priority::High } else { Priority::Low },
         index_shape: None,
         statistics: options.statistics.clone(),
+        clock: options.clock.clone(),
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
         long_scans: Scans::default(),

@@ -6,8 +6,9 @@ use crate::block_source::BlockCache;
 use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateBlockCache};
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
-use esker_base::{FileNumber, SequenceNumber};
+use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use esker_cache::Role;
+use esker_env::{Clock, SystemClock};
 use esker_format::compression::{CompressionOptions, CompressionType};
 use esker_format::filter::FilterPolicy;
 use esker_format::key::InternalKeyComparator;
@@ -284,6 +285,8 @@ pub struct TableReaderOptions {
     pub expected_unique_id: Option<[u64; 2]>,
     /// Where cache hits, filters and reads are counted.
     pub statistics: Option<Arc<Statistics>>,
+    /// By which deadlines of reads are kept. The machine's by default.
+    pub clock: Arc<dyn Clock>,
     /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0 unknown.
     pub tail_size: u64,
     /// Bytes of a checksum that each entry of a block gets when the block comes into memory, 0 (none) to 8. Whoever reads an
@@ -311,6 +314,7 @@ impl TableReaderOptions {
             largest_key: None,
             expected_unique_id: None,
             statistics: None,
+            clock: Arc::new(SystemClock),
             tail_size: 0,
             block_protection_bytes_per_key: 0,
         }
@@ -345,6 +349,8 @@ pub struct TableReadOptions {
     pub prefix_filter_on_seek: bool,
     /// A batch may read blocks of all levels at once, some of which may turn out not to be needed.
     pub async_io: bool,
+    /// The moment, in microseconds since the Unix epoch, from which on no file is read; `u64::MAX`: never.
+    pub deadline_micros: u64,
 }
 
 impl Default for TableReadOptions {
@@ -356,11 +362,30 @@ impl Default for TableReadOptions {
             readahead_size: 0,
             prefix_filter_on_seek: false,
             async_io: false,
+            deadline_micros: u64::MAX,
         }
     }
 }
 
 impl TableReadOptions {
+    /// Whether there is one.
+    #[inline]
+    pub fn has_deadline(&self) -> bool {
+        self.deadline_micros < u64::MAX
+    }
+
+    /// # Errors
+    /// `TimedOut` from the deadline on.
+    #[inline]
+    pub(crate) fn check_deadline(&self, clock: &dyn Clock) -> Result<()> {
+        if self.has_deadline() && clock.now_micros() >= self.deadline_micros {
+            return Err(Error::timed_out(
+                "ReadOptions::deadline has passed, and a file would have to be read",
+            ));
+        }
+        Ok(())
+    }
+
     /// The same, for a read that waits for nothing.
     #[inline]
     pub(crate) fn without_waiting(&self) -> TableReadOptions {

@@ -181,7 +181,7 @@ impl Readahead {
             }
             let (from, to) = match course {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
-                _ => (handle.offset, (end_of(handle) + ahead as u64).min(file_size)),
+                _ => (handle.offset, end_of(handle).saturating_add(ahead as u64).min(file_size)),
             };
             if let Err(e) = self.window.cover(file, from..to) {
                 if from == handle.offset && to == end_of(handle) {

@@ -441,8 +441,9 @@ fn count_wasted(statistics: Option<&Arc<Statistics>>, let_go: &HashMap<CacheKey,
     }
 }
 
+/// Of a damaged index it may be any number.
 fn stored_bytes(handle: BlockHandle) -> u64 {
-    handle.size + TRAILER_BYTES as u64
+    handle.size.saturating_add(TRAILER_BYTES as u64)
 }
 
 impl TableReader {
@@ -474,7 +475,7 @@ impl TableReader {
                 break;
             }
             let is_last = !options.reverse && icmp.compare_user_keys(separator, limit).is_ge();
-            bytes += stored_bytes(walker.handle());
+            bytes = stored_bytes(walker.handle()).saturating_add(bytes);
             if bytes > most {
                 return Ok(false);
             }

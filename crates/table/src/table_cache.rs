@@ -10,7 +10,7 @@
 
 use crate::blob::{BlobSource, BlobSourceOptions, OpenBlobFiles, open_blob_files};
 use crate::block_source::BlockCache;
-use crate::options::{BlockBasedTableOptions, TableReaderOptions};
+use crate::options::{BlockBasedTableOptions, TableReadOptions, TableReaderOptions};
 use crate::reader::TableReader;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
@@ -18,7 +18,7 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use esker_base::{FileNumber, Result, SubCode};
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
-use esker_env::{FileSystem, RandomAccessFile};
+use esker_env::{Clock, FileSystem, RandomAccessFile};
 use esker_format::file_name::{leveldb_table_file_name, table_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::FileMetaData;
@@ -47,6 +47,8 @@ pub struct TableCacheOptions {
     pub max_file_size_for_l0_meta_pin: u64,
     /// Where opened files, cache hits and filters are counted.
     pub statistics: Option<Arc<Statistics>>,
+    /// By which deadlines of reads are kept.
+    pub clock: Arc<dyn Clock>,
     /// Where values from blob files are kept; `None` for nowhere.
     pub blob_cache: Option<Arc<BlockCache>>,
     /// Files are read past the page cache.
@@ -138,6 +140,7 @@ impl TableCache {
             charged_to: options.table_options.cache_charged_for(Role::BlobCache).cloned(),
             use_direct_reads: options.use_direct_reads,
             statistics: options.statistics.clone(),
+            clock: options.clock.clone(),
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
         let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
@@ -176,6 +179,12 @@ impl TableCache {
         Ok(reader)
     }
 
+    /// # Errors
+    /// `TimedOut` if a file would have to be read from now on, and it is too late for that.
+    pub fn check_deadline(&self, options: &TableReadOptions) -> Result<()> {
+        options.check_deadline(&*self.options.clock)
+    }
+
     /// Opens this file without keeping the reader.
     /// # Errors
     /// As [`TableReader::open`].
@@ -198,6 +207,7 @@ impl TableCache {
         options.expected_unique_id = meta.unique_id.filter(|_| self.options.verify_unique_ids);
         options.tail_size = meta.tail_size;
         options.statistics = self.options.statistics.clone();
+        options.clock = self.options.clock.clone();
         options.block_protection_bytes_per_key = self.block_protection.load(Ordering::Relaxed);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
         let opened = self.open_file(meta).and_then(|file| TableReader::open(file, options));

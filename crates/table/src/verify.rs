@@ -17,6 +17,7 @@ const OPTIONS: TableReadOptions = TableReadOptions {
     readahead_size: 0,
     prefix_filter_on_seek: false,
     async_io: false,
+    deadline_micros: u64::MAX,
 };
 
 /// What was seen so far.

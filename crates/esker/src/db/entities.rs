@@ -8,7 +8,7 @@
 //! Invariants
 //!  1. What one call returns is of one sequence number, over all its keys and families.
 
-use super::multi_get::Output;
+use super::multi_get::{Output, behind_limit};
 use super::reads::PointRead;
 use super::{ColumnFamilyHandle, Db, OwnWrites};
 use crate::options::{ReadOptions, WriteOptions};
@@ -147,9 +147,7 @@ impl Db {
         keys: &[K],
     ) -> Vec<Result<Option<WideColumns>>> {
         if has_timestamps(options, family) {
-            let mut options = options.clone();
-            options.snapshot.get_or_insert_with(|| self.snapshot());
-            return keys.iter().map(|key| self.timestamped_entity(&options, family, key.as_ref())).collect();
+            return self.timestamped_entities(options, family, keys);
         }
         let mut output = EntityOutput::default();
         self.read_entities(options, family, keys, &mut output);
@@ -187,7 +185,6 @@ impl Db {
         found
     }
 
-    /// Keys with user-defined timestamps are found by an iterator.
     #[cold]
     fn timestamped_entity(
         &self,
@@ -195,12 +192,29 @@ impl Db {
         family: &ColumnFamilyHandle,
         key: &[u8],
     ) -> Result<Option<WideColumns>> {
-        let mut iter = self.iter_opt(anywhere(options), family)?;
-        iter.seek(key);
-        if iter.valid() && iter.key() == key {
-            return Ok(Some(WideColumns::copied(iter.columns())));
-        }
-        iter.status().map(|()| None)
+        let mut iter = self.inner.timestamped(options, &family.cf, key)?;
+        Ok(iter.find(key)?.then(|| WideColumns::copied(iter.columns())))
+    }
+
+    #[cold]
+    fn timestamped_entities<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        keys: &[K],
+    ) -> Vec<Result<Option<WideColumns>>> {
+        let mut options = options.clone();
+        options.snapshot.get_or_insert_with(|| self.snapshot());
+        let mut bytes = 0;
+        let read = |key: &K| {
+            if bytes > options.value_size_soft_limit {
+                return Err(behind_limit());
+            }
+            let entity = self.timestamped_entity(&options, family, key.as_ref())?;
+            bytes += entity.as_ref().map_or(0, WideColumns::value_bytes);
+            Ok(entity)
+        };
+        keys.iter().map(read).collect()
     }
 
     /// What each of the families has under `key`, at one sequence number; answers stand as the families do.
@@ -258,16 +272,4 @@ impl Output for EntityOutput {
 
 fn has_timestamps(options: &ReadOptions, family: &ColumnFamilyHandle) -> bool {
     options.timestamp.is_some() || family.cf.icmp.timestamp_size() > 0
-}
-
-/// Options of an iterator that may be asked for any key.
-fn anywhere(options: &ReadOptions) -> ReadOptions {
-    ReadOptions {
-        total_order_seek: true,
-        prefix_same_as_start: false,
-        iterate_lower_bound: None,
-        iterate_upper_bound: None,
-        iter_start_ts: None,
-        ..options.clone()
-    }
 }

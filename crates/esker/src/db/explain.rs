@@ -9,7 +9,7 @@
 
 mod watch;
 
-use super::iterator::{new_ahead, watched_iter, within_ranges};
+use super::iterator::{check_tier, new_ahead, watched_iter, within_ranges};
 use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
@@ -18,7 +18,7 @@ use crate::observe::{Explanation, KeyRead, ReadSource, ScanRead, SeenEntry, Step
 use crate::options::{MultiScanArgs, ReadOptions};
 use crate::read::get::ReadContext;
 use crate::read::saver::Saver;
-use crate::read::tables::open_file;
+use crate::read::tables::open_for;
 use crate::version::FileMeta;
 use esker_base::perf_context::{PerfContext, PerfLevel, perf_level, set_perf_level};
 use esker_base::sync::Arc;
@@ -67,7 +67,8 @@ impl Db {
         let start = self.begin_explaining(options, family)?;
         let (view, sequence) = self.inner.pinned_moment(&family.cf, options, None);
         let table_options = table_read_options(options);
-        let context = read_context(&family.cf, options, &table_options, None);
+        let files_only = self.inner.reads_files_only(options);
+        let context = ReadContext { files_only, ..read_context(&family.cf, options, &table_options, None) };
         let mut sorted: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let icmp = &family.cf.icmp;
         sorted.sort_by(|a, b| icmp.compare_user_keys(a, b));
@@ -160,6 +161,7 @@ impl Db {
         scan: impl FnOnce(DbIter, &mut ScanRead) -> Result<()>,
     ) -> Result<Explanation> {
         let start = self.begin_explaining(options, family)?;
+        check_tier(options)?;
         let watch = Watch::new(self.engine().env.clock.clone());
         let (view, sequence) = self.inner.pinned_moment(&family.cf, options, None);
         let mut read = ScanRead::default();
@@ -203,7 +205,9 @@ impl Db {
     fn explain_key(&self, view: &SuperVersion, context: &ReadContext<'_>, key: &LookupKey) -> KeyRead {
         let start = self.now();
         let mut lookup = Lookup { db: self, view, context, key, saver: Saver::new(), steps: Vec::new() };
-        lookup.ask_memtables();
+        if !context.files_only {
+            lookup.ask_memtables();
+        }
         if !context.memtables_only {
             lookup.ask_files();
         }
@@ -309,7 +313,7 @@ impl Lookup<'_> {
     fn ask_file(&mut self, level: usize, file: &FileMeta) {
         let (start, clock) = (self.db.now(), &*self.db.engine().env.clock);
         let (mut touched, mut entries, mut tombstone) = (Vec::new(), Vec::new(), SequenceNumber::ZERO);
-        let read = open_file(self.context.tables, file).and_then(|reader| {
+        let read = open_for(self.context.tables, file, self.context.options).and_then(|reader| {
             if !self.context.ignore_range_deletions
                 && let Some(tombstones) = reader.range_dels()
             {

@@ -100,7 +100,8 @@ impl Db {
     /// An iterator over `family` within the bounds of `options`, as of its snapshot or of now.
     /// # Errors
     /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator is to follow new writes and has a
-    /// snapshot or timestamps, too · `Corruption` and `IoError` from opening level-0 files.
+    /// snapshot or timestamps, too · `NotSupported` for the tier of what is persisted · `Corruption` and `IoError` from opening level-0
+    /// files; `Incomplete` and `TimedOut` if one cannot be opened as far, or as long, as the options let a read go.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         self.new_iterator(options, family, None)
     }
@@ -125,6 +126,7 @@ impl Db {
         family: &ColumnFamilyHandle,
         ranges: Option<&MultiScanArgs>,
     ) -> Result<DbIterator> {
+        check_tier(&options)?;
         check_tailing(&options, family.cf.icmp.timestamp_size() > 0)?;
         self.inner.check_family(&family.cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
@@ -275,7 +277,7 @@ impl DbIterator {
     /// Why it is not valid, if an error was the reason.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `Incomplete` if `read_tier` forbids the I/O it would take, or
-    /// `max_skippable_internal_keys` was passed.
+    /// `max_skippable_internal_keys` was passed · `TimedOut` if it would take I/O behind `deadline`.
     pub fn status(&self) -> Result<()> {
         each!(&self.iter, iter => iter.status())
     }
@@ -435,6 +437,17 @@ impl DbIterator {
             return;
         }
         self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(prepared, place));
+    }
+}
+
+/// # Errors
+/// See [`Db::iter_opt`].
+pub(super) fn check_tier(options: &ReadOptions) -> Result<()> {
+    match options.read_tier {
+        ReadTier::Persisted => {
+            Err(Error::not_supported("ReadOptions::read_tier: iterators over what is persisted"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -189,7 +189,9 @@ impl Db {
         }
         let table_options = table_read_options(options);
         let statistics = self.engine().options.statistics.as_deref();
-        let batch = KeyBatch { keys, options, table_options: &table_options, statistics, entities };
+        let files_only = self.inner.reads_files_only(options);
+        let batch =
+            KeyBatch { keys, options, table_options: &table_options, statistics, entities, files_only };
         if let Some(guard) = self.read_few(&batch, epoch::pin(), output) {
             self.read_many(&batch, guard, output);
         }
@@ -262,17 +264,22 @@ impl Db {
         }
     }
 
-    /// Keys with user-defined timestamps are read one by one, under one snapshot.
+    /// Keys with user-defined timestamps are read one by one, under one snapshot. In a batch that has some, the timestamp is not for
+    /// those of families without.
     #[cold]
     fn read_timestamped_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
         let snapshot = options.snapshot.clone().unwrap_or_else(|| self.snapshot());
         let options = ReadOptions { snapshot: Some(snapshot), ..options.clone() };
         let plain = ReadOptions { timestamp: None, ..options.clone() };
+        let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
+        let has_some = (0..keys.len()).any(has_timestamps);
         for i in 0..keys.len() {
-            let family = keys.family(i);
-            let has_timestamps = family.cf.icmp.timestamp_size() > 0;
-            let of_family = if has_timestamps { &options } else { &plain };
-            output.set(i, Answer::Made(self.get_pinned_opt(of_family, family, keys.key(i))));
+            if output.value_bytes() > options.value_size_soft_limit {
+                output.set(i, Answer::Made(Err(behind_limit())));
+                continue;
+            }
+            let of_family = if has_timestamps(i) || !has_some { &options } else { &plain };
+            output.set(i, Answer::Made(self.get_pinned_opt(of_family, keys.family(i), keys.key(i))));
         }
     }
 
@@ -293,6 +300,12 @@ impl Db {
         let snapshot = self.snapshot();
         Moment { views: views_of(keys, guard), sequence: snapshot.sequence(), snapshot: Some(snapshot) }
     }
+}
+
+/// The error of a key that `value_size_soft_limit` has ended its batch before.
+#[cold]
+pub(super) fn behind_limit() -> Error {
+    Error::aborted("multi_get: value_size_soft_limit reached before this key")
 }
 
 /// Notes a batch of so many keys, how many of them have values, and the bytes of those.
@@ -378,6 +391,8 @@ struct KeyBatch<'b, K> {
     statistics: Option<&'b Statistics>,
     /// What is not lent is an entity.
     entities: bool,
+    /// Memtables are not searched.
+    files_only: bool,
 }
 
 /// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a number that sorts as the
@@ -466,7 +481,7 @@ impl<K: Keys> KeyBatch<'_, K> {
     fn context(&self, key: usize) -> ReadContext<'_> {
         let context =
             read_context(&self.keys.family(key).cf, self.options, self.table_options, self.statistics);
-        ReadContext { entities: self.entities, ..context }
+        ReadContext { entities: self.entities, files_only: self.files_only, ..context }
     }
 
     /// What is in memory. What is not is put aside.
@@ -511,8 +526,7 @@ impl<K: Keys> KeyBatch<'_, K> {
     fn read_up_to_limit(&self, held: &HeldMoment, output: &mut impl Output) {
         for i in 0..self.keys.len() {
             if output.value_bytes() > self.options.value_size_soft_limit {
-                let error = Error::aborted("multi_get: value_size_soft_limit reached before this key");
-                output.set(i, Answer::Made(Err(error)));
+                output.set(i, Answer::Made(Err(behind_limit())));
                 continue;
             }
             let family = self.keys.family(i);

@@ -534,6 +534,7 @@ pub(crate) fn family_tables(
         max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
         statistics: options.statistics.clone(),
+        clock: options.env.clock.clone(),
         blob_cache: family.options.blob_cache.clone(),
         use_direct_reads: options.use_direct_reads,
         block_protection_bytes_per_key: family.options.block_protection_bytes_per_key as usize,

@@ -8,7 +8,7 @@
 //!  2. Entries of the database that the read must not see are taken out below the merge, as to it they look older than own
 //!     writes.
 
-use super::iterator::{db_iter_options, internal_iterator};
+use super::iterator::{check_tier, db_iter_options, internal_iterator};
 use super::reads::{pinned_view, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::iter::db_iter::KeepAlive;
@@ -18,7 +18,7 @@ use crate::read::latest::{latest_sequence, range_written_since, timestamped_writ
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
-use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_format::key::{self, LookupKey, ParsedInternalKey, seek_key};
 use esker_memtable::MemTable;
 
 /// Writes of a batch in one family.
@@ -129,6 +129,7 @@ impl Db {
                 "ReadOptions::tailing: an iterator over a transaction's own writes",
             ));
         }
+        check_tier(options)?;
         let cf = &family.cf;
         self.inner.check_family(cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
@@ -212,6 +213,9 @@ struct VisibleOnly {
     sequence: SequenceNumber,
 }
 
+/// So many entries of one key are stepped over before the rest of what is hidden of it is sought past.
+const MOST_STEPS: usize = 8;
+
 impl VisibleOnly {
     fn is_hidden(&self) -> bool {
         // What cannot be parsed is shown, so that it is found out where keys are read.
@@ -220,14 +224,32 @@ impl VisibleOnly {
     }
 
     fn forward(&mut self) {
+        let mut steps = 0;
         while self.is_hidden() {
-            self.iter.next();
+            steps += 1;
+            if steps > MOST_STEPS {
+                steps = 0;
+                // Newer versions of a key stand before older ones.
+                let target = seek_key(key::user_key(self.iter.key()), self.sequence);
+                self.iter.seek(&target);
+            } else {
+                self.iter.next();
+            }
         }
     }
 
     fn backward(&mut self) {
+        let mut steps = 0;
         while self.is_hidden() {
-            self.iter.prev();
+            steps += 1;
+            if steps > MOST_STEPS {
+                steps = 0;
+                // What is before a hidden version of the same key is hidden, too.
+                let target = seek_key(key::user_key(self.iter.key()), SequenceNumber::MAX);
+                self.iter.seek_for_prev(&target);
+            } else {
+                self.iter.prev();
+            }
         }
     }
 }
@@ -279,3 +301,6 @@ impl InternalIterator for VisibleOnly {
         self.iter.set_wanted_prefix_of(user_key);
     }
 }
+
+#[cfg(test)]
+mod tests;

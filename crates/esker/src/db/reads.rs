@@ -4,17 +4,19 @@ use super::iterator::new_timestamped_iter;
 use super::own_writes::OwnWrites;
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::iter::timestamped::compare_timestamps;
+use crate::iter::timestamped::{TimestampedIter, compare_timestamps};
 use crate::options::{PLAIN, ReadOptions, ReadTier};
 use crate::read::answer::Answer;
 use crate::read::get::{ReadContext, find, find_on, find_over};
 use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::LookupKey;
 use esker_table::TableReadOptions;
+use std::time::Duration;
 
 impl Db {
     /// The value of `key` in the default family, copied.
@@ -191,7 +193,9 @@ impl DbInner {
         let view = cf.super_version.lend(&guard);
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);
-        let context = ReadContext { entities, ..read_context(cf, options, &table_options, statistics) };
+        let files_only = self.reads_files_only(options);
+        let context = read_context(cf, options, &table_options, statistics);
+        let context = ReadContext { entities, files_only, ..context };
         let under = ReadContext { guard: Some(&guard), ..context };
         let parked = match own {
             None => find(view.get(), &under, &lookup, settle),
@@ -216,13 +220,34 @@ impl DbInner {
         cf: &ColumnFamily,
         key: &[u8],
     ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        self.timestamped(options, cf, key)?.get(key)
+    }
+
+    /// A cursor for `key` alone, as of the timestamp that `options` name.
+    #[cold]
+    pub(super) fn timestamped(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        key: &[u8],
+    ) -> Result<TimestampedIter> {
         self.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;
         }
+        let mut options = options.clone();
+        if options.read_tier == ReadTier::Persisted && !self.reads_files_only(&options) {
+            options.read_tier = ReadTier::ReadAll;
+        }
         let view = pinned_view(cf);
-        let sequence = self.read_sequence(options);
-        new_timestamped_iter(cf, &view, options, sequence, Some(key))?.get(key)
+        let sequence = self.read_sequence(&options);
+        new_timestamped_iter(cf, &view, &options, sequence, Some(key))
+    }
+
+    /// Whether a read shall not see the memtables, since they may have what no WAL has.
+    #[inline]
+    pub(super) fn reads_files_only(&self, options: &ReadOptions) -> bool {
+        options.read_tier == ReadTier::Persisted && self.engine.has_unlogged_data.load(Ordering::Acquire)
     }
 
     /// # Errors
@@ -268,6 +293,7 @@ pub(super) fn read_context<'a>(
         options: table_options,
         ignore_range_deletions: options.ignore_range_deletions,
         memtables_only: options.read_tier == ReadTier::Memtable,
+        files_only: false,
         statistics,
         guard: None,
         if_resident: false,
@@ -289,7 +315,12 @@ pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
         readahead_size: options.readahead_size,
         prefix_filter_on_seek: false,
         async_io: options.async_io,
+        deadline_micros: options.deadline.map_or(u64::MAX, micros),
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
 /// The timestamp to read at in this family.

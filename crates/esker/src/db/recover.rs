@@ -214,6 +214,7 @@ impl Recovery<'_> {
             options: &table_options,
             ignore_range_deletions: false,
             memtables_only: false,
+            files_only: false,
             statistics: None,
             guard: None,
             if_resident: false,

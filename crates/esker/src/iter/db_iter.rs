@@ -508,17 +508,9 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    fn set_prefix_of(&mut self, target: &[u8]) {
-        if self.options.prefix_same_as_start
-            && let Some(extractor) = &self.options.prefix_extractor
-        {
-            self.prefix = extractor.transform(target).map(<[u8]>::to_vec);
-        }
-    }
-
     /// Stays within the prefix of a seek's target, and lets files without that prefix be passed over.
     fn want_prefix_of(&mut self, target: &[u8]) {
-        self.set_prefix_of(target);
+        self.prefix = self.options.prefix_to_stay_in(target);
         if self.prefix.is_some() && self.options.asks_prefix_filters {
             self.iter.set_wanted_prefix_of(Some(target));
         }
@@ -526,10 +518,8 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// After going to an end: the prefix found there is the one to stay in.
     fn adopt_prefix(&mut self) {
-        if self.valid && self.options.prefix_same_as_start {
-            let key = std::mem::take(&mut self.key);
-            self.set_prefix_of(&key);
-            self.key = key;
+        if self.valid {
+            self.prefix = self.options.prefix_to_stay_in(&self.key);
         }
     }
 
@@ -743,12 +733,7 @@ fn is_beyond(
     user_key: &[u8],
 ) -> bool {
     options.upper_bound.as_ref().is_some_and(|upper| icmp.compare_user_keys(user_key, upper).is_ge())
-        || prefix.is_some_and(|prefix| leaves_prefix(options, prefix, user_key))
-}
-
-fn leaves_prefix(options: &DbIterOptions, prefix: &[u8], user_key: &[u8]) -> bool {
-    let extractor = options.prefix_extractor.as_ref();
-    extractor.is_some_and(|extractor| extractor.transform(user_key) != Some(prefix))
+        || options.leaves(prefix, user_key)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(crate) mod timestamped;
 pub(crate) mod versions;
 
 #[cfg(test)]
-mod vec_iter;
+pub(crate) mod vec_iter;
 
 pub use compaction_iter::{CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats};
 pub(crate) use db_iter::DeadRangesOfView;

@@ -10,6 +10,8 @@
 //! Invariants
 //!  1. While it is valid the inner cursor stands on a version of the current user key or behind all of them.
 //!  2. Key, value and timestamp are copies, or keep what they lie in alive.
+//!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the entries of one move, as where keys
+//!     have no timestamps.
 //!
 //! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
 
@@ -93,6 +95,10 @@ pub(crate) struct TimestampedIter {
     timestamp: Vec<u8>,
     shown: Shown,
     operands: MergeOperands,
+    /// The prefix to stay in.
+    prefix: Option<Vec<u8>>,
+    /// Entries passed over in this move.
+    skipped: u64,
     status: Result<()>,
     _keep_alive: Option<KeepAlive>,
 }
@@ -128,6 +134,8 @@ impl TimestampedIter {
             timestamp: Vec::new(),
             shown: Shown::Nothing,
             operands: MergeOperands::new(),
+            prefix: None,
+            skipped: 0,
             status: Ok(()),
             _keep_alive: keep_alive,
         }
@@ -180,17 +188,38 @@ impl TimestampedIter {
         Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
     }
 
-    pub(crate) fn seek_to_first(&mut self) {
+    /// Whether one user key is there; then its columns can be looked at.
+    /// # Errors
+    /// As [`TimestampedIter::status`].
+    pub(crate) fn find(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.stand_on_newest_of(user_key);
+        self.resolve()
+    }
+
+    /// A move to another place begins.
+    fn begin(&mut self) {
         self.status = Ok(());
+        self.skipped = 0;
+        self.prefix = None;
+    }
+
+    pub(crate) fn seek_to_first(&mut self) {
+        self.begin();
         match self.options.lower_bound.clone() {
             Some(lower) => self.iter.seek(&self.before_all_of(&lower)),
             None => self.iter.seek_to_first(),
         }
         self.find_next(false);
+        self.adopt_prefix();
     }
 
     pub(crate) fn seek_to_last(&mut self) {
-        self.status = Ok(());
+        self.begin();
+        self.go_to_last();
+        self.adopt_prefix();
+    }
+
+    fn go_to_last(&mut self) {
         match self.options.upper_bound.clone() {
             Some(upper) => self.iter.seek_for_prev(&self.before_all_of(&upper)),
             None => self.iter.seek_to_last(),
@@ -199,7 +228,8 @@ impl TimestampedIter {
     }
 
     pub(crate) fn seek(&mut self, target: &[u8]) {
-        self.status = Ok(());
+        self.begin();
+        self.prefix = self.options.prefix_to_stay_in(target);
         let lower = self.options.lower_bound.as_deref();
         let target = lower.filter(|l| self.plain.compare_user_keys(l, target).is_gt()).unwrap_or(target);
         let from = self.before_all_of(target);
@@ -208,11 +238,12 @@ impl TimestampedIter {
     }
 
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
+        self.begin();
+        self.prefix = self.options.prefix_to_stay_in(target);
         let upper = self.options.upper_bound.as_deref();
         if upper.is_some_and(|u| self.plain.compare_user_keys(target, u).is_ge()) {
-            return self.seek_to_last();
+            return self.go_to_last();
         }
-        self.status = Ok(());
         let to = self.behind_all_of(target);
         self.iter.seek_for_prev(&to);
         self.find_prev();
@@ -220,11 +251,17 @@ impl TimestampedIter {
 
     /// REQUIRES: `valid()`.
     pub(crate) fn next(&mut self) {
+        self.skipped = 0;
+        // The version that is shown is not passed over.
+        if self.iter.valid() && self.is_current() {
+            self.iter.next();
+        }
         self.find_next(true);
     }
 
     /// REQUIRES: `valid()`.
     pub(crate) fn prev(&mut self) {
+        self.skipped = 0;
         let before = self.before_all_of(&self.key);
         self.iter.seek_for_prev(&before);
         self.find_prev();
@@ -251,6 +288,21 @@ impl TimestampedIter {
     fn fail(&mut self, error: Error) {
         self.valid = false;
         self.status = Err(error);
+    }
+
+    /// After going to an end: the prefix found there is the one to stay in.
+    fn adopt_prefix(&mut self) {
+        if self.valid {
+            self.prefix = self.options.prefix_to_stay_in(&self.key);
+        }
+    }
+
+    /// Notes that the entry here is passed over.
+    /// # Errors
+    /// `Incomplete` if there were too many of them in this move.
+    fn skip(&mut self) -> Result<()> {
+        self.skipped += 1;
+        self.options.check_skipped(self.skipped)
     }
 
     /// Whether the inner cursor stands on a version of `key`.
@@ -283,14 +335,24 @@ impl TimestampedIter {
 
     fn search_forward(&mut self, mut passing: bool) -> Result<()> {
         loop {
+            let mut run = 0;
             while passing && self.iter.valid() && self.is_current() {
+                self.skip()?;
+                run += 1;
+                if run > self.options.max_sequential_skip_in_iterations {
+                    let behind = self.behind_all_of(&self.key);
+                    self.iter.seek(&behind);
+                    break;
+                }
                 self.iter.next();
             }
             if !self.take_key()? {
                 return Ok(());
             }
             let upper = self.options.upper_bound.as_ref();
-            if upper.is_some_and(|upper| self.plain.compare_user_keys(&self.key, upper).is_ge()) {
+            if upper.is_some_and(|upper| self.plain.compare_user_keys(&self.key, upper).is_ge())
+                || self.options.leaves(self.prefix.as_deref(), &self.key)
+            {
                 return Ok(());
             }
             if self.resolve()? {
@@ -312,7 +374,9 @@ impl TimestampedIter {
     fn search_backward(&mut self) -> Result<()> {
         while self.take_key()? {
             let lower = self.options.lower_bound.as_ref();
-            if lower.is_some_and(|lower| self.plain.compare_user_keys(&self.key, lower).is_lt()) {
+            if lower.is_some_and(|lower| self.plain.compare_user_keys(&self.key, lower).is_lt())
+                || self.options.leaves(self.prefix.as_deref(), &self.key)
+            {
                 return Ok(());
             }
             let key = std::mem::take(&mut self.key);
@@ -321,6 +385,7 @@ impl TimestampedIter {
                 self.valid = true;
                 return Ok(());
             }
+            self.skip()?;
             let before = self.before_all_of(&self.key);
             self.iter.seek_for_prev(&before);
         }
@@ -339,6 +404,7 @@ impl TimestampedIter {
             let is_too_new = entry.sequence > self.options.sequence
                 || compare_timestamps(timestamp, &self.read_timestamp).is_gt();
             if is_too_new {
+                self.skip()?;
                 self.iter.next();
                 continue;
             }

@@ -33,6 +33,10 @@ pub(crate) struct VersionsIter {
     /// The internal key that is shown.
     key: Vec<u8>,
     shown: Shown,
+    /// The prefix to stay in.
+    prefix: Option<Vec<u8>>,
+    /// Entries passed over in this move.
+    skipped: u64,
     status: Result<()>,
     _keep_alive: Option<KeepAlive>,
 }
@@ -68,6 +72,8 @@ impl VersionsIter {
             forward: true,
             key: Vec::new(),
             shown: Shown::Nothing,
+            prefix: None,
+            skipped: 0,
             status: Ok(()),
             _keep_alive: keep_alive,
         }
@@ -115,17 +121,48 @@ impl VersionsIter {
         }
     }
 
-    pub(crate) fn seek_to_first(&mut self) {
-        match self.options.lower_bound.clone() {
-            Some(lower) => self.seek(&lower),
-            None => {
-                self.iter.seek_to_first();
-                self.find_forward();
-            }
+    /// A move to another place begins, which stays in this prefix.
+    fn begin(&mut self, prefix: Option<Vec<u8>>) {
+        self.prefix = prefix;
+        self.skipped = 0;
+    }
+
+    /// After going to an end: the prefix found there is the one to stay in.
+    fn adopt_prefix(&mut self) {
+        if self.valid {
+            let (user_key, _) = self.icmp.split_timestamp(key::user_key(&self.key));
+            self.prefix = self.options.prefix_to_stay_in(user_key);
         }
     }
 
+    /// Notes that the entry here is passed over.
+    /// # Errors
+    /// `Incomplete` if there were too many of them in this move.
+    fn skip(&mut self) -> Result<()> {
+        self.skipped += 1;
+        self.options.check_skipped(self.skipped)
+    }
+
+    pub(crate) fn seek_to_first(&mut self) {
+        self.begin(None);
+        match self.options.lower_bound.clone() {
+            Some(lower) => {
+                let from = self.before_all_of(&lower);
+                self.iter.seek(&from);
+            }
+            None => self.iter.seek_to_first(),
+        }
+        self.find_forward();
+        self.adopt_prefix();
+    }
+
     pub(crate) fn seek_to_last(&mut self) {
+        self.begin(None);
+        self.go_to_last();
+        self.adopt_prefix();
+    }
+
+    fn go_to_last(&mut self) {
         match self.options.upper_bound.clone() {
             Some(upper) => {
                 let before = self.before_all_of(&upper);
@@ -138,6 +175,7 @@ impl VersionsIter {
 
     /// To the newest version of the first user key at or after `target`, which has no timestamp.
     pub(crate) fn seek(&mut self, target: &[u8]) {
+        self.begin(self.options.prefix_to_stay_in(target));
         let lower = self.options.lower_bound.as_deref();
         let target = lower.filter(|l| self.plain.compare_user_keys(l, target).is_gt()).unwrap_or(target);
         let from = self.before_all_of(target);
@@ -147,9 +185,10 @@ impl VersionsIter {
 
     /// To the oldest version of the last user key at or before `target`, which has no timestamp.
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
+        self.begin(self.options.prefix_to_stay_in(target));
         let upper = self.options.upper_bound.as_deref();
         if upper.is_some_and(|u| self.plain.compare_user_keys(target, u).is_ge()) {
-            return self.seek_to_last();
+            return self.go_to_last();
         }
         let oldest = vec![0; self.icmp.timestamp_size()];
         let to = key::internal_key(&[target, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion);
@@ -159,6 +198,7 @@ impl VersionsIter {
 
     /// REQUIRES: `valid()`.
     pub(crate) fn next(&mut self) {
+        self.skipped = 0;
         if !self.forward {
             self.iter.seek(&self.key);
         }
@@ -170,6 +210,7 @@ impl VersionsIter {
 
     /// REQUIRES: `valid()`.
     pub(crate) fn prev(&mut self) {
+        self.skipped = 0;
         if self.forward {
             let before = key::seek_key(key::user_key(&self.key), SequenceNumber::MAX);
             self.iter.seek_for_prev(&before);
@@ -198,7 +239,9 @@ impl VersionsIter {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             let (user_key, _) = self.icmp.split_timestamp(entry.user_key);
             let upper = self.options.upper_bound.as_deref();
-            if upper.is_some_and(|upper| self.plain.compare_user_keys(user_key, upper).is_ge()) {
+            if upper.is_some_and(|upper| self.plain.compare_user_keys(user_key, upper).is_ge())
+                || self.options.leaves(self.prefix.as_deref(), user_key)
+            {
                 return Ok(());
             }
             if self.counts(&entry)? {
@@ -206,6 +249,7 @@ impl VersionsIter {
                 self.valid = true;
                 return Ok(());
             }
+            self.skip()?;
             self.iter.next();
         }
         self.iter.status()
@@ -222,7 +266,9 @@ impl VersionsIter {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             let (user_key, _) = self.icmp.split_timestamp(entry.user_key);
             let lower = self.options.lower_bound.as_deref();
-            if lower.is_some_and(|lower| self.plain.compare_user_keys(user_key, lower).is_lt()) {
+            if lower.is_some_and(|lower| self.plain.compare_user_keys(user_key, lower).is_lt())
+                || self.options.leaves(self.prefix.as_deref(), user_key)
+            {
                 return Ok(());
             }
             // Newer ones of the same user key and timestamp follow.
@@ -244,6 +290,7 @@ impl VersionsIter {
                 self.valid = true;
                 return Ok(());
             }
+            self.skip()?;
         }
         self.iter.status()
     }

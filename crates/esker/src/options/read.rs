@@ -11,9 +11,10 @@ pub enum ReadTier {
     /// Everything: memtables, cache and files.
     #[default]
     ReadAll,
-    /// No file is read: `Incomplete` where one would be.
+    /// No file is read, and no table opened: `Incomplete` where one would be.
     BlockCache,
-    /// Only what was written durably: not the memtables of writes that skipped the WAL.
+    /// Only what a crash of the process leaves: once anything was written without the WAL, not the memtables. For gets and batches;
+    /// iterators are `NotSupported`.
     Persisted,
     /// Only the memtables.
     Memtable,
@@ -78,7 +79,8 @@ pub struct ReadOptions {
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,
-    /// Moment (microseconds since the Unix epoch) at which the read gives `TimedOut`. Default `None`.
+    /// Moment (time since the Unix epoch, to the microsecond) from which on no file is read: what would have to be gives `TimedOut`, in a batch
+    /// key by key. A read of a file that has begun is waited for. Default `None`.
     pub deadline: Option<Duration>,
     /// In families with user-defined timestamps, and only there: versions newer than this are not there. Default `None`.
     pub timestamp: Option<Vec<u8>>,

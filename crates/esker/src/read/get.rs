@@ -12,7 +12,7 @@
 use crate::cf::SuperVersion;
 use crate::read::answer::{Answer, LentValue};
 use crate::read::saver::{Finish, Saver};
-use crate::read::tables::{TableRef, open_file, opened_file};
+use crate::read::tables::{TableRef, open_for, opened_file};
 use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -31,6 +31,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) ignore_range_deletions: bool,
     /// Only the memtables (`ReadTier::Memtable`).
     pub(crate) memtables_only: bool,
+    /// Only the files (`ReadTier::Persisted`, if memtables may have what no WAL has).
+    pub(crate) files_only: bool,
     pub(crate) statistics: Option<&'a Statistics>,
     /// The guard that the read is under; without one it may wait for files.
     pub(crate) guard: Option<&'a Guard>,
@@ -67,7 +69,7 @@ impl<'a> ReadContext<'a> {
     pub(super) fn table<'f>(&self, file: &'f FileMeta) -> Result<Option<TableRef<'f>>> {
         match self.guard {
             Some(_) => Ok(opened_file(self.tables, file)),
-            None => open_file(self.tables, file).map(Some),
+            None => open_for(self.tables, file, self.options).map(Some),
         }
     }
 }
@@ -119,7 +121,7 @@ fn find_with(
     mut saver: Saver,
     settle: &mut impl FnMut(Answer<'_>),
 ) -> Option<Parked> {
-    if !saver.is_done() {
+    if !saver.is_done() && !context.files_only {
         search_memtables(view, context, key, &mut saver, settle);
         count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
     }

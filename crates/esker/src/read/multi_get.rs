@@ -60,7 +60,9 @@ pub(crate) fn multi_get(
         parked: Vec::new(),
         settle,
     };
-    batch.search_memtables();
+    if !context.files_only {
+        batch.search_memtables();
+    }
     if !context.memtables_only {
         batch.search_files();
     }

@@ -2,9 +2,9 @@
 
 use crate::version::FileMeta;
 use crate::version::file_meta::FileStats;
-use esker_base::Result;
 use esker_base::sync::Arc;
-use esker_table::{TableCache, TableFile, TableReader};
+use esker_base::{Error, Result};
+use esker_table::{ReadTier, TableCache, TableFile, TableReadOptions, TableReader};
 
 /// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself remembers it and no lock is
 /// taken after the first time; else the table cache is asked.
@@ -25,6 +25,32 @@ pub(crate) fn opened_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Option
         Some(reader) => Some(TableRef::Kept(reader)),
         None => tables.cached(file.number).map(TableRef::Counted),
     }
+}
+
+/// As `open_file`, as far as these options let a read go.
+/// # Errors
+/// As `open_file` · `Incomplete` if the table is not open, and no file may be read · `TimedOut`.
+#[inline]
+pub(crate) fn open_for<'f>(
+    tables: &TableCache,
+    file: &'f FileMeta,
+    options: &TableReadOptions,
+) -> Result<TableRef<'f>> {
+    if let Some(reader) = file.open_table() {
+        return Ok(TableRef::Kept(reader));
+    }
+    if options.read_tier == ReadTier::BlockCache {
+        return opened_file(tables, file).ok_or_else(not_open);
+    }
+    if options.has_deadline() && tables.cached(file.number).is_none() {
+        tables.check_deadline(options)?;
+    }
+    open_at(tables, file, None)
+}
+
+#[cold]
+fn not_open() -> Error {
+    Error::incomplete("the table is not open, and read_tier forbids I/O")
 }
 
 /// As `open_file`, for a file of this level: those of level 0 may pin index and filter.

@@ -35,6 +35,7 @@ mod paranoid;
 mod prefix_scan;
 mod preserve;
 mod protection;
+mod read_options;
 mod repair;
 mod scan_histories;
 mod scrub;

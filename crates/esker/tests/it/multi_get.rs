@@ -350,6 +350,34 @@ fn errors_of_older_files_do_not_touch_keys_of_newer_ones() {
     }
 }
 
+/// The same where the older table cannot be opened.
+#[test]
+fn tables_that_cannot_be_opened_do_not_touch_keys_of_newer_ones() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs.clone());
+    options.cf.table.no_block_cache = true;
+    options.db.max_open_files = 12;
+    let db = Db::open(&options, "/db").unwrap();
+    let keys: Vec<[u8; 8]> = (0u64..60).map(u64::to_be_bytes).collect();
+    keys.iter().for_each(|key| db.put(key, b"old").unwrap());
+    db.flush().unwrap();
+    let old = db.live_files()[0].file.relative_filename.clone();
+    for _ in 0..20 {
+        keys.iter().step_by(2).for_each(|key| db.put(key, b"new").unwrap());
+        db.flush().unwrap();
+    }
+    fs.add_rule(FaultRule::fail(&[OpKind::Open]).on_name(&old).forever());
+    for async_io in [false, true] {
+        let options = ReadOptions { async_io, ..ReadOptions::default() };
+        for (i, value) in db.multi_get_opt(&options, &db.default_column_family(), &keys).iter().enumerate() {
+            match value {
+                Ok(value) => assert_eq!((i % 2, value.as_deref()), (0, Some(&b"new"[..]))),
+                Err(e) => assert_eq!((i % 2, e.kind()), (1, ErrorKind::IoError)),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_million_keys_in_one_batch() {
     let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();

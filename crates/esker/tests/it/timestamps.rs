@@ -487,3 +487,171 @@ fn deleted_keys_leave_nothing_once_nobody_reads_before() {
     assert_eq!(trim(9), ["kept@7"]);
     assert_eq!(db.get_opt(&at(9), &family, "gone").unwrap(), None);
 }
+
+/// A family with prefixes of 2 bytes, and keys `aa0..aa3`, `ab0..ab3`, ... at timestamp 1; every second one is deleted at 2.
+fn of_prefixes(fs: Arc<dyn esker::internals::env::FileSystem>) -> Db {
+    let mut options = options(NAMES[0]);
+    options.db.env = Env::with_fs(fs);
+    options.cf.prefix_extractor = Some(esker::internals::base::prefix::fixed(2));
+    let db = Db::open(&options, "/db").unwrap();
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    for prefix in ["aa", "ab", "ac"] {
+        for n in 0..4 {
+            db.put_with_ts(&write, &family, format!("{prefix}{n}"), &ts(1), "value").unwrap();
+            if n % 2 == 1 {
+                db.delete_with_ts(&write, &family, format!("{prefix}{n}"), &ts(2)).unwrap();
+            }
+        }
+    }
+    db
+}
+
+#[test]
+fn a_scan_by_prefix_stays_in_it_with_timestamps_too() {
+    let db = of_prefixes(Arc::new(MemFs::new()));
+    let family = db.default_column_family();
+    for iter_start_ts in [None, Some(ts(1).to_vec())] {
+        let options = ReadOptions { prefix_same_as_start: true, iter_start_ts, ..at(2) };
+        let rows = |start: &dyn Fn(&mut esker::DbIterator), forward: bool| {
+            let mut iter = db.iter_opt(options.clone(), &family).unwrap();
+            start(&mut iter);
+            let mut prefixes = Vec::new();
+            while iter.valid() {
+                prefixes.push(String::from_utf8(iter.key()[..2].to_vec()).unwrap());
+                if forward { iter.next() } else { iter.prev() }
+            }
+            iter.status().unwrap();
+            prefixes
+        };
+        let each = if options.iter_start_ts.is_some() { 6 } else { 2 };
+        assert_eq!(rows(&|iter| iter.seek("ab"), true), vec!["ab"; each]);
+        assert_eq!(rows(&|iter| iter.seek_for_prev("ab9"), false), vec!["ab"; each]);
+        assert_eq!(rows(&|iter| iter.seek_to_first(), true), vec!["aa"; each]);
+        assert_eq!(rows(&|iter| iter.seek_to_last(), false), vec!["ac"; each]);
+        assert!(rows(&|iter| iter.seek("abx"), true).is_empty());
+        assert!(rows(&|iter| iter.seek_for_prev("ab"), false).is_empty());
+    }
+}
+
+#[test]
+fn a_move_with_timestamps_passes_no_more_than_it_may() {
+    let db = of_prefixes(Arc::new(MemFs::new()));
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    (0..100).for_each(|n| db.delete_with_ts(&write, &family, format!("b{n:02}"), &ts(2)).unwrap());
+    db.put_with_ts(&write, &family, "c", &ts(2), "value").unwrap();
+    for (most, is_too_few) in [(0, false), (20, true), (200, false)] {
+        let options = ReadOptions { max_skippable_internal_keys: most, ..at(2) };
+        let mut iter = db.iter_opt(options.clone(), &family).unwrap();
+        for forward in [true, false] {
+            if forward {
+                iter.seek("b")
+            } else {
+                iter.seek_for_prev("b99")
+            }
+            assert_eq!(iter.valid(), !is_too_few);
+            assert_eq!(iter.status().is_err_and(|e| e.kind() == ErrorKind::Incomplete), is_too_few);
+        }
+        // The next move counts anew.
+        iter.seek("ab0");
+        iter.next();
+        assert_eq!(iter.key(), b"ab2");
+        // Not what is looked for alone.
+        assert_eq!(db.get_opt(&options, &family, "b50").unwrap(), None);
+        assert_eq!(db.get_entity(&options, &family, "b50").unwrap(), None);
+    }
+}
+
+#[test]
+fn batches_with_timestamps_keep_to_the_options_of_gets() {
+    let fs = esker::internals::env::FaultFs::new(Arc::new(MemFs::new()));
+    let db = of_prefixes(Arc::new(fs.clone()));
+    let family = db.default_column_family();
+    // Those behind the limit.
+    let limited = ReadOptions { value_size_soft_limit: 7, ..at(2) };
+    let kinds = |keys: &[&str], options: &ReadOptions| -> Vec<_> {
+        let values = db.multi_get_opt(options, &family, keys).into_iter();
+        values.map(|v| v.map(|v| v.is_some()).map_err(|e| e.kind())).collect()
+    };
+    let aborted = Err(ErrorKind::Aborted);
+    assert_eq!(
+        kinds(&["aa0", "aa1", "ab0", "aa2", "ab2"], &limited),
+        [Ok(true), Ok(false), Ok(true), aborted, aborted]
+    );
+    let entities = db.multi_get_entity(&limited, &family, &["aa0", "ab0", "ab2"]);
+    let entities: Vec<_> =
+        entities.into_iter().map(|v| v.map(|v| v.is_some()).map_err(|e| e.kind())).collect();
+    assert_eq!(entities, [Ok(true), Ok(true), aborted]);
+    // Gets do not look at it.
+    let tailing = ReadOptions { tailing: true, ..at(2) };
+    assert!(db.get_opt(&tailing, &family, "aa0").unwrap().is_some());
+    assert!(db.get_entity(&tailing, &family, "aa0").unwrap().is_some());
+    assert_eq!(kinds(&["aa0", "aa1"], &tailing), [Ok(true), Ok(false)]);
+}
+
+#[test]
+fn a_timestamp_is_refused_by_batches_where_keys_have_none() {
+    let mut options = options(NAMES[0]);
+    options.cf.comparator = Options::default().cf.comparator;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    db.put("key", "value").unwrap();
+    for keys in [&["key"][..], &["key", "other"], &["key"; 40]] {
+        for value in db.multi_get_opt(&at(9), &family, keys) {
+            assert_eq!(value.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        for value in db.multi_get_entity(&at(9), &family, keys) {
+            assert_eq!(value.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        let pairs: Vec<_> = keys.iter().map(|key| (&family, key.as_bytes())).collect();
+        for value in db.multi_get_cf(&at(9), &pairs) {
+            assert_eq!(value.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}
+
+/// An absent key is not looked for beyond its place, however much lies behind it.
+#[test]
+fn an_entity_that_is_not_there_costs_no_more_than_a_value_that_is_not() {
+    let fs = esker::internals::env::FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(NAMES[0]);
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.cf.disable_auto_compactions = true;
+    options.cf.table.no_block_cache = true;
+    let db = Db::open(&options, "/db").unwrap();
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    db.put_with_ts(&write, &family, "z", &ts(1), "value").unwrap();
+    (0..2000).for_each(|n| db.delete_with_ts(&write, &family, format!("b{n:04}"), &ts(2)).unwrap());
+    db.flush().unwrap();
+    let reads = |read: &dyn Fn()| {
+        fs.list_ops(true);
+        read();
+        fs.take_ops().iter().filter(|op| op.kind == esker::internals::env::fault::OpKind::Read).count()
+    };
+    let of_value = reads(&|| assert_eq!(db.get_opt(&at(2), &family, "a").unwrap(), None));
+    let of_entity = reads(&|| assert_eq!(db.get_entity(&at(2), &family, "a").unwrap(), None));
+    assert_eq!(of_entity, of_value);
+}
+
+/// Families with timestamps keep many versions of their keys.
+#[test]
+fn a_step_over_a_key_of_many_versions_does_not_read_them_all() {
+    use esker::internals::base::perf_context::{PerfContext, PerfLevel, set_perf_level};
+    let mut options = options(NAMES[0]);
+    options.cf.disable_auto_compactions = true;
+    options.cf.table.no_block_cache = true;
+    options.cf.target_file_size_base = 64 << 20;
+    let db = Db::open(&options, "/db").unwrap();
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    (1..=2000).for_each(|n| db.put_with_ts(&write, &family, "a", &ts(n), "value").unwrap());
+    db.put_with_ts(&write, &family, "b", &ts(1), "value").unwrap();
+    db.flush().unwrap();
+    set_perf_level(PerfLevel::EnableCount);
+    let mut iter = db.iter_opt(at(2000), &family).unwrap();
+    let before = PerfContext::current().block_read_count;
+    iter.seek_to_first();
+    iter.next();
+    assert_eq!(iter.key(), b"b");
+    let read = PerfContext::current().block_read_count - before;
+    set_perf_level(PerfLevel::Disable);
+    assert!(read < 10, "{read} blocks");
+}

@@ -15,7 +15,7 @@ use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
 use esker_cache::key::process_unique_identity;
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
-use esker_env::FileSystem;
+use esker_env::{Clock, FileSystem};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::file_name::blob_file_name;
 use std::path::PathBuf;
@@ -51,6 +51,8 @@ pub struct BlobSourceOptions {
     pub use_direct_reads: bool,
     /// Where reads and cache hits are counted.
     pub statistics: Option<Arc<Statistics>>,
+    /// By which deadlines of reads are kept.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// The values in the blob files of one family.
@@ -79,7 +81,7 @@ impl BlobSource {
     /// The value that the blob index of `user_key` stands for.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire · `Incomplete` when it is not
-    /// cached and `read_tier` forbids I/O.
+    /// cached and `read_tier` forbids I/O, `TimedOut` when it is too late for I/O.
     pub fn value(&self, user_key: &[u8], index: &[u8], options: &TableReadOptions) -> Result<PinnedBytes> {
         match BlobIndex::parse(index) {
             Ok(BlobIndex::Blob(location)) => self.at(user_key, &location, options),
@@ -104,6 +106,7 @@ impl BlobSource {
         if options.read_tier == ReadTier::BlockCache {
             return Err(Error::incomplete("the blob is not cached, and read_tier forbids I/O"));
         }
+        options.check_deadline(&*self.options.clock)?;
         let value = self.reader(location.file_number)?.value(user_key, location, options.verify_checksums)?;
         perf_count!(blob_read_count);
         perf_add!(blob_read_byte, location.size);

@@ -111,7 +111,10 @@ pub(crate) fn gather_resident(
     options: &TableReadOptions,
 ) -> Result<Vec<Gathered>, Vec<Option<BlockRef>>> {
     let is_outside = |w: &Wanted<'_>| w.handle.check_within(w.source.file_size).is_err();
-    if wanted.iter().any(|w| w.source.may_wait_below() || is_outside(w)) {
+    let is_late = |w: &Wanted<'_>| options.check_deadline(&*w.source.clock).is_err();
+    if wanted.iter().any(|w| w.source.may_wait_below() || is_outside(w))
+        || wanted.first().is_some_and(is_late)
+    {
         return Err(wanted.iter().map(|w| w.held.clone()).collect());
     }
     let mut found = look_up(wanted, options);
@@ -155,6 +158,7 @@ impl BlockSource {
             return Some(Ok(block));
         }
         handle.check_within(self.file_size).ok()?;
+        options.check_deadline(&*self.clock).ok()?;
         let mut block = Reading::new(0, handle);
         match read_at_if_resident(&*self.file, handle.offset, &mut block.stored) {
             Some(Ok(n)) if n == block.stored.len() => {

@@ -52,7 +52,7 @@ impl Together {
         if self.planned.first() != Some(&handle) {
             return None;
         }
-        let end = end_of(handle) + most as u64;
+        let end = end_of(handle).saturating_add(most as u64);
         // Handles behind the first come from the index as they are.
         let is_adjacent = |pair: &&[BlockHandle]| {
             let (start, size) = (end_of(pair[0]), pair[1].size);

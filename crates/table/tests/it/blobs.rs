@@ -155,6 +155,7 @@ fn values_are_kept_in_the_blob_cache() {
         charged_to: None,
         use_direct_reads: false,
         statistics: Some(Arc::clone(&statistics)),
+        clock: Arc::new(esker_env::SystemClock),
     };
     let source = BlobSource::new(fs, options);
     let (key, value) = &pairs()[20];

@@ -551,6 +551,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             open_files: OpenFiles::new(Some(3)),
             verify_unique_ids: true,
             statistics: None,
+            clock: Arc::new(esker_env::SystemClock),
             blob_cache: None,
             use_direct_reads: false,
         },

@@ -23,7 +23,7 @@ use crate::iter::{
     FileOpener, LevelIterator, LevelTombstones, MergeChild, MergingIterator, OpenedFile, RunTombstones,
 };
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::tables::open_file;
+use crate::read::tables::open_for;
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
 use esker_base::run::{Ahead, Run};
@@ -129,7 +129,9 @@ pub(super) struct Runs {
     is_told: bool,
     /// Whether `ahead` knows the files.
     knows_files: bool,
-    /// How it reads tables, if it has all that a view has and may be handed on.
+    /// How it reads tables.
+    options: TableReadOptions,
+    /// The same, if it has all that a view has and may be handed on.
     plain: Option<TableReadOptions>,
 }
 
@@ -232,6 +234,7 @@ impl Runs {
             is_told: ahead.is_told(),
             knows_files: false,
             ahead,
+            options: children.opener.options,
             plain: plain_reads(cf, view, options).filter(|_| may_hand_on),
         };
         runs.files_have_changed();
@@ -268,7 +271,7 @@ impl Runs {
     fn tell_files(&mut self) {
         if !self.knows_files {
             let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
-            let files = FilesOfScans { icmp, tables, sources: self.sources.clone() };
+            let files = FilesOfScans { icmp, tables, options: self.options, sources: self.sources.clone() };
             self.ahead.set_tables(Some(Box::new(files)));
             self.knows_files = true;
         }
@@ -430,7 +433,10 @@ fn for_each_source<'a>(
         let has_tombstones = !options.ignore_range_deletions && mem.num_range_deletes() > 0;
         (has_tombstones || !mem.has_no_points()) && mem.first_seqno() <= sequence
     };
-    view.memtables().filter(seen).map(SourceRef::Memtable).try_for_each(&mut each)?;
+    // Only gets by timestamps come here with that tier, and only if memtables may have what no WAL has.
+    if options.read_tier != ReadTier::Persisted {
+        view.memtables().filter(seen).map(SourceRef::Memtable).try_for_each(&mut each)?;
+    }
     if options.read_tier == ReadTier::Memtable {
         return Ok(());
     }
@@ -621,6 +627,7 @@ pub(super) fn plain_reads(
         && !options.ignore_range_deletions
         && !options.prefix_same_as_start
         && !options.pin_data
+        && options.deadline.is_none()
         && cf.tables.keeps_all_open()
         && has_all_of_level_0(cf, view, options);
     is_plain.then(|| iterator_table_options(options))
@@ -669,13 +676,14 @@ struct ReadOpener {
 struct FilesOfScans {
     icmp: InternalKeyComparator,
     tables: Arc<TableCache>,
+    options: TableReadOptions,
     sources: Vec<Source>,
 }
 
 impl FilesOfScans {
     /// Calls `each` with the table of `file`, if it can be opened: the scan will meet the error.
     fn table(&self, file: &Arc<FileMeta>, each: &mut dyn FnMut(&Arc<TableReader>)) {
-        if let Ok(table) = open_file(&self.tables, file) {
+        if let Ok(table) = open_for(&self.tables, file, &self.options) {
             each(&table);
         }
     }
@@ -715,7 +723,7 @@ fn watched(
 
 impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
-        let reader = open_file(&self.tables, file)?;
+        let reader = open_for(&self.tables, file, &self.options)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
         let iter: Box<dyn InternalIterator> = if self.icmp.timestamp_size() == 0 {
             Box::new(reader.iter(self.options).with_scans_ahead(self.ahead.clone()))
@@ -726,7 +734,7 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
     }
 
     fn range_dels(&self, file: &Arc<FileMeta>) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
-        Ok(open_file(&self.tables, file)?.range_dels().cloned())
+        Ok(open_for(&self.tables, file, &self.options)?.range_dels().cloned())
     }
 
     fn keep(&self, file: &Arc<FileMeta>, iter: Box<dyn InternalIterator>) {

@@ -8,7 +8,7 @@ use crate::iter::db_iter::KeepAlive;
 use crate::iter::timestamped::{TimestampedIter, TombstoneRun, stored_tombstones};
 use crate::iter::versions::VersionsIter;
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::tables::open_file;
+use crate::read::tables::open_for;
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
@@ -76,6 +76,10 @@ fn parts(
         sequence,
         lower_bound: options.iterate_lower_bound.clone(),
         upper_bound: options.iterate_upper_bound.clone(),
+        prefix_same_as_start: options.prefix_same_as_start,
+        prefix_extractor: view.options.prefix_extractor.clone(),
+        max_skippable_internal_keys: if only.is_some() { 0 } else { options.max_skippable_internal_keys },
+        max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
         merge_operator: view.options.merge_operator.clone(),
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
         ..DbIterOptions::default()
@@ -92,9 +96,10 @@ fn tombstone_runs(
 ) -> Result<Vec<TombstoneRun>> {
     let (icmp, size) = (&cf.icmp, cf.icmp.timestamp_size());
     let plain = icmp.without_timestamp();
+    let table_options = table_read_options(options);
     let mut runs: Vec<TombstoneRun> = view
         .memtables()
-        .filter(|mem| mem.num_range_deletes() > 0)
+        .filter(|mem| options.read_tier != ReadTier::Persisted && mem.num_range_deletes() > 0)
         .map(|mem| TombstoneRun { tombstones: mem.stored_range_tombstones(), bounds: None })
         .collect();
     if options.read_tier == ReadTier::Memtable {
@@ -109,7 +114,7 @@ fn tombstone_runs(
         if only.is_some_and(is_outside) {
             continue;
         }
-        let tombstones = stored_tombstones(&*open_file(&cf.tables, file)?, size);
+        let tombstones = stored_tombstones(&*open_for(&cf.tables, file, &table_options)?, size);
         if !tombstones.is_empty() {
             let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
             runs.push(TombstoneRun { tombstones, bounds });

@@ -4,7 +4,7 @@
 //! ones came to. A key with many versions is sought from its newest instead.
 
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
-use super::{DbIter, DbIterOptions, Value, leaves_prefix, set};
+use super::{DbIter, DbIterOptions, Value, set};
 use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -272,5 +272,5 @@ fn is_before(
     user_key: &[u8],
 ) -> bool {
     options.lower_bound.as_ref().is_some_and(|lower| icmp.compare_user_keys(user_key, lower).is_lt())
-        || prefix.is_some_and(|prefix| leaves_prefix(options, prefix, user_key))
+        || options.leaves(prefix, user_key)
 }

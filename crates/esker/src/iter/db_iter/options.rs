@@ -1,11 +1,11 @@
 //! What an iterator shows, and what it counts.
 
 use super::DeadRangesOfView;
-use esker_base::SequenceNumber;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
+use esker_base::{Error, Result, SequenceNumber};
 use esker_table::blob::BlobReader;
 
 /// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's options.
@@ -42,6 +42,31 @@ impl DbIterOptions {
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         set_bound(&mut self.lower_bound, lower);
         set_bound(&mut self.upper_bound, upper);
+    }
+
+    /// The prefix of `user_key`, if that is the one to stay in. The key is without a timestamp.
+    pub(in crate::iter) fn prefix_to_stay_in(&self, user_key: &[u8]) -> Option<Vec<u8>> {
+        let extractor = self.prefix_extractor.as_ref().filter(|_| self.prefix_same_as_start)?;
+        extractor.transform(user_key).map(<[u8]>::to_vec)
+    }
+
+    /// Whether a key, without a timestamp, has another prefix than the one to stay in.
+    #[inline]
+    pub(in crate::iter) fn leaves(&self, prefix: Option<&[u8]>, user_key: &[u8]) -> bool {
+        prefix.is_some_and(|prefix| {
+            let extractor = self.prefix_extractor.as_ref();
+            extractor.is_some_and(|extractor| extractor.transform(user_key) != Some(prefix))
+        })
+    }
+
+    /// # Errors
+    /// `Incomplete` if a move may not pass over so many entries.
+    pub(in crate::iter) fn check_skipped(&self, skipped: u64) -> Result<()> {
+        match self.max_skippable_internal_keys {
+            0 => Ok(()),
+            max if skipped <= max => Ok(()),
+            _ => Err(Error::incomplete("Too many internal keys skipped.")),
+        }
     }
 }
 

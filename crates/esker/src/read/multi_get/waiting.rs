@@ -13,7 +13,7 @@ use crate::cf::SuperVersion;
 use crate::read::answer::{Answer, LentValue};
 use crate::read::get::{Parked, ParkedAt, ReadContext, count, hit_at};
 use crate::read::saver::Saver;
-use crate::read::tables::open_file;
+use crate::read::tables::open_for;
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
@@ -157,22 +157,26 @@ impl<'b> Waiting<'b> {
         for group in groups {
             let before = self.open_keys(&group);
             let mut failed = Vec::new();
-            if let Some(mut plan) = self.plan(&group, &mut failed) {
+            let plan = self.plan(&group, &mut failed);
+            let has_plan = plan.is_some();
+            if let Some(mut plan) = plan {
                 // Groups of several levels are searched in the order of these only.
                 if !self.context.options.async_io {
                     let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
                     plan.search_resident(self.context.options, self.keys, &mut visitor);
                 }
                 plans.push(plan);
-                planned.push((group, failed, before));
-            } else {
-                failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             }
+            planned.push((group, failed, before, has_plan));
         }
         read_plans(&mut plans, self.context.options);
-        for ((group, failed, before), plan) in planned.into_iter().zip(plans) {
+        let mut plans = plans.into_iter();
+        for (group, failed, before, has_plan) in planned {
+            // What a newer level has ended does not fail any more.
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
-            self.search(plan);
+            if has_plan && let Some(plan) = plans.next() {
+                self.search(plan);
+            }
             self.follow(&group);
             for _ in self.open_keys(&group)..before {
                 count(self.context, hit_at(group.level));
@@ -198,7 +202,7 @@ impl<'b> Waiting<'b> {
     /// What the group needs of its file, and which keys fail when their turn comes.
     fn plan(&mut self, group: &Group<'_>, failed: &mut Vec<(usize, Error)>) -> Option<Plan> {
         let keys = group.which.iter().map(|(i, _)| *i as usize);
-        let reader = match open_file(self.context.tables, group.file) {
+        let reader = match open_for(self.context.tables, group.file, self.context.options) {
             Ok(reader) => reader,
             Err(e) => {
                 failed.extend(keys.map(|i| (i, e.clone())));

@@ -11,6 +11,7 @@ fn values_that_expire_are_refused_by_name() {
         charged_to: None,
         use_direct_reads: false,
         statistics: None,
+        clock: Arc::new(esker_env::SystemClock),
     };
     let source = BlobSource::new(Arc::new(MemFs::new()), options);
     let location = BlobLocation {

@@ -40,6 +40,7 @@ fn stored(values: &[(&str, &str)]) -> Stored {
         charged_to: None,
         use_direct_reads: false,
         statistics: None,
+        clock: Arc::new(esker_env::SystemClock),
     };
     let source = Arc::new(BlobSource::new(fs, options));
     Stored { reader: BlobReader { source, options: TableReadOptions::default() }, indexes }
