@@ -67,7 +67,7 @@ enum Watched {
     View(Arc<SuperVersion>),
     /// Nothing until it is moved.
     Parked,
-    /// One view for good: with `pin_data`, or timestamps.
+    /// One view for good: with `pin_data`, timestamps, `ignore_range_deletions`, or a tier that not all is seen by.
     Stays,
 }
 
@@ -148,7 +148,9 @@ impl Db {
             let statistics = self.inner.engine.options.statistics.as_ref();
             Prepared::new(ranges, iter.runs(), &options, statistics)
         });
-        let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data;
+        // Others would lose what goes from memory into files, or what compactions drop since nobody else can see it.
+        let sees_all = options.read_tier == ReadTier::ReadAll && !options.ignore_range_deletions;
+        let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data && sees_all;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
         record_tick(&self.inner.engine.options.statistics, Ticker::NoIteratorCreated, 1);
         Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held, prepared })

@@ -319,6 +319,7 @@ pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
     }
 }
 
+#[cold]
 fn micros(duration: Duration) -> u64 {
     duration.as_micros().try_into().unwrap_or(u64::MAX)
 }

@@ -71,7 +71,7 @@ pub struct ReadOptions {
     pub max_skippable_internal_keys: u64,
     /// An iterator lets go of memtables and files that are not needed any more as soon as there are newer ones, and goes on
     /// with those at its place: what it shows stays the same. Accepted; all iterators do so, with a snapshot or without, but
-    /// those with `pin_data`. Default false.
+    /// those with `pin_data`, `ignore_range_deletions`, or another `read_tier` than `ReadAll`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators show what is there when they move, not when they were made: each seek and each step goes over to the present
     /// first, if something has been written since the last one; both directions. Gets do not look at it, and iterators over

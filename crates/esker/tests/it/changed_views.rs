@@ -3,7 +3,7 @@
 use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, CompressionType};
-use esker::{Db, DbIterator, Env, Options};
+use esker::{Db, DbIterator, Env, ErrorKind, Options, ReadOptions, ReadTier};
 use std::sync::{Arc, Mutex, OnceLock};
 
 fn options() -> Options {
@@ -114,4 +114,41 @@ fn a_step_from_a_key_that_a_filter_removes_meanwhile_passes_no_other_one() {
     assert_eq!(db.get("1").unwrap(), None);
     let iter = filter.made.lock().unwrap().take().unwrap();
     assert_eq!(after_a_step(iter, true), ["2", "4"]);
+}
+
+/// A newer view may have dropped what they show, or have it where they do not look.
+#[test]
+fn iterators_that_do_not_see_all_that_there_is_stay_at_their_view() {
+    let read = [
+        ReadOptions { read_tier: ReadTier::Memtable, ..ReadOptions::default() },
+        ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() },
+        ReadOptions { ignore_range_deletions: true, ..ReadOptions::default() },
+    ];
+    for read in read {
+        let mut options = options();
+        options.cf.table.no_block_cache = true;
+        let db = Db::open(&options, "/db").unwrap();
+        let family = db.default_column_family();
+        let keys = ["a", "b", "c", "d"];
+        keys.iter().for_each(|key| db.put(key, "value").unwrap());
+        if read.ignore_range_deletions {
+            db.delete_range("b", "d").unwrap();
+        }
+        let mut iter = db.iter_opt(read.clone(), &family).unwrap();
+        iter.seek_to_first();
+        let mut found = Vec::new();
+        while iter.valid() {
+            found.push(String::from_utf8(iter.key().to_vec()).unwrap());
+            if found.len() == 1 {
+                db.flush().unwrap();
+                db.compact_range(None, None).unwrap();
+            }
+            iter.next();
+        }
+        iter.status().unwrap();
+        assert_eq!(found, keys, "{read:?}");
+        iter.seek_for_prev("c");
+        assert_eq!(iter.key(), b"c");
+        assert_eq!(iter.park().unwrap_err().kind(), ErrorKind::NotSupported);
+    }
 }

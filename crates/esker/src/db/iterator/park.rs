@@ -16,8 +16,8 @@ impl DbIterator {
     ///
     /// Its sequence number stays registered, as a snapshot's: compactions keep what it sees.
     /// # Errors
-    /// `NotSupported` if it cannot leave its view: with `pin_data`, in families with timestamps, and if it shows a range of
-    /// versions. Nothing has changed then.
+    /// `NotSupported` if it cannot leave its view: with `pin_data`, `ignore_range_deletions`, or another `read_tier` than `ReadAll`, in
+    /// families with timestamps, and if it shows a range of versions. Nothing has changed then.
     pub fn park(&mut self) -> Result<()> {
         match (&mut self.iter, &self.watched) {
             (Cursor::Plain(iter), Watched::View(_)) => {

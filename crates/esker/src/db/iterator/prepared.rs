@@ -135,10 +135,10 @@ impl DbIterator {
     /// `iterate_lower_bound` too. Any other positioning ends it: the iterator is then as if nothing had been prepared.
     ///
     /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of the ranges while all blocks are
-    /// in the cache. With `pin_data` and in families with timestamps nothing is read ahead; the bounds are set all the same.
+    /// in the cache. Nothing is read ahead for an iterator that stays at its view (see [`park`](Self::park)); the bounds are set all the same.
     /// # Errors
     /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range reaches beyond the bounds of an
-    /// iterator with `pin_data`, which opens no other files any more. Nothing has changed then.
+    /// iterator that stays at its view, which opens no other files any more. Nothing has changed then.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let db = self.db.clone();
         let statistics = db.engine.options.statistics.as_ref();
