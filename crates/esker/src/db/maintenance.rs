@@ -86,6 +86,10 @@ impl Db {
         let versions = |key: &[u8], byte| [key, &vec![byte; size]].concat();
         let begin = begin.map(|key| versions(key, 0xFF));
         let end = end.map(|key| versions(key, 0));
+        let has_entries = !family.cf.super_version.load_full().mem.is_empty();
+        if has_entries && !options.allow_write_stall {
+            self.inner.write_path.wait_for_flush_room(&[family.id()])?;
+        }
         self.inner.write_path.flush(&[family.id()], FlushReason::ManualCompaction, true)?;
         let (begin, end) = (begin.as_deref(), end.as_deref());
         crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })

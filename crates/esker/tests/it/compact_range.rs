@@ -1,11 +1,15 @@
 //! What `compact_range` does beside compacting: alone if asked to be, and to the level that was asked for.
 
 use esker::internals::env::mem::MemFs;
-use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
+use esker::observe::{CompactionJobInfo, CompactionReason, EventListener, FlushJobInfo};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{CompactionOptions, Db, Env, ErrorKind, FileNumber, Options, WriteBatch, WriteOptions};
+use esker::{
+    CompactionOptions, Db, Env, ErrorKind, FileNumber, FlushOptions, Options, WriteBatch, WriteOptions,
+};
 use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Nothing is compacted that nobody asked for: levels that are larger than the data needs would be drained.
 fn options() -> Options {
@@ -256,4 +260,45 @@ fn files_do_not_change_their_level_under_a_plan_that_waits() {
     assert_eq!(files(&db), [0, 0, 0, 1, 0, 0, 0]);
     assert!(db.background_error().is_none());
     assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value0"[..]));
+}
+
+/// Holds the first flush up until it is told to go on.
+struct HoldsFlush(Mutex<Option<Receiver<()>>>);
+
+impl EventListener for HoldsFlush {
+    fn on_flush_begin(&self, _info: &FlushJobInfo) {
+        if let Some(go_on) = self.0.lock().unwrap().take() {
+            go_on.recv().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_compaction_does_not_fill_the_memtables_unless_it_may_stop_writers() {
+    for allow_write_stall in [false, true] {
+        let (let_go, held) = channel();
+        let mut options = options();
+        options.cf.max_write_buffer_number = 2;
+        options.db.listeners = vec![Arc::new(HoldsFlush(Mutex::new(Some(held))))];
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("one", "value").unwrap();
+        let no_wait = FlushOptions { wait: false, ..Default::default() };
+        db.flush_opt(&no_wait, &[&db.default_column_family()]).unwrap();
+        db.put("two", "value").unwrap();
+        let (tell, done) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let how = CompactRangeOptions { allow_write_stall, ..Default::default() };
+                let compacted = db.compact_range_opt(&how, &db.default_column_family(), None, None);
+                tell.send(compacted).unwrap();
+            });
+            let early = done.recv_timeout(Duration::from_millis(300));
+            let sealed = db.property("rocksdb.num-immutable-mem-table").unwrap();
+            let_go.send(()).unwrap();
+            assert!(early.is_err(), "it waits for the flush");
+            done.recv().unwrap().unwrap();
+            assert!(allow_write_stall || sealed == "1", "{sealed} of 2 memtables are full");
+        });
+        assert_eq!(files(&db)[0], 0);
+    }
 }
