@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub(crate) struct DoorOptions {
     /// The database's directory
     dir: PathBuf,
-    /// Where its WALs are, if not there
+    /// Where its WALs are; default: where its OPTIONS file says, else there
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Print one JSON object
@@ -25,8 +25,8 @@ pub(crate) struct DoorOptions {
 }
 
 pub(crate) fn run(options: &DoorOptions, host: &Host) -> Outcome {
-    let wal_dir = options.wal_dir.as_ref().unwrap_or(&options.dir);
-    let report = inspect(host.fs(), &options.dir, wal_dir)?;
+    let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
+    let report = inspect(host.fs(), &options.dir, wal_dir.as_ref().unwrap_or(&options.dir))?;
     let text = if options.json { json(&report) } else { human(&report) };
     Ok(host.output().write_all(text.as_bytes())?)
 }

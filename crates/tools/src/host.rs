@@ -1,9 +1,11 @@
 //! What a command works with: files and a clock, standard input, and where its text goes.
 
 use esker::internals::env::FileSystem;
+use esker::options::load_latest_options;
 use esker::{DbOptions, Env};
 use std::fmt;
 use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where text goes.
@@ -59,6 +61,12 @@ impl Host {
     /// The defaults, in this environment.
     pub(crate) fn db_options(&self) -> DbOptions {
         DbOptions { env: self.env(), ..DbOptions::default() }
+    }
+
+    /// Where the WALs of the database in `dir` are, as its OPTIONS file says; one that is not there counts for nothing, as in `ldb`.
+    pub(crate) fn wal_dir_of(&self, dir: &Path) -> Option<PathBuf> {
+        let said = load_latest_options(self.fs(), dir).ok()?.db.wal_dir;
+        said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))
     }
 
     pub(crate) fn input(&self) -> Box<dyn BufRead> {

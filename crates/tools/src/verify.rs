@@ -41,7 +41,7 @@ use std::sync::Arc;
 pub(crate) struct VerifyOptions {
     /// The database's directory
     dir: PathBuf,
-    /// Where its WALs are, if not there
+    /// Where its WALs are; default: where its OPTIONS file says, else there
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Say nothing of what is in order
@@ -51,8 +51,8 @@ pub(crate) struct VerifyOptions {
 
 pub(crate) fn run(options: &VerifyOptions, host: &Host) -> Outcome {
     let mut out = host.output();
-    let wal_dir = options.wal_dir.as_deref().unwrap_or(&options.dir);
-    let mut verifier = Verifier::new(host, &options.dir, wal_dir);
+    let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
+    let mut verifier = Verifier::new(host, &options.dir, wal_dir.as_deref().unwrap_or(&options.dir));
     let outcome = verifier.verify();
     let findings = verifier.findings;
     if !options.quiet {

@@ -22,8 +22,7 @@ pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out)
         Ok(session) => (session.options.clone(), session.families().to_vec()),
         // A MANIFEST or an OPTIONS file that cannot be read is what repairs are for.
         Err(_) => {
-            let wal_dir = load_latest_options(host.fs(), path).ok().and_then(|loaded| loaded.db.wal_dir);
-            let wal_dir = wal_dir.filter(|dir| host.fs().file_exists(dir).unwrap_or(false));
+            let wal_dir = host.wal_dir_of(path);
             (DbOptions { wal_dir, ..host.db_options() }, known_families(path, host.fs()))
         }
     };
