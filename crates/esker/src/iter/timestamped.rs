@@ -21,7 +21,7 @@ use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
-use esker_format::range_del::RangeTombstone;
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_memtable::MemTable;
 use esker_table::blob::BlobReader;
@@ -29,14 +29,50 @@ use esker_table::{TableReadOptions, TableReader};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The range tombstones of one memtable or file.
+/// The range tombstones of one memtable or file that a reader sees.
 #[derive(Debug, Default)]
 pub(crate) struct TombstoneRun {
-    /// With timestamps at start and end.
-    pub(crate) tombstones: Vec<RangeTombstone>,
+    /// Without timestamps.
+    fragments: FragmentedRangeTombstones,
     /// The file's first and last user key, without timestamps, and whether the last is exclusive: beyond them its tombstones
     /// do not act.
-    pub(crate) bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
+    bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
+}
+
+impl TombstoneRun {
+    /// Whether the reader sees none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fragments.is_empty()
+    }
+}
+
+/// Who reads tombstones with timestamps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TombstoneReader<'a> {
+    pub(crate) icmp: &'a InternalKeyComparator,
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) timestamp: &'a [u8],
+    /// The only key, without a timestamp, that is asked for.
+    pub(crate) only: Option<&'a [u8]>,
+}
+
+impl TombstoneReader<'_> {
+    /// What it sees of these.
+    pub(crate) fn run<'t>(
+        &self,
+        tombstones: impl IntoIterator<Item = &'t RangeTombstone>,
+        bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
+    ) -> TombstoneRun {
+        let plain = self.icmp.without_timestamp();
+        let seen = tombstones.into_iter().filter_map(|tombstone| {
+            let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
+            let (end, _) = self.icmp.split_timestamp(&tombstone.end);
+            let seen = RangeTombstoneRef { start, end, seq: tombstone.seq };
+            let is_seen = seen.seq <= self.sequence && compare_timestamps(timestamp, self.timestamp).is_le();
+            (is_seen && self.only.is_none_or(|key| seen.covers(key, &plain))).then_some(seen)
+        });
+        TombstoneRun { fragments: FragmentedRangeTombstones::from_refs(seen, &plain), bounds }
+    }
 }
 
 /// Which is newer of two timestamps: little-endian numbers, as all stock comparators with timestamps have them.
@@ -396,8 +432,7 @@ impl TimestampedIter {
     fn resolve(&mut self) -> Result<bool> {
         self.operands.clear();
         self.timestamp.clear();
-        let covering =
-            covering(&self.tombstones, &self.icmp, &self.key, self.options.sequence, &self.read_timestamp);
+        let covering = covering(&self.tombstones, &self.plain, &self.key);
         while self.iter.valid() && self.is_current() {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             let (_, timestamp) = self.icmp.split_timestamp(entry.user_key);
@@ -449,18 +484,12 @@ impl TimestampedIter {
     }
 }
 
-/// The newest tombstone that covers `user_key`, without its timestamp, and may be seen.
+/// The newest of the tombstones that covers `user_key`, without its timestamp; `plain` is the order of such keys.
 pub(super) fn covering(
     runs: &[TombstoneRun],
-    icmp: &InternalKeyComparator,
+    plain: &InternalKeyComparator,
     user_key: &[u8],
-    sequence: SequenceNumber,
-    read_timestamp: &[u8],
 ) -> SequenceNumber {
-    if runs.is_empty() {
-        return SequenceNumber::ZERO;
-    }
-    let plain = icmp.without_timestamp();
     let within = |run: &&TombstoneRun| {
         run.bounds.as_ref().is_none_or(|(first, last, exclusive)| {
             let to_last = plain.compare_user_keys(user_key, last);
@@ -468,16 +497,8 @@ pub(super) fn covering(
                 && (to_last.is_lt() || (to_last.is_eq() && !exclusive))
         })
     };
-    let tombstones = runs.iter().filter(within).flat_map(|run| &run.tombstones);
-    let covering = tombstones.filter(|tombstone| {
-        let (start, timestamp) = icmp.split_timestamp(&tombstone.start);
-        let (end, _) = icmp.split_timestamp(&tombstone.end);
-        tombstone.seq <= sequence
-            && compare_timestamps(timestamp, read_timestamp).is_le()
-            && plain.compare_user_keys(start, user_key).is_le()
-            && plain.compare_user_keys(user_key, end).is_lt()
-    });
-    covering.map(|tombstone| tombstone.seq).max().unwrap_or_default()
+    let newest = |run: &TombstoneRun| run.fragments.max_covering_seq(user_key, plain, SequenceNumber::MAX);
+    runs.iter().filter(within).map(newest).max().unwrap_or_default()
 }
 
 /// The value that a cursor stands on.

@@ -306,7 +306,7 @@ impl VersionsIter {
         if !is_between || entry.sequence > self.options.sequence {
             return Ok(false);
         }
-        let hidden_below = covering(&self.tombstones, &self.icmp, user_key, self.options.sequence, &self.to);
+        let hidden_below = covering(&self.tombstones, &self.plain, user_key);
         Ok(entry.sequence >= hidden_below)
     }
 

@@ -23,6 +23,7 @@ mod export;
 mod foreign_families;
 mod hour_long_scan;
 mod ingest;
+mod iterator_uses;
 mod moment;
 mod multi_get;
 mod multi_scan;

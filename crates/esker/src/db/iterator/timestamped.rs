@@ -5,7 +5,7 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::db::reads::{read_timestamp, table_read_options};
 use crate::iter::DbIterOptions;
 use crate::iter::db_iter::KeepAlive;
-use crate::iter::timestamped::{TimestampedIter, TombstoneRun, stored_tombstones};
+use crate::iter::timestamped::{TimestampedIter, TombstoneReader, TombstoneRun, stored_tombstones};
 use crate::iter::versions::VersionsIter;
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_for;
@@ -23,7 +23,8 @@ pub(in crate::db) fn new_timestamped_iter(
     only: Option<&[u8]>,
 ) -> Result<TimestampedIter> {
     let timestamp = read_timestamp(cf, view, options)?;
-    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, sequence, only)?;
+    let reader = TombstoneReader { icmp: &cf.icmp, sequence, timestamp: &timestamp, only };
+    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, &reader)?;
     Ok(TimestampedIter::new(cf.icmp.clone(), iter, iter_options, timestamp, tombstones, keep_alive))
 }
 
@@ -40,7 +41,8 @@ pub(in crate::db) fn new_versions_iter(
     let to = read_timestamp(cf, view, options)?;
     let from = ReadOptions { timestamp: options.iter_start_ts.clone(), ..ReadOptions::default() };
     let from = read_timestamp(cf, view, &from).map_err(|e| e.at("iter_start_ts"))?;
-    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, sequence, None)?;
+    let reader = TombstoneReader { icmp: &cf.icmp, sequence, timestamp: &to, only: None };
+    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, &reader)?;
     Ok(VersionsIter::new(cf.icmp.clone(), iter, iter_options, (from, to), tombstones, keep_alive))
 }
 
@@ -56,9 +58,9 @@ fn parts(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
-    sequence: SequenceNumber,
-    only: Option<&[u8]>,
+    reader: &TombstoneReader<'_>,
 ) -> Result<Parts> {
+    let sequence = reader.sequence;
     // Bounds and prefixes are those of keys without timestamps: files know only keys with them.
     let all = ReadOptions {
         ignore_range_deletions: true,
@@ -70,7 +72,7 @@ fn parts(
     let iter = internal_iterator(cf, view, &all, sequence)?;
     let tombstones = match options.ignore_range_deletions {
         true => Vec::new(),
-        false => tombstone_runs(cf, view, options, only)?,
+        false => tombstone_runs(cf, view, options, reader)?,
     };
     let iter_options = DbIterOptions {
         sequence,
@@ -78,7 +80,11 @@ fn parts(
         upper_bound: options.iterate_upper_bound.clone(),
         prefix_same_as_start: options.prefix_same_as_start,
         prefix_extractor: view.options.prefix_extractor.clone(),
-        max_skippable_internal_keys: if only.is_some() { 0 } else { options.max_skippable_internal_keys },
+        max_skippable_internal_keys: if reader.only.is_some() {
+            0
+        } else {
+            options.max_skippable_internal_keys
+        },
         max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
         merge_operator: view.options.merge_operator.clone(),
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
@@ -92,7 +98,7 @@ fn tombstone_runs(
     cf: &ColumnFamily,
     view: &SuperVersion,
     options: &ReadOptions,
-    only: Option<&[u8]>,
+    reader: &TombstoneReader<'_>,
 ) -> Result<Vec<TombstoneRun>> {
     let (icmp, size) = (&cf.icmp, cf.icmp.timestamp_size());
     let plain = icmp.without_timestamp();
@@ -100,7 +106,7 @@ fn tombstone_runs(
     let mut runs: Vec<TombstoneRun> = view
         .memtables()
         .filter(|mem| options.read_tier != ReadTier::Persisted && mem.num_range_deletes() > 0)
-        .map(|mem| TombstoneRun { tombstones: mem.stored_range_tombstones(), bounds: None })
+        .map(|mem| reader.run(&mem.stored_range_tombstones(), None))
         .collect();
     if options.read_tier == ReadTier::Memtable {
         return Ok(runs);
@@ -111,14 +117,17 @@ fn tombstone_runs(
         let is_outside = |key: &[u8]| {
             plain.compare_user_keys(key, first).is_lt() || plain.compare_user_keys(key, last).is_gt()
         };
-        if only.is_some_and(is_outside) {
+        if reader.only.is_some_and(is_outside) {
             continue;
         }
-        let tombstones = stored_tombstones(&*open_for(&cf.tables, file, &table_options)?, size);
-        if !tombstones.is_empty() {
-            let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
-            runs.push(TombstoneRun { tombstones, bounds });
-        }
+        let table = open_for(&cf.tables, file, &table_options)?;
+        let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
+        runs.push(if table.lacks_timestamps() {
+            reader.run(&stored_tombstones(&table, size), bounds)
+        } else {
+            reader.run(table.stored_range_tombstones(), bounds)
+        });
     }
+    runs.retain(|run| !run.is_empty());
     Ok(runs)
 }
