@@ -18,7 +18,7 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     let bytes: u64 = version.all_files().map(|(_, f)| f.file_size).sum();
     bytes > options.fifo.max_table_files_size
         || options.fifo.allow_compaction && version.num_files(0) >= options.level0_file_num_compaction_trigger
-        || version.files(0).last().is_some_and(|f| is_expired(f, context))
+        || version.num_files(0).checked_sub(1).is_some_and(|last| is_expired(version.files(0), last, context))
 }
 
 /// What to delete or merge, if nothing that reads level 0 runs.
@@ -31,21 +31,23 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
         .or_else(|| small_files(version, context))
 }
 
-/// Whether all keys of the file are older than `ttl`.
-fn is_expired(f: &FileMeta, context: &PickContext<'_>) -> bool {
+/// Whether all keys of file `index` of level 0 are older than `ttl`.
+fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>) -> bool {
     let ttl = context.options.ttl;
-    // No key is younger than its file. That of a merge has young keys beside those of its oldest ancestor; merges come with the
-    // flush of their newest file, so that these live little longer than they should.
-    let newest = match f.file_creation_time {
-        0 => f.oldest_ancestor_time,
-        time => time,
-    };
-    ttl > 0 && newest > 0 && context.now_seconds.checked_sub(ttl).is_some_and(|limit| newest < limit)
+    let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else { return false };
+    let file = &level0[index];
+    // No key is younger than its file: that of a merge has young ones beside those of its oldest ancestor. Nor is one younger than what
+    // the next file began with, which says more of a file that was made long after its keys.
+    let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time);
+    let known = [file.file_creation_time, newer.unwrap_or(0)].into_iter().filter(|time| *time > 0).min();
+    let newest = known.unwrap_or(file.oldest_ancestor_time);
+    newest > 0 && newest < limit
 }
 
 fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
-    let files: Vec<Arc<FileMeta>> =
-        version.files(0).iter().rev().take_while(|f| is_expired(f, context)).cloned().collect();
+    let level0 = version.files(0);
+    let old = (0..level0.len()).rev().take_while(|index| is_expired(level0, *index, context));
+    let files: Vec<Arc<FileMeta>> = old.map(|index| Arc::clone(&level0[index])).collect();
     let gone: u64 = files.iter().map(|f| f.file_size).sum();
     if files.is_empty() || version.size(0) - gone > context.options.fifo.max_table_files_size {
         return None;

@@ -183,6 +183,31 @@ fn fifo_keeps_a_merged_file_until_all_of_it_is_old() {
 }
 
 #[test]
+fn fifo_files_that_were_merged_by_hand_keep_no_others_from_growing_old() {
+    let aging = Aging::new(CompactionStyle::Fifo, 10 * HOUR, 0);
+    let db = aging.open();
+    for key in ["one", "two", "three"] {
+        db.put(key, "value").unwrap();
+        db.flush().unwrap();
+        aging.clock.advance(Duration::from_secs(HOUR));
+    }
+    aging.clock.advance(Duration::from_secs(5 * HOUR));
+    let mut numbers: Vec<_> = db.live_files().iter().map(|live| live.file.file_number).collect();
+    numbers.sort();
+    let family = db.default_column_family();
+    db.compact_files(&Default::default(), &family, &numbers[..2], 0).unwrap();
+    assert_eq!(aging.next(), CompactionReason::ManualCompaction);
+    aging.clock.advance(Duration::from_secs(5 * HOUR));
+    // Thirteen hours: all three are older than ten, whenever their files were made.
+    db.put("four", "value").unwrap();
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!(files(&db)[0], 1);
+    assert_eq!(db.get("three").unwrap(), None);
+    assert_eq!(db.get("four").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
 fn a_time_set_later_and_that_of_a_new_family_count_too() {
     let aging = Aging::new(CompactionStyle::Level, 0, 0);
     let db = aging.open();
