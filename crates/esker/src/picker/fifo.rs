@@ -38,9 +38,11 @@ fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>)
     let file = &level0[index];
     // No key is younger than its file: that of a merge has young ones beside those of its oldest ancestor. Nor is one younger than what
     // the next file began with, which says more of a file that was made long after its keys.
-    let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time);
-    let known = [file.file_creation_time, newer.unwrap_or(0)].into_iter().filter(|time| *time > 0).min();
-    let newest = known.unwrap_or(file.oldest_ancestor_time);
+    let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
+    let newest = match file.file_creation_time {
+        0 => file.oldest_ancestor_time,
+        time => newer.map_or(time, |newer| newer.min(time)),
+    };
     newest > 0 && newest < limit
 }
 
