@@ -11,6 +11,9 @@
 //! a node above when as many of its nodes have died: a deletion pays for about one record to be looked at. Who writes into
 //! leaves that are not dead pays for one comparison.
 //!
+//! A node above says, beside its own, the same of each child: of the child's range as far as this node knows, up to where the next
+//! child begins. So who goes along a level mostly need not fetch the nodes he passes over.
+//!
 //! Invariants
 //!  1. What a node says is true of all records in its range, from its first one to that of its right neighbour, at all
 //!     snapshots that have been published; whatever it said stays true. Its range only shrinks, and a node that is split
@@ -35,43 +38,61 @@ use esker_format::key::InternalKeyComparator;
 /// Nothing ends it; nothing is known.
 const NEVER: u64 = u64::MAX;
 
-/// What a node says of its readers.
-pub(crate) struct Dead {
-    since: AtomicU64,
-    until: AtomicU64,
-    head_since: AtomicU64,
+/// A reader at a snapshot from `since` on and below `until` finds nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) since: u64,
+    pub(crate) until: u64,
 }
 
-impl Dead {
-    /// Of an empty leaf.
-    pub(crate) fn empty() -> Dead {
-        Dead::new(0, NEVER, NEVER)
-    }
+impl Span {
+    /// Nothing is known.
+    pub(crate) const NONE: Span = Span { since: 0, until: 0 };
+    /// Nobody finds anything.
+    const ALL: Span = Span { since: 0, until: NEVER };
 
-    /// Of a node that nothing is known of.
-    pub(crate) fn unknown() -> Dead {
-        Dead::new(0, 0, NEVER)
+    /// What is true of both.
+    fn and(self, other: Span) -> Span {
+        Span { since: self.since.max(other.since), until: self.until.min(other.until) }
     }
+}
 
-    fn new(since: u64, until: u64, head_since: u64) -> Dead {
-        Dead {
-            since: AtomicU64::new(since),
-            until: AtomicU64::new(until),
-            head_since: AtomicU64::new(head_since),
-        }
-    }
+/// Such a span, to be read at any time.
+pub(crate) struct Words {
+    since: AtomicU64,
+    until: AtomicU64,
+}
 
-    /// Of a node that is split off; `hidden_by`: the last record that stays, if it is of the same user key as the first that
-    /// goes. REQUIRES: the latch.
-    pub(crate) fn split(&self, hidden_by: Option<Record<'_>>) -> Dead {
-        let head_since = hidden_by.map_or(NEVER, sequence);
-        Dead::new(own!(self.since), own!(self.until), head_since)
+impl Words {
+    pub(crate) fn new(span: Span) -> Words {
+        Words { since: AtomicU64::new(span.since), until: AtomicU64::new(span.until) }
     }
 
     /// Whether a reader at this snapshot finds nothing.
     #[inline]
-    fn at(&self, snapshot: u64) -> bool {
+    pub(crate) fn at(&self, snapshot: u64) -> bool {
         snapshot < self.until.load(Ordering::Acquire) && self.since.load(Ordering::Acquire) <= snapshot
+    }
+
+    fn load(&self) -> Span {
+        let until = self.until.load(Ordering::Acquire);
+        Span { since: self.since.load(Ordering::Acquire), until }
+    }
+
+    /// REQUIRES: the latch.
+    pub(crate) fn own(&self) -> Span {
+        Span { since: own!(self.since), until: own!(self.until) }
+    }
+
+    /// Of something that a reader asks for after this, for which it says nothing until `set`. REQUIRES: the latch.
+    pub(crate) fn clear(&self) {
+        self.until.store(0, Ordering::Release);
+    }
+
+    /// REQUIRES: the latch.
+    pub(crate) fn set(&self, span: Span) {
+        self.since.store(span.since, Ordering::Release);
+        self.until.store(span.until, Ordering::Release);
     }
 
     /// Whether nothing has ended it.
@@ -90,11 +111,33 @@ impl Dead {
         }
         ends
     }
+}
 
-    /// REQUIRES: the latch.
-    fn begin(&self, since: u64) {
-        self.since.store(since, Ordering::Release);
-        self.until.store(NEVER, Ordering::Release);
+/// What a node says of its readers.
+pub(crate) struct Dead {
+    pub(crate) words: Words,
+    pub(crate) head_since: AtomicU64,
+}
+
+impl Dead {
+    /// Of an empty leaf.
+    pub(crate) fn empty() -> Dead {
+        Dead::new(Span::ALL, NEVER)
+    }
+
+    /// Of a node that nothing is known of.
+    pub(crate) fn unknown() -> Dead {
+        Dead::new(Span::NONE, NEVER)
+    }
+
+    fn new(span: Span, head_since: u64) -> Dead {
+        Dead { words: Words::new(span), head_since: AtomicU64::new(head_since) }
+    }
+
+    /// Of a node that is split off; `hidden_by`: the last record that stays, if it is of the same user key as the first that
+    /// goes. REQUIRES: the latch.
+    pub(crate) fn split(&self, hidden_by: Option<Record<'_>>) -> Dead {
+        Dead::new(self.words.own(), hidden_by.map_or(NEVER, sequence))
     }
 }
 
@@ -166,7 +209,7 @@ fn after_deletion<'t, const N: usize>(
     if last && let Some(next) = node.next() {
         let first = next.first_record();
         if icmp.same_user_key(first.user_key(), record.user_key()) {
-            next.dead().head_since.fetch_min(sequence(record), Ordering::AcqRel);
+            next.head_since().fetch_min(sequence(record), Ordering::AcqRel);
             // If this leaf dies by it too, its next deletion will tell.
             return After::Beside(next);
         }
@@ -191,62 +234,101 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
             since = since.max(trailer >> 8);
             continue;
         }
-        let hidden = if is_first { node.dead().head_since.load(Ordering::Acquire) } else { NEVER };
+        let hidden = if is_first { node.head_since().load(Ordering::Acquire) } else { NEVER };
         live += usize::from(hidden == NEVER);
         since = since.max(hidden);
     }
     deaths.await_more(live);
     if live == 0 {
-        node.dead().begin(since);
+        node.dead().set(Span { since, until: NEVER });
     }
     live == 0
+}
+
+/// Shows `each` the nodes from `child` on up to the one that `end` begins with.
+fn for_each_beside<'t, const N: usize>(
+    child: &'t Node<N>,
+    end: Option<&'t Node<N>>,
+    mut each: impl FnMut(&'t Node<N>),
+) {
+    let mut beside = Some(child);
+    while let Some(node) = beside
+        && !end.is_some_and(|end| std::ptr::eq(end, node))
+    {
+        each(node);
+        beside = node.next();
+    }
 }
 
 /// Shows `each` the nodes below this one, up to where its right neighbour begins, those too that it does not know yet.
 /// REQUIRES: its latch.
-fn for_each_below<'t, const N: usize>(node: &'t Node<N>, mut each: impl FnMut(&'t Node<N>)) {
-    let end = node.next().map(|next| next.child(0));
-    let mut below = Some(node.child(0));
-    while let Some(child) = below
-        && !end.is_some_and(|end| std::ptr::eq(end, child))
-    {
-        each(child);
-        below = child.next();
-    }
+fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t Node<N>)) {
+    for_each_beside(node.child(0), node.next().map(|next| next.child(0)), each);
 }
 
-/// The same for a node above: those below it, up to where its right neighbour begins. REQUIRES: its latch.
-#[cold]
-fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
+/// Says of child `at` of a node above what is true of it and those beside it that are not known here yet, which it answers, if nothing
+/// has ended that. REQUIRES: the latch.
+fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
     // Invariant 2: who put an end to one below stores that, and then looks for the root.
     fence(Ordering::SeqCst);
-    let (mut since, mut live) = (0, 0);
-    for_each_below(node, |child| {
-        live += usize::from(child.dead().until.load(Ordering::Acquire) != NEVER);
-        since = since.max(child.dead().since.load(Ordering::Acquire));
-    });
+    let mut span = Span::ALL;
+    for_each_beside(node.child(at), node.child_after(at), |child| span = span.and(child.dead().load()));
+    if span.until == NEVER {
+        node.dead_child(at).set(span);
+    }
+    span
+}
+
+/// Looks whether a node above is dead: whether all below it, up to where its right neighbour begins, are. REQUIRES: its latch.
+#[cold]
+fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
+    let (mut all, mut live) = (Span::ALL, 0);
+    for at in 0..node.count() {
+        let span = heed(node, at);
+        live += usize::from(span.until != NEVER);
+        all = all.and(span);
+    }
     deaths.await_more(live);
     if live == 0 {
-        node.dead().begin(since);
+        node.dead().set(all);
     }
     live == 0
+}
+
+/// Of `child`, which `node` learns of now, to put it in place `at`. What was said of the one on the left was said of this one, too. From
+/// here on no more is said of either than they say themselves: who has put an end to one that was split afterwards is on his way to
+/// one half only. REQUIRES: the latch of `node`.
+pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, child: &'t Node<N>) -> Span {
+    let words = node.dead_child(at - 1);
+    let said = words.own();
+    if said.until == 0 {
+        return said;
+    }
+    let end = node.child_after(at - 1);
+    let until = |from: &'t Node<N>, end: Option<&'t Node<N>>| {
+        let mut until = said.until;
+        for_each_beside(from, end, |child| until = child.dead().until.load(Ordering::Acquire).min(until));
+        until
+    };
+    words.set(Span { until: until(node.child(at - 1), Some(child)), ..said });
+    Span { until: until(child, end), ..said }
 }
 
 /// Of the node above that is split off `node` and begins with `first`. From here on both say no more than those below them: who
 /// has put an end to one of them that was split afterwards is on his way to one half only. REQUIRES: the latch of `node`.
 pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node<N>) -> Dead {
-    let dead = node.dead();
-    let (mut stays, mut goes) = (own!(dead.until), own!(dead.until));
+    let span = node.dead().own();
+    let (mut stays, mut goes) = (span, span);
     let mut is_right = false;
-    if stays > 0 {
+    if span.until > 0 {
         for_each_below(node, |child| {
             is_right |= std::ptr::eq(child, first);
-            let until = if is_right { &mut goes } else { &mut stays };
-            *until = child.dead().until.load(Ordering::Acquire).min(*until);
+            let half = if is_right { &mut goes } else { &mut stays };
+            half.until = child.dead().until.load(Ordering::Acquire).min(half.until);
         });
     }
-    dead.until.store(stays, Ordering::Release);
-    Dead::new(own!(dead.since), goes, NEVER)
+    node.dead().until.store(stays.until, Ordering::Release);
+    Dead::new(goes, NEVER)
 }
 
 impl<const N: usize> Tree<N> {
@@ -278,7 +360,9 @@ impl<const N: usize> Tree<N> {
                 return;
             }
             let mut latched = self.find(level, target, true).latch_for(self.icmp(), target);
-            if !latched.node.dead().end(target.trailer >> 8) {
+            let node = latched.node;
+            node.dead_child(node.own_place_below(self.icmp(), target)).end(target.trailer >> 8);
+            if !node.dead().end(target.trailer >> 8) {
                 // Whoever ended it earlier goes on upwards, and is published first.
                 return;
             }
@@ -295,6 +379,7 @@ impl<const N: usize> Tree<N> {
             }
             let mut latched = self.find(level, target, true).latch_for(self.icmp(), target);
             let node = latched.node;
+            heed(node, node.own_place_below(self.icmp(), target));
             if node.dead().is_open() {
                 continue;
             }

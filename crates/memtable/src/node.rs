@@ -9,7 +9,7 @@
 //! prefix
 //! heads   [ 8 key bytes after the prefix ]  sorted           searched first
 //! records [ address ]                       in step with it  asked when heads are equal, and for the answer
-//! children[ address ]                       inner nodes only
+//! children[ address, dead for whom ]        inner nodes only
 //! ```
 //!
 //! An insert makes room from the right: it copies the last slot one to the right, raises the count, copies the others
@@ -40,7 +40,7 @@ pub(crate) use insert::{Inserted, Latched};
 pub(crate) use run::Run;
 
 use crate::arena::Arena;
-use crate::dead::Dead;
+use crate::dead::{Dead, Span, Words};
 use crate::record::{Record, Target};
 use crate::shade::{Gap, Gaps, Shade};
 use esker_base::Result;
@@ -76,7 +76,13 @@ macro_rules! own {
 
 pub(crate) use own;
 
-type Children<const N: usize> = [AtomicPtr<Node<N>>; N];
+/// What an inner node has for its slots beside the separators.
+struct Children<const N: usize> {
+    /// In lines of their own: every lookup comes by.
+    nodes: [AtomicPtr<Node<N>>; N],
+    /// For whom the child is dead, and what was split off it and is not known here yet.
+    dead: [Words; N],
+}
 
 /// A node with up to `N` slots.
 #[repr(C, align(128))]
@@ -128,10 +134,12 @@ struct Slot<const N: usize> {
     head: u64,
     record: *mut u8,
     child: *mut Node<N>,
+    dead: Span,
 }
 
 impl<const N: usize> Slot<N> {
-    const EMPTY: Slot<N> = Slot { head: 0, record: ptr::null_mut(), child: ptr::null_mut() };
+    const EMPTY: Slot<N> =
+        Slot { head: 0, record: ptr::null_mut(), child: ptr::null_mut(), dead: Span::NONE };
 }
 
 /// Where a target is in a leaf.
@@ -195,8 +203,12 @@ impl<'t, const N: usize> Node<N> {
             Own { gaps: ManuallyDrop::new(gaps) }
         } else {
             let place = arena.allocate_node(Layout::new::<Children<N>>())?.cast::<Children<N>>();
+            let children = Children {
+                nodes: std::array::from_fn(|i| AtomicPtr::new(slot(i).child)),
+                dead: std::array::from_fn(|i| Words::new(slot(i).dead)),
+            };
             // SAFETY: fresh memory of this layout, ours alone.
-            unsafe { place.write(std::array::from_fn(|i| AtomicPtr::new(slot(i).child))) };
+            unsafe { place.write(children) };
             Own { children: place.as_ptr().cast_const() }
         };
         let mut prefix_bytes = [0; MAX_PREFIX];
@@ -251,8 +263,63 @@ impl<'t, const N: usize> Node<N> {
 
     /// For which snapshots it holds nothing.
     #[inline]
-    pub(crate) fn dead(&self) -> &Dead {
-        &self.dead
+    pub(crate) fn dead(&self) -> &Words {
+        &self.dead.words
+    }
+
+    /// Leaves: `dead`, invariant 3.
+    #[inline]
+    pub(crate) fn head_since(&self) -> &AtomicU64 {
+        &self.dead.head_since
+    }
+
+    /// Inner nodes: for which snapshots child `at`, as far as it is known here, holds nothing. REQUIRES: the latch.
+    pub(crate) fn dead_child(&'t self, at: usize) -> &'t Words {
+        &self.children().dead[at]
+    }
+
+    /// Inner nodes: child `at` and what is known to begin behind it, if a reader at this snapshot finds nothing between the two.
+    /// `None`: not known here.
+    #[inline]
+    pub(crate) fn dead_beside(
+        &'t self,
+        at: usize,
+        snapshot: u64,
+    ) -> Option<(&'t Node<N>, Option<&'t Node<N>>)> {
+        let children = self.children();
+        let (place, dead) = (children.nodes.get(at)?, &children.dead[at]);
+        let child = place.load(Ordering::Acquire);
+        if !dead.at(snapshot) {
+            return None;
+        }
+        // In this order: what was said is true up to the child that was beside it then, or one that has come between them since.
+        let link = self.load_link();
+        let next = match at + 1 {
+            behind if behind < link.count() => Some(self.child(behind)),
+            behind if behind == link.count() => self.neighbour(link).map(|next| next.child(0)),
+            _ => return None,
+        };
+        // By invariant 7 all of this was of one child if that is still there; and if a split had taken it away, the slot behind it
+        // could not be in use again.
+        if place.load(Ordering::Acquire) != child {
+            return None;
+        }
+        // SAFETY: children are nodes of the same tree, which lives as long as this one.
+        Some((unsafe { Node::from_ptr(child) }?, next))
+    }
+
+    /// Inner nodes: the child that begins behind child `at`, this node's or its neighbour's first. REQUIRES: the latch.
+    pub(crate) fn child_after(&'t self, at: usize) -> Option<&'t Node<N>> {
+        if at + 1 < self.own_link().count() {
+            return Some(self.child(at + 1));
+        }
+        self.next().map(|next| next.child(0))
+    }
+
+    /// Inner nodes: the place of the child that `target` is in as far as is known here. REQUIRES: the latch, taken for `target`.
+    pub(crate) fn own_place_below(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> usize {
+        let head = self.head_of(icmp.order(), target.user_key);
+        self.search::<true>(icmp, target, head, true, 1, self.own_link().count()) - 1
     }
 
     /// Which range tombstones reach into it.
@@ -325,8 +392,7 @@ impl<'t, const N: usize> Node<N> {
         target: &Target<'_>,
     ) -> Vec<(Option<Record<'t>>, &'t Node<N>)> {
         let count = self.own_link().count();
-        let head = self.head_of(icmp.order(), target.user_key);
-        let from = self.search::<true>(icmp, target, head, true, 1, count) - 1;
+        let from = self.own_place_below(icmp, target);
         let begins_at = |at: usize| {
             let place = NonNull::new(own!(self.records[at]))?;
             // SAFETY: records are complete before their address is stored and stay for as long as the arena.
@@ -390,7 +456,7 @@ impl<'t, const N: usize> Node<N> {
 
     /// Child `at` of an inner node.
     pub(crate) fn child(&'t self, at: usize) -> &'t Node<N> {
-        let child = self.children()[at].load(Ordering::Acquire);
+        let child = self.children().nodes[at].load(Ordering::Acquire);
         // SAFETY: children are nodes of the same tree, which lives as long as this one.
         unsafe { Node::from_ptr(child) }.expect("a used slot of an inner node has a child")
     }
@@ -685,20 +751,10 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Inner nodes: brings near what child `at`, if there is one, says of itself and where it leads.
-    #[inline]
-    pub(crate) fn prefetch_words_of(&self, at: usize) {
-        // A search through all interleavings would only take longer.
-        if !cfg!(any(loom, shuttle)) && at < self.count() {
-            let child = self.children()[at].load(Ordering::Relaxed);
-            prefetch_line(child.cast());
-        }
-    }
-
     /// Inner nodes: whether this is child `at`.
     #[inline]
     pub(crate) fn leads_to(&self, at: usize, node: &Node<N>) -> bool {
-        at < self.count() && ptr::eq(self.children()[at].load(Ordering::Relaxed), node)
+        at < self.count() && ptr::eq(self.children().nodes[at].load(Ordering::Relaxed), node)
     }
 
     /// Latches the node, this one or one to its right, that `target` belongs to.

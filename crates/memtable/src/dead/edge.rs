@@ -4,8 +4,8 @@
 //! they are dead, and nodes above that do, are passed whole; of others the records are looked at one by one, from the place on and at the
 //! far end: so a stretch ends at the very record that a reader is shown, and may begin and end in the middle of a leaf.
 //!
-//! Who comes here mostly finds that the nodes are in no cache. What the children of a node say is therefore asked for some places
-//! ahead, which costs about one wait for all of them; going from node to node along a level would be a wait each.
+//! Who comes here mostly finds that the nodes are in no cache, and waits for each. So the way along a level is by what the nodes above
+//! say of their children, and leads to a child only where they do not know.
 //!
 //! Invariants
 //!  1. Whatever lies between the place and the edge was looked at, or lies in the range of a node that was dead when that range was read
@@ -19,14 +19,16 @@ use crate::tree::Tree;
 use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 
-/// Steps from leaf to leaf before the nodes above are asked for. In the simulated machine nodes are small, and few.
-const STEPS: usize = if cfg!(shuttle) { 1 } else { 4 };
+/// Steps from leaf to leaf before the nodes above are asked for. In the simulated machine nodes are small, and few, and in models fewer.
+const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
+    (true, _) => 0,
+    (_, true) => 1,
+    _ => 4,
+};
 /// Levels of nodes, leaves included, that are made use of.
 const LEVELS: usize = 12;
 /// Records that are fetched ahead.
 const AHEAD: usize = 16;
-/// The same of children: a step takes less than looking at a record.
-const CHILDREN_AHEAD: usize = 32;
 /// Leaves that are looked at record by record because they do not say that they are dead, and turn out to be, before that is left to
 /// the next hop.
 const LIVING: usize = 4;
@@ -85,19 +87,23 @@ impl<'t, const N: usize> Above<'t, N> {
         }
     }
 
-    /// Comes down to the first child of `node`, to go on to its right.
-    fn enter(&mut self, node: &'t Node<N>) {
-        self.set(usize::from(node.level()), node, 0);
-        (0..CHILDREN_AHEAD).for_each(|at| node.prefetch_words_of(at));
-    }
-
-    /// Asks for what is beside the way, on all levels.
-    fn fetch(&self, forward: bool) {
-        for &(node, place) in self.0[1..].iter().flatten() {
-            for i in 1..=CHILDREN_AHEAD {
-                node.prefetch_words_of(if forward { place + i } else { place.wrapping_sub(i) });
-            }
+    /// From dead node `edge`, which is on this way, to the right, over those beside it of which the node above says that they are dead:
+    /// what begins behind them.
+    fn leave_right(&mut self, edge: &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
+        let level = usize::from(edge.level()) + 1;
+        let known = self.get(level).and_then(|(node, place)| {
+            let (child, next) = node.dead_beside(place, snapshot)?;
+            std::ptr::eq(child, edge).then_some((node, place, next))
+        });
+        // Asked for after the node has said that it is dead: invariant 1 of `dead`.
+        let Some((node, mut place, mut next)) = known else { return edge.next() };
+        while let Some((child, behind)) = node.dead_beside(place + 1, snapshot)
+            && next.is_some_and(|next| std::ptr::eq(next, child))
+        {
+            (place, next) = (place + 1, behind);
         }
+        self.set(level, node, place);
+        next
     }
 
     /// A step has led from child to child, below `level`, to `next`. The highest node above `next` that begins with it and is not the
@@ -108,7 +114,6 @@ impl<'t, const N: usize> Above<'t, N> {
             let Some((node, place)) = self.get(level) else { break };
             if node.leads_to(place + 1, next) {
                 self.set(level, node, place + 1);
-                node.prefetch_words_of(place + 1 + CHILDREN_AHEAD);
                 break;
             }
             // Or else the node above does not know it yet.
@@ -130,14 +135,18 @@ impl<'t, const N: usize> Above<'t, N> {
                 break;
             };
             for place in (0..place).rev() {
-                node.prefetch_words_of(place.wrapping_sub(CHILDREN_AHEAD));
-                let child = node.child(place);
-                // Asked in this order: invariant 1 of `dead`.
-                let leads_here = || child.next().is_some_and(|next| std::ptr::eq(next, edge));
-                if !(child.dead().at(snapshot) && leads_here()) {
-                    return edge;
-                }
-                edge = child;
+                let leads_here = |next: Option<&Node<N>>| next.is_some_and(|next| std::ptr::eq(next, edge));
+                edge = match node.dead_beside(place, snapshot).filter(|(_, next)| leads_here(*next)) {
+                    Some((child, _)) => child,
+                    None => {
+                        let child = node.child(place);
+                        // Asked in this order: invariant 1 of `dead`.
+                        if !(child.dead().at(snapshot) && leads_here(child.next())) {
+                            return edge;
+                        }
+                        child
+                    }
+                };
             }
             // What is left of the first child is left of the node.
             edge = node;
@@ -266,7 +275,7 @@ impl<const N: usize> Tree<N> {
                 from -= 1;
             }
             // What a leaf begins with, its neighbour on the left may hide.
-            group.begin(key, from == 0 && leaf.dead().head_since.load(Ordering::Acquire) <= group.snapshot);
+            group.begin(key, from == 0 && leaf.head_since().load(Ordering::Acquire) <= group.snapshot);
         }
         (from..run.len()).find(|&at| {
             run.fetch(at, true);
@@ -283,13 +292,11 @@ impl<const N: usize> Tree<N> {
         loop {
             if steps == STEPS {
                 above = self.path(&Target::of(edge.first_record()), true).0;
-                above.fetch(true);
                 let highest = above.0.iter().flatten().rfind(|(node, _)| node.dead().at(snapshot));
                 edge = highest.map_or(edge, |(node, _)| node);
             }
             steps += 1;
-            // Asked for after the node has said that it is dead: invariant 1 of `dead`.
-            let next = edge.next()?;
+            let next = above.leave_right(edge, snapshot)?;
             let mut stop = above.step(usize::from(edge.level()) + 1, next).unwrap_or(next);
             // What begins here, from the top down.
             edge = loop {
@@ -299,7 +306,7 @@ impl<const N: usize> Tree<N> {
                 if stop.level() == 0 {
                     return Some(stop);
                 }
-                above.enter(stop);
+                above.set(usize::from(stop.level()), stop, 0);
                 stop = stop.child(0);
             };
         }
@@ -427,7 +434,7 @@ impl<const N: usize> Tree<N> {
                 is_shown = !is_deletion(trailer);
             }
         }
-        if is_shown && leaf.dead().head_since.load(Ordering::Acquire) > snapshot {
+        if is_shown && leaf.head_since().load(Ordering::Acquire) > snapshot {
             return Some(0);
         }
         *edge = key.or(*edge);
@@ -439,7 +446,6 @@ impl<const N: usize> Tree<N> {
         loop {
             let target = Target::of(first);
             let (mut path, leaf) = self.path(&target, false);
-            path.fetch(false);
             path.set(0, self.right_of(leaf, &target), 0);
             let is_left = |node: &Node<N>| target.cmp_record(self.icmp(), node.first_record()).is_lt();
             let is_dead =

@@ -82,10 +82,41 @@ fn check_words<const N: usize>(tree: &Tree<N>) {
                     node.level()
                 );
             });
+            for at in 0..node.count() {
+                let said = node.dead_child(at).load();
+                for_each_beside(node.child(at), node.child_after(at), |child| {
+                    let below = child.dead().load();
+                    assert!(
+                        said.until <= below.until,
+                        "child {at} at level {}: said dead until {}, is until {}",
+                        node.level(),
+                        said.until,
+                        below.until
+                    );
+                });
+            }
             above = node.next();
         }
         leftmost = leftmost.child(0);
     }
+}
+
+/// How many nodes are dead, and of how many of these the node above does not say so.
+fn dead_and_unsaid<const N: usize>(tree: &Tree<N>) -> (usize, usize) {
+    let (mut dead, mut unsaid) = (0, 0);
+    let mut leftmost = tree.root();
+    while leftmost.level() > 0 {
+        let mut above = Some(leftmost);
+        while let Some(node) = above {
+            for at in (0..node.count()).filter(|at| node.child(*at).dead().is_open()) {
+                dead += 1;
+                unsaid += usize::from(!node.dead_child(at).is_open());
+            }
+            above = node.next();
+        }
+        leftmost = leftmost.child(0);
+    }
+    (dead, unsaid)
 }
 
 #[test]
@@ -174,6 +205,11 @@ fn one_look_leads_across_all_that_is_deleted() {
         for (i, key) in all.into_iter().enumerate() {
             add(&tree, (key, 30_000 + i as u64, true));
         }
+        let (dead, unsaid) = dead_and_unsaid(&tree);
+        assert!(
+            dead > 200 && unsaid == 0,
+            "{order}: {dead} are dead, {unsaid} of them as far as is not known above"
+        );
         let edge = |key: u16, forward| {
             let bytes = key.to_be_bytes();
             let target = Target { user_key: &bytes, trailer: u64::MAX };
@@ -272,5 +308,136 @@ mod models {
         model(2, old, [&[(26, 4, false)], &[(32, 5, true)]]);
         model(1, old, [&[(21, 4, false)], &[(27, 5, false)]]);
         model(1, old, [&[(27, 4, false)], &[(22, 5, true)]]);
+    }
+
+    /// What the root says of its children, asked at any moment beside these writers, is true of what is in `old`. With 4 slots a node
+    /// or more, so that children are moved from slot to slot.
+    fn model_of_root<const N: usize>(
+        preemptions: usize,
+        old: &'static [Version],
+        writers: &'static [&'static [Version]],
+    ) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 100_000;
+        let counter = Arc::new([const { AtomicUsize::new(0) }; 2]);
+        let counts = Arc::clone(&counter);
+        builder.check(move || {
+            counts[0].fetch_add(1, Ordering::Relaxed);
+            let tree = Arc::new(tree::<N>());
+            old.iter().for_each(|&version| add(&tree, version));
+            let published = old.iter().map(|(_, seq, _)| *seq).max().unwrap_or(0);
+            let root = tree.root();
+            assert_eq!(root.level(), 1, "one inner node");
+            let threads: Vec<_> = writers
+                .iter()
+                .map(|versions| {
+                    let tree = Arc::clone(&tree);
+                    thread::spawn(move || versions.iter().for_each(|&version| add(&tree, version)))
+                })
+                .collect();
+            let key =
+                |record: Record<'_>| u16::from_be_bytes(*record.user_key().first_chunk().expect("2 bytes"));
+            for at in 0..N {
+                let Some((child, next)) = root.dead_beside(at, published) else { continue };
+                counts[1].fetch_add(1, Ordering::Relaxed);
+                let begin = if at == 0 { 0 } else { key(child.first_record()) };
+                let end = next.map_or(u16::MAX, |next| key(next.first_record()));
+                assert!(begin <= end, "child {at} at {begin}, and behind it one at {end}");
+                for &(key, _, _) in old.iter().filter(|(key, _, _)| (begin..end).contains(key)) {
+                    assert!(
+                        !is_there(old, key, published),
+                        "{key} at {published} in {begin}..{end}, child {at}"
+                    );
+                }
+            }
+            for thread in threads {
+                thread.join().expect("no assertion failed");
+            }
+            check_words(&tree);
+        });
+        let [runs, dead] = [0, 1].map(|i| counter[i].load(Ordering::Relaxed));
+        println!("{runs} runs, {dead} children said to be dead: {writers:?} into {old:?}");
+        assert!(runs >= 50 && dead >= 50, "{runs} runs, {dead} dead, cannot have been all interleavings");
+    }
+
+    #[test]
+    fn loom_children_move_to_the_right_in_the_node_above() {
+        // Leaves of 10 to 13, 20 and 21, 30 to 32: the first is full, the last dead.
+        let old = &[
+            (10, 1, false),
+            (11, 2, false),
+            (20, 3, false),
+            (21, 4, false),
+            (30, 5, true),
+            (31, 6, true),
+            (12, 7, false),
+            (13, 8, false),
+            (32, 9, true),
+        ];
+        model_of_root::<4>(3, old, &[&[(14, 20, false)]]);
+        model_of_root::<4>(2, old, &[&[(14, 20, false)], &[(33, 21, false)]]);
+        model_of_root::<4>(2, old, &[&[(14, 20, true), (15, 21, true)], &[(12, 22, true)]]);
+        // The one in the middle is dead.
+        let old = &[
+            (10, 1, false),
+            (11, 2, false),
+            (20, 3, true),
+            (21, 4, true),
+            (30, 5, false),
+            (31, 6, false),
+            (12, 7, false),
+            (13, 8, false),
+            (22, 9, true),
+        ];
+        model_of_root::<4>(3, old, &[&[(14, 20, false)]]);
+        model_of_root::<4>(2, old, &[&[(14, 20, false)], &[(23, 21, false)]]);
+    }
+
+    /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. When the third is split, so is the node above, and when
+    /// then the second is, a place that had been given away is in use again.
+    #[test]
+    fn loom_the_node_above_is_split_and_filled_again() {
+        let old = &[
+            (10, 1, false),
+            (11, 2, false),
+            (20, 3, true),
+            (21, 4, true),
+            (30, 5, false),
+            (12, 6, false),
+            (22, 7, true),
+            (23, 8, true),
+            (31, 9, false),
+            (32, 10, false),
+            (33, 11, false),
+            (40, 12, false),
+        ];
+        model_of_root::<4>(2, old, &[&[(34, 20, false), (24, 21, false)]]);
+        model_of_root::<4>(1, old, &[&[(34, 20, false)], &[(24, 21, false)]]);
+    }
+
+    /// Leaves of 4 to 9, of 10 to 20, of 21 to 23, and of 30, the first full and dead. It is split, and its new half is, too: so it may
+    /// be two others that have come into the place of a child, and behind it.
+    #[test]
+    fn loom_children_move_twice() {
+        let old = &[
+            (10, 1, false),
+            (11, 2, false),
+            (20, 3, false),
+            (21, 4, false),
+            (22, 5, false),
+            (23, 6, false),
+            (30, 7, false),
+            (12, 8, false),
+            (10, 9, true),
+            (11, 10, true),
+            (9, 11, true),
+            (8, 12, true),
+            (7, 13, true),
+            (6, 14, true),
+            (5, 15, true),
+            (4, 16, true),
+        ];
+        model_of_root::<6>(1, old, &[&[(3, 20, false), (6, 21, false)]]);
     }
 }

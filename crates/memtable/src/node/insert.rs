@@ -6,7 +6,7 @@
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
 use super::{Link, Node, Slot, own};
 use crate::arena::Arena;
-use crate::dead::{self, After, Deaths};
+use crate::dead::{self, After, Deaths, Span};
 use crate::record::{Record, Target};
 use crate::shade::Gaps;
 use esker_base::Result;
@@ -94,6 +94,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             head,
             record: record.as_ptr(),
             child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
+            dead: child.map_or(Span::NONE, |child| dead::split_child(node, at, child)),
         };
         if count < N {
             node.put(at, new, link);
@@ -174,7 +175,10 @@ impl<'t, const N: usize> Node<N> {
     #[inline]
     fn store(&'t self, at: usize, slot: Slot<N>) {
         if self.level > 0 {
-            self.children()[at].store(slot.child, Ordering::Release);
+            let children = self.children();
+            children.dead[at].clear();
+            children.nodes[at].store(slot.child, Ordering::Release);
+            children.dead[at].set(slot.dead);
         }
         self.records[at].store(slot.record, Ordering::Release);
         self.heads[at].store(slot.head, Ordering::Release);
@@ -183,8 +187,11 @@ impl<'t, const N: usize> Node<N> {
     /// REQUIRES: the latch.
     #[inline]
     fn load(&'t self, at: usize) -> Slot<N> {
-        let child = if self.level > 0 { own!(self.children()[at]) } else { ptr::null_mut() };
-        Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
+        let (child, dead) = match self.level {
+            0 => (ptr::null_mut(), Span::NONE),
+            _ => (own!(self.children().nodes[at]), self.children().dead[at].own()),
+        };
+        Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child, dead }
     }
 
     /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the latch, a full node.
