@@ -14,4 +14,4 @@ pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::MemTables;
 pub(crate) use set::ColumnFamilySet;
 pub(crate) use super_version::{SuperVersion, newest_file};
-pub(crate) use write_stall::{StallInputs, WriteStall};
+pub(crate) use write_stall::{StallInputs, WriteStall, is_pressed};

@@ -4,7 +4,7 @@
 //! Source of the triggers: RocksDB `db/column_family.cc` (`GetWriteStallConditionAndCause`).
 
 use crate::observe::{WriteStallCause, WriteStallCondition};
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, CompactionStyle};
 
 /// A family's condition with its cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,4 +54,23 @@ impl WriteStall {
             WriteStall::default()
         }
     }
+}
+
+/// Whether a family's compactions are behind, though its writers need not slow down yet.
+pub(crate) fn is_pressed(inputs: StallInputs, options: &ColumnFamilyOptions) -> bool {
+    let soft_limit = options.soft_pending_compaction_bytes_limit;
+    inputs.level0_files >= level0_files_for_pressure(options)
+        || soft_limit > 0 && inputs.pending_compaction_bytes >= soft_limit / 4
+}
+
+/// A quarter of the way from where compaction begins to where writers are slowed down, or twice as many as where it
+/// begins.
+fn level0_files_for_pressure(options: &ColumnFamilyOptions) -> usize {
+    let trigger = i64::from(options.level0_file_num_compaction_trigger.max(0));
+    let slowdown = i64::from(options.level0_slowdown_writes_trigger);
+    if options.compaction_style == CompactionStyle::Fifo {
+        return usize::MAX; // any number of files is as it should be
+    }
+    let files = (trigger * 2).min(trigger + (slowdown - trigger) / 4);
+    usize::try_from(files).unwrap_or(usize::MAX)
 }

@@ -8,6 +8,7 @@ use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, Result, ValueType};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::cell::RefCell;
+use std::time::Duration;
 
 thread_local! {
     /// The batch of single operations, reused so that they allocate nothing.
@@ -16,6 +17,9 @@ thread_local! {
 
 /// A reused batch that grew beyond this is given back to the allocator.
 const KEEP_BATCH_BYTES: usize = 1 << 20;
+
+/// Who gives way to other writes looks this often whether the database is being closed.
+const GIVE_WAY_STEP_MICROS: u64 = 100_000;
 
 impl Db {
     /// Stores `value` under `key` in the default family.
@@ -284,17 +288,14 @@ impl Db {
     }
 
     fn write_unchecked(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
-        if options.low_pri {
-            self.give_way(options, batch)?;
-        }
+        self.give_way(options, batch)?;
         self.inner.write_path.write(options, batch)
     }
 
     /// Slows a low-priority write down while compaction is behind.
-    fn give_way(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
-        use crate::observe::WriteStallCondition;
+    pub(crate) fn give_way(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
         let engine = self.engine();
-        if engine.stall.condition() == WriteStallCondition::Normal {
+        if !options.low_pri || !engine.stall.holds_low_pri_back() {
             return Ok(());
         }
         if options.no_slowdown {
@@ -302,9 +303,17 @@ impl Db {
                 "Low priority write stall: compaction is behind and no_slowdown forbids waiting",
             ));
         }
-        let micros = engine.stall.delay_micros(batch.data_size() as u64, engine.env.clock.now_micros());
-        engine.env.clock.sleep(std::time::Duration::from_micros(micros));
-        Ok(())
+        let now = || engine.env.clock.monotonic_nanos() / 1000;
+        let start = now();
+        let end = start + engine.stall.low_pri_delay_micros(batch.data_size() as u64, start);
+        loop {
+            engine.check_open()?;
+            let left = end.saturating_sub(now());
+            if left == 0 {
+                return Ok(());
+            }
+            engine.env.clock.sleep(Duration::from_micros(left.min(GIVE_WAY_STEP_MICROS)));
+        }
     }
 
     /// Writes `batch` if `validate`, which runs when everything that was written before can be read and nothing can be
@@ -319,6 +328,7 @@ impl Db {
     ) -> Result<()> {
         self.engine().check_writable()?;
         self.check_families(options, batch)?;
+        self.give_way(options, batch)?;
         self.inner.write_path.write_if(options, batch, validate)
     }
 
@@ -328,6 +338,7 @@ impl Db {
     pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
         self.engine().check_writable()?;
         self.check_families(options, &batch)?;
+        self.give_way(options, &batch)?;
         self.inner.write_path.prepare(options, xid, batch)
     }
 

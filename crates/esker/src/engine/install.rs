@@ -1,6 +1,8 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
-use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, newest_file};
+use crate::cf::{
+    ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed, newest_file,
+};
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
 use crate::picker::{
@@ -143,14 +145,20 @@ impl Engine {
 pub(crate) fn update_stall(engine: &Engine, state: &DbState) {
     let debt = state.families.values().map(|f| f.pending_compaction_bytes).sum();
     engine.stall.update(state.families.values().map(|f| f.stall.condition), debt);
+    let compacting = |f: &&FamilyState| !f.options.disable_auto_compactions;
+    let is_pressed = |f: &FamilyState| is_pressed(stall_inputs(f), &f.options);
+    engine.stall.set_pressure(state.families.values().filter(compacting).any(is_pressed));
     engine.state_changed.notify_all();
 }
 
 fn stall_of(family: &FamilyState) -> WriteStall {
-    let inputs = StallInputs {
+    WriteStall::of(stall_inputs(family), &family.options)
+}
+
+fn stall_inputs(family: &FamilyState) -> StallInputs {
+    StallInputs {
         waiting_memtables: family.memtables.immutables.len(),
         level0_files: level0_files_for_stalls(&family.version, family.options.compaction_style),
         pending_compaction_bytes: family.pending_compaction_bytes,
-    };
-    WriteStall::of(inputs, &family.options)
+    }
 }

@@ -1,13 +1,14 @@
 //! How fast writers may go.
 //!
 //! In: the condition of each family; the worst one rules. Out: how long a write must wait. Delayed writers share
-//! `delayed_write_rate`, which falls while the compaction debt grows and rises while it shrinks.
+//! `delayed_write_rate`, which falls while the compaction debt grows and rises while it shrinks: a leader waits for its own
+//! bytes before it writes them, and whoever comes next for those that it wrote for others.
 //!
 //! Source of the rate rule: RocksDB `db/column_family.cc` (`RecalculateWriteStallConditions`), `db/write_controller.cc`.
 
 use crate::observe::WriteStallCondition;
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 const NORMAL: u8 = 0;
 const DELAYED: u8 = 1;
@@ -21,18 +22,28 @@ pub(crate) struct StallState {
     rate: AtomicU64,
     max_rate: AtomicU64,
     credit: Mutex<Credit>,
+    /// Compactions are behind, though not so far that anybody else is slowed down.
+    is_pressed: AtomicBool,
+    /// Bytes per second for all writers of low priority together, and what they have of them.
+    low_pri_rate: AtomicU64,
+    low_pri: Mutex<Credit>,
 }
 
+/// What delayed writers may write before they wait. Times are monotonic.
 #[derive(Debug, Default)]
 struct Credit {
     bytes: u64,
-    next_refill_micros: u64,
+    /// When there is more; `None` before the first writer of a delay. Further away than one refill: what was written
+    /// already is paid for until then.
+    next_refill_micros: Option<u64>,
     last_debt: u64,
 }
 
 /// Credit is handed out for this long at a time.
 const REFILL_MICROS: u64 = 1024;
 const MIN_RATE: u64 = 16 << 10;
+/// What writers of low priority get before there has been a delay.
+const LOW_PRI_RATE: u64 = 1 << 20;
 
 impl StallState {
     /// Nobody stalls; delayed writers would start at `delayed_write_rate` bytes per second.
@@ -43,6 +54,9 @@ impl StallState {
             rate: AtomicU64::new(max_rate),
             max_rate: AtomicU64::new(max_rate),
             credit: Mutex::new(Credit::default()),
+            is_pressed: AtomicBool::new(false),
+            low_pri_rate: AtomicU64::new(LOW_PRI_RATE),
+            low_pri: Mutex::new(Credit::default()),
         }
     }
 
@@ -88,32 +102,88 @@ impl StallState {
         };
         self.rate.store(new_rate.clamp(MIN_RATE, max_rate), Ordering::Relaxed);
         credit.last_debt = debt;
+        if before == DELAYED && code == NORMAL {
+            self.low_pri_rate.store((rate / 4).max(1), Ordering::Relaxed);
+        }
+        if code == DELAYED && before != DELAYED {
+            // Nobody was short of credit meanwhile: the time since is not to be made up for.
+            (credit.bytes, credit.next_refill_micros) = (0, None);
+        }
     }
 
     /// Microseconds that a delayed writer of `bytes` waits, at time `now_micros`.
     pub(crate) fn delay_micros(&self, bytes: u64, now_micros: u64) -> u64 {
         let rate = self.rate.load(Ordering::Relaxed);
         let mut credit = self.credit.lock();
-        if credit.bytes >= bytes {
-            credit.bytes -= bytes;
+        if credit.take(bytes, rate, now_micros) {
             return 0;
         }
-        if credit.next_refill_micros == 0 {
-            credit.next_refill_micros = now_micros;
+        let next_refill = credit.borrow(bytes, rate, now_micros);
+        (next_refill - now_micros).max(REFILL_MICROS)
+    }
+
+    /// Whether writers of low priority have to give way.
+    pub(crate) fn holds_low_pri_back(&self) -> bool {
+        self.is_pressed.load(Ordering::Relaxed) || self.condition() != WriteStallCondition::Normal
+    }
+
+    /// Takes over whether compactions of any family are behind.
+    pub(crate) fn set_pressure(&self, is_pressed: bool) {
+        self.is_pressed.store(is_pressed, Ordering::Relaxed);
+    }
+
+    /// Microseconds that a writer of low priority waits for `bytes`, at time `now_micros`. They have a rate of their own, so that
+    /// nobody else waits for them.
+    pub(crate) fn low_pri_delay_micros(&self, bytes: u64, now_micros: u64) -> u64 {
+        let rate = self.low_pri_rate.load(Ordering::Relaxed);
+        let mut credit = self.low_pri.lock();
+        // What was not used is not saved up.
+        if credit.next_refill_micros.is_some_and(|refill| refill + REFILL_MICROS < now_micros) {
+            (credit.bytes, credit.next_refill_micros) = (0, None);
         }
-        if credit.next_refill_micros <= now_micros {
-            let elapsed = now_micros - credit.next_refill_micros + REFILL_MICROS;
-            credit.bytes += (elapsed as f64 / 1e6 * rate as f64 + 0.999_999) as u64;
-            credit.next_refill_micros = now_micros + REFILL_MICROS;
-            if credit.bytes >= bytes {
-                credit.bytes -= bytes;
-                return 0;
+        if credit.take(bytes, rate, now_micros) {
+            return 0;
+        }
+        credit.borrow(bytes, rate, now_micros) - now_micros
+    }
+
+    /// Whether a writer of `bytes` need not wait at time `now_micros`; if so, they are taken out of what there is.
+    pub(crate) fn take_without_delay(&self, bytes: u64, now_micros: u64) -> bool {
+        self.credit.lock().take(bytes, self.rate.load(Ordering::Relaxed), now_micros)
+    }
+
+    /// `bytes` were written at `now_micros` by writers who have not waited: those that come after them do.
+    pub(crate) fn charge(&self, bytes: u64, now_micros: u64) {
+        let rate = self.rate.load(Ordering::Relaxed);
+        let mut credit = self.credit.lock();
+        if !credit.take(bytes, rate, now_micros) {
+            credit.borrow(bytes, rate, now_micros);
+        }
+    }
+}
+
+impl Credit {
+    /// Takes `bytes` out of what there is, or is by now, if that is enough.
+    fn take(&mut self, bytes: u64, rate: u64, now_micros: u64) -> bool {
+        if self.bytes < bytes {
+            let next_refill = self.next_refill_micros.unwrap_or(now_micros);
+            if next_refill <= now_micros {
+                let elapsed = now_micros - next_refill + REFILL_MICROS;
+                self.bytes += (elapsed as f64 / 1e6 * rate as f64 + 0.999_999) as u64;
+                self.next_refill_micros = Some(now_micros + REFILL_MICROS);
             }
         }
-        let over_budget = bytes - credit.bytes;
-        let needed = (over_budget as f64 / rate as f64 * 1e6) as u64;
-        credit.bytes = 0;
-        credit.next_refill_micros += needed;
-        (credit.next_refill_micros - now_micros).max(REFILL_MICROS)
+        let is_enough = self.bytes >= bytes;
+        self.bytes -= if is_enough { bytes } else { 0 };
+        is_enough
+    }
+
+    /// Takes `bytes`, which are more than there is; gives when they are paid for.
+    fn borrow(&mut self, bytes: u64, rate: u64, now_micros: u64) -> u64 {
+        let needed = ((bytes - self.bytes) as f64 / rate as f64 * 1e6) as u64;
+        self.bytes = 0;
+        let paid = self.next_refill_micros.unwrap_or(now_micros) + needed;
+        self.next_refill_micros = Some(paid);
+        paid
     }
 }

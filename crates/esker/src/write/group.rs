@@ -98,7 +98,7 @@ fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result
 
 fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()> {
     let memtables = sink.memtables();
-    let bytes: usize = group.iter().map(|f| f.request.batch.data_size()).sum();
+    let bytes: usize = group.iter().map(|f| f.bytes).sum();
     let has_two_phase = || group.iter().any(|f| f.request.two_phase.is_some());
     if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !sink.applies_concurrently() || has_two_phase() {
         let apply = |request: &Request| match request.applied() {

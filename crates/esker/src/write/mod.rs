@@ -125,8 +125,11 @@ impl WritePath {
     }
 
     fn count_group(&self, own: &Request, group: &[Follower], keys: u64) {
-        let bytes = own.batch.data_size() + group.iter().map(|f| f.request.batch.data_size()).sum::<usize>();
-        let (bytes, followers) = (bytes as u64, group.len() as u64);
+        let of_followers = group.iter().map(|f| f.bytes).sum::<usize>() as u64;
+        let (bytes, followers) = (own.batch.data_size() as u64 + of_followers, group.len() as u64);
+        if followers > 0 {
+            self.charge_followers(of_followers);
+        }
         let (to_wal, synced) = (!own.disable_wal, own.sync);
         self.engine.counters.count_group(CommittedGroup { followers, keys, bytes, to_wal, synced });
         let Some(statistics) = &self.engine.options.statistics else { return };

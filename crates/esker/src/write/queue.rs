@@ -158,6 +158,8 @@ pub(crate) enum Joined<'q> {
 pub(crate) struct Follower {
     waiter: Arc<Waiter>,
     pub(crate) request: Request,
+    /// Of its batch, also while it inserts that itself.
+    pub(crate) bytes: usize,
 }
 
 impl Follower {
@@ -236,6 +238,12 @@ impl WriteQueue {
         }
     }
 
+    /// How many wait in line.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.line.lock().waiting.len()
+    }
+
     /// Waits for the lead and keeps it alone: nothing is written while the result lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         match self.join(Request { exclusive: true, ..Request::default() }) {
@@ -271,13 +279,14 @@ impl Leader<'_> {
             {
                 break;
             }
-            bytes += request.batch.data_size();
+            let of_batch = request.batch.data_size();
+            bytes += of_batch;
             let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
                 unreachable!("seen above under the same lock")
             };
             drop(state);
             let waiter = line.waiting.pop_front().expect("it was at the front");
-            group.push(Follower { waiter, request });
+            group.push(Follower { waiter, request, bytes: of_batch });
         }
         self.note_length(&line);
         group
@@ -302,7 +311,8 @@ impl Leader<'_> {
         drop(state);
         line.waiting.pop_front();
         self.note_length(&line);
-        Some(Follower { waiter, request })
+        let bytes = request.batch.data_size();
+        Some(Follower { waiter, request, bytes })
     }
 
     /// Says that the leader is about to wait for compactions: turns away everybody in line who may not wait, and

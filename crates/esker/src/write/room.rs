@@ -33,11 +33,8 @@ impl WritePath {
         }
         match engine.stall.condition() {
             WriteStallCondition::Normal => Ok(()),
-            _ if own.no_slowdown => Err(write_stall()),
-            WriteStallCondition::Delayed => {
-                self.delay(own.batch.data_size() as u64);
-                Ok(())
-            }
+            WriteStallCondition::Delayed => self.delay(leader, own),
+            WriteStallCondition::Stopped if own.no_slowdown => Err(write_stall()),
             WriteStallCondition::Stopped => self.wait_until_not_stopped(leader),
         }
     }
@@ -85,20 +82,39 @@ impl WritePath {
     }
 
     /// Sleeps for this write's share of `delayed_write_rate`, or until the delay is lifted.
-    fn delay(&self, bytes: u64) {
+    fn delay(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
         let engine = &self.engine;
-        let clock = &engine.env.clock;
-        let start = clock.now_micros();
-        let end = start + engine.stall.delay_micros(bytes, start);
+        let bytes = own.batch.data_size() as u64;
+        let start = monotonic_micros(engine);
+        if own.no_slowdown {
+            let is_free = engine.stall.take_without_delay(bytes, start);
+            return if is_free { Ok(()) } else { Err(write_stall()) };
+        }
+        let delay = engine.stall.delay_micros(bytes, start);
         esker_base::probe!("write:delayed");
+        if delay == 0 {
+            return Ok(());
+        }
+        leader.begin_stall();
+        let end = start + delay;
         while engine.stall.condition() == WriteStallCondition::Delayed && !engine.is_shutting_down() {
-            let now = clock.now_micros();
+            let now = monotonic_micros(engine);
             if now >= end {
                 break;
             }
-            clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS)));
+            engine.env.clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS)));
         }
-        engine.record_stall_micros(clock.now_micros().saturating_sub(start));
+        leader.end_stall();
+        engine.record_stall_micros(monotonic_micros(engine).saturating_sub(start));
+        Ok(())
+    }
+
+    /// Delayed writers that have not waited, as the leader wrote for them, let others wait.
+    pub(super) fn charge_followers(&self, bytes: u64) {
+        let engine = &self.engine;
+        if engine.stall.condition() == WriteStallCondition::Delayed {
+            engine.stall.charge(bytes, monotonic_micros(engine));
+        }
     }
 
     /// Has memtables flushed that wait for more of them: writers who wait for memory would not bring any.
@@ -151,6 +167,11 @@ impl WritePath {
         engine.record_stall_micros(engine.env.clock.now_micros().saturating_sub(start));
         result
     }
+}
+
+/// The time of delays: nobody sets it back.
+fn monotonic_micros(engine: &Engine) -> u64 {
+    engine.env.clock.monotonic_nanos() / 1000
 }
 
 /// Why what a stopped writer waits for is not going to run: the error in force, or what is wrong with a damaged table that is in
@@ -230,3 +251,6 @@ fn is_over_memory(engine: &Engine, state: &DbState) -> bool {
     manager.is_some_and(|manager| manager.should_stall())
         && state.families.values().any(|f| !f.memtables.immutables.is_empty())
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

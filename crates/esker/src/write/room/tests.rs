@@ -1,0 +1,146 @@
+use crate::options::{Options, WriteOptions};
+use crate::{ColumnFamilyId, Db, WriteBatch};
+use esker_env::mem::MemFs;
+use esker_env::{Env, MockClock};
+use std::sync::Arc;
+use std::time::Duration;
+
+const RATE: u64 = 1 << 20;
+
+/// A database whose writers are slowed down to [`RATE`] by files of level 0 that nobody compacts.
+fn delayed() -> (Db, Arc<MockClock>) {
+    with_level0_files(2)
+}
+
+/// A database of which so many files of level 0 slow down writers. It has two, and nobody compacts them.
+fn with_level0_files(slowdown: i32) -> (Db, Arc<MockClock>) {
+    let clock = Arc::new(MockClock::new(1_000_000));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env { clock: clock.clone(), ..Env::with_fs(Arc::new(MemFs::new())) };
+    options.db.delayed_write_rate = RATE;
+    options.cf.level0_file_num_compaction_trigger = 1;
+    options.cf.level0_slowdown_writes_trigger = slowdown;
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    for i in 0..2 {
+        db.put(format!("key{i}"), "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.pause_background_work();
+    set_delayed(&db, true);
+    (db, clock)
+}
+
+fn set_delayed(db: &Db, is_delayed: bool) {
+    let compacts_not = if is_delayed { "false" } else { "true" };
+    db.set_options(&db.default_column_family(), &[("disable_auto_compactions", compacts_not)]).unwrap();
+}
+
+fn batch(bytes: usize) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(ColumnFamilyId::DEFAULT, b"key", &vec![7; bytes]).unwrap();
+    batch
+}
+
+fn seconds(bytes: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / RATE as f64)
+}
+
+#[test]
+fn delayed_writers_share_the_rate_also_if_one_of_them_writes_for_all() {
+    const WRITERS: usize = 8;
+    const BYTES: usize = 16 << 10;
+    let (db, clock) = delayed();
+    std::thread::scope(|scope| {
+        let leader = db.inner.write_path.lead_alone();
+        for _ in 0..WRITERS {
+            scope.spawn(|| db.write(&WriteOptions::default(), &mut batch(BYTES)).unwrap());
+        }
+        while db.inner.write_path.queue.len() < WRITERS {
+            std::thread::yield_now();
+        }
+        drop(leader);
+    });
+    db.write(&WriteOptions::default(), &mut batch(1)).unwrap();
+    let stats = db.engine().counters.db_stats(&*clock);
+    assert!(stats.user_writes_by_other > 0, "a group was made");
+    // The followers inserted their batches themselves: what they wrote counts all the same.
+    assert!(stats.user_bytes_written >= (WRITERS * BYTES) as u64, "{}", stats.user_bytes_written);
+    let wanted = seconds((WRITERS * BYTES) as u64);
+    assert!(clock.slept() >= wanted * 9 / 10, "{:?} of {wanted:?}", clock.slept());
+    assert!(clock.slept() <= wanted * 11 / 10, "{:?} of {wanted:?}", clock.slept());
+}
+
+#[test]
+fn a_delay_after_a_quiet_time_delays_as_the_first_one_did() {
+    const BYTES: usize = 64 << 10;
+    let (db, clock) = delayed();
+    for _ in 0..2 {
+        let before = clock.slept();
+        for _ in 0..8 {
+            db.write(&WriteOptions::default(), &mut batch(BYTES)).unwrap();
+        }
+        let (slept, wanted) = (clock.slept() - before, seconds(8 * BYTES as u64));
+        assert!(slept >= wanted * 9 / 10, "{slept:?} of {wanted:?}");
+        set_delayed(&db, false);
+        clock.advance(Duration::from_secs(3600));
+        set_delayed(&db, true);
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_delay_longer() {
+    let (db, clock) = delayed();
+    db.write(&WriteOptions::default(), &mut batch(64 << 10)).unwrap();
+    clock.set_micros(0);
+    let before = clock.slept();
+    db.write(&WriteOptions::default(), &mut batch(64 << 10)).unwrap();
+    assert!(clock.slept() - before <= seconds(128 << 10), "{:?}", clock.slept() - before);
+}
+
+#[test]
+fn who_may_not_wait_writes_while_the_rate_allows_it() {
+    let (db, clock) = delayed();
+    let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+    clock.advance(Duration::from_secs(1));
+    db.write(&impatient, &mut batch(100)).unwrap();
+    let error = db.write(&impatient, &mut batch(64 << 10)).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Incomplete);
+    assert_eq!(clock.slept(), Duration::ZERO);
+    // Who was turned away has used up nothing.
+    clock.advance(Duration::from_secs(1));
+    db.write(&impatient, &mut batch(64 << 10)).unwrap();
+}
+
+#[test]
+fn writes_of_low_priority_give_way_as_soon_as_compactions_are_behind() {
+    const BYTES: usize = 64 << 10;
+    let (db, clock) = with_level0_files(5);
+    let low_pri = WriteOptions { low_pri: true, ..WriteOptions::default() };
+    let timed = |options: &WriteOptions| {
+        let before = clock.slept();
+        (0..8).for_each(|_| db.write(options, &mut batch(BYTES)).unwrap());
+        clock.slept() - before
+    };
+    // Two files are more than compaction begins with, and fewer than slow down writers: theirs is 1 MiB a second.
+    assert_eq!(timed(&WriteOptions::default()), Duration::ZERO);
+    let slept = timed(&low_pri);
+    assert!(slept >= seconds(8 * BYTES as u64) * 9 / 10, "{slept:?}");
+    let error = db.write(&WriteOptions { no_slowdown: true, ..low_pri }, &mut batch(BYTES)).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Incomplete);
+
+    // Nobody is behind: nobody gives way.
+    set_delayed(&db, false);
+    assert_eq!(timed(&low_pri), Duration::ZERO);
+}
+
+#[test]
+fn writes_of_low_priority_do_not_slow_others_down() {
+    let (db, clock) = delayed();
+    let low_pri = WriteOptions { low_pri: true, ..WriteOptions::default() };
+    db.give_way(&low_pri, &batch(1 << 20)).unwrap();
+    let before = clock.slept();
+    db.write(&WriteOptions::default(), &mut batch(100)).unwrap();
+    assert_eq!(clock.slept(), before);
+}
