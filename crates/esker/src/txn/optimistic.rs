@@ -16,6 +16,7 @@ use crate::options::{DbOptions, Options, WriteOptions};
 use crate::snapshot::Snapshot;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 /// A database with transactions that check at commit. Cloning gives another handle to the same one. What is written past
@@ -70,15 +71,18 @@ impl OptimisticTransactionDb {
             batch: WriteBatchWithIndex::default(),
             snapshot: None,
             snapshot_needed: false,
+            reads_one_snapshot: false,
             touched: BTreeMap::new(),
+            touched_since: Vec::new(),
             ranges: Vec::new(),
             families: BTreeMap::new(),
             save_points: Vec::new(),
             is_over: false,
         };
-        if options.set_snapshot || options.isolation != IsolationLevel::ReadCommitted {
+        if options.set_snapshot {
             transaction.set_snapshot();
         }
+        transaction.start();
         transaction
     }
 }
@@ -96,7 +100,8 @@ struct Range {
 struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
-    touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
+    /// How many entries of `touched_since` come before it.
+    touched: usize,
     ranges: usize,
 }
 
@@ -109,8 +114,12 @@ pub struct OptimisticTransaction {
     pub(super) batch: WriteBatchWithIndex,
     pub(super) snapshot: Option<Snapshot>,
     snapshot_needed: bool,
+    /// All that was touched was looked at as of the snapshot that it has.
+    reads_one_snapshot: bool,
     /// Keys, with the oldest sequence number since which they must not have been written.
     touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
+    /// What `touched` said before, of each change to it since the first save point.
+    touched_since: Vec<(ColumnFamilyId, Vec<u8>, Option<SequenceNumber>)>,
     ranges: Vec<Range>,
     families: BTreeMap<ColumnFamilyId, ColumnFamilyHandle>,
     save_points: Vec<SavePoint>,
@@ -213,8 +222,8 @@ impl OptimisticTransaction {
 
     /// Sets the snapshot to now: what is touched from now on must not have been written since.
     pub fn set_snapshot(&mut self) {
-        self.snapshot = Some(self.db.snapshot());
-        self.snapshot_needed = false;
+        let snapshot = self.db.snapshot();
+        self.change_snapshot(Some(snapshot), false);
     }
 
     /// The next operation sets the snapshot.
@@ -229,8 +238,20 @@ impl OptimisticTransaction {
 
     /// Forgets the snapshot.
     pub fn clear_snapshot(&mut self) {
-        self.snapshot = None;
-        self.snapshot_needed = false;
+        self.change_snapshot(None, false);
+    }
+
+    fn change_snapshot(&mut self, snapshot: Option<Snapshot>, snapshot_needed: bool) {
+        self.reads_one_snapshot = snapshot.is_some() && self.touched.is_empty() && self.ranges.is_empty();
+        self.snapshot = snapshot;
+        self.snapshot_needed = snapshot_needed;
+    }
+
+    /// Sets the snapshot that the isolation level begins with, if nothing else has.
+    fn start(&mut self) {
+        if self.isolation != IsolationLevel::ReadCommitted && self.snapshot.is_none() {
+            self.set_snapshot();
+        }
     }
 
     /// Remembers what is written and touched now. Save points nest.
@@ -239,21 +260,34 @@ impl OptimisticTransaction {
         self.save_points.push(SavePoint {
             snapshot: self.snapshot.clone(),
             snapshot_needed: self.snapshot_needed,
-            touched: self.touched.clone(),
+            touched: self.touched_since.len(),
             ranges: self.ranges.len(),
         });
     }
 
-    /// Forgets what was written and touched since the newest save point, which is gone.
+    /// Forgets what was written and touched since the newest save point, which is gone. With `Serializable` what was touched
+    /// stays so: what was read is known to whoever read it.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         let point = self.save_points.pop().ok_or_else(no_save_point)?;
         self.batch.rollback_to_save_point()?;
-        self.snapshot = point.snapshot;
+        if self.isolation != IsolationLevel::Serializable {
+            while self.touched_since.len() > point.touched {
+                let Some((family, key, before)) = self.touched_since.pop() else { break };
+                match before {
+                    Some(since) => self.touched.insert((family, key), since),
+                    None => self.touched.remove(&(family, key)),
+                };
+            }
+            self.ranges.truncate(point.ranges);
+        }
+        let sequence = |snapshot: &Option<Snapshot>| snapshot.as_ref().map(Snapshot::sequence);
+        if sequence(&self.snapshot) != sequence(&point.snapshot) {
+            self.change_snapshot(point.snapshot, point.snapshot_needed);
+        }
         self.snapshot_needed = point.snapshot_needed;
-        self.touched = point.touched;
-        self.ranges.truncate(point.ranges);
+        self.forget_changes();
         Ok(())
     }
 
@@ -262,7 +296,15 @@ impl OptimisticTransaction {
     /// `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {
         self.save_points.pop().ok_or_else(no_save_point)?;
+        self.forget_changes();
         self.batch.pop_save_point()
+    }
+
+    /// Without save points nobody asks what was touched when.
+    fn forget_changes(&mut self) {
+        if self.save_points.is_empty() {
+            self.touched_since.clear();
+        }
     }
 
     /// What it has written so far.
@@ -296,16 +338,16 @@ impl OptimisticTransaction {
         };
         if !self.batch.is_empty() {
             db.write_if(&self.write_options, self.batch.write_batch_mut(), &mut validate)?;
-        } else if self.isolation != IsolationLevel::Serializable {
-            // Who wrote nothing and read one snapshot comes at its place among the others, in any case.
+        } else if self.isolation != IsolationLevel::Serializable || !self.reads_one_snapshot {
             validate()?;
-        }
+        } // else it wrote nothing and read one snapshot: it comes at its place among the others, in any case
+
         self.clear();
         self.is_over = true;
         Ok(())
     }
 
-    /// Forgets everything; it is as if it had just begun, without a snapshot.
+    /// Forgets everything; it is as if it had just begun: without a snapshot, or with a new one if its isolation level has one.
     /// # Errors
     /// `InvalidArgument`: it is over.
     pub fn rollback(&mut self) -> Result<()> {
@@ -313,12 +355,14 @@ impl OptimisticTransaction {
             return Err(over());
         }
         self.clear();
+        self.start();
         Ok(())
     }
 
     fn clear(&mut self) {
         self.batch.clear();
         self.touched.clear();
+        self.touched_since.clear();
         self.ranges.clear();
         self.save_points.clear();
         self.clear_snapshot();
@@ -348,8 +392,17 @@ impl OptimisticTransaction {
         self.db.check_family(family)?;
         let since = self.since();
         self.families.entry(family.id()).or_insert_with(|| family.clone());
-        let oldest = self.touched.entry((family.id(), key.to_vec())).or_insert(since);
-        *oldest = since.min(*oldest);
+        let before = match self.touched.entry((family.id(), key.to_vec())) {
+            Entry::Occupied(oldest) if *oldest.get() <= since => return Ok(()),
+            Entry::Occupied(mut oldest) => Some(oldest.insert(since)),
+            Entry::Vacant(unknown) => {
+                unknown.insert(since);
+                None
+            }
+        };
+        if !self.save_points.is_empty() {
+            self.touched_since.push((family.id(), key.to_vec(), before));
+        }
         Ok(())
     }
 

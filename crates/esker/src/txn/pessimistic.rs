@@ -386,8 +386,8 @@ impl Transaction {
             .push(SavePoint { snapshot: core.snapshot.clone(), snapshot_needed: core.snapshot_needed });
     }
 
-    /// Forgets what was written since the newest save point and gives up what was locked since; the snapshot is what it
-    /// was then. The save point is gone.
+    /// Forgets what was written since the newest save point and gives up what was locked since, unless the level is
+    /// `Serializable`: what was read is known to whoever read it. The snapshot is what it was then. The save point is gone.
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
@@ -396,7 +396,11 @@ impl Transaction {
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
         let depth = core.save_points.len();
         core.batch.rollback_to_save_point()?;
-        core.locker.rollback_to_save_point()?;
+        if core.options.isolation == IsolationLevel::Serializable {
+            core.locker.pop_save_point()?;
+        } else {
+            core.locker.rollback_to_save_point()?;
+        }
         core.reads.retain(|_, (_, since)| *since <= depth);
         core.snapshot = point.snapshot;
         core.snapshot_needed = point.snapshot_needed;
@@ -504,8 +508,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it had just begun, without a
-    /// snapshot; its timestamps stay.
+    /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it had just begun: without a
+    /// snapshot, or at the level `Snapshot` with a new one; its timestamps stay.
     /// # Errors
     /// `InvalidArgument`: it is over · as [`Db::write`], for one that was prepared: it is so still.
     pub fn rollback(&mut self) -> Result<()> {
@@ -513,6 +517,9 @@ impl Transaction {
         match core.state {
             TransactionState::Started => {
                 core.clear();
+                if core.options.isolation == IsolationLevel::Snapshot {
+                    self.set_snapshot();
+                }
                 Ok(())
             }
             TransactionState::Prepared => {

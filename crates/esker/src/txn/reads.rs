@@ -176,11 +176,15 @@ impl Transaction {
     }
 
     /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
-    /// has not written the key, others may lock it.
+    /// has not written the key, others may lock it. Nothing changes at the level `Serializable`, where what was read stays
+    /// locked.
     pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
         let core = self.core_mut();
+        if core.options.isolation == IsolationLevel::Serializable {
+            return;
+        }
         let depth = core.save_points.len();
         let name = (family.id(), key.to_vec());
         let Some((count, since)) = core.reads.get_mut(&name) else { return };

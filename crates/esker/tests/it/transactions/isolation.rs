@@ -110,6 +110,20 @@ impl Txn {
             Txn::AtCommit(txn) => txn.rollback(),
         }
     }
+
+    fn set_save_point(&mut self) {
+        match self {
+            Txn::Locks(txn) => txn.set_save_point(),
+            Txn::AtCommit(txn) => txn.set_save_point(),
+        }
+    }
+
+    fn rollback_to_save_point(&mut self) -> Result<()> {
+        match self {
+            Txn::Locks(txn) => txn.rollback_to_save_point(),
+            Txn::AtCommit(txn) => txn.rollback_to_save_point(),
+        }
+    }
 }
 
 /// A script that says whether the anomaly was seen; an error means that it was prevented.
@@ -294,6 +308,70 @@ fn g2_item_two_who_read_both_and_write_one_each_are_not_both_right() {
         },
         NOT_SERIALIZABLE,
     );
+}
+
+#[test]
+fn a_transaction_that_is_used_again_after_a_rollback_reads_one_state() {
+    let script: Script = |engine, level| {
+        let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
+        t1.get("1")?;
+        t1.rollback()?;
+        let one = t1.get("1")?;
+        t2.put("1", "12")?;
+        t2.put("2", "18")?;
+        t2.commit()?;
+        let two = t1.get("2")?;
+        t1.commit()?;
+        Ok((&*one, &*two) == ("10", "18"))
+    };
+    check(script, READ_COMMITTED);
+}
+
+#[test]
+fn a_transaction_that_is_used_again_after_a_rollback_loses_no_update() {
+    let script: Script = |engine, level| {
+        let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
+        t1.rollback()?;
+        t1.get("1")?;
+        t2.put("1", "11")?;
+        t2.commit()?;
+        t1.put("1", "12")?;
+        t1.commit()?;
+        Ok(true)
+    };
+    check(script, READ_COMMITTED);
+}
+
+#[test]
+fn what_was_read_before_a_roll_back_to_a_save_point_was_read() {
+    let script: Script = |engine, level| {
+        let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
+        t1.set_save_point();
+        let one = t1.get("1")?;
+        t1.rollback_to_save_point()?;
+        t2.put("1", "12")?;
+        t2.put("2", "18")?;
+        t2.commit()?;
+        let two = t1.get("2")?;
+        t1.put("3", "sum")?;
+        t1.commit()?;
+        Ok((&*one, &*two) == ("10", "18"))
+    };
+    check(script, READ_COMMITTED);
+    let script: Script = |engine, level| {
+        let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
+        t1.set_save_point();
+        t1.get("2")?;
+        t1.scan(engine.db(), "2", "3")?;
+        t1.rollback_to_save_point()?;
+        t2.get("1")?;
+        t2.put("2", "21")?;
+        t2.commit()?;
+        t1.put("1", "11")?;
+        t1.commit()?;
+        Ok(true)
+    };
+    check(script, NOT_SERIALIZABLE);
 }
 
 #[test]

@@ -182,6 +182,20 @@ fn each_get_for_update_has_to_be_undone_and_only_since_the_save_point() {
 }
 
 #[test]
+fn what_a_serializable_transaction_has_read_stays_locked_though_its_get_for_update_is_undone() {
+    let db = open();
+    let family = db.db().default_column_family();
+    let mut txn = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
+    txn.get("k").unwrap();
+    txn.get_for_update("k").unwrap();
+    txn.undo_get_for_update(&family, "k");
+    let mut other = begin_with(&db, |options| options.lock_timeout = 0);
+    assert_eq!(kind(other.put("k", "1")), (ErrorKind::TimedOut, SubCode::LockTimeout));
+    txn.commit().unwrap();
+    other.put("k", "1").unwrap();
+}
+
+#[test]
 fn a_snapshot_keeps_a_transaction_from_writing_what_others_have_written_since() {
     for flushed in [false, true] {
         let db = open();

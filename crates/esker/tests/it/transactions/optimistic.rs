@@ -2,9 +2,10 @@
 
 use super::options;
 use esker::{
-    ErrorKind, IngestExternalFileOptions, OptimisticTransaction, OptimisticTransactionDb,
+    ErrorKind, IngestExternalFileOptions, IsolationLevel, OptimisticTransaction, OptimisticTransactionDb,
     OptimisticTransactionOptions, ReadOptions, SstFileWriter, WriteOptions,
 };
+use std::collections::BTreeSet;
 use std::thread;
 
 fn open() -> OptimisticTransactionDb {
@@ -142,6 +143,77 @@ fn what_is_rolled_back_to_a_save_point_was_not_touched() {
     db.db().put("b", "2").unwrap();
     txn.commit().unwrap();
     assert_eq!(db.db().get("b").unwrap().unwrap(), b"2");
+}
+
+#[test]
+fn a_serializable_transaction_that_changes_its_snapshot_has_not_read_one_state() {
+    let changes: [fn(&mut OptimisticTransaction); 4] = [
+        OptimisticTransaction::set_snapshot,
+        OptimisticTransaction::clear_snapshot,
+        OptimisticTransaction::set_snapshot_on_next_operation,
+        |txn| {
+            txn.set_snapshot();
+            txn.set_save_point();
+            txn.set_snapshot();
+            txn.rollback_to_save_point().unwrap();
+        },
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        for others_write in [true, false] {
+            let db = open();
+            db.db().put("a", "0").unwrap();
+            let options = OptimisticTransactionOptions {
+                isolation: IsolationLevel::Serializable,
+                ..Default::default()
+            };
+            let mut txn = db.begin_transaction(&WriteOptions::default(), &options);
+            assert_eq!(txn.get("a").unwrap().unwrap(), b"0");
+            if others_write {
+                db.db().put("a", "1").unwrap();
+                db.db().put("b", "1").unwrap();
+            }
+            change(&mut txn);
+            assert_eq!(txn.get("b").unwrap().is_some(), others_write, "{i}");
+            assert_eq!(txn.commit().is_err(), others_write, "{i}");
+        }
+    }
+}
+
+#[test]
+fn save_points_know_what_was_touched_before_them() {
+    esker_testkit::seed::for_each_seed("save_points", 200, |seed, mut rng| {
+        let db = open();
+        let mut txn = begin(&db);
+        let (mut touched, mut points) = (BTreeSet::new(), Vec::new());
+        for _ in 0..rng.u8(..30) {
+            let key = rng.u8(..8);
+            match rng.u8(..6) {
+                0 => {
+                    txn.set_save_point();
+                    points.push(touched.clone());
+                }
+                1 => match points.pop() {
+                    Some(before) => {
+                        touched = before;
+                        txn.rollback_to_save_point().unwrap();
+                    }
+                    None => assert_eq!(kind(txn.rollback_to_save_point()), ErrorKind::NotFound),
+                },
+                2 => assert_eq!(txn.pop_save_point().is_ok(), points.pop().is_some()),
+                3 => {
+                    touched.insert(key);
+                    txn.get_for_update(key.to_string()).unwrap();
+                }
+                _ => {
+                    touched.insert(key);
+                    txn.put(key.to_string(), "mine").unwrap();
+                }
+            }
+        }
+        let key = rng.u8(..8);
+        db.db().put(key.to_string(), "others").unwrap();
+        assert_eq!(txn.commit().is_err(), touched.contains(&key), "seed {seed}");
+    });
 }
 
 #[test]
