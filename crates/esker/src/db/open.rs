@@ -208,12 +208,15 @@ impl Opening {
     }
 
     /// Gives no new file the number of a table or blob file that is there, whether the MANIFEST names it or not: a crash may
-    /// have left a hard link to a file of somebody else's, which writing under its name would destroy.
+    /// have left a hard link to a file of somebody else's, which writing under its name would destroy. Nor one that is not
+    /// larger than that of an OPTIONS file, which no MANIFEST knows of: the newest has the largest.
     fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
                 // Larger ones were never given out.
-                Some((FileType::Table | FileType::Blob, number)) if number.0 <= u64::MAX / 2 => {
+                Some((FileType::Table | FileType::Blob | FileType::Options, number))
+                    if number.0 <= u64::MAX / 2 =>
+                {
                     manifest.numbers().mark_used(number);
                 }
                 _ => {}

@@ -89,3 +89,22 @@ fn memtables_that_a_change_makes_due_are_flushed() {
     wait_done.recv_timeout(std::time::Duration::from_secs(60)).expect("the writer is not stopped").unwrap();
     assert!(waiting() < 2);
 }
+
+/// Numbers that OPTIONS files took are in no MANIFEST.
+#[test]
+fn the_newest_options_file_is_that_of_the_last_time_it_was_opened() {
+    let mut options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    for size in ["1M", "2M", "3M", "4M", "5M", "6M", "7M", "8M"] {
+        db.set_options(&db.default_column_family(), &[("write_buffer_size", size)]).unwrap();
+    }
+    db.close().unwrap();
+    for size in [16 << 20, 32 << 20] {
+        options.cf.write_buffer_size = size;
+        let db = Db::open(&options, "/db").unwrap();
+        db.close().unwrap();
+        let fs = options.db.env.fs.as_ref();
+        let loaded = esker::options::load_latest_options(fs, Path::new("/db")).unwrap();
+        assert_eq!(loaded.families[0].1.write_buffer_size, size);
+    }
+}
