@@ -112,7 +112,7 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Out
         let reader = match open(fs, path) {
             Ok(reader) => reader,
             Err(error) => {
-                damage = Some(not_a_table(path, &error));
+                damage.get_or_insert(not_a_table(path, &error));
                 continue;
             }
         };
@@ -131,7 +131,7 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Out
         }
         let done = process(options, &range, fs, (&reader, path), &mut left, out)?;
         if let Err(error) = done {
-            damage = Some(Failure::new(format_args!("{}: {error}", path.display())));
+            damage.get_or_insert(Failure::new(format_args!("{}: {error}", path.display())));
         }
         if options.show_properties && options.command != Command::Raw {
             out.write_all(properties_text(&reader, "------------------------------").as_bytes())?;

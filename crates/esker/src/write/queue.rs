@@ -239,7 +239,7 @@ impl WriteQueue {
     }
 
     /// How many wait in line.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn len(&self) -> usize {
         self.line.lock().waiting.len()
     }

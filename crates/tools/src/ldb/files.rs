@@ -3,18 +3,23 @@
 //! In: lines `KEY ==> VALUE` on standard input, as `dump` prints them; or a table. Lines of another form are counted.
 
 use super::Out;
-use super::session::Session;
+use super::session::{Opened, Session};
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
+use crate::text::parse_hex;
 use clap::Args;
-use esker::{CompactRangeOptions, IngestExternalFileOptions, Options, SstFileWriter, WriteOptions};
+use esker::{
+    CompactRangeOptions, FlushOptions, IngestExternalFileOptions, OpenMode, Options, SstFileWriter,
+    WriteBatch, WriteOptions,
+};
+use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 /// Between key and value.
-const DELIMITER: &str = " ==> ";
+const DELIMITER: &[u8] = b" ==> ";
 /// How lines begin that `dump` adds.
-const NO_ENTRIES: [&str; 2] = ["Keys in range:", "Created bg thread 0x"];
+const NO_ENTRIES: [&[u8]; 2] = [b"Keys in range:", b"Created bg thread 0x"];
 
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
@@ -46,22 +51,38 @@ pub(super) struct IngestOptions {
     allow_blocking_flush: bool,
 }
 
-/// Calls `take` with each entry on standard input; how many lines were none.
+/// Calls `take` with each entry on standard input; how many lines were none. Bytes that are no text are entries as well:
+/// `dump` prints them as they are.
 fn read_entries(
     session: &Session,
     host: &Host,
     mut take: impl FnMut(&[u8], &[u8]) -> Outcome,
 ) -> Outcome<u64> {
-    let mut bad_lines = 0;
-    for line in host.input().lines() {
-        let line = line?;
-        match line.split_once(DELIMITER) {
-            Some((key, value)) => take(&session.parse_key(key)?, &session.parse_value(value)?)?,
-            None if NO_ENTRIES.iter().any(|start| line.starts_with(start)) => {}
+    let (mut input, mut line, mut bad_lines) = (host.input(), Vec::new(), 0);
+    while input.read_until(b'\n', &mut line)? > 0 {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        match text.windows(DELIMITER.len()).position(|part| part == DELIMITER) {
+            Some(at) => {
+                let (key, value) = (&text[..at], &text[at + DELIMITER.len()..]);
+                take(
+                    &bytes_of(key, session.key_hex(), "key")?,
+                    &bytes_of(value, session.value_hex(), "value")?,
+                )?;
+            }
+            None if NO_ENTRIES.iter().any(|start| text.starts_with(start)) => {}
             None => bad_lines += 1,
         }
+        line.clear();
     }
     Ok(bad_lines)
+}
+
+/// What a part of a line stands for.
+fn bytes_of<'a>(part: &'a [u8], is_hex: bool, what: &str) -> Outcome<Cow<'a, [u8]>> {
+    if !is_hex {
+        return Ok(Cow::Borrowed(part));
+    }
+    parse_hex(&String::from_utf8_lossy(part), what).map(Cow::Owned)
 }
 
 fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> Outcome {
@@ -72,22 +93,38 @@ fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> Outcome {
 }
 
 pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &mut Out) -> Outcome {
-    let opened = session.open()?;
     let write = WriteOptions::default().disable_wal(options.disable_wal);
     let failed = |e: esker::Error| Failure::new(format_args!("Load failed: {e}"));
-    let bad_lines = read_entries(session, host, |key, value| {
-        opened.db.put_opt(&write, &opened.family, key, value).map_err(failed)
-    })?;
+    let (db, family, bad_lines) = if session.has_ttl() {
+        let (db, family) = session.open_with_ttl(OpenMode::ReadWrite)?;
+        let bad_lines = read_entries(session, host, |key, value| {
+            let mut batch = WriteBatch::new();
+            batch.put(family.id(), key, value).and_then(|()| db.write(&write, &batch)).map_err(failed)
+        })?;
+        (db.base_db().clone(), family, bad_lines)
+    } else {
+        let Opened { db, family } = session.open()?;
+        let bad_lines = read_entries(session, host, |key, value| {
+            db.put_opt(&write, &family, key, value).map_err(failed)
+        })?;
+        (db, family, bad_lines)
+    };
     tell_bad_lines(bad_lines, out)?;
+    if options.disable_wal {
+        // The OPTIONS file may say that closing does not flush.
+        db.flush_opt(&FlushOptions::default(), &[&family]).map_err(failed)?;
+    }
     if options.compact {
-        let whole = CompactRangeOptions::default();
-        let compacted = opened.db.compact_range_opt(&whole, &opened.family, None, None);
+        let compacted = db.compact_range_opt(&CompactRangeOptions::default(), &family, None, None);
         compacted.map_err(|e| Failure::new(format_args!("Compaction failed: {e}")))?;
     }
-    Ok(opened.db.close()?)
+    Ok(db.close()?)
 }
 
 pub(super) fn write_extern_sst(session: &Session, path: &Path, host: &Host, out: &mut Out) -> Outcome {
+    if session.has_ttl() {
+        return Err(Failure::new("--ttl: external tables get no times; load puts entries in with theirs"));
+    }
     let opened = session.open_for_read_only()?;
     let options = Options { db: session.options.clone(), cf: opened.db.options_cf(&opened.family) };
     let mut writer = SstFileWriter::new(&options);

@@ -76,7 +76,7 @@ struct Common {
     /// Bytes in a table file
     #[arg(long, global = true)]
     file_size: Option<u64>,
-    /// Values end in the time they were written at; with get, put, batchput, scan and dump
+    /// Values end in the time they were written at; with get, put, batchput, load, scan and dump
     #[arg(long, global = true)]
     ttl: bool,
     /// Large values of new tables go into blob files

@@ -154,6 +154,52 @@ fn entries_are_loaded_and_go_into_tables_that_both_take_in() {
 }
 
 #[test]
+fn what_is_loaded_is_what_was_dumped_byte_for_byte() {
+    let temp = TempDir::new("ldb-load-bytes");
+    let (from, to) = (temp.join("from"), temp.join("to"));
+    for pair in [["0x6b00ff", "0x7600fe0d"], ["0x6c", "0x0d"], ["0x6d", "0x203d3d3e20"]] {
+        ldb(&from, &["put", "--hex", "--create_if_missing", pair[0], pair[1]]).ok();
+    }
+    let family = Db::open(&Options::default(), &from).unwrap();
+    let mut dumped = Vec::new();
+    let mut iter = family.iter().unwrap();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        dumped.extend([key, b" ==> ", value, b"\n"].concat());
+        iter.next();
+    }
+    drop(iter);
+    family.close().unwrap();
+    assert_eq!(ldb_with_input(&to, &["load", "--create_if_missing"], dumped).ok(), "");
+    assert_eq!(ldb(&to, &["scan", "--hex"]).ok(), ldb(&from, &["scan", "--hex"]).ok());
+    let wrong = ldb_with_input(&to, &["load", "--hex"], b"0x61 ==> 0x\xff\xff\n").failed();
+    assert!(wrong.contains("Invalid hex input value"), "{wrong}");
+}
+
+#[test]
+fn values_get_their_times_when_they_are_loaded() {
+    let temp = TempDir::new("ldb-load-ttl");
+    let db = temp.join("db");
+    assert_eq!(ldb_with_input(&db, &["load", "--ttl", "--create_if_missing"], "a ==> 1\n").ok(), "");
+    assert_eq!(ldb(&db, &["get", "a", "--ttl"]).ok(), "1\n");
+    let table = temp.join("t.sst");
+    let refused = ldb_with_input(&db, &["write_extern_sst", "--ttl", table.to_str().unwrap()], "a ==> 1\n");
+    assert!(refused.failed().contains("--ttl"));
+}
+
+#[test]
+fn what_is_loaded_without_a_wal_is_flushed_whatever_the_options_say() {
+    let temp = TempDir::new("ldb-load-no-wal");
+    let db = temp.join("db");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.avoid_flush_during_shutdown = true;
+    Db::open(&options, &db).unwrap().close().unwrap();
+    assert_eq!(ldb_with_input(&db, &["load", "--disable_wal"], "a ==> 1\n").ok(), "");
+    assert_eq!(ldb(&db, &["get", "a"]).ok(), "1\n");
+}
+
+#[test]
 fn values_with_times_are_shown_without_them() {
     let temp = TempDir::new("ldb-ttl");
     let db = temp.join("db");

@@ -46,7 +46,7 @@ pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> Done {
 }
 
 /// As [`ldb`], with something on standard input.
-pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: &str) -> Done {
+pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Done {
     let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
         .args(["ldb", &format!("--db={}", db.display())])
         .args(arguments)
@@ -55,7 +55,7 @@ pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: &str) -> Done
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("read");
+    child.stdin.take().expect("piped").write_all(input.as_ref()).expect("read");
     Done::from(child.wait_with_output().expect("ends"))
 }
 

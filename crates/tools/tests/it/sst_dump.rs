@@ -36,3 +36,14 @@ fn damage_and_foreign_files_are_told() {
     assert!(esker(&["sst_dump", &current]).failed().contains("CURRENT is not a valid SST file"));
     assert!(esker(&["sst_dump", "--file=/nowhere"]).failed().contains("/nowhere"));
 }
+
+#[test]
+fn the_first_of_several_damaged_files_is_told() {
+    let temp = TempDir::new("sst-dump-damages");
+    let db = sample(&temp);
+    let tables = files(&db, ".sst");
+    assert!(tables.len() > 1);
+    tables.iter().for_each(|table| flip(table, 5));
+    let told = esker(&["sst_dump", &format!("--file={}", db.display())]).failed();
+    assert!(told.contains(tables[0].to_str().unwrap()), "{told}");
+}
