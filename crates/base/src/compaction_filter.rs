@@ -50,10 +50,24 @@ pub trait CompactionFilterFactory: Send + Sync {
     fn name(&self) -> &str;
     /// A filter for this compaction, or `None`.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
+    /// What it was put in front of, by the engine: options that a database is open with may be used for another one. Default:
+    /// nothing was.
+    fn before(&self) -> Option<BeforeTtl> {
+        None
+    }
 }
 
 /// A shared factory.
 pub type CompactionFilterFactoryRef = Arc<dyn CompactionFilterFactory>;
+
+/// The filter and the factory that a family's options had before they became those of a family with TTL.
+#[derive(Clone, Debug, Default)]
+pub struct BeforeTtl {
+    /// The filter.
+    pub filter: Option<Arc<dyn CompactionFilter>>,
+    /// The factory.
+    pub factory: Option<CompactionFilterFactoryRef>,
+}
 
 impl fmt::Debug for dyn CompactionFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,7 +31,7 @@ pub fn merge_operator(text: &str) -> Option<MergeOperatorRef> {
         "MaxOperator" | "max" => Arc::new(Max),
         "BytesXOR" | "bytesxor" => Arc::new(BytesXor),
         "MergeSortOperator" | "sortlist" => Arc::new(SortList),
-        "TtlMergeOperator" => Arc::new(Ttl { inner: merge_operator(field_of(text, "user_operator")?)? }),
+        TTL_OPERATOR => Arc::new(Ttl { inner: merge_operator(field_of(text, "user_operator")?)? }),
         _ => return None,
     })
 }
@@ -50,9 +50,10 @@ pub fn string_append(delimiter: impl Into<Vec<u8>>) -> MergeOperatorRef {
     Arc::new(StringAppend { delimiter: delimiter.into() })
 }
 
-/// `inner` on values and operands that end in the 4 bytes of time of a database with TTL.
+/// `inner` on values and operands that end in the 4 bytes of time of a database with TTL; as it is, if it is one for those
+/// already.
 pub(crate) fn ttl(inner: MergeOperatorRef) -> MergeOperatorRef {
-    Arc::new(Ttl { inner })
+    if inner.name() == TTL_OPERATOR { inner } else { Arc::new(Ttl { inner }) }
 }
 
 /// Keeps the newest operand.
@@ -204,12 +205,14 @@ struct Ttl {
     inner: MergeOperatorRef,
 }
 
+const TTL_OPERATOR: &str = "TtlMergeOperator";
+
 /// Bytes of time behind each value.
 const TTL_TIME_BYTES: usize = 4;
 
 impl MergeOperator for Ttl {
     fn name(&self) -> &str {
-        "TtlMergeOperator"
+        TTL_OPERATOR
     }
     fn option_text(&self) -> String {
         format!("{{id=TtlMergeOperator;user_operator={}}}", self.inner.option_text())

@@ -12,8 +12,7 @@ use crate::builtin;
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, OpenMode};
 use crate::options::{ColumnFamilyOptions, CompactionFilterRef, DbOptions, ReadOptions, WriteOptions};
 use esker_base::compaction_filter::{
-    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, CompactionFilterFactoryRef,
-    FilterDecision,
+    BeforeTtl, CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,
 };
 use esker_base::sync::atomic::{AtomicI32, Ordering};
 use esker_base::sync::{Arc, Mutex};
@@ -268,14 +267,16 @@ fn split(stored: &[u8]) -> Result<(&[u8], u32)> {
     Ok((value, time))
 }
 
-/// What a family with times is opened with.
+/// What a family with times is opened with. Options that are those of such a family already, as an OPTIONS file and a database
+/// that is open give them, are put together anew: times must not be taken off twice.
 fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Arc<dyn Clock>) {
-    options.compaction_filter_factory = Some(Arc::new(TtlFilterFactory {
-        ttl: ttl.clone(),
-        clock: clock.clone(),
+    let own = BeforeTtl {
         filter: options.compaction_filter.take(),
         factory: options.compaction_filter_factory.take(),
-    }));
+    };
+    let before = own.factory.as_ref().and_then(|factory| factory.before()).unwrap_or(own);
+    options.compaction_filter_factory =
+        Some(Arc::new(TtlFilterFactory { ttl: ttl.clone(), clock: clock.clone(), before }));
     options.merge_operator = options.merge_operator.take().map(builtin::ttl);
 }
 
@@ -283,8 +284,7 @@ struct TtlFilterFactory {
     ttl: Arc<AtomicI32>,
     clock: Arc<dyn Clock>,
     /// The user's.
-    filter: Option<CompactionFilterRef>,
-    factory: Option<CompactionFilterFactoryRef>,
+    before: BeforeTtl,
 }
 
 impl CompactionFilterFactory for TtlFilterFactory {
@@ -292,12 +292,16 @@ impl CompactionFilterFactory for TtlFilterFactory {
         "TtlCompactionFilterFactory"
     }
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
-        let made = self.factory.as_ref().and_then(|factory| factory.create(context)).map(Arc::from);
+        let factory = self.before.factory.as_ref();
+        let made = factory.and_then(|factory| factory.create(context)).map(Arc::from);
         Some(Box::new(TtlFilter {
             ttl: self.ttl.clone(),
             clock: self.clock.clone(),
-            user: self.filter.clone().or(made),
+            user: self.before.filter.clone().or(made),
         }))
+    }
+    fn before(&self) -> Option<BeforeTtl> {
+        Some(self.before.clone())
     }
 }
 

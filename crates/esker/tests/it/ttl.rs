@@ -1,5 +1,6 @@
 //! Databases whose values have times, and are dropped when these are over.
 
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
@@ -107,4 +108,73 @@ fn values_without_times_are_corruption_and_what_has_no_place_for_one_is_refused(
     let families = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
     let error = DbWithTtl::open(&options.db, "/other", families, &[], OpenMode::ReadWrite).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn the_options_that_a_database_with_times_has_saved_open_it_again() {
+    let clock = Arc::new(MockClock::new(START));
+    let mut options = options(&clock);
+    let merge = |db: &DbWithTtl, operand: &str| {
+        let mut batch = WriteBatch::new();
+        batch.merge(db.base_db().default_column_family().id(), b"list", operand.as_bytes()).unwrap();
+        db.write(&WriteOptions::default(), &batch).unwrap();
+    };
+    let db = open(&options, [100, 0]);
+    merge(&db, "a long operand");
+    db.base_db().close().unwrap();
+    drop(db);
+    let fs = options.db.env.fs.clone();
+    let loaded = esker::options::load_latest_options(fs.as_ref(), std::path::Path::new("/db")).unwrap();
+    options.cf = loaded.families[0].1.clone();
+    let db = open(&options, [100, 0]);
+    merge(&db, "and another one");
+    let value = || db.get("list").unwrap().map(|value| String::from_utf8(value).unwrap());
+    assert_eq!(value().as_deref(), Some("a long operand,and another one"));
+    // It has its filter, too.
+    clock.advance(Duration::from_secs(101));
+    compact(&db);
+    compact(&db);
+    assert_eq!(value(), None);
+}
+
+#[test]
+fn the_options_of_an_open_family_with_times_may_be_those_of_another_one() {
+    let clock = Arc::new(MockClock::new(START));
+    let mut options = options(&clock);
+    options.cf.compaction_filter = Some(Arc::new(DropsEmpty));
+    let db = open(&options, [100, 0]);
+    let base = db.base_db();
+    let of_first = base.options_cf(&base.default_column_family());
+    let third = db.create_column_family_with_ttl("third", &of_first, 0).unwrap();
+    let mut batch = WriteBatch::new();
+    // As a time, its end would be an early one.
+    batch.put(third.id(), b"key", b"value\x01\x01\x01\x01").unwrap();
+    batch.put(third.id(), b"empty", b"").unwrap();
+    batch.merge(third.id(), b"list", b"an operand").unwrap();
+    batch.merge(third.id(), b"list", b"another").unwrap();
+    db.write(&WriteOptions::default(), &batch).unwrap();
+    clock.advance(Duration::from_secs(1000));
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    base.compact_range_opt(&force, &third, None, None).unwrap();
+    let get = |key| {
+        let value = db.get_opt(&ReadOptions::default(), &third, key).unwrap();
+        value.map(|value| String::from_utf8(value).unwrap())
+    };
+    assert_eq!(get("key").as_deref(), Some("value\x01\x01\x01\x01"));
+    assert_eq!(get("list").as_deref(), Some("an operand,another"));
+    assert_eq!(get("empty"), None);
+}
+
+struct DropsEmpty;
+
+impl CompactionFilter for DropsEmpty {
+    fn name(&self) -> &str {
+        "DropsEmpty"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> FilterDecision {
+        if value.is_empty() { FilterDecision::Remove } else { FilterDecision::Keep }
+    }
 }
