@@ -27,6 +27,7 @@ use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, thread};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
+use std::collections::HashSet;
 
 /// A plan that is being run.
 struct Task {
@@ -256,6 +257,11 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, results: &[Subj
     }
     let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
     engine.adopt_open_tables(&versions);
+    let settled: HashSet<FileNumber> = results.iter().flat_map(|result| &result.settled).copied().collect();
+    if !settled.is_empty() {
+        let files = versions.iter().flat_map(|(_, version)| version.files(task.plan.output_level));
+        files.filter(|f| settled.contains(&f.number)).for_each(|f| f.set_settled());
+    }
     let mut state = engine.state.lock();
     for (id, version) in versions {
         if let Some(family) = state.family_mut(id) {

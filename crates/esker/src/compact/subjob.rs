@@ -14,7 +14,7 @@ use crate::iter::{
 };
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature};
 use crate::picker::score::scores;
-use crate::picker::{CompactionOptions, CompactionPlan, RunningCompactions};
+use crate::picker::{CompactionOptions, CompactionPlan, CompactionReason, RunningCompactions};
 use crate::read::tables::open_file;
 use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
@@ -47,6 +47,8 @@ pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
     pub(super) long_dead_spans: Vec<LongSpan>,
+    /// Those in which nothing was kept for snapshots, or because it is young.
+    pub(super) settled: Vec<FileNumber>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
     pub(super) blob_files: Vec<BlobFileAddition>,
@@ -66,16 +68,21 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let output_context =
         engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low);
     let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
+    let keeps_young = may_be_recent(context);
     let mut stats = CompactionIteratorStats::default();
     let mut blobs_in = BlobTally::default();
     let result = contained("a compaction", Severity::HardError, || {
-        write_all(context, &mut outputs, &mut stats, &mut blobs_in, start, end)
+        write_all(context, &mut outputs, &mut stats, &mut blobs_in, keeps_young, (start, end))
     });
     let created = std::mem::take(&mut outputs.created);
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
+    let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
+    let all_see = |f: &&FileMetaData| context.snapshots.first().is_none_or(|s| f.largest_seqno <= *s);
+    let settled = files.iter().filter(|_| is_last && !keeps_young).filter(all_see).map(|f| f.number).collect();
     SubjobResult {
         files,
+        settled,
         long_dead_spans: outputs.long_dead_spans,
         created,
         blob_files,
@@ -92,8 +99,8 @@ fn write_all(
     outputs: &mut Outputs<'_>,
     stats: &mut CompactionIteratorStats,
     blobs_in: &mut BlobTally,
-    start: Option<Vec<u8>>,
-    end: Option<Vec<u8>>,
+    keeps_young: bool,
+    (start, end): (Option<Vec<u8>>, Option<Vec<u8>>),
 ) -> Result<()> {
     let icmp = context.cf.icmp.clone();
     let (children, range_dels, stored_tombstones) = open_inputs(context)?;
@@ -110,7 +117,7 @@ fn write_all(
     options.stored_tombstones = stored_tombstones;
     options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
     options.whole_entities = !context.db_options.compatible_with.reads(Feature::EntityBlobs);
-    options.keep_sequence_numbers = options.keep_history || may_be_recent(context);
+    options.keep_sequence_numbers = options.keep_history || keeps_young;
     options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
     options.range_dels = range_dels;
     options.lower_bound = start;

@@ -47,8 +47,22 @@ pub(super) fn bottommost(version: &Version, context: &PickContext<'_>) -> Vec<Ma
         f.largest_seqno != SequenceNumber::ZERO
             && f.largest_seqno < context.oldest_snapshot
             && (delay == 0 || f.file_creation_time <= newest)
+            && may_be_improved(version, f)
             && is_bottommost_file(version, level, f)
     })
+}
+
+/// Whether a compaction of a bottommost file may come to anything. Not all entries lose their sequence numbers: operands that the
+/// merge operator refuses do not, nor those with timestamps; their files would be due again and again.
+fn may_be_improved(version: &Version, f: &FileMeta) -> bool {
+    let icmp = version.icmp();
+    if f.is_settled() || icmp.timestamp_size() == 0 || f.user_defined_timestamps_not_persisted {
+        return !f.is_settled();
+    }
+    // Only what is before the bound can go. Newer timestamps sort first.
+    let low = version.full_history_ts_low();
+    let is_known = f.max_timestamp.len() == icmp.timestamp_size();
+    !low.is_empty() && (!is_known || icmp.compare_user_keys(&f.max_timestamp, low).is_gt())
 }
 
 /// The sequence number beyond which the oldest snapshot must move before more files can be [`bottommost`] ones: the smallest
@@ -58,7 +72,11 @@ pub(super) fn bottommost_threshold(version: &Version, oldest_snapshot: SequenceN
     for (level, f) in version.all_files() {
         let waits = f.largest_seqno != SequenceNumber::ZERO && f.largest_seqno >= oldest_snapshot;
         // Whether it is a bottommost file is dear to find out, so it comes last.
-        if waits && f.largest_seqno < threshold && is_bottommost_file(version, level, f) {
+        if waits
+            && f.largest_seqno < threshold
+            && may_be_improved(version, f)
+            && is_bottommost_file(version, level, f)
+        {
             threshold = f.largest_seqno;
         }
     }

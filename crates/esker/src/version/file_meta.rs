@@ -25,6 +25,7 @@ pub struct FileMeta {
     data: FileMetaData,
     table: Arc<TableFile>,
     stats: OnceLock<FileStats>,
+    settled: AtomicBool,
 }
 
 /// What a table's properties say that its MANIFEST entry does not. Filled once, by whoever first opens the table.
@@ -54,7 +55,7 @@ impl FileMeta {
             obsolete: Arc::clone(obsolete),
             charge: None,
         };
-        FileMeta { data, table: Arc::new(table), stats: OnceLock::new() }
+        FileMeta { data, table: Arc::new(table), stats: OnceLock::new(), settled: AtomicBool::new(false) }
     }
 
     /// Charges what is known about the file to this cache, as long as some meta of it lives.
@@ -86,7 +87,8 @@ impl FileMeta {
     #[must_use]
     pub fn redescribed(&self, data: FileMetaData) -> FileMeta {
         debug_assert_eq!(self.data.number, data.number, "another file");
-        FileMeta { data, table: Arc::clone(&self.table), stats: self.stats.clone() }
+        let (table, stats) = (Arc::clone(&self.table), self.stats.clone());
+        FileMeta { data, table, stats, settled: AtomicBool::new(false) }
     }
 
     /// Says that a version of the set names it: its end will be reported.
@@ -121,6 +123,16 @@ impl FileMeta {
     #[inline]
     pub fn stats(&self) -> Option<&FileStats> {
         self.stats.get()
+    }
+
+    /// Says that a compaction which had nothing to keep for anybody has left it as it is: another one would make the same of it.
+    pub fn set_settled(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`FileMeta::set_settled`] was called. On another level that means nothing any more.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed)
     }
 
     /// Its open table, if it is kept open.

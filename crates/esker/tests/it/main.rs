@@ -42,6 +42,7 @@ mod scan_histories;
 mod scrub;
 mod set_aside;
 mod set_options;
+mod settled;
 mod shared_keys;
 mod styles;
 mod timestamps;
