@@ -21,6 +21,7 @@ use esker_format::compression::CompressionType;
 use esker_format::dead_spans::LongSpan;
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
+use esker_format::wide_column::stored::for_each_blob;
 use esker_table::blob::BlobReader;
 
 /// The files of one subcompaction's output.
@@ -97,9 +98,9 @@ impl<'a> Outputs<'a> {
         }
         let value_type = type_of(entries.key());
         if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) = value_type {
-            if let Some(value) = self.relocated(value_type, entries)? {
+            if let Some((value_type, value)) = self.relocated(value_type, entries)? {
                 let sequence = SequenceNumber(key::trailer(entries.key()) >> 8);
-                let key = key::internal_key(entries.user_key(), sequence, ValueType::Value);
+                let key = key::internal_key(entries.user_key(), sequence, value_type);
                 self.open()?;
                 let table = self.current.as_mut().expect("just opened");
                 return self.blobs.add(table, &key, &value);
@@ -111,20 +112,42 @@ impl<'a> Outputs<'a> {
         self.blobs.add(table, entries.key(), entries.value())
     }
 
-    /// The value of a blob index, if it is in a blob file that is to go.
-    fn relocated(&self, value_type: ValueType, entries: &CompactionIterator) -> Result<Option<PinnedBytes>> {
-        if value_type != ValueType::BlobIndex || self.relocate_before == FileNumber(0) {
+    /// The value of a blob index, or an entity with all its columns in place, if what it refers to is in a blob file that is
+    /// to go; and what it is written as.
+    fn relocated(
+        &self,
+        value_type: ValueType,
+        entries: &CompactionIterator,
+    ) -> Result<Option<(ValueType, PinnedBytes)>> {
+        if self.relocate_before == FileNumber(0) {
             return Ok(None);
         }
-        let BlobIndex::Blob(location) = BlobIndex::parse(entries.value())? else { return Ok(None) };
-        if location.file_number >= self.relocate_before {
+        // Those that expire are nothing that can be read here.
+        let expires = value_type == ValueType::BlobIndex
+            && !matches!(BlobIndex::parse(entries.value())?, BlobIndex::Blob(_));
+        if expires {
             return Ok(None);
         }
-        let value = self.blob_reader.reads().value(entries.user_key(), entries.value())?;
+        let (mut is_old, mut bytes) = (false, 0);
+        for_each_blob(value_type, entries.value(), &mut |location| {
+            is_old |= location.file_number < self.relocate_before;
+            bytes += location.size;
+        })?;
+        if !is_old {
+            return Ok(None);
+        }
+        let reads = self.blob_reader.reads();
+        let relocated = match value_type {
+            ValueType::WideColumnEntity => {
+                let whole = reads.whole_entity(entries.user_key(), entries.value())?;
+                whole.map(|whole| (value_type, PinnedBytes::from_vec(whole)))
+            }
+            _ => Some((ValueType::Value, reads.value(entries.user_key(), entries.value())?)),
+        };
         let statistics = &self.context.options.statistics;
         record_tick(statistics, Ticker::BlobDbGcNumKeysRelocated, 1);
-        record_tick(statistics, Ticker::BlobDbGcBytesRelocated, location.size);
-        Ok(Some(value))
+        record_tick(statistics, Ticker::BlobDbGcBytesRelocated, bytes);
+        Ok(relocated)
     }
 
     fn open(&mut self) -> Result<&mut TableOutput> {

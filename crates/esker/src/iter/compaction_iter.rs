@@ -57,6 +57,8 @@ pub struct CompactionIteratorOptions {
     pub merge_operator: Option<MergeOperatorRef>,
     /// Where values in blob files are read that operands apply to or the filter judges; without it, both leave them alone.
     pub blobs: Option<BlobReader>,
+    /// Entries may refer to blob files: each that goes has to be counted.
+    pub counts_blobs: bool,
     /// Judges values and operands that no snapshot sees.
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
     /// The level that the filter is told.
@@ -100,6 +102,7 @@ impl CompactionIteratorOptions {
             earliest_write_conflict_snapshot: SequenceNumber::MAX,
             merge_operator: None,
             blobs: None,
+            counts_blobs: false,
             compaction_filter: None,
             filter_level: 0,
             filter_ignores_snapshots: false,
@@ -674,7 +677,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.stats.dropped_by_filter += 1;
         self.stats.may_reappear += 1;
         self.consume();
-        if self.options.snapshots.is_empty() || self.options.filter_ignores_snapshots {
+        let needs_none = self.options.snapshots.is_empty() || self.options.filter_ignores_snapshots;
+        if needs_none && !self.options.counts_blobs {
             let is_behind = |key: &[u8]| self.icmp.compare_user_keys(key::user_key(key), &target).is_ge();
             if self.input.valid() && !is_behind(self.input.key()) {
                 self.input.seek(&key::seek_key(&target, SequenceNumber::MAX));

@@ -1,12 +1,19 @@
 //! Blob files as an option: what goes into them, what garbage collection moves, when they are deleted, what survives.
 
+use crate::door::entity_with_a_blob;
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::epoch;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs};
-use esker::options::{BottommostLevelCompaction, CompressionType};
-use esker::{ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Options, repair_db};
+use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
+use esker::options::{BottommostLevelCompaction, CompactionStyle, CompressionType, TargetVersion};
+use esker::{
+    ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Options, ReadOptions, ValueType, WriteBatch,
+    WriteOptions, repair_db,
+};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const LARGE: usize = 500;
 
@@ -276,5 +283,109 @@ fn a_crash_loses_no_value_that_a_flush_has_taken() {
     options.db.env = Env::with_fs(Arc::new(after));
     let db = Db::open(&options, "/db").unwrap();
     check(&db, |n| Some(if n.is_multiple_of(2) { 2 } else { 1 }));
+    db.close().unwrap();
+}
+
+/// Drops the keys from `m` to `n`.
+struct Skips;
+
+impl CompactionFilter for Skips {
+    fn name(&self) -> &str {
+        "skips"
+    }
+    fn filter(&self, _level: usize, key: &[u8], _value: &[u8]) -> FilterDecision {
+        if key.starts_with(b"m") {
+            FilterDecision::RemoveAndSkipUntil(b"n".to_vec())
+        } else {
+            FilterDecision::Keep
+        }
+    }
+}
+
+#[test]
+fn what_a_filter_skips_is_garbage_as_well() {
+    let mut options = options();
+    options.cf.compaction_filter = Some(Arc::new(Skips));
+    let db = Db::open(&options, "/db").unwrap();
+    let large = "large".repeat(50);
+    db.put("a", &large).unwrap();
+    db.put("m00", &large).unwrap();
+    db.flush().unwrap();
+    (10..90).for_each(|n| db.put(format!("m{n}"), &large).unwrap());
+    db.flush().unwrap();
+    (90..99).for_each(|n| db.put(format!("m{n}"), &large).unwrap());
+    db.put("z", &large).unwrap();
+    db.flush().unwrap();
+    rewrite(&db);
+    // A file of which something is left, one of which nothing is, and another of the first kind.
+    assert_eq!(db.property("rocksdb.num-blob-files").as_deref(), Some("2"));
+    let family = db.default_column_family();
+    let garbage = db.int_property_cf(&family, "rocksdb.live-blob-file-garbage-size").unwrap();
+    let total = db.int_property_cf(&family, "rocksdb.live-blob-file-size").unwrap();
+    assert!(garbage > total / 2, "{garbage} of {total}: one of two, nine of ten");
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(large.as_bytes()));
+    assert_eq!(db.get("z").unwrap().as_deref(), Some(large.as_bytes()));
+    assert_eq!(db.get("m50").unwrap(), None);
+    db.close().unwrap();
+}
+
+/// Ends a compaction that comes again and again.
+#[derive(Default)]
+struct ForcedGc(AtomicUsize);
+
+impl EventListener for ForcedGc {
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        if info.compaction_reason == CompactionReason::ForcedBlobGc {
+            let before = self.0.fetch_add(1, Ordering::SeqCst);
+            assert!(before < 10, "the same files are compacted for ever");
+        }
+    }
+}
+
+#[test]
+fn columns_of_entities_leave_the_blob_files_that_are_to_go() {
+    let mut options = options();
+    // Else they come in place as soon as they are compacted.
+    options.db.compatible_with = TargetVersion::V11;
+    let db = Db::open(&options, "/db").unwrap();
+    let large = "large".repeat(50);
+    for key in ["a", "b", "c"] {
+        db.put(key, &large).unwrap();
+    }
+    db.flush().unwrap();
+    let entity = entity_with_a_blob(&db, b"a");
+    let mut batch = vec![0; 8];
+    batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
+    batch.push(u8::try_from(entity.len()).unwrap());
+    batch.extend_from_slice(&entity);
+    db.write(&WriteOptions::default(), &mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
+    db.flush().unwrap();
+    // FIFO deletes the table with the values: nothing but the entity is left.
+    let sizes: Vec<u64> = db.live_files().iter().map(|f| f.file.size).collect();
+    assert_eq!(sizes.len(), 2);
+    db.close().unwrap();
+    options.cf.disable_auto_compactions = false;
+    let mut fifo = options.clone();
+    fifo.cf.compaction_style = CompactionStyle::Fifo;
+    fifo.cf.compaction_options_fifo.max_table_files_size = sizes.iter().sum::<u64>() - 1;
+    let db = Db::open(&fifo, "/db").unwrap();
+    db.put("z", "z").unwrap();
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!(db.get("b").unwrap(), None);
+    db.close().unwrap();
+
+    let rounds = Arc::new(ForcedGc::default());
+    options.cf.enable_blob_garbage_collection = true;
+    options.cf.blob_garbage_collection_age_cutoff = 1.0;
+    options.cf.blob_garbage_collection_force_threshold = 0.0;
+    options.db.listeners = vec![rounds.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!(rounds.0.load(Ordering::SeqCst), 1);
+    assert_eq!(db.property("rocksdb.num-blob-files").as_deref(), Some("0"));
+    let read = db.get_entity(&ReadOptions::default(), &db.default_column_family(), "a").unwrap();
+    let columns: Vec<_> = read.as_ref().unwrap().iter().collect();
+    assert_eq!(columns, [(&b"far"[..], large.as_bytes()), (b"near", b"x")]);
     db.close().unwrap();
 }

@@ -156,7 +156,7 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
 }
 
 /// An entity of which a column lies in the blob file of a value of the same key, as RocksDB 11.2 writes them.
-fn entity_with_a_blob(db: &Db, key: &[u8]) -> Vec<u8> {
+pub(crate) fn entity_with_a_blob(db: &Db, key: &[u8]) -> Vec<u8> {
     let mut iter = db.internal_iter(&db.default_column_family()).unwrap();
     iter.seek(&seek_key(key, SequenceNumber::MAX));
     assert_eq!(user_key(iter.key()), key);
