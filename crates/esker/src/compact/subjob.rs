@@ -20,7 +20,7 @@ use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
-use esker_base::{FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::compression::CompressionType;
 use esker_format::dead_spans::LongSpan;
@@ -130,6 +130,9 @@ fn write_all(
     let mut entries = CompactionIterator::new(icmp.clone(), merge_children(&icmp, children), options);
     entries.seek_to_first();
     while entries.valid() {
+        if context.cf.is_dropped() {
+            return Err(Error::column_family_dropped("the family was dropped while it was compacted"));
+        }
         outputs.add(&mut entries)?;
         entries.next();
     }

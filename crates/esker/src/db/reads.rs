@@ -352,3 +352,6 @@ pub(super) fn read_timestamp(
 pub(super) fn pinned_view(cf: &ColumnFamily) -> Arc<SuperVersion> {
     cf.super_version.load_full()
 }
+
+#[cfg(test)]
+mod tests;

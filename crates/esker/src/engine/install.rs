@@ -5,6 +5,7 @@ use crate::cf::{
 };
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
+use crate::options::CompactionStyle;
 use crate::picker::{
     PickContext, bottommost_threshold, level0_files_for_stalls, needs_compaction, pending_compaction_bytes,
 };
@@ -84,11 +85,19 @@ pub(crate) fn queue_if_due(
 
 /// From when on a compaction of the family is worth while for what snapshots kept, and the oldest snapshot that this was
 /// decided by. Whoever gives back a snapshot meanwhile sees the threshold, or is seen here.
-fn set_snapshot_threshold(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) -> SequenceNumber {
+pub(super) fn set_snapshot_threshold(
+    engine: &Engine,
+    state: &mut DbState,
+    family: ColumnFamilyId,
+) -> SequenceNumber {
     loop {
         let oldest = engine.oldest_snapshot_at_release();
         if let Some(family_state) = state.families.get_mut(&family) {
-            family_state.bottommost_threshold = bottommost_threshold(&family_state.version, oldest);
+            family_state.bottommost_threshold = match family_state.options.compaction_style {
+                CompactionStyle::Level => bottommost_threshold(&family_state.version, oldest),
+                // Their pickers compact nothing for that.
+                _ => SequenceNumber::MAX,
+            };
         }
         let automatic = state.families.values().filter(|f| !f.options.disable_auto_compactions);
         let lowest = automatic.map(|f| f.bottommost_threshold).min().unwrap_or(SequenceNumber::MAX);

@@ -25,6 +25,7 @@ mod state;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
+use install::set_snapshot_threshold;
 pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
@@ -251,6 +252,8 @@ impl Engine {
             let Some(family) = state.family_mut(id).filter(|f| !f.compaction_queued) else { continue };
             family.compaction_queued = true;
             state.compaction_queue.push_back(id);
+            // Whether anything comes of it or not, the next who gives one back need not ask for the same.
+            set_snapshot_threshold(self, &mut state, id);
         }
         maybe_schedule(self, &mut state);
     }

@@ -1,11 +1,13 @@
 //! Which background jobs run at the same time.
 
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
 use esker::options::{CompactRangeOptions, CompressionType, WriteBufferManager};
-use esker::{Db, Env, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
+use esker::{Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 fn options() -> Options {
     let mut options = Options::default();
@@ -141,4 +143,52 @@ fn writers_who_wait_for_memory_have_memtables_flushed_that_wait_for_more() {
     });
     wait_done.recv_timeout(std::time::Duration::from_secs(60)).expect("writers go on");
     assert!((0..3000).all(|i| db.get(format!("key{i}")).unwrap().is_some()));
+}
+
+/// Lets the family be dropped when it has been asked about ten keys.
+struct Dropping {
+    asked: AtomicUsize,
+    ten: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl CompactionFilter for Dropping {
+    fn name(&self) -> &str {
+        "dropping"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        if self.asked.fetch_add(1, Ordering::SeqCst) == 9 {
+            self.ten.send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+        FilterDecision::Keep
+    }
+}
+
+#[test]
+fn the_compaction_of_a_family_that_is_dropped_ends_there() {
+    let ((ten, wait_for_ten), (go_on, wait_for_go_on)) = (channel(), channel());
+    let filter = Arc::new(Dropping { asked: AtomicUsize::new(0), ten, go_on: Mutex::new(wait_for_go_on) });
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::open(&options, "/db").unwrap();
+    options.cf.compaction_filter = Some(filter.clone());
+    let family = db.create_column_family("short-lived", &options.cf).unwrap();
+    for n in 0..1000 {
+        db.put_cf(&family, format!("key{n:04}"), "value").unwrap();
+    }
+    std::thread::scope(|scope| {
+        let compaction =
+            scope.spawn(|| db.compact_range_opt(&CompactRangeOptions::default(), &family, None, None));
+        wait_for_ten.recv().unwrap();
+        db.drop_column_family(&family).unwrap();
+        go_on.send(()).unwrap();
+        assert_eq!(compaction.join().unwrap().unwrap_err().kind(), ErrorKind::ColumnFamilyDropped);
+    });
+    assert!(filter.asked.load(Ordering::SeqCst) < 20, "{:?}", filter.asked);
+    assert!(db.background_error().is_none());
+    db.put("a", "b").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
 }

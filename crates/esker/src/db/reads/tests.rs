@@ -1,0 +1,32 @@
+//! Who gives a snapshot back has the database look for what has waited for that, once.
+
+use crate::options::{CompactionStyle, Options};
+use crate::{Db, Env};
+use esker_base::SequenceNumber;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_env::mem::MemFs;
+
+/// Else each snapshot that is given back beside a writer would have a job look for a compaction that does not come.
+#[test]
+fn what_does_not_come_of_the_end_of_a_snapshot_is_not_asked_for_again() {
+    for (style, preserve) in
+        [(CompactionStyle::Fifo, 0), (CompactionStyle::Universal, 0), (CompactionStyle::Level, 1000)]
+    {
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        options.cf.compaction_style = style;
+        options.cf.preserve_internal_time_seconds = preserve;
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("a", "1").unwrap();
+        db.compact_range(None, None).unwrap();
+        let snapshot = db.snapshot();
+        db.put("a", "2").unwrap();
+        drop(snapshot);
+        db.wait_for_background_work().unwrap();
+        let threshold = db.engine().snapshot_threshold.load(Ordering::SeqCst);
+        assert_eq!(threshold, SequenceNumber::MAX.0, "{style:?}");
+        db.close().unwrap();
+    }
+}
