@@ -1,7 +1,7 @@
 //! One column family: what stays the same while the database is open, and what the db mutex guards.
 
 use crate::cf::{DeadRanges, MemTables, SuperVersion, WriteStall};
-use crate::observe::{FlushReason, LevelCompactionStats, StallCounts};
+use crate::observe::{FlushReason, IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::Version;
@@ -90,6 +90,7 @@ pub(crate) struct FamilyState {
     pub(crate) bottommost_threshold: SequenceNumber,
     pub(crate) compaction_stats: LevelCompactionStats,
     pub(crate) bytes_flushed: u64,
+    pub(crate) ingested: IngestedFiles,
     pub(crate) stall_counts: StallCounts,
     pub(crate) next_memtable_id: u64,
 }

@@ -22,7 +22,7 @@ use crate::iter::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
 use crate::read::tables::open_file;
-use crate::version::LogOptions;
+use crate::version::{LogOptions, blob_file_size};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, thread};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
@@ -118,10 +118,11 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
-        install(engine, task, plan.trivial_move_edit(), &[])?;
-        engine.tell_trivial_move(job, plan);
+        engine.tell_trivial_move_begin(job, &task.cf, plan);
+        let moved = install(engine, task, plan.trivial_move_edit(), &[]);
+        engine.tell_trivial_move_end(job, &task.cf, plan, &moved);
         engine.tell_stall_changes();
-        return Ok(Vec::new());
+        return moved.map(|()| Vec::new());
     }
     esker_base::probe!("compaction:begun");
     if matches!(plan.reason, CompactionReason::Ttl | CompactionReason::PeriodicCompaction) {
@@ -135,6 +136,11 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
         edit.blob_file_additions = results.iter().flat_map(|r| r.blob_files.iter().cloned()).collect();
         edit.blob_file_garbages = blob_garbage(&results);
+        let micros = engine.env.clock.now_micros().saturating_sub(start);
+        contained("a compaction", Severity::HardError, || {
+            engine.tell_compaction_pre_commit(&report(task, job, &results, micros));
+            Ok(())
+        })?;
         install(engine, task, edit, &results)
     });
     if outcome.is_err() {
@@ -158,11 +164,12 @@ fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult>
     let mut ends: Vec<Option<Vec<u8>>> = cuts.into_iter().map(Some).collect();
     ends.push(None);
     let db_options = engine.db_options();
-    let run_one = |start, end| {
+    let run_one = |number, start, end| {
         let context = SubjobContext {
             engine,
             db_options: &db_options,
             job,
+            number,
             cf: &task.cf,
             options: &task.options,
             plan: &task.plan,
@@ -174,12 +181,15 @@ fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult>
     let mut ranges: Vec<_> = starts.into_iter().zip(ends).collect();
     let (first_start, first_end) = ranges.remove(0);
     if ranges.is_empty() {
-        return vec![run_one(first_start, first_end)];
+        return vec![run_one(0, first_start, first_end)];
     }
+    let run_one = &run_one;
     thread::scope(|scope| {
-        let others: Vec<_> =
-            ranges.into_iter().map(|(start, end)| scope.spawn(|| run_one(start, end))).collect();
-        let mut results = vec![run_one(first_start, first_end)];
+        let others: Vec<_> = (1..)
+            .zip(ranges)
+            .map(|(number, (start, end))| scope.spawn(move || run_one(number, start, end)))
+            .collect();
+        let mut results = vec![run_one(0, first_start, first_end)];
         results.extend(others.into_iter().map(|t| t.join().expect("a subcompaction does not panic")));
         results
     })
@@ -329,6 +339,8 @@ fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64
         cf: &task.cf,
         plan: &task.plan,
         outputs: results.iter().flat_map(|r| &r.files).collect(),
+        blob_bytes_written: results.iter().flat_map(|r| &r.blob_files).map(blob_file_size).sum(),
+        blob_bytes_read: results.iter().map(|r| r.blob_bytes_read).sum(),
         iteration,
         subcompactions: results.len(),
         compression: subjob::output_compression(&task.plan, &task.options).0,

@@ -45,6 +45,8 @@ pub(super) struct Outputs<'a> {
     pub(super) long_dead_spans: Vec<LongSpan>,
     /// What the entries written so far refer to in blob files.
     pub(super) blobs_out: BlobTally,
+    /// Of values in blob files that were written anew.
+    pub(super) blob_bytes_read: u64,
     /// Every number that was used, finished or not: to be deleted if the job fails.
     pub(super) created: Vec<FileNumber>,
 }
@@ -83,6 +85,7 @@ impl<'a> Outputs<'a> {
             finished: Vec::new(),
             long_dead_spans: Vec::new(),
             blobs_out: BlobTally::default(),
+            blob_bytes_read: 0,
             created: Vec::new(),
         }
     }
@@ -115,7 +118,7 @@ impl<'a> Outputs<'a> {
     /// The value of a blob index, or an entity with all its columns in place, if what it refers to is in a blob file that is
     /// to go; and what it is written as.
     fn relocated(
-        &self,
+        &mut self,
         value_type: ValueType,
         entries: &CompactionIterator,
     ) -> Result<Option<(ValueType, PinnedBytes)>> {
@@ -128,9 +131,10 @@ impl<'a> Outputs<'a> {
         if expires {
             return Ok(None);
         }
+        let relocate_before = self.relocate_before;
         let (mut is_old, mut bytes) = (false, 0);
         for_each_blob(value_type, entries.value(), &mut |location| {
-            is_old |= location.file_number < self.relocate_before;
+            is_old |= location.file_number < relocate_before;
             bytes += location.size;
         })?;
         if !is_old {
@@ -144,6 +148,7 @@ impl<'a> Outputs<'a> {
             }
             _ => Some((ValueType::Value, reads.value(entries.user_key(), entries.value())?)),
         };
+        self.blob_bytes_read += bytes;
         let statistics = &self.context.options.statistics;
         record_tick(statistics, Ticker::BlobDbGcNumKeysRelocated, 1);
         record_tick(statistics, Ticker::BlobDbGcBytesRelocated, bytes);

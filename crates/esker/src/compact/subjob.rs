@@ -4,7 +4,7 @@
 
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
-use crate::engine::{Engine, contained};
+use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::iter::range_del::FileBounds;
 use crate::iter::timestamped::{at_smallest_timestamp, stored_tombstones, table_iter};
@@ -34,6 +34,8 @@ pub(super) struct SubjobContext<'a> {
     pub(super) engine: &'a Engine,
     pub(super) db_options: &'a DbOptions,
     pub(super) job: u64,
+    /// Which of its parts this is.
+    pub(super) number: usize,
     pub(super) cf: &'a Arc<ColumnFamily>,
     pub(super) options: &'a ColumnFamilyOptions,
     pub(super) plan: &'a CompactionPlan,
@@ -58,6 +60,8 @@ pub(super) struct SubjobResult {
     /// What its entries referred to in blob files, and what those do that it has written.
     pub(super) blobs_in: BlobTally,
     pub(super) blobs_out: BlobTally,
+    /// Of values in blob files that were written anew.
+    pub(super) blob_bytes_read: u64,
     pub(super) result: Option<esker_base::Error>,
 }
 
@@ -71,16 +75,26 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let keeps_young = may_be_recent(context);
     let mut stats = CompactionIteratorStats::default();
     let mut blobs_in = BlobTally::default();
+    let start_micros = engine.env.clock.now_micros();
+    let tell = SubcompactionReport {
+        job: context.job,
+        number: context.number,
+        cf: context.cf,
+        plan,
+        compression: compression.0,
+    };
     let result = contained("a compaction", Severity::HardError, || {
+        engine.tell_subcompaction_begin(&tell);
         write_all(context, &mut outputs, &mut stats, &mut blobs_in, keeps_young, (start, end))
     });
     let created = std::mem::take(&mut outputs.created);
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
-    let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
+    let (files, blobs_out, blob_bytes_read) = (outputs.finished, outputs.blobs_out, outputs.blob_bytes_read);
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
     let all_see = |f: &&FileMetaData| context.snapshots.first().is_none_or(|s| f.largest_seqno <= *s);
-    let settled = files.iter().filter(|_| is_last && !keeps_young).filter(all_see).map(|f| f.number).collect();
-    SubjobResult {
+    let settled =
+        files.iter().filter(|_| is_last && !keeps_young).filter(all_see).map(|f| f.number).collect();
+    let mut made = SubjobResult {
         files,
         settled,
         long_dead_spans: outputs.long_dead_spans,
@@ -90,8 +104,16 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         stats,
         blobs_in,
         blobs_out,
+        blob_bytes_read,
         result: result.err(),
-    }
+    };
+    let micros = engine.env.clock.now_micros().saturating_sub(start_micros);
+    let told = contained("a compaction", Severity::HardError, || {
+        engine.tell_subcompaction_end(&tell, &made.stats, &made.files, micros, made.result.as_ref());
+        Ok(())
+    });
+    made.result = made.result.or(told.err());
+    made
 }
 
 fn write_all(

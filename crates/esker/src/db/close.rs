@@ -65,6 +65,7 @@ impl DbInner {
         if engine.is_shutting_down() {
             return Ok(());
         }
+        engine.tell_shutdown();
         // Whoever paused background work and closes does not wait for it to go on.
         engine.state.lock().paused = 0;
         let flushed = if engine.read_only { Ok(()) } else { self.flush_unlogged() };

@@ -6,7 +6,7 @@ use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::engine::{Engine, publish_super_version};
 use crate::flush::{oldest_section, raise_log_numbers};
-use crate::observe::{LevelCompactionStats, StallCounts};
+use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::{Family, FamilyDescriptor, VersionSet};
@@ -239,6 +239,7 @@ pub(super) fn family_with(
         compaction_options: CompactionOptions::from(options.as_ref()),
         compaction_stats: LevelCompactionStats::new(version.num_levels()),
         bytes_flushed: 0,
+        ingested: IngestedFiles::default(),
         stall_counts: StallCounts::default(),
         options,
         next_memtable_id: mem.id() + 1,

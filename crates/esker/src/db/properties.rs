@@ -315,15 +315,14 @@ fn compression_ratio_at(version: &Version, level: usize) -> String {
 }
 
 fn blob_stats(version: &Version) -> String {
-    let files = version.blob_files();
-    let bytes: u64 = files.values().map(BlobFileMeta::file_size).sum();
-    let garbage: u64 = files.values().map(|blob| blob.garbage_blob_bytes).sum();
-    let amplification = if bytes > garbage { bytes as f64 / (bytes - garbage) as f64 } else { 0.0 };
+    let blobs = version.blob_file_stats();
     format!(
-        "Number of blob files: {}\nTotal size of blob files: {bytes}\nTotal size of garbage in blob files: {garbage}\n\
+        "Number of blob files: {}\nTotal size of blob files: {}\nTotal size of garbage in blob files: {}\n\
          Blob file space amplification: {}\n",
-        files.len(),
-        six_digits(amplification)
+        blobs.files,
+        blobs.bytes,
+        blobs.garbage_bytes,
+        six_digits(blobs.space_amplification())
     )
 }
 

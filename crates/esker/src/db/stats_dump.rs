@@ -88,6 +88,8 @@ pub(super) fn cf_stats(engine: &Engine, f: &FamilyState) -> CfStats {
         .collect();
     stats.compactions = f.compaction_stats.clone();
     stats.bytes_flushed = f.bytes_flushed;
+    stats.ingested = f.ingested;
+    stats.blobs = f.version.blob_file_stats();
     stats.stalls = f.stall_counts;
     stats.estimated_pending_compaction_bytes = f.pending_compaction_bytes;
     stats.seconds_up = engine.counters.seconds_up(engine.env.clock.as_ref());

@@ -29,7 +29,7 @@ use install::set_snapshot_threshold;
 pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
-pub(crate) use report::CompactionReport;
+pub(crate) use report::{CompactionReport, SubcompactionReport};
 pub use scrub::ScrubState;
 pub(crate) use scrub::{Scrubber, begin_scrubbing};
 pub(crate) use stall::StallState;
@@ -110,6 +110,8 @@ pub(crate) struct Engine {
     pub(crate) shutting_down: Arc<AtomicBool>,
     /// Set once, by whoever closes the files.
     pub(crate) closed: AtomicBool,
+    /// Listeners have been told that it begins to close.
+    pub(crate) shutdown_told: AtomicBool,
     /// A background error keeps writes out: ask `state` which.
     pub(crate) writes_stopped: AtomicBool,
     /// Something was written without a WAL since the last full flush.

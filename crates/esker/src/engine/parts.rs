@@ -68,6 +68,7 @@ impl Engine {
             numbers: parts.numbers,
             shutting_down,
             closed: AtomicBool::new(false),
+            shutdown_told: AtomicBool::new(false),
             writes_stopped: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
             switch_wanted: AtomicBool::new(false),

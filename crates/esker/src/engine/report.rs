@@ -8,15 +8,15 @@ use crate::cf::ColumnFamily;
 use crate::iter::CompactionIteratorStats;
 use crate::observe::{
     BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo,
-    CompactionJobStats, CompactionReason, CompactionStats, Event, EventListener, FlushJobInfo, FlushReason,
-    MemTableInfo, WorkPriority,
+    CompactionJobStats, CompactionReason, CompactionStats, Event, EventListener, ExternalFileIngestionInfo,
+    FlushJobInfo, FlushReason, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo, WorkPriority,
 };
 use crate::picker::CompactionPlan;
 use crate::snapshot::SnapshotList;
 use esker_base::stats::{Histogram, Ticker, record_in_histogram, record_tick, report_time_to_histogram};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::{StopWatch, system};
 use esker_format::compression::CompressionType;
 use esker_format::file_name;
@@ -30,10 +30,41 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) cf: &'a ColumnFamily,
     pub(crate) plan: &'a CompactionPlan,
     pub(crate) outputs: Vec<&'a FileMetaData>,
+    /// Of blob files.
+    pub(crate) blob_bytes_written: u64,
+    pub(crate) blob_bytes_read: u64,
     pub(crate) iteration: CompactionIteratorStats,
     pub(crate) subcompactions: usize,
     pub(crate) compression: CompressionType,
     pub(crate) micros: u64,
+}
+
+/// One key range of a compaction, for those who want to know.
+#[derive(Debug)]
+pub(crate) struct SubcompactionReport<'a> {
+    pub(crate) job: u64,
+    pub(crate) number: usize,
+    pub(crate) cf: &'a ColumnFamily,
+    pub(crate) plan: &'a CompactionPlan,
+    pub(crate) compression: CompressionType,
+}
+
+impl SubcompactionReport<'_> {
+    fn info(&self, status: Result<()>, stats: CompactionJobStats) -> SubcompactionJobInfo {
+        SubcompactionJobInfo {
+            cf_id: self.cf.id,
+            cf_name: self.cf.name.clone(),
+            status,
+            thread_id: system::thread_id(),
+            job_id: self.job,
+            subcompaction_job_id: self.number,
+            base_input_level: self.plan.start_level,
+            output_level: self.plan.output_level,
+            compaction_reason: self.plan.reason,
+            compression: self.compression,
+            stats,
+        }
+    }
 }
 
 /// What counts the bytes of compactions that are made for this reason, beside those of all.
@@ -129,16 +160,19 @@ impl Engine {
         }
     }
 
+    /// `made`: the table and how many entries it has, if there is one; `blob_bytes`: of blob files.
     pub(crate) fn tell_flush_end(
         &self,
         job: u64,
         cf: &ColumnFamily,
-        file: Option<&FileMetaData>,
+        made: Option<(&FileMetaData, u64)>,
+        blob_bytes: u64,
         reason: FlushReason,
         micros: u64,
     ) {
+        let file = made.map(|(file, _)| file);
         let bytes = file.map_or(0, |f| f.file_size);
-        record_tick(&self.options.statistics, Ticker::FlushWriteBytes, bytes);
+        record_tick(&self.options.statistics, Ticker::FlushWriteBytes, bytes + blob_bytes);
         report_time_to_histogram(&self.options.statistics, Histogram::FlushTime, micros);
         let why = match reason {
             FlushReason::WriteBufferFull => Some(Ticker::FlushReasonWriteBufferFull),
@@ -148,7 +182,7 @@ impl Engine {
         if let Some(why) = why {
             record_tick(&self.options.statistics, why, 1);
         }
-        self.count_flush(cf, bytes, u64::from(file.is_some()), micros);
+        self.count_flush(cf, bytes, blob_bytes, u64::from(file.is_some()), micros);
         let state = self.lsm_state(cf);
         let (compression, immutable_memtables) = {
             let view = cf.super_version.load_full();
@@ -161,22 +195,23 @@ impl Engine {
             immutable_memtables,
         });
         if !self.listeners().is_empty() {
-            let info = self.flush_info(job, cf, file, reason);
+            let info = self.flush_info(job, cf, made, reason);
             self.listeners().iter().for_each(|l| l.on_flush_completed(&info));
         }
     }
 
-    fn count_flush(&self, cf: &ColumnFamily, bytes: u64, files: u64, micros: u64) {
+    fn count_flush(&self, cf: &ColumnFamily, bytes: u64, blob_bytes: u64, files: u64, micros: u64) {
         let stats = CompactionStats {
             micros,
             bytes_written: bytes,
+            bytes_written_blob: blob_bytes,
             num_output_files: files,
             count: 1,
             ..CompactionStats::default()
         };
         let mut state = self.state.lock();
         if let Some(family) = state.family_mut(cf.id) {
-            family.bytes_flushed += bytes;
+            family.bytes_flushed += bytes + blob_bytes;
             family.compaction_stats.add(0, WorkPriority::High, CompactionReason::Flush, &stats);
         }
     }
@@ -185,9 +220,10 @@ impl Engine {
         &self,
         job_id: u64,
         cf: &ColumnFamily,
-        file: Option<&FileMetaData>,
+        made: Option<(&FileMetaData, u64)>,
         flush_reason: FlushReason,
     ) -> FlushJobInfo {
+        let (file, entries) = made.unzip();
         let view = cf.super_version.load_full();
         let level0_files = view.version.num_files(0);
         FlushJobInfo {
@@ -202,7 +238,7 @@ impl Engine {
             smallest_seqno: file.map_or(SequenceNumber::ZERO, |f| f.smallest_seqno),
             largest_seqno: file.map_or(SequenceNumber::ZERO, |f| f.largest_seqno),
             file_size: file.map_or(0, |f| f.file_size),
-            num_entries: 0,
+            num_entries: entries.unwrap_or(0),
             flush_reason,
         }
     }
@@ -225,23 +261,98 @@ impl Engine {
             oldest_snapshot_seqno: self.snapshots.with(SnapshotList::oldest_of_users),
         });
         if !self.listeners().is_empty() {
-            let report = CompactionReport {
-                job,
-                cf,
-                plan,
-                outputs: Vec::new(),
-                iteration: CompactionIteratorStats::default(),
-                subcompactions: 0,
-                compression: CompressionType::None,
-                micros: 0,
-            };
-            let info = self.compaction_info(&report, &Ok(()));
+            let info = self.compaction_info(&nothing_done_yet(job, cf, plan), &Ok(()));
             self.listeners().iter().for_each(|l| l.on_compaction_begin(&info));
         }
     }
 
-    /// A plan was carried out by an edit alone.
-    pub(crate) fn tell_trivial_move(&self, job: u64, plan: &CompactionPlan) {
+    /// The outputs are complete, and nobody sees them yet.
+    pub(crate) fn tell_compaction_pre_commit(&self, report: &CompactionReport<'_>) {
+        if !self.listeners().is_empty() {
+            let info = self.compaction_info(report, &Ok(()));
+            self.listeners().iter().for_each(|l| l.on_compaction_pre_commit(&info));
+        }
+    }
+
+    /// One key range of a compaction begins, on this thread.
+    pub(crate) fn tell_subcompaction_begin(&self, report: &SubcompactionReport<'_>) {
+        if !self.listeners().is_empty() {
+            let info = report.info(Ok(()), CompactionJobStats::default());
+            self.listeners().iter().for_each(|l| l.on_subcompaction_begin(&info));
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn tell_subcompaction_end(
+        &self,
+        report: &SubcompactionReport<'_>,
+        iteration: &CompactionIteratorStats,
+        outputs: &[FileMetaData],
+        micros: u64,
+        error: Option<&Error>,
+    ) {
+        if !self.listeners().is_empty() {
+            let sizes = outputs.iter().map(|f| f.file_size);
+            let stats = job_stats(iteration, outputs.len() as u64, sizes.sum(), micros);
+            let info = report.info(error.map_or(Ok(()), |e| Err(e.clone())), stats);
+            self.listeners().iter().for_each(|l| l.on_subcompaction_completed(&info));
+        }
+    }
+
+    /// A plan is about to be carried out by an edit alone.
+    pub(crate) fn tell_trivial_move_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
+        if !self.listeners().is_empty() {
+            let begin = self.move_info(job, cf, plan, false, &Ok(()));
+            self.listeners().iter().for_each(|l| l.on_compaction_begin(&begin));
+            let info = self.move_info(job, cf, plan, true, &Ok(()));
+            self.listeners().iter().for_each(|l| l.on_compaction_pre_commit(&info));
+        }
+    }
+
+    /// That was done, or failed.
+    pub(crate) fn tell_trivial_move_end(
+        &self,
+        job: u64,
+        cf: &ColumnFamily,
+        plan: &CompactionPlan,
+        status: &Result<()>,
+    ) {
+        if status.is_ok() {
+            self.count_trivial_move(job, plan);
+        }
+        if !self.listeners().is_empty() {
+            let info = self.move_info(job, cf, plan, true, status);
+            self.listeners().iter().for_each(|l| l.on_compaction_completed(&info));
+        }
+    }
+
+    /// What is said of a trivial move: the files that move are what comes out.
+    fn move_info(
+        &self,
+        job: u64,
+        cf: &ColumnFamily,
+        plan: &CompactionPlan,
+        with_outputs: bool,
+        status: &Result<()>,
+    ) -> CompactionJobInfo {
+        let files = || plan.input_files().filter(|(level, _)| *level != plan.output_level).map(|(_, f)| f);
+        let moved = files().count() as u64;
+        let mut info = self.compaction_info(&nothing_done_yet(job, cf, plan), status);
+        info.stats = CompactionJobStats {
+            num_input_files: moved,
+            num_input_files_trivially_moved: moved,
+            ..CompactionJobStats::default()
+        };
+        if with_outputs {
+            let level = plan.output_level;
+            info.output_file_infos =
+                files().map(|f| CompactionFileInfo { level, file_number: f.number }).collect();
+            info.output_files = files().map(|f| file_name::table_file_name(&self.path, f.number)).collect();
+        }
+        info
+    }
+
+    fn count_trivial_move(&self, job: u64, plan: &CompactionPlan) {
         self.log_event(&Event::TrivialMove {
             job,
             destination_level: plan.output_level,
@@ -278,7 +389,7 @@ impl Engine {
     fn count_compaction(&self, report: &CompactionReport<'_>, stats: &CompactionStats) {
         let statistics = &self.options.statistics;
         record_tick(statistics, Ticker::CompactReadBytes, stats.bytes_read());
-        record_tick(statistics, Ticker::CompactWriteBytes, stats.bytes_written);
+        record_tick(statistics, Ticker::CompactWriteBytes, stats.all_bytes_written());
         record_tick(statistics, Ticker::CompactionKeyDropNewerEntry, report.iteration.dropped_hidden);
         record_tick(statistics, Ticker::CompactionKeyDropObsolete, report.iteration.dropped_obsolete);
         record_tick(statistics, Ticker::CompactionKeyDropRangeDel, report.iteration.dropped_range_del);
@@ -292,7 +403,7 @@ impl Engine {
         }
         if let Some((read, written)) = bytes_tickers(report.plan.reason) {
             record_tick(statistics, read, stats.bytes_read());
-            record_tick(statistics, written, stats.bytes_written);
+            record_tick(statistics, written, stats.all_bytes_written());
         }
         let mut state = self.state.lock();
         if let Some(family) = state.family_mut(report.plan.column_family) {
@@ -322,22 +433,43 @@ impl Engine {
             compaction_reason: plan.reason,
             compression: report.compression,
             stats: CompactionJobStats {
-                elapsed_micros: report.micros,
-                num_input_records: report.iteration.records_in,
                 num_input_files: plan.input_files().count() as u64,
                 num_input_files_at_output_level: at_output_level as u64,
-                num_output_records: report.iteration.records_out,
-                num_output_files: report.outputs.len() as u64,
                 total_input_bytes: plan.input_bytes(),
-                total_output_bytes: report.outputs.iter().map(|f| f.file_size).sum(),
-                num_records_replaced: report.iteration.dropped_hidden,
-                total_input_raw_key_bytes: report.iteration.key_bytes_in,
-                total_input_raw_value_bytes: report.iteration.value_bytes_in,
-                num_input_deletion_records: report.iteration.deletions_in,
-                num_single_del_mismatch: report.iteration.single_deletion_mismatches,
-                ..CompactionJobStats::default()
+                ..job_stats(
+                    &report.iteration,
+                    report.outputs.len() as u64,
+                    report.outputs.iter().map(|f| f.file_size).sum(),
+                    report.micros,
+                )
             },
             aborted: status.is_err() && self.is_shutting_down(),
+        }
+    }
+
+    /// A flush of these families was scheduled that somebody has asked for.
+    pub(crate) fn tell_manual_flush(&self, families: &[ColumnFamilyId], flush_reason: FlushReason) {
+        if self.listeners().is_empty() {
+            return;
+        }
+        let of_family =
+            |cf: Arc<ColumnFamily>| ManualFlushInfo { cf_id: cf.id, cf_name: cf.name.clone(), flush_reason };
+        let families = families.iter().filter_map(|id| self.families.by_id(*id));
+        let infos: Vec<_> = families.map(of_family).collect();
+        self.listeners().iter().for_each(|l| l.on_manual_flush_scheduled(&infos));
+    }
+
+    /// Files from outside are live.
+    pub(crate) fn tell_ingested(&self, info: &ExternalFileIngestionInfo) {
+        self.listeners().iter().for_each(|l| l.on_external_file_ingested(info));
+    }
+
+    /// The database begins to close: told once.
+    pub(crate) fn tell_shutdown(&self) {
+        if !self.shutdown_told.swap(true, Ordering::AcqRel) {
+            self.outlive("on_db_shutdown_begin", || {
+                self.listeners().iter().for_each(|l| l.on_db_shutdown_begin());
+            });
         }
     }
 
@@ -398,6 +530,45 @@ impl ErrorReason {
     }
 }
 
+/// What is known of a compaction that begins.
+fn nothing_done_yet<'a>(job: u64, cf: &'a ColumnFamily, plan: &'a CompactionPlan) -> CompactionReport<'a> {
+    CompactionReport {
+        job,
+        cf,
+        plan,
+        outputs: Vec::new(),
+        blob_bytes_written: 0,
+        blob_bytes_read: 0,
+        iteration: CompactionIteratorStats::default(),
+        subcompactions: 0,
+        compression: CompressionType::None,
+        micros: 0,
+    }
+}
+
+/// What the entries and the outputs say, of a compaction or one key range of it.
+fn job_stats(
+    iteration: &CompactionIteratorStats,
+    output_files: u64,
+    output_bytes: u64,
+    micros: u64,
+) -> CompactionJobStats {
+    CompactionJobStats {
+        elapsed_micros: micros,
+        num_input_records: iteration.records_in,
+        num_output_records: iteration.records_out,
+        num_output_files: output_files,
+        total_output_bytes: output_bytes,
+        num_records_replaced: iteration.dropped_hidden,
+        total_input_raw_key_bytes: iteration.key_bytes_in,
+        total_input_raw_value_bytes: iteration.value_bytes_in,
+        num_input_deletion_records: iteration.deletions_in,
+        num_expired_deletion_records: iteration.dropped_obsolete,
+        num_single_del_mismatch: iteration.single_deletion_mismatches,
+        ..CompactionJobStats::default()
+    }
+}
+
 fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
     let plan = report.plan;
     let bytes_of = |at_output: bool| -> (u64, u64) {
@@ -411,6 +582,8 @@ fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
         bytes_read_non_output_levels: non_output_bytes,
         bytes_read_output_level: output_bytes,
         bytes_written: report.outputs.iter().map(|f| f.file_size).sum(),
+        bytes_written_blob: report.blob_bytes_written,
+        bytes_read_blob: report.blob_bytes_read,
         num_input_files_in_non_output_levels: non_output_files,
         num_input_files_in_output_level: output_files,
         num_output_files: report.outputs.len() as u64,

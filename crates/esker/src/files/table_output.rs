@@ -120,6 +120,8 @@ pub(crate) struct TableOutput {
 #[derive(Debug)]
 pub(crate) struct FinishedTable {
     pub(crate) meta: FileMetaData,
+    /// Of all types.
+    pub(crate) num_entries: u64,
     /// Its runs of deleted keys that are to be gone through, in order.
     pub(crate) long_dead_spans: Vec<LongSpan>,
 }
@@ -316,7 +318,11 @@ impl TableOutput {
             .finish_file(context, epoch_number, oldest_ancestor_time)
             .and_then(|made| check_readable(context, &made.0, written).map(|()| made));
         tell_created(context, number, &result);
-        result.map(|(meta, info)| FinishedTable { meta, long_dead_spans: info.long_dead_spans })
+        result.map(|(meta, TableFileInfo { num_entries, long_dead_spans, .. })| FinishedTable {
+            meta,
+            num_entries,
+            long_dead_spans,
+        })
     }
 
     fn finish_file(

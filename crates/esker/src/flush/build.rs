@@ -33,6 +33,8 @@ pub(crate) struct BuildTable<'a> {
 pub(crate) struct BuiltTable {
     /// `None` if everything cancelled out.
     pub(crate) file: Option<FileMetaData>,
+    /// How many entries it has.
+    pub(crate) num_entries: u64,
     /// The blob files with its large values.
     pub(crate) blobs: Vec<BlobFileAddition>,
     /// Reads at timestamps before this one can no longer be answered: those of the memtables were not written.
@@ -70,9 +72,11 @@ impl BuildTable<'_> {
         let drops_timestamps = !self.output.family_options.persist_user_defined_timestamps;
         let newest = if drops_timestamps { newest_timestamp(job.memtables, self.output.icmp) } else { None };
         let table = result?;
+        let num_entries = table.as_ref().map_or(0, |table| table.num_entries);
         let (file, long_dead_spans) = table.map(|table| (table.meta, table.long_dead_spans)).unzip();
         Ok(BuiltTable {
             file,
+            num_entries,
             long_dead_spans: long_dead_spans.unwrap_or_default(),
             blobs: blobs.finished,
             full_history_ts_low: newest.map(|newest| newest.saturating_add(1).to_le_bytes().to_vec()),

@@ -23,7 +23,7 @@ use crate::engine::{
 use crate::iter::timestamped::compare_timestamps;
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
-use crate::version::{LogOptions, VersionSet};
+use crate::version::{LogOptions, VersionSet, blob_file_size};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, Result, Severity};
@@ -80,17 +80,23 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest) -> Result<()> {
     }
     let mut files = Vec::new();
     let built = build_all(engine, job, &parts, &mut files);
-    match built.and_then(|()| install(engine, request, &parts, &files)) {
-        Ok(dropped) => discard(engine, dropped.iter().map(|i| (&parts[*i], &files[*i]))),
+    let dropped = match built.and_then(|()| install(engine, request, &parts, &files)) {
+        Ok(dropped) => dropped,
         Err(e) => {
             discard(engine, parts.iter().zip(&files));
             give_back(engine, &parts);
             return Err(e);
         }
-    }
+    };
+    discard(engine, dropped.iter().map(|i| (&parts[*i], &files[*i])));
     let micros = engine.env.clock.now_micros().saturating_sub(start);
-    for (part, file) in parts.iter().zip(&files) {
-        engine.tell_flush_end(job, &part.cf, file.file.as_ref(), request.reason, micros);
+    for (i, (part, built)) in parts.iter().zip(&files).enumerate() {
+        // Nothing of a family that was dropped is live.
+        if !dropped.contains(&i) {
+            let made = built.file.as_ref().map(|file| (file, built.num_entries));
+            let blob_bytes = built.blobs.iter().map(blob_file_size).sum();
+            engine.tell_flush_end(job, &part.cf, made, blob_bytes, request.reason, micros);
+        }
     }
     engine.tell_stall_changes();
     Ok(())

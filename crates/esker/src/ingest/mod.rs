@@ -83,6 +83,9 @@ pub(crate) fn ingest(
     let lead = write_path.lead_alone();
     install(engine, write_path, &lead, &mut prepared, together, options)?;
     drop(lead);
+    for file in &prepared {
+        engine.tell_ingested(&file.info());
+    }
     if options.move_files {
         for file in &prepared {
             // The database has the file under its own name.
@@ -136,6 +139,14 @@ fn install(
         }
         publish_super_version(engine, &mut state, id);
     }
+    for file in prepared.iter() {
+        if let Some(family) = state.family_mut(file.cf.id) {
+            family.ingested.bytes += file.file_size;
+            family.ingested.files += 1;
+            family.ingested.l0_files += u64::from(file.level == 0);
+            family.ingested.keys += file.num_entries;
+        }
+    }
     engine.numbers.set_last_sequence(newest);
     drop(state);
     drop(manifest);
@@ -148,7 +159,7 @@ fn install(
 fn plan(
     engine: &Engine,
     state: &DbState,
-    prepared: &[Prepared<'_>],
+    prepared: &mut [Prepared<'_>],
     together: bool,
     last: SequenceNumber,
     options: &IngestExternalFileOptions,
@@ -176,6 +187,7 @@ fn plan(
         let sequence = sequence_for(at, last, newest, together, has_snapshots, options)
             .map_err(|e| e.at(file.source.display()))?;
         newest = newest.max(sequence);
+        (file.sequence, file.level) = (sequence, at.level);
         let edit = edits
             .entry(file.cf.id)
             .or_insert_with(|| VersionEdit { column_family: file.cf.id, ..VersionEdit::default() });

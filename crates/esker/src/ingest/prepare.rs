@@ -8,6 +8,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::Engine;
 use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, sync_file, take_over};
 use crate::ingest::FamilyFiles;
+use crate::observe::ExternalFileIngestionInfo;
 use crate::options::{
     ColumnFamilyOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, IngestExternalFileOptions,
 };
@@ -28,12 +29,16 @@ pub(super) struct Prepared<'a> {
     /// Where it came from.
     pub(super) source: PathBuf,
     pub(super) number: FileNumber,
-    file_size: u64,
     smallest: Bound,
     largest: Bound,
     unique_id: Option<[u64; 2]>,
     tail_size: u64,
     checksum: Option<FileChecksum>,
+    pub(super) file_size: u64,
+    pub(super) num_entries: u64,
+    /// What it is shown under, and where.
+    pub(super) sequence: SequenceNumber,
+    pub(super) level: usize,
     /// The MANIFEST names it, or may.
     pub(super) is_named: bool,
 }
@@ -112,6 +117,9 @@ impl<'a> Prepared<'a> {
                 start => file_size.saturating_sub(start),
             },
             checksum: None,
+            num_entries: properties.num_entries,
+            sequence: SequenceNumber::ZERO,
+            level: 0,
             is_named: true,
         };
         let target = file_name::table_file_name(&engine.path, prepared.number);
@@ -162,6 +170,16 @@ impl<'a> Prepared<'a> {
         }
         self.checksum = Some((expected.clone(), function.clone()));
         Ok(())
+    }
+
+    /// For listeners.
+    pub(super) fn info(&self) -> ExternalFileIngestionInfo {
+        ExternalFileIngestionInfo {
+            cf_name: self.cf.name.clone(),
+            external_file_path: self.source.clone(),
+            internal_file_path: file_name::table_file_name(&self.engine.path, self.number),
+            global_seqno: self.sequence,
+        }
     }
 
     /// First user key.

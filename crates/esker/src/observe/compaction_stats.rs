@@ -44,7 +44,11 @@ counters! {
         bytes_read_output_level,
         /// Bytes written to tables.
         bytes_written,
-        /// The same before compression.
+        /// Bytes written to blob files.
+        bytes_written_blob,
+        /// Bytes read of blob files, to write them anew.
+        bytes_read_blob,
+        /// Bytes written to tables, before compression.
         bytes_written_pre_comp,
         /// Bytes that changed level without being rewritten.
         bytes_moved,
@@ -68,7 +72,12 @@ counters! {
 impl CompactionStats {
     /// All bytes read.
     pub fn bytes_read(&self) -> u64 {
-        self.bytes_read_non_output_levels + self.bytes_read_output_level
+        self.bytes_read_non_output_levels + self.bytes_read_output_level + self.bytes_read_blob
+    }
+
+    /// All bytes written.
+    pub fn all_bytes_written(&self) -> u64 {
+        self.bytes_written + self.bytes_written_blob
     }
 }
 
@@ -85,6 +94,8 @@ counters! {
         num_input_files,
         /// Files read from the output level.
         num_input_files_at_output_level,
+        /// Files that changed their level without being read.
+        num_input_files_trivially_moved,
         /// Entries written.
         num_output_records,
         /// Files written.

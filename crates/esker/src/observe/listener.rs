@@ -16,7 +16,6 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, SequenceNumber};
 use esker_format::compression::CompressionType;
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Told of what happens. Every method does nothing by default.
 pub trait EventListener: Send + Sync {
@@ -24,7 +23,7 @@ pub trait EventListener: Send + Sync {
     fn on_flush_begin(&self, _info: &FlushJobInfo) {}
     /// A flush is installed: its file is live.
     fn on_flush_completed(&self, _info: &FlushJobInfo) {}
-    /// A flush asked for by hand is scheduled for these families.
+    /// A flush that somebody waits for, or has asked for, is scheduled for these families.
     fn on_manual_flush_scheduled(&self, _info: &[ManualFlushInfo]) {}
     /// A compaction begins; moves of whole files are told too.
     fn on_compaction_begin(&self, _info: &CompactionJobInfo) {}
@@ -44,8 +43,6 @@ pub trait EventListener: Send + Sync {
     fn on_table_file_deleted(&self, _info: &TableFileDeletionInfo) {}
     /// A memtable was made immutable.
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {}
-    /// A family's last handle is going.
-    fn on_column_family_handle_deletion_started(&self, _id: ColumnFamilyId, _cf_name: &str) {}
     /// A file from outside is live.
     fn on_external_file_ingested(&self, _info: &ExternalFileIngestionInfo) {}
     /// Background work failed. Setting `error` to `None` makes the database go on as if it had not; setting it to
@@ -63,15 +60,7 @@ pub trait EventListener: Send + Sync {
     }
     /// Recovery from a background error ended; `new_bg_error` is `None` if it succeeded.
     fn on_error_recovery_end(&self, _info: &BackgroundErrorRecoveryInfo) {}
-    /// Whether the `on_file_*` methods should be called at all: asked once, at open.
-    fn should_be_notified_on_file_io(&self) -> bool {
-        false
-    }
-    /// A file operation finished; which one says `info.operation`.
-    fn on_file_operation_finish(&self, _info: &FileOperationInfo<'_>) {}
-    /// A file operation failed.
-    fn on_io_error(&self, _info: &FileOperationInfo<'_>) {}
-    /// The database begins to close.
+    /// The database begins to close, or to cancel its background work; told once. Jobs may still run, and be told of.
     fn on_db_shutdown_begin(&self) {}
 }
 
@@ -283,44 +272,4 @@ pub struct BackgroundErrorRecoveryInfo {
     pub old_bg_error: Error,
     /// What is left; `None` if nothing.
     pub new_bg_error: Option<Error>,
-}
-
-/// Kinds of file operations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum FileOperationType {
-    /// Reading.
-    Read,
-    /// Appending.
-    Append,
-    /// Handing buffers to the operating system.
-    Flush,
-    /// Waiting for the data to be on the medium.
-    Sync,
-    /// The same, metadata included.
-    Fsync,
-    /// Starting write-back of a range.
-    RangeSync,
-    /// Cutting.
-    Truncate,
-    /// Opening.
-    Open,
-    /// Closing.
-    Close,
-}
-
-/// One file operation.
-#[derive(Clone, Debug)]
-pub struct FileOperationInfo<'a> {
-    /// Which.
-    pub operation: FileOperationType,
-    /// On which file.
-    pub path: &'a std::path::Path,
-    /// Where it began.
-    pub offset: u64,
-    /// How many bytes were wanted.
-    pub length: usize,
-    /// How long it took.
-    pub duration: Duration,
-    /// How it went.
-    pub status: Result<(), Error>,
 }

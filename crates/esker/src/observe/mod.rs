@@ -22,9 +22,8 @@ pub use explain::{Explanation, KeyRead, ReadSource, RunRead, ScanRead, SeenEntry
 pub use json::JsonWriter;
 pub use listener::{
     BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo, EventListener,
-    ExternalFileIngestionInfo, FileOperationInfo, FileOperationType, FlushJobInfo, ManualFlushInfo,
-    MemTableInfo, SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
-    TableFileDeletionInfo, WriteStallInfo,
+    ExternalFileIngestionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
+    TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo, WriteStallInfo,
 };
 pub use metadata::{
     ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData,
@@ -34,4 +33,4 @@ pub use reason::{
     BackgroundErrorReason, CompactionReason, FlushReason, TableFileCreationReason, WriteStallCause,
     WriteStallCondition,
 };
-pub use stats_dump::{CfStats, DbStats, LevelStats, StallCounts};
+pub use stats_dump::{BlobFileStats, CfStats, DbStats, IngestedFiles, LevelStats, StallCounts};

@@ -115,6 +115,40 @@ impl StallCounts {
     }
 }
 
+/// What was ingested into a family since the database was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IngestedFiles {
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// How many.
+    pub files: u64,
+    /// How many of them went to level 0.
+    pub l0_files: u64,
+    /// Their entries.
+    pub keys: u64,
+}
+
+/// The blob files of a family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlobFileStats {
+    /// How many.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of records that no table refers to any more.
+    pub garbage_bytes: u64,
+}
+
+impl BlobFileStats {
+    /// How much larger the files are than what is still wanted of them; 0 if that is nothing.
+    pub fn space_amplification(&self) -> f64 {
+        match self.bytes.checked_sub(self.garbage_bytes) {
+            Some(wanted @ 1..) => self.bytes as f64 / wanted as f64,
+            _ => 0.0,
+        }
+    }
+}
+
 /// One family at the moment of the dump.
 #[derive(Clone, Debug)]
 pub struct CfStats {
@@ -124,16 +158,12 @@ pub struct CfStats {
     pub levels: Vec<LevelStats>,
     /// What its flushes and compactions have cost.
     pub compactions: LevelCompactionStats,
-    /// Bytes that flushes wrote.
+    /// Bytes that flushes wrote, to tables and blob files.
     pub bytes_flushed: u64,
-    /// Bytes of ingested files.
-    pub bytes_ingested: u64,
-    /// Ingested files.
-    pub files_ingested: u64,
-    /// Ingested files that went to level 0.
-    pub l0_files_ingested: u64,
-    /// Keys of ingested files.
-    pub keys_ingested: u64,
+    /// What was ingested.
+    pub ingested: IngestedFiles,
+    /// Its blob files.
+    pub blobs: BlobFileStats,
     /// Its stalls.
     pub stalls: StallCounts,
     /// Bytes that compactions must rewrite to bring all levels to size.
@@ -150,10 +180,8 @@ impl CfStats {
             levels: vec![LevelStats::default(); num_levels],
             compactions: LevelCompactionStats::new(num_levels),
             bytes_flushed: 0,
-            bytes_ingested: 0,
-            files_ingested: 0,
-            l0_files_ingested: 0,
-            keys_ingested: 0,
+            ingested: IngestedFiles::default(),
+            blobs: BlobFileStats::default(),
             stalls: StallCounts::default(),
             estimated_pending_compaction_bytes: 0,
             seconds_up: 0.0,
@@ -176,7 +204,16 @@ impl CfStats {
         let mut text = String::new();
         self.write_levels(&mut text, since);
         self.write_priorities(&mut text);
-        text.push_str("\nBlob file count: 0, total size: 0.0 GB, garbage size: 0.0 GB, space amp: 0.0\n\n");
+        line(
+            &mut text,
+            format_args!(
+                "\nBlob file count: {}, total size: {:.1} GB, garbage size: {:.1} GB, space amp: {:.1}\n",
+                self.blobs.files,
+                self.blobs.bytes as f64 / GB,
+                self.blobs.garbage_bytes as f64 / GB,
+                self.blobs.space_amplification()
+            ),
+        );
         self.write_ingest(&mut text, since);
         self.write_compactions(&mut text, since);
         line(
@@ -194,7 +231,7 @@ impl CfStats {
         }
         let ingested = self.ingest_bytes().saturating_sub(since.ingest_bytes()) + 1;
         let interval = self.compactions.total().since(&since.compactions.total());
-        let write_amp = interval.bytes_written as f64 / ingested as f64;
+        let write_amp = interval.all_bytes_written() as f64 / ingested as f64;
         Row { name: "Int".to_owned(), level: LevelStats::default(), write_amp, stats: interval }.write(text);
     }
 
@@ -208,7 +245,7 @@ impl CfStats {
     }
 
     fn ingest_bytes(&self) -> u64 {
-        self.bytes_flushed + self.bytes_ingested
+        self.bytes_flushed + self.ingested.bytes
     }
 
     /// One row for each level that has files or was written to, then the sum.
@@ -228,11 +265,12 @@ impl CfStats {
             }
             sum.level.bytes += level.bytes;
             sum.stats += stats;
-            let input = if i == 0 { self.ingest_bytes() } else { stats.bytes_read_non_output_levels };
-            let write_amp = ratio(stats.bytes_written, input);
+            let read = stats.bytes_read_non_output_levels + stats.bytes_read_blob;
+            let input = if i == 0 { self.ingest_bytes() } else { read };
+            let write_amp = ratio(stats.all_bytes_written(), input);
             rows.push(Row { name: format!("L{i}"), level: *level, write_amp, stats: stats.clone() });
         }
-        sum.write_amp = ratio(sum.stats.bytes_written, self.ingest_bytes());
+        sum.write_amp = ratio(sum.stats.all_bytes_written(), self.ingest_bytes());
         rows.push(sum);
         rows
     }
@@ -243,12 +281,12 @@ impl CfStats {
         line(text, format_args!("Uptime(secs): {:.1} total, {interval_up:.1} interval", self.seconds_up));
         let (total, interval) = gb(self.bytes_flushed, since.bytes_flushed);
         line(text, format_args!("Flush(GB): cumulative {total:.3}, interval {interval:.3}"));
-        let (total, interval) = gb(self.bytes_ingested, since.bytes_ingested);
+        let (total, interval) = gb(self.ingested.bytes, since.ingested.bytes);
         line(text, format_args!("AddFile(GB): cumulative {total:.3}, interval {interval:.3}"));
         for (what, total, then) in [
-            ("Total Files", self.files_ingested, since.files_ingested),
-            ("L0 Files", self.l0_files_ingested, since.l0_files_ingested),
-            ("Keys", self.keys_ingested, since.keys_ingested),
+            ("Total Files", self.ingested.files, since.ingested.files),
+            ("L0 Files", self.ingested.l0_files, since.ingested.l0_files),
+            ("Keys", self.ingested.keys, since.ingested.keys),
         ] {
             let interval = total.saturating_sub(then);
             line(text, format_args!("AddFile({what}): cumulative {total}, interval {interval}"));
@@ -263,7 +301,7 @@ impl CfStats {
             ("Interval", &interval, self.seconds_up - since.seconds_up),
         ] {
             let seconds = seconds.max(0.001);
-            let (written, read) = (stats.bytes_written as f64, stats.bytes_read() as f64);
+            let (written, read) = (stats.all_bytes_written() as f64, stats.bytes_read() as f64);
             line(
                 text,
                 format_args!(
@@ -346,15 +384,15 @@ impl Row {
             ("MovedGB", gb(stats.bytes_moved)),
             ("WriteAmp", self.write_amp),
             ("ReadMBps", stats.bytes_read() as f64 / MB / elapsed),
-            ("WriteMBps", stats.bytes_written as f64 / MB / elapsed),
+            ("WriteMBps", stats.all_bytes_written() as f64 / MB / elapsed),
             ("CompSec", seconds),
             ("CompMergeCPU", stats.cpu_micros as f64 / 1e6),
             ("CompCount", stats.count as f64),
             ("AvgSec", if stats.count == 0 { 0.0 } else { seconds / stats.count as f64 }),
             ("KeyIn", stats.num_input_records as f64),
             ("KeyDrop", stats.num_dropped_records as f64),
-            ("RblobGB", 0.0),
-            ("WblobGB", 0.0),
+            ("RblobGB", gb(stats.bytes_read_blob)),
+            ("WblobGB", gb(stats.bytes_written_blob)),
         ]
     }
 

@@ -34,7 +34,7 @@ impl BlobFileMeta {
 
     /// Bytes of the file.
     pub fn file_size(&self) -> u64 {
-        self.addition.total_blob_bytes + (HEADER_BYTES + FOOTER_BYTES) as u64
+        blob_file_size(&self.addition)
     }
 
     /// What its garbage is, as an edit says it; `None` if there is none.
@@ -49,6 +49,11 @@ impl BlobFileMeta {
     fn is_all_garbage(&self) -> bool {
         self.garbage_blob_count >= self.addition.total_blob_count
     }
+}
+
+/// Bytes of a blob file.
+pub fn blob_file_size(addition: &BlobFileAddition) -> u64 {
+    addition.total_blob_bytes + (HEADER_BYTES + FOOTER_BYTES) as u64
 }
 
 /// A blob file on disk, as long as some version names it. When the last one goes that was installed in a set, the number

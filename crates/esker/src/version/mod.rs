@@ -22,6 +22,7 @@ mod timestamps;
 #[allow(clippy::module_inception, reason = "the type's own file, as in every other room")]
 pub mod version;
 
+pub(crate) use blob_meta::blob_file_size;
 pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
 pub use file_meta::{FileMeta, ObsoleteTable};
 pub use file_picker::Candidates;

@@ -6,6 +6,7 @@
 use super::blob_meta::{BlobFileMeta, LiveBlobFile};
 use super::file_picker::Candidates;
 use super::{FileMeta, Level};
+use crate::observe::BlobFileStats;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber};
 use esker_format::key::InternalKeyComparator;
@@ -130,6 +131,16 @@ impl Version {
     /// Blob files by number.
     pub fn blob_files(&self) -> &BTreeMap<FileNumber, BlobFileMeta> {
         &self.blob_files
+    }
+
+    /// How many blob files there are, and how much of them is wanted.
+    pub fn blob_file_stats(&self) -> BlobFileStats {
+        let files = self.blob_files.values();
+        BlobFileStats {
+            files: files.len(),
+            bytes: files.clone().map(BlobFileMeta::file_size).sum(),
+            garbage_bytes: files.map(|blob| blob.garbage_blob_bytes).sum(),
+        }
     }
 
     /// The blob files themselves: one stays on disk while this handle of it lives.

@@ -23,7 +23,9 @@ impl WritePath {
         }
         self.switch_memtables(&leader, families, reason)?;
         drop(leader);
-        self.flush_sealed(families, reason, wait)
+        let newest = self.queue_sealed(families, reason);
+        self.engine.tell_manual_flush(families, reason);
+        if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
     }
 
     /// As [`WritePath::flush`], keeping everybody from writing until it is done.
@@ -49,6 +51,12 @@ impl WritePath {
         reason: FlushReason,
         wait: bool,
     ) -> Result<()> {
+        let newest = self.queue_sealed(families, reason);
+        if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
+    }
+
+    /// Queues what was sealed of these families, and gives the newest memtable of each of which something waits.
+    fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<(ColumnFamilyId, u64)> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         // Memtables that filled up earlier and still wait are part of what was asked for.
@@ -59,10 +67,13 @@ impl WritePath {
         };
         queue_flushes(engine, &mut state, &all, reason);
         maybe_schedule(engine, &mut state);
-        if !wait {
-            return Ok(());
-        }
-        let newest: Vec<_> = all.iter().filter_map(|id| Some((*id, newest_waiting(&state, *id)?))).collect();
+        all.iter().filter_map(|id| Some((*id, newest_waiting(&state, *id)?))).collect()
+    }
+
+    /// Waits until these memtables and all before them are in tables.
+    fn wait_for_flush(&self, newest: &[(ColumnFamilyId, u64)], reason: FlushReason) -> Result<()> {
+        let engine = &self.engine;
+        let mut state = engine.state.lock();
         loop {
             if newest.iter().all(|(id, mem)| is_flushed(&state, *id, *mem)) {
                 return Ok(());

@@ -7,9 +7,9 @@ use esker::observe::{
     CompactionJobInfo, EventListener, FlushJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
     TableFileDeletionInfo,
 };
-use esker::options::{CompressionType, Statistics};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType, Statistics};
 use esker::stats::{Histogram, Ticker};
-use esker::{Db, Env, Options, WriteOptions};
+use esker::{Db, Env, IngestExternalFileOptions, Options, SstFileWriter, WriteOptions};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -229,4 +229,59 @@ fn calls_and_jobs_are_timed_and_what_they_do_is_counted() {
     assert!(ticks(Ticker::BytesDecompressedFrom) < ticks(Ticker::BytesDecompressedTo));
     assert!(ticks(Ticker::BlockChecksumComputeCount) >= ticks(Ticker::NumberBlockDecompressed));
     assert_eq!(ticks(Ticker::BlockChecksumMismatchCount), 0);
+}
+
+#[test]
+fn bytes_of_blob_files_and_ingested_files_are_in_the_statistics() {
+    let statistics = Arc::new(Statistics::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.statistics = Some(statistics.clone());
+    options.cf.enable_blob_files = true;
+    options.cf.min_blob_size = 100;
+    options.cf.enable_blob_garbage_collection = true;
+    options.cf.blob_garbage_collection_age_cutoff = 1.0;
+    let db = Db::open(&options, "/db").unwrap();
+    const BYTES: u64 = 4 << 20;
+    let value = vec![b'x'; (BYTES / 10) as usize];
+    (0..10).for_each(|n| db.put(format!("key{n}"), &value).unwrap());
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(statistics.ticker_count(Ticker::FlushWriteBytes) > BYTES);
+    let text = db.property("rocksdb.cfstats").unwrap();
+    let gigabytes = |name: &str| db.map_property("rocksdb.cfstats").unwrap()[name].parse::<f64>().unwrap();
+    assert!(text.contains("\nBlob file count: 1, total size: 0.0 GB"), "{text}");
+    let flushed = BYTES as f64 / (1u64 << 30) as f64;
+    let is_flushed = |gigabytes: f64| (flushed * 0.99..flushed * 1.1).contains(&gigabytes);
+    assert!(is_flushed(gigabytes("compaction.L0.WblobGB")));
+    assert!(gigabytes("compaction.L0.WriteGB") < flushed / 10.0);
+    assert!((1.0..1.1).contains(&gigabytes("compaction.L0.WriteAmp")));
+
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/outside.sst").unwrap();
+    writer.put("y", "1").unwrap();
+    writer.put("z", "1").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file(&["/outside.sst"], &IngestExternalFileOptions::default()).unwrap();
+    let text = db.property("rocksdb.cfstats").unwrap();
+    for line in [
+        "AddFile(Total Files): cumulative 1,",
+        "AddFile(L0 Files): cumulative 0,",
+        "AddFile(Keys): cumulative 2,",
+    ] {
+        assert!(text.contains(line), "{line} {text}");
+    }
+
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&force, &db.default_column_family(), None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    assert!(statistics.ticker_count(Ticker::CompactWriteBytes) > BYTES);
+    assert!(statistics.ticker_count(Ticker::CompactReadBytes) > BYTES);
+    assert!(is_flushed(gigabytes("compaction.L6.WblobGB")));
+    assert!(is_flushed(gigabytes("compaction.L6.RblobGB")));
+    db.close().unwrap();
 }

@@ -1,0 +1,165 @@
+//! Listeners are told of everything that their methods are there for: what, how often, in which order.
+
+use esker::internals::env::mem::MemFs;
+use esker::observe::{
+    CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
+    ManualFlushInfo, SubcompactionJobInfo,
+};
+use esker::{ColumnFamilyDescriptor, Db, Env, IngestExternalFileOptions, Options, SstFileWriter};
+use std::sync::{Arc, Mutex};
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+    /// What was told once all jobs have ended, flushes first: who waits for one goes on before listeners are told of it.
+    fn take(&self, db: &Db) -> Vec<String> {
+        db.wait_for_background_work().unwrap();
+        let mut told = std::mem::take(&mut *self.0.lock().unwrap());
+        told.sort_by_key(|t| (!t.starts_with("scheduled"), !t.starts_with("flushed")));
+        told
+    }
+}
+
+fn numbers(files: &[CompactionFileInfo]) -> Vec<(usize, u64)> {
+    files.iter().map(|f| (f.level, f.file_number.0)).collect()
+}
+
+fn compaction(what: &str, info: &CompactionJobInfo) -> String {
+    assert_eq!(info.input_files.len(), info.input_file_infos.len());
+    assert_eq!(info.output_files.len(), info.output_file_infos.len());
+    let stats = &info.stats;
+    let counts = (stats.num_input_records, stats.num_output_records, stats.num_input_files_trivially_moved);
+    let outputs: Vec<_> = numbers(&info.output_file_infos).iter().map(|(level, _)| *level).collect();
+    format!("{what} {} to {outputs:?} {counts:?} {:?}", info.input_file_infos.len(), info.status.is_ok())
+}
+
+impl EventListener for Told {
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        self.note(format!("flushed {} {}", info.cf_name, info.num_entries));
+    }
+    fn on_manual_flush_scheduled(&self, infos: &[ManualFlushInfo]) {
+        let names: Vec<_> = infos.iter().map(|i| format!("{} {:?}", i.cf_name, i.flush_reason)).collect();
+        self.note(format!("scheduled {}", names.join(", ")));
+    }
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        self.note(compaction("begin", info));
+    }
+    fn on_compaction_pre_commit(&self, info: &CompactionJobInfo) {
+        self.note(compaction("pre-commit", info));
+    }
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        self.note(compaction("completed", info));
+    }
+    fn on_subcompaction_begin(&self, info: &SubcompactionJobInfo) {
+        self.note(format!("part {} begins", info.subcompaction_job_id));
+    }
+    fn on_subcompaction_completed(&self, info: &SubcompactionJobInfo) {
+        info.status.as_ref().unwrap();
+        let stats = &info.stats;
+        let counts = (stats.num_input_records, stats.num_output_records, stats.num_output_files);
+        self.note(format!("part {} ends {counts:?}", info.subcompaction_job_id));
+    }
+    fn on_external_file_ingested(&self, info: &ExternalFileIngestionInfo) {
+        let name = info.external_file_path.file_name().unwrap().to_str().unwrap().to_owned();
+        self.note(format!("ingested {name} into {} under {}", info.cf_name, info.global_seqno.0));
+        assert!(info.internal_file_path.starts_with("/db"));
+    }
+    fn on_db_shutdown_begin(&self) {
+        self.note("shutdown".to_owned());
+    }
+}
+
+fn options() -> (Options, Arc<Told>) {
+    let told = Arc::new(Told::default());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.listeners = vec![told.clone()];
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    (options, told)
+}
+
+#[test]
+fn files_that_move_as_they_are_and_files_that_are_rewritten() {
+    let (options, told) = options();
+    let db = Db::open(&options, "/db").unwrap();
+    (0..10).for_each(|n| db.put(format!("key{n}"), "value").unwrap());
+    db.flush().unwrap();
+    assert_eq!(told.take(&db), ["scheduled default ManualFlush", "flushed default 10"]);
+    db.compact_range(None, None).unwrap();
+    let moved = [
+        "scheduled default ManualCompaction",
+        "begin 1 to [] (0, 0, 1) true",
+        "pre-commit 1 to [1] (0, 0, 1) true",
+        "completed 1 to [1] (0, 0, 1) true",
+    ];
+    assert_eq!(told.take(&db), moved);
+    (0..5).for_each(|n| db.put(format!("key{n}"), "again").unwrap());
+    db.compact_range(None, None).unwrap();
+    let merged = [
+        "scheduled default ManualCompaction",
+        "flushed default 5",
+        "begin 2 to [] (0, 0, 0) true",
+        "part 0 begins",
+        "part 0 ends (15, 10, 1)",
+        "pre-commit 2 to [1] (15, 10, 0) true",
+        "completed 2 to [1] (15, 10, 0) true",
+    ];
+    assert_eq!(told.take(&db), merged);
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(*told.0.lock().unwrap(), ["shutdown"], "once");
+}
+
+#[test]
+fn each_key_range_of_a_compaction() {
+    let (mut options, told) = options();
+    options.db.max_subcompactions = 3;
+    options.cf.target_file_size_base = 4 << 10;
+    options.cf.compression = esker::options::CompressionType::None;
+    let db = Db::open(&options, "/db").unwrap();
+    for _ in 0..2 {
+        (0..1000).for_each(|n| db.put(format!("key{n:04}"), "a value of some length").unwrap());
+        db.flush().unwrap();
+    }
+    told.take(&db);
+    db.compact_range(None, None).unwrap();
+    let told = told.take(&db);
+    for part in 0..3 {
+        let count = |what: &str| told.iter().filter(|t| t.starts_with(what)).count();
+        assert_eq!(count(&format!("part {part} begins")), 1, "{told:?}");
+        assert_eq!(count(&format!("part {part} ends")), 1, "{told:?}");
+    }
+    assert!(told.last().unwrap().contains("(2000, 1000, 0) true"), "{told:?}");
+}
+
+#[test]
+fn files_from_outside_and_families_that_are_flushed_together() {
+    let (mut options, told) = options();
+    options.db.atomic_flush = true;
+    let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    let db = Db::open_cf(&options.db, "/db", families.to_vec()).unwrap();
+    let handles = [db.default_column_family(), db.column_family("other").unwrap()];
+    db.put("a", "1").unwrap();
+    db.put_cf(&handles[1], "a", "1").unwrap();
+    db.flush_opt(&Default::default(), &[&handles[0], &handles[1]]).unwrap();
+    let flushed = told.take(&db);
+    assert_eq!(flushed[0], "scheduled default ManualFlush, other ManualFlush");
+    assert_eq!(flushed[1..], ["flushed default 1", "flushed other 1"]);
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/outside.sst").unwrap();
+    writer.put("a", "2").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file_cf(&handles[1], &["/outside.sst"], &IngestExternalFileOptions::default())
+        .unwrap();
+    assert_eq!(told.take(&db), ["ingested outside.sst into other under 3"]);
+    db.cancel_all_background_work(true).unwrap();
+    db.close().unwrap();
+    assert_eq!(*told.0.lock().unwrap(), ["shutdown"], "once");
+}
