@@ -243,12 +243,25 @@ impl TableReader {
         if !self.whole_keys {
             return self.get_unfiltered(access, target, visit);
         }
-        let passes = self.filter_passes(access, self.without_timestamp(key.user_key()), target)?;
-        counts::filter_asked(self.source.statistics.as_ref(), passes);
-        if !passes {
+        if !self.filter_asked(access, target)? {
             return Ok(None);
         }
         self.note_if_there(visit, &mut |visit| self.get_unfiltered(access, target, visit))
+    }
+
+    /// Whether the filter lets the key pass that a lookup wants from `target` on, an internal key; true without a filter of whole
+    /// keys. Counted as a lookup's question is.
+    /// # Errors
+    /// As [`get`](Self::get), of the filter's blocks.
+    pub fn filter_lets_pass(&self, options: &TableReadOptions, target: &[u8]) -> Result<bool> {
+        Ok(!self.whole_keys || self.filter_asked(Access { options, guard: None }, target)?)
+    }
+
+    #[inline]
+    fn filter_asked(&self, access: Access<'_>, target: &[u8]) -> Result<bool> {
+        let passes = self.filter_passes(access, self.without_timestamp(key::user_key(target)), target)?;
+        counts::filter_asked(self.source.statistics.as_ref(), passes);
+        Ok(passes)
     }
 
     /// Calls `read`, and counts whether the filter was right to let it pass.

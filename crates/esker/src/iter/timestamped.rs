@@ -707,6 +707,20 @@ pub(crate) fn table_iter(
     }
 }
 
+/// Whether a table may hold versions of `key`, which is without a timestamp: what its filter says.
+/// # Errors
+/// Those of reading the filter.
+pub(crate) fn may_hold(
+    reader: &TableReader,
+    options: &TableReadOptions,
+    icmp: &InternalKeyComparator,
+    key: &[u8],
+) -> Result<bool> {
+    let size = if reader.lacks_timestamps() { 0 } else { icmp.timestamp_size() };
+    let before_all = key::seek_key(&[key, &vec![0xFF; size]].concat(), SequenceNumber::MAX);
+    reader.filter_lets_pass(options, &before_all)
+}
+
 /// The newest timestamp in these memtables, of those with timestamps of 8 bytes.
 pub(crate) fn newest_timestamp(memtables: &[Arc<MemTable>], icmp: &InternalKeyComparator) -> Option<u64> {
     let of_key = |user_key: &[u8]| {

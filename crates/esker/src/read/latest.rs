@@ -9,7 +9,7 @@
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
 
 use crate::cf::SuperVersion;
-use crate::iter::timestamped::{compare_timestamps, stored_tombstones, table_iter};
+use crate::iter::timestamped::{compare_timestamps, may_hold, stored_tombstones, table_iter};
 use crate::read::get::ReadContext;
 use crate::read::tables::open_file;
 use esker_base::iter::InternalIterator;
@@ -129,7 +129,9 @@ pub(crate) fn timestamped_written_since(
                 continue;
             }
             let reader = open_file(context.tables, &file)?;
-            if wanted.is_newer(table_iter(&reader, *context.options, icmp).as_mut(), &target)?
+            let entries = || table_iter(&reader, *context.options, icmp);
+            if may_hold(&reader, context.options, icmp, key)?
+                && wanted.is_newer(entries().as_mut(), &target)?
                 || wanted.is_covered(&stored_tombstones(&reader, size))
             {
                 return Ok(true);

@@ -2,7 +2,9 @@
 
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::mem::MemFs;
+use esker::internals::format::filter::FilterPolicy;
 use esker::options::{BottommostLevelCompaction, TargetVersion};
+use esker::stats::{Statistics, Ticker};
 use esker::{
     CompactRangeOptions, Db, Env, ErrorKind, Options, ParsedEntryInfo, ReadOptions, SstFileReader,
     SstFileWriter, ValueType, WriteBatch, WriteOptions,
@@ -144,6 +146,11 @@ fn every_moment_is_read_as_it_was() {
         let is_reverse = seed % 2 == 1;
         let mut options = options(NAMES[usize::from(is_reverse)]);
         options.cf.enable_blob_files = rng.bool();
+        if seed > 1 {
+            options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+            options.cf.table.partition_filters = rng.bool();
+            options.cf.table.metadata_block_size = 64;
+        }
         let mut db = Db::open(&options, "/db").unwrap();
         let mut history = Vec::new();
         let key = |rng: &mut fastrand::Rng| format!("k{:02}", rng.u32(..20));
@@ -727,4 +734,39 @@ fn a_key_is_not_compared_with_every_deleted_range() {
     assert_eq!(db.get_opt(&at(2), &family, "k0007").unwrap(), None);
     assert!(db.get_opt(&at(1), &family, "k0007").unwrap().is_some());
     assert!(db.get_opt(&at(2), &family, "k0007z").unwrap().is_some());
+}
+
+/// A key is looked for in the files that may hold it.
+#[test]
+fn gets_with_timestamps_ask_filters() {
+    for (in_memory_only, partitioned) in [(false, false), (false, true), (true, false)] {
+        let statistics = Arc::new(Statistics::new());
+        let mut options = options(NAMES[0]);
+        options.cf.disable_auto_compactions = true;
+        options.cf.persist_user_defined_timestamps = !in_memory_only;
+        options.db.compatible_with = TargetVersion::V8;
+        options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+        options.cf.table.partition_filters = partitioned;
+        options.cf.table.whole_key_filtering = true;
+        options.db.statistics = Some(statistics.clone());
+        let db = Db::open(&options, "/db").unwrap();
+        let (write, family) = (WriteOptions::default(), db.default_column_family());
+        for file in 0..10_u64 {
+            for n in 0..20 {
+                db.put_with_ts(&write, &family, format!("b{}", n * 10 + file), &ts(1 + file), "value")
+                    .unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let asked = |key: &str| {
+            let count = |ticker| statistics.ticker_count(ticker);
+            let before = (count(Ticker::BloomFilterUseful), count(Ticker::BloomFilterFullPositive));
+            let value = db.get_opt(&at(100), &family, key).unwrap();
+            let useful = count(Ticker::BloomFilterUseful) - before.0;
+            (value.is_some(), useful, count(Ticker::BloomFilterFullPositive) - before.1)
+        };
+        assert_eq!(asked("b55"), (true, 9, 1), "one of ten files has it");
+        assert_eq!(asked("b55x"), (false, 10, 0), "none has it");
+        assert_eq!(asked("a"), (false, 0, 0), "it lies before all of them");
+    }
 }

@@ -1,12 +1,15 @@
-//! Iterators over families with user-defined timestamps: the view's sorted runs, and all range tombstones beside them.
+//! Iterators over families with user-defined timestamps: the view's sorted runs, and all range tombstones beside them; for one key,
+//! the runs that may hold it.
 
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::db::reads::{read_timestamp, table_read_options};
-use crate::iter::DbIterOptions;
 use crate::iter::db_iter::KeepAlive;
-use crate::iter::timestamped::{TimestampedIter, TombstoneReader, TombstoneRun, stored_tombstones};
+use crate::iter::timestamped::{
+    TimestampedIter, TombstoneReader, TombstoneRun, may_hold, stored_tombstones, table_iter,
+};
 use crate::iter::versions::VersionsIter;
+use crate::iter::{DbIterOptions, MergeChild, MergingIterator};
 use crate::options::{ReadOptions, ReadTier};
 use crate::read::tables::open_for;
 use esker_base::iter::InternalIterator;
@@ -69,7 +72,10 @@ fn parts(
         prefix_same_as_start: false,
         ..options.clone()
     };
-    let iter = internal_iterator(cf, view, &all, sequence)?;
+    let iter = match reader.only {
+        Some(key) => runs_with(cf, view, options, sequence, key)?,
+        None => internal_iterator(cf, view, &all, sequence)?,
+    };
     let tombstones = match options.ignore_range_deletions {
         true => Vec::new(),
         false => tombstone_runs(cf, view, options, reader)?,
@@ -91,6 +97,31 @@ fn parts(
         ..DbIterOptions::default()
     };
     Ok(Parts { iter, iter_options, tombstones, keep_alive: Some(view.clone() as KeepAlive) })
+}
+
+/// The memtables of a view, and those of its files that may hold `key`, which is without a timestamp.
+fn runs_with(
+    cf: &ColumnFamily,
+    view: &SuperVersion,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+    key: &[u8],
+) -> Result<Box<dyn InternalIterator>> {
+    let (icmp, table_options) = (&cf.icmp, table_read_options(options));
+    let mut runs = Vec::new();
+    if options.read_tier != ReadTier::Persisted {
+        let seen = view.memtables().filter(|mem| !mem.has_no_points() && mem.first_seqno() <= sequence);
+        runs.extend(seen.map(|mem| MergeChild::new(Box::new(mem.iter()))));
+    }
+    let levels = if options.read_tier == ReadTier::Memtable { 0 } else { view.version.levels().len() };
+    let [newest, oldest] = [0xFF, 0].map(|byte| [key, &vec![byte; icmp.timestamp_size()]].concat());
+    for file in (0..levels).flat_map(|level| view.version.overlapping(level, Some(&newest), Some(&oldest))) {
+        let table = open_for(&cf.tables, &file, &table_options)?;
+        if may_hold(&table, &table_options, icmp, key)? {
+            runs.push(MergeChild::new(table_iter(&table, table_options, icmp)));
+        }
+    }
+    Ok(Box::new(MergingIterator::new(icmp.clone(), runs)))
 }
 
 /// All range tombstones of a family with user-defined timestamps, or those that may cover one key.
