@@ -252,5 +252,6 @@ fn is_over_memory(engine: &Engine, state: &DbState) -> bool {
         && state.families.values().any(|f| !f.memtables.immutables.is_empty())
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
