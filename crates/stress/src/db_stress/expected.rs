@@ -82,10 +82,14 @@ impl Expected {
         let length = HEADER_BYTES + 8 * count as u64;
         let header = [MAGIC.to_le_bytes(), pack(families, keys).to_le_bytes()].concat();
         let mut bytes = vec![0; 8 * count];
-        if file.metadata().map_err(told)?.len() == length {
-            let mut found = [0; HEADER_BYTES as usize];
+        let found_length = file.metadata().map_err(told)?.len();
+        let mut found = [0; HEADER_BYTES as usize];
+        if found_length >= HEADER_BYTES {
             file.read_exact_at(&mut found, 0).map_err(told)?;
-            if found[..] != header[..] {
+        }
+        // The head is written last: without it, whoever made the file did not come to its end.
+        if found != [0; HEADER_BYTES as usize] {
+            if found[..] != header[..] || found_length != length {
                 return Err(format!("{}: of other families or keys", path.display()));
             }
             file.read_exact_at(&mut bytes, HEADER_BYTES).map_err(told)?;
@@ -220,6 +224,10 @@ mod tests {
         assert_eq!(expected.now(one).value(), Some(3));
         assert!(!expected.settle(one, Some(2)), "it is settled");
         assert!(expected.settle(other, None));
-        assert!(Expected::open(dir.path(), 1, 20).is_err());
+        drop(expected);
+        for (families, keys) in [(1, 20), (2, 20), (2, 5), (1, 10)] {
+            assert!(Expected::open(dir.path(), families, keys).is_err());
+        }
+        assert_eq!(Expected::open(dir.path(), 2, 10).unwrap().now(one).value(), Some(3));
     }
 }

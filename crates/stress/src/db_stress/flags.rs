@@ -26,10 +26,10 @@ pub struct Flags {
     #[arg(long, default_value_t = 10_000)]
     pub max_key: u32,
     /// Families; the same in each run on a directory
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub column_families: u32,
     /// Values have up to 16 times so many bytes; the same in each run on a directory
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub value_size_mult: u32,
     /// Per cent of the keys that are put once and then deleted by single deletions; the same in each run on a directory
     #[arg(long, default_value_t = 10)]

@@ -268,7 +268,7 @@ impl Space {
     /// The options of the `number`th opening. What the engine refuses is drawn again.
     pub(super) fn opening(&self, number: u64, env: &Env) -> Opening {
         let lasting = self.lasting(LASTING);
-        let mut rng = self.rng(number + 1);
+        let mut rng = self.rng(number.wrapping_add(1));
         let mut told = Vec::new();
         let mut db = accepted(&mut told, |told| {
             let db = self.draw_db(&mut rng, env, told);
