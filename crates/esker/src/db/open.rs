@@ -16,7 +16,7 @@ use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_version};
 use crate::iter::timestamped::compare_timestamps;
-use crate::options::{DbOptions, Feature, Options};
+use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
 use crate::schedule::Scheduler;
 use crate::version::{LogOptions, VersionSet, VersionSetOptions};
 use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
@@ -91,6 +91,10 @@ impl Db {
         let mut changes = options.sanitize();
         for family in &mut families {
             changes.extend(make_consistent(&options, family)?);
+        }
+        if options.write_buffer_manager.is_none() && options.db_write_buffer_size > 0 {
+            let manager = WriteBufferManager::new(options.db_write_buffer_size, false);
+            options.write_buffer_manager = Some(Arc::new(manager));
         }
         let opening = Opening::new(options, path.as_ref(), families, mode)?;
         for change in changes {

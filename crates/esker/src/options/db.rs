@@ -140,7 +140,8 @@ option_struct! {
         /// Bytes per second granted to writers while they are slowed down; 0: the rate limiter's, else 16 MiB.
         /// Default 0. Mutable.
         delayed_write_rate: u64 = 0, mutable;
-        /// Bytes of all memtables at which the largest is flushed; 0: no common limit. Default 0. Fixed.
+        /// Bytes of all memtables at which the largest is flushed; 0: no common limit. Makes a `write_buffer_manager` where none is
+        /// given, and is not looked at where one is. Default 0. Fixed.
         db_write_buffer_size: usize = 0, fixed;
         /// Bytes that one leader may write for its followers. Default 1 MiB. Fixed.
         max_write_batch_group_size_bytes: u64 = 1 << 20, fixed;

@@ -46,7 +46,11 @@ impl WritePath {
             && !engine.writes_stopped.load(Ordering::Acquire)
             && engine.wal_bytes.load(Ordering::Relaxed) <= engine.wal_bytes_limit.load(Ordering::Relaxed)
             && !engine.switch_wanted.load(Ordering::Relaxed)
-            && engine.options.db_write_buffer_size == 0
+            && engine
+                .options
+                .write_buffer_manager
+                .as_ref()
+                .is_none_or(|m| !m.should_flush() && !m.should_stall())
             && engine.stall.condition() == WriteStallCondition::Normal
     }
 
@@ -67,10 +71,6 @@ impl WritePath {
                 engine.switch_wanted.store(true, Ordering::Relaxed);
                 return Err(e);
             }
-        }
-        if engine.options.db_write_buffer_size > 0 {
-            let over = families_over_common_limit(engine);
-            self.switch_memtables(leader, &over, FlushReason::WriteBufferManager)?;
         }
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_flush()
@@ -216,22 +216,6 @@ fn families_holding_back_oldest_wal(engine: &Engine) -> Vec<ColumnFamilyId> {
             && (!f.memtables.immutables.is_empty() || !f.memtables.active.is_empty())
     });
     holding.map(|f| f.cf.id).collect()
-}
-
-/// The family with the largest active memtable, if all memtables together pass `db_write_buffer_size` and it is worth
-/// a flush.
-fn families_over_common_limit(engine: &Engine) -> Vec<ColumnFamilyId> {
-    let limit = engine.options.db_write_buffer_size;
-    let state = engine.state.lock();
-    let total: usize = state.families.values().map(|f| f.memtables.memory_usage()).sum();
-    let active = |f: &crate::cf::FamilyState| f.memtables.active.approximate_memory_usage();
-    let all_active: usize = state.families.values().map(active).sum();
-    // As RocksDB's write buffer manager: what is being flushed already will come back by itself.
-    if all_active <= limit / 8 * 7 && (total < limit || all_active < limit / 2) {
-        return Vec::new();
-    }
-    drop(state);
-    family_with_largest_memtable(engine)
 }
 
 /// The family whose active memtable is the largest, if any has entries.

@@ -341,6 +341,38 @@ fn a_write_buffer_manager_flushes_before_its_bound() {
     db.close().unwrap();
 }
 
+/// As where a manager of that size is given; with one, that counts.
+#[test]
+fn db_write_buffer_size_bounds_the_memtables_of_all_families() {
+    for given in [false, true] {
+        let cache: Arc<BlockCache> = Arc::new(Cache::new(&CacheOptions::with_capacity(8 << 20)).unwrap());
+        let mut options = options(&Arc::new(MemFs::new()), &cache);
+        options.cf.write_buffer_size = 64 << 20;
+        options.cf.arena_block_size = 64 << 10;
+        options.db.db_write_buffer_size = 1 << 20;
+        if given {
+            options.db.write_buffer_manager = Some(Arc::new(WriteBufferManager::new(64 << 20, false)));
+        }
+        let db = Db::open(&options, "/db").unwrap();
+        let family = |n| db.create_column_family(&format!("family {n}"), &options.cf).unwrap();
+        let families: Vec<_> = (0..4).map(family).collect();
+        let in_memory = || {
+            let size =
+                |family| db.int_property_cf(family, "rocksdb.cur-size-active-mem-table").unwrap_or_default();
+            families.iter().map(size).sum::<u64>()
+        };
+        let mut most = 0;
+        for i in 0..30_000 {
+            db.put_cf(&families[i as usize % 4], key(i), value(i)).unwrap();
+            most = most.max(in_memory());
+        }
+        // A block of each arena may have been taken since it was asked.
+        let bound = (1 << 20) + 4 * (64 << 10);
+        assert_eq!(most > bound, given, "{most} bytes");
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn the_cache_says_what_another_size_would_bring() {
     let options_of_cache = CacheOptions { estimates_misses: true, ..CacheOptions::with_capacity(64 << 10) };
