@@ -134,12 +134,10 @@ struct Slot<const N: usize> {
     head: u64,
     record: *mut u8,
     child: *mut Node<N>,
-    dead: Span,
 }
 
 impl<const N: usize> Slot<N> {
-    const EMPTY: Slot<N> =
-        Slot { head: 0, record: ptr::null_mut(), child: ptr::null_mut(), dead: Span::NONE };
+    const EMPTY: Slot<N> = Slot { head: 0, record: ptr::null_mut(), child: ptr::null_mut() };
 }
 
 /// Where a target is in a leaf.
@@ -205,7 +203,7 @@ impl<'t, const N: usize> Node<N> {
             let place = arena.allocate_node(Layout::new::<Children<N>>())?.cast::<Children<N>>();
             let children = Children {
                 nodes: std::array::from_fn(|i| AtomicPtr::new(slot(i).child)),
-                dead: std::array::from_fn(|i| Words::new(slot(i).dead)),
+                dead: std::array::from_fn(|_| Words::new(Span::NONE)),
             };
             // SAFETY: fresh memory of this layout, ours alone.
             unsafe { place.write(children) };

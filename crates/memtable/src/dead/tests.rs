@@ -296,13 +296,15 @@ mod models {
         });
         let runs = counter.load(Ordering::Relaxed);
         println!("{runs} runs: {writers:?} into {old:?}");
-        assert!(runs >= 50, "{runs} runs cannot have been all interleavings");
+        assert!(runs >= 30, "{runs} runs cannot have been all interleavings");
     }
 
     #[test]
     fn loom_a_deletion_that_leaves_nothing_beside_a_write() {
         let old = &[(1, 1, false), (3, 2, false), (1, 3, true)];
-        model(1, old, [&[(3, 4, true)], &[(2, 5, false)]]);
+        // Backward twice as many would take hours.
+        model_of_way(2, old, [&[(3, 4, true)], &[(2, 5, false)]], true);
+        model_of_way(1, old, [&[(3, 4, true)], &[(2, 5, false)]], false);
         model(1, old, [&[(3, 4, true)], &[(3, 5, false)]]);
     }
 

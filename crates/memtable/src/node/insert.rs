@@ -4,7 +4,7 @@
 //! order of the stores is what readers rely on: `node.rs`, invariants 1 to 3.
 
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
-use super::{Link, Node, Slot, own};
+use super::{Children, Link, Node, Slot, own};
 use crate::arena::Arena;
 use crate::dead::{self, After, Deaths, Span};
 use crate::record::{Record, Target};
@@ -94,15 +94,15 @@ impl<'t, const N: usize> Latched<'t, N> {
             head,
             record: record.as_ptr(),
             child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
-            dead: child.map_or(Span::NONE, |child| dead::split_child(node, at, child)),
         };
+        let dead = child.map_or(Span::NONE, |child| dead::split_child(node, at, child));
         if count < N {
-            node.put(at, new, link);
+            node.put(at, (new, dead), link);
             self.trend.note(at);
             return Ok((Inserted::Done, self.after(icmp, (record, target.trailer), at == count)));
         }
         let (keep, new_goes_right) = self.split_point(link);
-        let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new)))?;
+        let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new, dead)))?;
         let mut after = After::Nothing;
         if new_goes_right && node.level == 0 {
             after = dead::after_insert(right, icmp, (record, target.trailer), at == N, None);
@@ -115,7 +115,7 @@ impl<'t, const N: usize> Latched<'t, N> {
         node.link.store(link.0, Ordering::Release);
         *self.trend = Trend::new::<N>();
         if !new_goes_right {
-            node.put(at, new, link);
+            node.put(at, (new, dead), link);
             self.trend.note(at);
             after = self.after(icmp, (record, target.trailer), at == keep);
         }
@@ -156,7 +156,7 @@ impl<'t, const N: usize> Latched<'t, N> {
 
 impl<'t, const N: usize> Node<N> {
     /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current and not full.
-    fn put(&'t self, at: usize, slot: Slot<N>, link: Link<N>) {
+    fn put(&'t self, at: usize, slot: (Slot<N>, Span), link: Link<N>) {
         let count = link.count();
         let grown = Link::new(link.next(), count + 1).0;
         if at == count {
@@ -164,34 +164,47 @@ impl<'t, const N: usize> Node<N> {
             self.link.store(grown, Ordering::Release);
             return;
         }
-        self.store(count, self.load(count - 1));
+        self.move_right(count);
         self.link.store(grown, Ordering::Release);
         for to in (at + 1..count).rev() {
-            self.store(to, self.load(to - 1));
+            self.move_right(to);
         }
         self.store(at, slot);
     }
 
     #[inline]
-    fn store(&'t self, at: usize, slot: Slot<N>) {
+    fn store(&'t self, at: usize, (slot, dead): (Slot<N>, Span)) {
         if self.level > 0 {
-            let children = self.children();
-            children.dead[at].clear();
-            children.nodes[at].store(slot.child, Ordering::Release);
-            children.dead[at].set(slot.dead);
+            self.store_child(at, slot.child, dead);
         }
         self.records[at].store(slot.record, Ordering::Release);
         self.heads[at].store(slot.head, Ordering::Release);
     }
 
+    /// Copies slot `to - 1` into slot `to`. REQUIRES: the latch.
+    #[inline]
+    fn move_right(&'t self, to: usize) {
+        if self.level > 0 {
+            self.store_child(to, own!(self.children().nodes[to - 1]), self.dead_child(to - 1).own());
+        }
+        self.records[to].store(own!(self.records[to - 1]), Ordering::Release);
+        self.heads[to].store(own!(self.heads[to - 1]), Ordering::Release);
+    }
+
+    /// Inner nodes: invariant 7. REQUIRES: the latch.
+    #[inline(never)]
+    fn store_child(&'t self, at: usize, child: *mut Node<N>, dead: Span) {
+        let Children { nodes, dead: words } = self.children();
+        words[at].clear();
+        nodes[at].store(child, Ordering::Release);
+        words[at].set(dead);
+    }
+
     /// REQUIRES: the latch.
     #[inline]
     fn load(&'t self, at: usize) -> Slot<N> {
-        let (child, dead) = match self.level {
-            0 => (ptr::null_mut(), Span::NONE),
-            _ => (own!(self.children().nodes[at]), self.children().dead[at].own()),
-        };
-        Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child, dead }
+        let child = if self.level > 0 { own!(self.children().nodes[at]) } else { ptr::null_mut() };
+        Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
     }
 
     /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the latch, a full node.
@@ -201,12 +214,12 @@ impl<'t, const N: usize> Node<N> {
         arena: &'t Arena,
         link: Link<N>,
         keep: usize,
-        new: Option<(usize, Slot<N>)>,
+        new: Option<(usize, Slot<N>, Span)>,
     ) -> Result<&'t Node<N>> {
         let mut slots = [Slot::EMPTY; N];
         let mut len = 0;
         for at in keep..=N {
-            if let Some((place, slot)) = new
+            if let Some((place, slot, _)) = new
                 && place == at
             {
                 slots[len] = slot;
@@ -244,7 +257,18 @@ impl<'t, const N: usize> Node<N> {
                 self.dead.split(last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first))))
             }
         };
-        Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.shade.split(), gaps))
+        let right =
+            Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.shade.split(), gaps))?;
+        if self.level > 0 {
+            for at in 0..len {
+                right.dead_child(at).set(match new {
+                    Some((place, _, dead)) if keep + at == place => dead,
+                    Some((place, ..)) if keep + at > place => self.dead_child(keep + at - 1).own(),
+                    _ => self.dead_child(keep + at).own(),
+                });
+            }
+        }
+        Ok(right)
     }
 
     /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.
