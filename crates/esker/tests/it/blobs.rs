@@ -1,16 +1,13 @@
 //! Blob files as an option: what goes into them, what garbage collection moves, when they are deleted, what survives.
 
-use crate::door::entity_with_a_blob;
+use crate::door::put_entity_with_a_blob;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::epoch;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
 use esker::options::{BottommostLevelCompaction, CompactionStyle, CompressionType, TargetVersion};
-use esker::{
-    ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Options, ReadOptions, ValueType, WriteBatch,
-    WriteOptions, repair_db,
-};
+use esker::{ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Options, ReadOptions, repair_db};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -348,18 +345,7 @@ fn columns_of_entities_leave_the_blob_files_that_are_to_go() {
     // Else they come in place as soon as they are compacted.
     options.db.compatible_with = TargetVersion::V11;
     let db = Db::open(&options, "/db").unwrap();
-    let large = "large".repeat(50);
-    for key in ["a", "b", "c"] {
-        db.put(key, &large).unwrap();
-    }
-    db.flush().unwrap();
-    let entity = entity_with_a_blob(&db, b"a");
-    let mut batch = vec![0; 8];
-    batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
-    batch.push(u8::try_from(entity.len()).unwrap());
-    batch.extend_from_slice(&entity);
-    db.write(&WriteOptions::default(), &mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
-    db.flush().unwrap();
+    let large = put_entity_with_a_blob(&db);
     // FIFO deletes the table with the values: nothing but the entity is left.
     let sizes: Vec<u64> = db.live_files().iter().map(|f| f.file.size).collect();
     assert_eq!(sizes.len(), 2);

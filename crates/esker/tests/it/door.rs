@@ -155,16 +155,29 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
     );
 }
 
-/// An entity of which a column lies in the blob file of a value of the same key, as RocksDB 11.2 writes them.
-pub(crate) fn entity_with_a_blob(db: &Db, key: &[u8]) -> Vec<u8> {
+/// Puts 250 bytes under three keys, which go to a blob file of `db`, and over the first, `a`, an entity of which a column is the value in
+/// that file, as RocksDB 11.2 writes them; each in a table of its own. The large value.
+pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
+    let large = "large".repeat(50);
+    for key in ["a", "b", "c"] {
+        db.put(key, &large).unwrap();
+    }
+    db.flush().unwrap();
     let mut iter = db.internal_iter(&db.default_column_family()).unwrap();
-    iter.seek(&seek_key(key, SequenceNumber::MAX));
-    assert_eq!(user_key(iter.key()), key);
+    iter.seek(&seek_key(b"a", SequenceNumber::MAX));
+    assert_eq!(user_key(iter.key()), b"a");
     let BlobIndex::Blob(location) = BlobIndex::parse(iter.value()).unwrap() else { panic!("no blob") };
     let columns = vec![(&b"far"[..], StoredValue::Blob(location)), (b"near", StoredValue::Inline(b"x"))];
     let mut entity = Vec::new();
     StoredColumns { columns }.append_to(&mut entity).unwrap();
-    entity
+    // A batch of one entity of the default family.
+    let mut batch = vec![0; 8];
+    batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
+    batch.push(u8::try_from(entity.len()).unwrap());
+    batch.extend_from_slice(&entity);
+    db.write(&WriteOptions::default(), &mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
+    db.flush().unwrap();
+    large
 }
 
 #[test]
@@ -174,19 +187,7 @@ fn entities_with_columns_in_blob_files_are_made_whole_by_a_downgrade() {
     options.cf.enable_blob_files = true;
     options.cf.min_blob_size = 100;
     let db = Db::open(&options, DIR).unwrap();
-    let large = "large".repeat(50);
-    for key in ["a", "b", "c"] {
-        db.put(key, &large).unwrap();
-    }
-    db.flush().unwrap();
-    let entity = entity_with_a_blob(&db, b"a");
-    // A batch of one entity of the default family.
-    let mut batch = vec![0; 8];
-    batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
-    batch.push(u8::try_from(entity.len()).unwrap());
-    batch.extend_from_slice(&entity);
-    db.write(&WriteOptions::default(), &mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
-    db.flush().unwrap();
+    let large = put_entity_with_a_blob(&db);
     let columns = |db: &Db| {
         let found = db.get_entity(&ReadOptions::default(), &db.default_column_family(), "a").unwrap();
         found.unwrap().iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect::<Vec<_>>()
