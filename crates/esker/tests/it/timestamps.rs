@@ -3,6 +3,7 @@
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::filter::FilterPolicy;
+use esker::internals::format::properties::IndexType;
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::stats::{Statistics, Ticker};
 use esker::{
@@ -148,7 +149,11 @@ fn every_moment_is_read_as_it_was() {
         options.cf.enable_blob_files = rng.bool();
         if seed > 1 {
             options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
-            options.cf.table.partition_filters = rng.bool();
+            if rng.bool() {
+                options.cf.table.index_type = IndexType::TwoLevel;
+                options.cf.table.partition_filters = rng.bool();
+                options.cf.table.decouple_partitioned_filters = rng.bool();
+            }
             options.cf.table.metadata_block_size = 64;
         }
         let mut db = Db::open(&options, "/db").unwrap();
@@ -746,7 +751,10 @@ fn gets_with_timestamps_ask_filters() {
         options.cf.persist_user_defined_timestamps = !in_memory_only;
         options.db.compatible_with = TargetVersion::V8;
         options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
-        options.cf.table.partition_filters = partitioned;
+        if partitioned {
+            (options.cf.table.index_type, options.cf.table.partition_filters) = (IndexType::TwoLevel, true);
+            options.cf.table.metadata_block_size = 16;
+        }
         options.cf.table.whole_key_filtering = true;
         options.db.statistics = Some(statistics.clone());
         let db = Db::open(&options, "/db").unwrap();
@@ -768,5 +776,45 @@ fn gets_with_timestamps_ask_filters() {
         assert_eq!(asked("b55"), (true, 9, 1), "one of ten files has it");
         assert_eq!(asked("b55x"), (false, 10, 0), "none has it");
         assert_eq!(asked("a"), (false, 0, 0), "it lies before all of them");
+    }
+}
+
+/// Filters and indexes of parts lead to the part that has the key, wherever they were cut.
+#[test]
+fn parts_of_filters_and_indexes_are_found_by_keys_with_timestamps() {
+    for name in NAMES {
+        for (decoupled, index_restarts, version) in [(true, 1, 5), (false, 1, 5), (true, 4, 2), (false, 4, 2)]
+        {
+            let mut options = options(name);
+            options.cf.disable_auto_compactions = true;
+            let table = &mut options.cf.table;
+            table.filter_policy = Some(FilterPolicy::bloom(20.0));
+            (table.index_type, table.partition_filters) = (IndexType::TwoLevel, true);
+            table.decouple_partitioned_filters = decoupled;
+            (table.metadata_block_size, table.block_size) = (64, 64);
+            (table.index_block_restart_interval, table.format_version) = (index_restarts, version);
+            let db = Db::open(&options, "/db").unwrap();
+            let (write, family) = (WriteOptions::default(), db.default_column_family());
+            let keys: Vec<String> =
+                (0..300).map(|n| format!("{n:03}{}", "x".repeat(n as usize % 14))).collect();
+            for (n, key) in keys.iter().enumerate() {
+                for time in 1..=1 + n as u64 % 3 {
+                    db.put_with_ts(&write, &family, key, &ts(time), format!("{key}@{time}")).unwrap();
+                }
+            }
+            db.flush().unwrap();
+            for (n, key) in keys.iter().enumerate() {
+                for time in 1..=4 {
+                    let expected = format!("{key}@{}", time.min(1 + n as u64 % 3));
+                    let found = db.get_opt(&at(time), &family, key).unwrap();
+                    assert_eq!(
+                        found.as_deref(),
+                        Some(expected.as_bytes()),
+                        "{name} {decoupled} {key} at {time}"
+                    );
+                }
+            }
+            db.close().unwrap();
+        }
     }
 }

@@ -30,6 +30,8 @@ pub struct PartitionedFilterBuilder {
     bits: FilterBitsBuilder,
     keys_per_partition: usize,
     whole_keys: bool,
+    /// Of the table's keys, which come without.
+    timestamp_size: usize,
     partitions: Vec<FilterPartition>,
     entries_in_partitions: usize,
     bytes_in_partitions: usize,
@@ -63,12 +65,20 @@ impl PartitionedFilterBuilder {
             bits,
             keys_per_partition,
             whole_keys,
+            timestamp_size: 0,
             partitions: Vec::new(),
             entries_in_partitions: 0,
             bytes_in_partitions: 0,
             previous_key: Vec::new(),
             previous_prefix: None,
         }
+    }
+
+    /// The table's keys end in timestamps of so many bytes, and so do separators.
+    #[must_use]
+    pub fn with_timestamps(mut self, timestamp_size: usize) -> PartitionedFilterBuilder {
+        self.timestamp_size = timestamp_size;
+        self
     }
 
     /// Whether the part has as many entries as it should have.
@@ -114,7 +124,11 @@ impl PartitionedFilterBuilder {
     fn end_partition(&mut self, separator: Option<&[u8]>) {
         self.entries_in_partitions += self.bits.num_entries();
         let separator = separator.map_or_else(
-            || key::internal_key(&self.previous_key, SequenceNumber(0), ValueType::Deletion),
+            || {
+                // The oldest timestamp is behind all others of its key.
+                let last = [&self.previous_key[..], &vec![0; self.timestamp_size]].concat();
+                key::internal_key(&last, SequenceNumber(0), ValueType::Deletion)
+            },
             <[u8]>::to_vec,
         );
         let contents = self.bits.finish();
