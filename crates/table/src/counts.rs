@@ -185,15 +185,26 @@ pub(crate) fn checksum_computed(statistics: Option<&Arc<Statistics>>, fits: bool
 /// A filter was asked about a whole key.
 #[inline]
 pub(crate) fn filter_asked(statistics: Option<&Arc<Statistics>>, passes: bool) {
+    count_hit(passes);
+    if let Some(statistics) = statistics {
+        let answer = if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful };
+        statistics.record_tick(answer, 1);
+    }
+}
+
+fn count_hit(passes: bool) {
     if passes {
         perf_count!(bloom_sst_hit_count);
     } else {
         perf_count!(bloom_sst_miss_count);
     }
-    if let Some(statistics) = statistics {
-        let answer = if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful };
-        statistics.record_tick(answer, 1);
-    }
+}
+
+/// A filter was asked about the prefix of a lookup's key.
+#[cold]
+pub(crate) fn prefix_asked_by_get(statistics: Option<&Arc<Statistics>>, passes: bool) {
+    count_hit(passes);
+    prefix_asked(statistics, passes);
 }
 
 /// A key that the filter let pass was there.

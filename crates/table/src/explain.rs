@@ -109,7 +109,7 @@ impl TableReader {
     ) -> Result<()> {
         let mut notes = Notes { clock, touched };
         let target = key.internal_key();
-        if self.whole_keys && !self.explain_filter(options, key, &mut notes)? {
+        if !self.explain_filter(options, key, &mut notes)? {
             return Ok(());
         }
         let top = self.explain_index(options, &mut notes)?;
@@ -158,7 +158,7 @@ impl TableReader {
             TableFilter::Full(resident) | TableFilter::Partitioned { index: resident, .. } => resident,
         };
         let access = Access { options, guard: None };
-        let user_key = self.without_timestamp(key.user_key());
+        let Some(asked_for) = self.in_filter(key.user_key()) else { return Ok(true) };
         let offset = match resident {
             Resident::Cached(handle) => Some(handle.offset),
             Resident::Pinned(_) => None,
@@ -167,7 +167,7 @@ impl TableReader {
         let pinned = (!self.filter.is_partitioned()).then_some(resident);
         let passes = notes.note(filter, pinned, offset, || {
             let bytes = self.filter.memory_usage() as u64;
-            Ok((self.filter_passes(access, user_key, key.internal_key())?, bytes))
+            Ok((self.filter_passes(access, asked_for, key.internal_key())?, bytes))
         })?;
         if let Some(last) = notes.touched.last_mut() {
             last.kind = TouchedKind::Filter { passes };

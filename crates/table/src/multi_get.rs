@@ -220,13 +220,11 @@ impl TableReader {
     /// # Errors
     /// `Incomplete` if the filter would have to be waited for.
     fn pass_filter(&self, access: Access<'_>, keys: &[LookupKey], wave: &[u32]) -> Result<Wave<u32>> {
-        if !self.whole_keys {
-            return Ok(wave.into());
-        }
         let user_key = |key: u32| self.without_timestamp(keys[key as usize].user_key());
         let mut passed: Wave<u32> = wave.into();
         match &self.filter {
-            TableFilter::Full(filter) => {
+            TableFilter::None => return Ok(passed),
+            TableFilter::Full(filter) if self.whole_keys => {
                 let asked =
                     filter.with(&self.source, BlockKind::Filter, (access.options, access.guard), |block| {
                         let Some(filter) = block.filter() else { return Ok(true) };
@@ -240,15 +238,20 @@ impl TableReader {
                 or_may_match(asked, access.options)?;
             }
             _ => {
-                let mut waits = Ok(());
+                let (mut answers, mut waits) = (Wave::<bool>::new(), Ok(()));
                 passed.retain(|key| {
-                    let internal_key = keys[*key as usize].internal_key();
-                    self.filter_passes(access, user_key(*key), internal_key).unwrap_or_else(|e| {
-                        waits = Err(e);
-                        true
-                    })
+                    let target = keys[*key as usize].internal_key();
+                    let Some(asked_for) = self.in_filter(key::user_key(target)) else { return true };
+                    self.filter_passes(access, asked_for, target)
+                        .inspect(|&passes| answers.push(passes))
+                        .unwrap_or_else(|e| {
+                            waits = Err(e);
+                            true
+                        })
                 });
                 waits?;
+                answers.into_iter().for_each(|passes| self.count_asked(passes));
+                return Ok(passed);
             }
         }
         for i in 0..wave.len() {

@@ -240,28 +240,47 @@ impl TableReader {
 
     fn get_with(&self, access: Access<'_>, key: &LookupKey, visit: Visit<'_>) -> Result<Option<Missing>> {
         let target = key.internal_key();
-        if !self.whole_keys {
-            return self.get_unfiltered(access, target, visit);
-        }
         if !self.filter_asked(access, target)? {
             return Ok(None);
         }
         self.note_if_there(visit, &mut |visit| self.get_unfiltered(access, target, visit))
     }
 
-    /// Whether the filter lets the key pass that a lookup wants from `target` on, an internal key; true without a filter of whole
-    /// keys. Counted as a lookup's question is.
+    /// Whether the filter lets the key pass that a lookup wants from `target` on, an internal key; true if it has nothing to say of
+    /// the key. Counted as a lookup's question is.
     /// # Errors
     /// As [`get`](Self::get), of the filter's blocks.
     pub fn filter_lets_pass(&self, options: &TableReadOptions, target: &[u8]) -> Result<bool> {
-        Ok(!self.whole_keys || self.filter_asked(Access { options, guard: None }, target)?)
+        self.filter_asked(Access { options, guard: None }, target)
     }
 
     #[inline]
     fn filter_asked(&self, access: Access<'_>, target: &[u8]) -> Result<bool> {
-        let passes = self.filter_passes(access, self.without_timestamp(key::user_key(target)), target)?;
-        counts::filter_asked(self.source.statistics.as_ref(), passes);
+        let Some(asked_for) = self.in_filter(key::user_key(target)) else { return Ok(true) };
+        let passes = self.filter_passes(access, asked_for, target)?;
+        self.count_asked(passes);
         Ok(passes)
+    }
+
+    /// What the filter has of a user key that is in the table: the key without its timestamp or, in a filter without whole keys, its
+    /// prefix. `None` if there is neither.
+    #[inline]
+    pub(crate) fn in_filter<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
+        let key = self.without_timestamp(user_key);
+        if self.whole_keys { Some(key) } else { self.prefix_in_filter(key) }
+    }
+
+    #[cold]
+    fn prefix_in_filter<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let has_filter = !matches!(self.filter, TableFilter::None);
+        self.filter_prefix.as_ref().filter(|_| has_filter)?.transform(key)
+    }
+
+    /// Counts a lookup's question.
+    #[inline]
+    pub(crate) fn count_asked(&self, passes: bool) {
+        let count = if self.whole_keys { counts::filter_asked } else { counts::prefix_asked_by_get };
+        count(self.source.statistics.as_ref(), passes);
     }
 
     /// Calls `read`, and counts whether the filter was right to let it pass.
@@ -455,8 +474,7 @@ impl TableReader {
     pub fn may_contain(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
         let place = key::seek_key(user_key, SequenceNumber::MAX);
         let access = Access { options, guard: None };
-        !self.whole_keys
-            || self.filter_passes(access, self.without_timestamp(user_key), &place).unwrap_or(true)
+        self.in_filter(user_key).is_none_or(|key| self.filter_passes(access, key, &place).unwrap_or(true))
     }
 
     /// Whether the filter lets the prefix of a user key pass; true if the filter has no prefixes of the family's

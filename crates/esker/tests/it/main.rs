@@ -24,6 +24,7 @@ mod foreign_families;
 mod hour_long_scan;
 mod ingest;
 mod iterator_uses;
+mod layouts;
 mod listeners;
 mod moment;
 mod multi_get;

@@ -2,8 +2,10 @@
 
 use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
+use esker::internals::format::properties::IndexType;
 use esker::internals::table::FilterPolicy;
 use esker::prefix::SliceTransformRef;
+use esker::stats::{Statistics, Ticker};
 use esker::{Db, DbIterator, Env, Options, ReadOptions};
 use std::sync::Arc;
 
@@ -110,5 +112,59 @@ fn a_prefix_scan_sees_its_prefix_whatever_extractor_its_files_were_written_and_o
                 }
             }
         }
+    }
+}
+
+/// Filters without whole keys have the prefix of every key that has one.
+#[test]
+fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
+    for partitioned in [None, Some(false), Some(true)] {
+        let statistics = Arc::new(Statistics::new());
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        options.db.statistics = Some(statistics.clone());
+        options.cf.disable_auto_compactions = true;
+        options.cf.prefix_extractor = Some(prefix::fixed(3));
+        options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+        options.cf.table.whole_key_filtering = false;
+        if let Some(decoupled) = partitioned {
+            let table = &mut options.cf.table;
+            (table.index_type, table.partition_filters) = (IndexType::TwoLevel, true);
+            table.decouple_partitioned_filters = decoupled;
+            (table.block_size, table.metadata_block_size) = (64, 64);
+        }
+        let db = Db::open(&options, "/db").unwrap();
+        let family = db.default_column_family();
+        for file in 0..10 {
+            for n in (file..600).step_by(10) {
+                for end in ["", "a", "b"] {
+                    db.put(format!("{n:03}{end}"), "value").unwrap();
+                }
+            }
+            db.put("00", "too short for a prefix").unwrap();
+            db.flush().unwrap();
+        }
+        let count = |ticker| statistics.ticker_count(ticker);
+        let asked = || (count(Ticker::BloomFilterPrefixChecked), count(Ticker::BloomFilterPrefixUseful));
+        for n in 0..600 {
+            assert!(db.get(format!("{n:03}b")).unwrap().is_some(), "{n}");
+            assert_eq!(db.get(format!("{n:03}c")).unwrap(), None);
+        }
+        let (checked, useful) = asked();
+        assert!(checked > 8000, "{partitioned:?}: {checked}");
+        // The file with the prefix, for each get, and what filters of 20 bits a key let pass for nothing.
+        assert!(checked - useful < 1500, "{partitioned:?}: {useful} of {checked}");
+        let keys: Vec<String> = (0..600).flat_map(|n| [format!("{n:03}a"), format!("{n:03}c")]).collect();
+        let (checked, useful) = asked();
+        for (i, value) in db.multi_get(&keys).into_iter().enumerate() {
+            assert_eq!(value.unwrap().is_some(), i % 2 == 0);
+        }
+        let (checked, useful) = (asked().0 - checked, asked().1 - useful);
+        assert!(useful > checked * 4 / 5, "{partitioned:?}: {useful} of {checked}");
+        assert_eq!(db.get("00").unwrap().as_deref(), Some(&b"too short for a prefix"[..]));
+        assert_eq!(db.get("01").unwrap(), None);
+        assert!(db.key_may_exist(&family, "000"));
+        assert!(!db.key_may_exist(&family, "0001"));
     }
 }
