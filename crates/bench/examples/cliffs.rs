@@ -114,19 +114,24 @@ fn snapshots_beside_a_writer(rounds: u64) -> Result<()> {
     let db = open(&options()?)?;
     let next = AtomicU64::new(0);
     let put = |_| db.put(key(split_mix(next.fetch_add(1, Ordering::Relaxed)) % 1_000_000), [b'v'; 100]);
-    let mut ratios = Vec::new();
     beside(0, 50_000, put, || {})?;
     // As many threads that do the same work on something of their own.
     let alone = || {
         beside(16, 100_000, put, || drop(black_box(Arc::new(esker::internals::base::sync::Mutex::new(0)))))
     };
+    // What no snapshot can do without, nor any read: it looks at the number that each put changes.
+    let look = || beside(16, 100_000, put, || _ = black_box(db.latest_sequence_number()));
     let with = || beside(16, 100_000, put, || drop(black_box(db.snapshot())));
+    let (mut looks, mut snapshots) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         // The memtable grows, and with it what a put takes.
-        let (first, second, third, fourth) = (alone()?, with()?, with()?, alone()?);
-        ratios.push((second + third) / (first + fourth));
+        let (a, b, c) = (alone()?, look()?, with()?);
+        let (d, e, f) = (with()?, look()?, alone()?);
+        looks.push((b + e) / (a + f));
+        snapshots.push((c + d) / (a + f));
     }
-    line("a writer's put beside 16 threads with snapshots / with other work", &spread(&ratios));
+    line("a writer's put beside 16 threads with snapshots / with other work", &spread(&snapshots));
+    line("  beside 16 that only look at the newest number / with other work", &spread(&looks));
     Ok(())
 }
 
@@ -340,11 +345,15 @@ fn crossings() -> Result<()> {
 }
 
 fn compact(db: &Db) -> Result<()> {
+    compact_from(db, None)
+}
+
+fn compact_from(db: &Db, begin: Option<&[u8]>) -> Result<()> {
     let force = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,
         ..CompactRangeOptions::default()
     };
-    db.compact_range_opt(&force, &db.default_column_family(), None, None)
+    db.compact_range_opt(&force, &db.default_column_family(), begin, None)
 }
 
 fn scan(iter: &mut DbIterator, from: u64, rows: u64) -> Result<()> {
@@ -368,7 +377,7 @@ fn scans(rounds: u64) -> Result<()> {
     for millis in [10, 1000] {
         let stop = AtomicBool::new(false);
         let outcome = std::thread::scope(|scope| {
-            let changing = scope.spawn(|| change_views(&db, millis, KEYS, &stop));
+            let changing = scope.spawn(|| change_views(&db, 3 * millis, KEYS, &stop));
             let measured = scan_sizes(&db, &snapshot, &family, millis, rounds);
             stop.store(true, Ordering::Relaxed);
             changing.join().expect("no panic").and(measured)
@@ -378,22 +387,28 @@ fn scans(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A flush every so often, and now and then a compaction.
+/// A flush and a compaction in turn, of keys behind those that are scanned: as many files before as behind, and what is scanned stays
+/// in the cache. So a scan that goes over has the change of views to pay for, and neither more files than one that stays nor their
+/// first reads.
 fn change_views(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
     let tick = rustix::time::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
     let mut change = 0;
     while !stop.load(Ordering::Relaxed) {
         let _interrupted = rustix::thread::nanosleep(&tick);
         change += 1;
-        db.put(key(from + change % 100), b"value")?;
-        db.flush()?;
-        if change % 50 == 0 {
-            compact(db)?;
+        if change % 2 == 0 {
+            compact_from(db, Some(&key(from)))?;
+        } else {
+            db.put(key(from + change % 100), b"value")?;
+            db.flush()?;
         }
     }
     Ok(())
 }
 
+/// A round is so many rows by each of three iterators: one that follows the views, and two that stay. They go on in turn every few
+/// thousand rows, each other time in the other order, so that what the machine does meanwhile falls on all of them. Each runs for a
+/// third of the time: views come three times as seldom, so that it sees one every `millis` of its own time.
 fn scan_sizes(
     db: &Db,
     snapshot: &esker::Snapshot,
@@ -402,20 +417,30 @@ fn scan_sizes(
     rounds: u64,
 ) -> Result<()> {
     for rows in [100, 20_000, 400_000] {
-        let total = 800_000 / rows;
-        let run = |follows: bool| {
-            let mut options = ReadOptions::new().snapshot(snapshot);
-            options.pin_data = !follows;
-            let mut iter = db.iter_opt(options, family)?;
-            timed(total, |i| scan(&mut iter, split_mix(i) % 500_000, rows))
-        };
-        let (mut ratios, mut noise) = (Vec::new(), Vec::new());
-        for round in 0..=rounds {
-            let (a, with, b, without, c) = (run(false)?, run(true)?, run(false)?, run(false)?, run(false)?);
-            if round > 0 {
-                ratios.push(2.0 * with / (a + b));
-                noise.push(2.0 * without / (b + c));
+        let scans = (4000 / rows).max(1);
+        let turns = (800_000 / rows / scans).max(6);
+        let round = |round: u64| -> Result<[f64; 3]> {
+            let open = |follows: bool| {
+                let mut options = ReadOptions::new().snapshot(snapshot);
+                options.pin_data = !follows;
+                db.iter_opt(options, family)
+            };
+            let (mut iters, mut nanos) = ([open(true)?, open(false)?, open(false)?], [0.0; 3]);
+            for turn in 0..turns {
+                for place in 0..3 {
+                    let at = if turn % 2 == 0 { turn + place } else { turn + 3 - place } as usize % 3;
+                    let from = |i| split_mix(((round * turns + turn) * 3 + place) * scans + i) % 500_000;
+                    nanos[at] += timed(scans, |i| scan(&mut iters[at], from(i), rows))?;
+                }
             }
+            Ok(nanos)
+        };
+        round(0)?;
+        let (mut ratios, mut noise) = (Vec::new(), Vec::new());
+        for i in 1..=rounds {
+            let [follows, stays, also_stays] = round(i)?;
+            ratios.push(2.0 * follows / (stays + also_stays));
+            noise.push(stays / also_stays);
         }
         let case = format!("scan of {rows} rows, a view every {millis} ms: refresh on / off");
         line(&case, &spread(&ratios));

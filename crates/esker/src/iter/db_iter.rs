@@ -443,9 +443,10 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     pub fn next(&mut self) {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        if !(self.forward && self.run.step_on()) {
-            self.next_of_inner();
+        if self.next_in_run() {
+            return;
         }
+        self.next_of_inner();
         self.counters.nexts += 1;
         if self.valid {
             self.counters.nexts_found += 1;
@@ -453,18 +454,43 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
+    /// The same if the next key has been decoded already; else it stays, and says no.
+    #[inline]
+    pub(crate) fn next_in_run(&mut self) -> bool {
+        if !(self.forward && self.run.step_on()) {
+            return false;
+        }
+        self.counters.nexts += 1;
+        self.counters.nexts_found += 1;
+        self.count_bytes();
+        true
+    }
+
     /// To the previous key. REQUIRES: `valid()`.
     #[inline]
     pub fn prev(&mut self) {
         debug_assert!(self.valid, "REQUIRES: valid()");
-        if self.forward || !self.run.step_back() {
-            self.prev_of_inner();
+        if self.prev_in_run() {
+            return;
         }
+        self.prev_of_inner();
         self.counters.prevs += 1;
         if self.valid {
             self.counters.prevs_found += 1;
             self.count_bytes();
         }
+    }
+
+    /// As [`DbIter::next_in_run`], back.
+    #[inline]
+    pub(crate) fn prev_in_run(&mut self) -> bool {
+        if self.forward || !self.run.step_back() {
+            return false;
+        }
+        self.counters.prevs += 1;
+        self.counters.prevs_found += 1;
+        self.count_bytes();
+        true
     }
 
     #[inline]
