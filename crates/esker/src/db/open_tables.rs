@@ -6,7 +6,7 @@
 //! Source: RocksDB `db/version_builder.cc` (`LoadTableHandlers`), `db/version_edit_handler.cc`.
 
 use crate::options::DbOptions;
-use crate::read::tables::open_at;
+use crate::read::tables::open_file;
 use crate::version::{FileMeta, Version};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ impl<'a> OpenAllTables<'a> {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(table) = self.tables.get(index) else { return };
-                let opened = open_at(&table.tables, &table.file, Some(table.level));
+                let opened = open_file(&table.tables, &table.file);
                 let Err(error) = opened else { continue };
                 self.log(table, &error);
                 let mut failed = failed.lock();

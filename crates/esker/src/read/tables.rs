@@ -15,7 +15,7 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
     if let Some(reader) = file.open_table() {
         return Ok(TableRef::Kept(reader));
     }
-    open_at(tables, file, None)
+    open_anew(tables, file)
 }
 
 /// As `open_file`, for reads under a guard, which wait for nothing: none if the table is not open.
@@ -45,7 +45,7 @@ pub(crate) fn open_for<'f>(
     if options.has_deadline() && tables.cached(file.number).is_none() {
         tables.check_deadline(options)?;
     }
-    open_at(tables, file, None)
+    open_anew(tables, file)
 }
 
 #[cold]
@@ -53,14 +53,9 @@ fn not_open() -> Error {
     Error::incomplete("the table is not open, and read_tier forbids I/O")
 }
 
-/// As `open_file`, for a file of this level: those of level 0 may pin index and filter.
 #[cold]
-pub(crate) fn open_at<'f>(
-    tables: &TableCache,
-    file: &'f FileMeta,
-    level: Option<usize>,
-) -> Result<TableRef<'f>> {
-    let reader = tables.reader(&TableFile { meta: file.data(), level })?;
+fn open_anew<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>> {
+    let reader = tables.reader(&TableFile { meta: file.data(), level: file.level() })?;
     let properties = reader.properties();
     file.set_stats(FileStats {
         entries: properties.num_entries,

@@ -242,12 +242,13 @@ impl VersionBuilder {
             let mut files = self.staying(level, &gone);
             for data in added.into_iter().flat_map(HashMap::values) {
                 // A file that moves stays the same file on disk.
-                files.push(Arc::new(match gone.get(&data.number) {
+                let file = match gone.get(&data.number) {
                     Some(old) => old.redescribed(data.clone()),
                     None => {
                         FileMeta::new(data.clone(), obsolete).charged_to(self.base.metadata_cache.as_ref())?
                     }
-                }));
+                };
+                files.push(Arc::new(file.at_level(level)));
                 new_tables.extend(files.last().cloned());
             }
             sort_level(level, &mut files, &self.base);

@@ -26,6 +26,7 @@ pub struct FileMeta {
     table: Arc<TableFile>,
     stats: OnceLock<FileStats>,
     settled: AtomicBool,
+    level: Option<usize>,
 }
 
 /// What a table's properties say that its MANIFEST entry does not. Filled once, by whoever first opens the table.
@@ -55,7 +56,19 @@ impl FileMeta {
             obsolete: Arc::clone(obsolete),
             charge: None,
         };
-        FileMeta { data, table: Arc::new(table), stats: OnceLock::new(), settled: AtomicBool::new(false) }
+        let (table, settled) = (Arc::new(table), AtomicBool::new(false));
+        FileMeta { data, table, stats: OnceLock::new(), settled, level: None }
+    }
+
+    /// The same, on this level.
+    pub(super) fn at_level(mut self, level: usize) -> FileMeta {
+        self.level = Some(level);
+        self
+    }
+
+    /// On which level it is, if it is in a version.
+    pub fn level(&self) -> Option<usize> {
+        self.level
     }
 
     /// Charges what is known about the file to this cache, as long as some meta of it lives.
@@ -88,7 +101,7 @@ impl FileMeta {
     pub fn redescribed(&self, data: FileMetaData) -> FileMeta {
         debug_assert_eq!(self.data.number, data.number, "another file");
         let (table, stats) = (Arc::clone(&self.table), self.stats.clone());
-        FileMeta { data, table, stats, settled: AtomicBool::new(false) }
+        FileMeta { data, table, stats, settled: AtomicBool::new(false), level: None }
     }
 
     /// Says that a version of the set names it: its end will be reported.

@@ -236,6 +236,16 @@ fn pinned_index_and_filter_stay() {
         if stays {
             assert!(cache.pinned_usage() > 2000, "{pinning:?}: {}", cache.pinned_usage());
         }
+        // So do those of a table that is opened by whoever first reads it.
+        db.close().unwrap();
+        drop(db);
+        let mut few_open = options.clone();
+        few_open.db.max_open_files = 20;
+        let db = Db::open(&few_open, "/db").unwrap();
+        assert_eq!(db.get(key(0)).unwrap(), Some(value(0)));
+        let before = misses();
+        read_all(&db, &ReadOptions::default());
+        assert_eq!(misses() == before, stays, "{pinning:?}, {l0}, opened by a read");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every layout of tables, and every way to read them, shows what a map holds: odd keys, odd sizes, options that change from one opening
 //! to the next.
 
+use esker::comparator::{Comparator, ComparatorRef};
 use esker::internals::base::prefix;
 use esker::internals::cache::{CacheOptions, CacheType};
 use esker::internals::env::mem::MemFs;
@@ -11,10 +12,12 @@ use esker::options::{
     CompressionType, MetadataCacheOptions, PinningTier, PrepopulateBlockCache, TargetVersion,
 };
 use esker::{
-    CompactRangeOptions, Db, DbIterator, Env, ErrorKind, Options, ReadOptions, ReadTier, WriteOptions,
+    Db, DbIterator, Env, ErrorKind, IngestExternalFileOptions, Options, ReadOptions, ReadTier, SstFileWriter,
+    WriteOptions,
 };
 use esker_testkit::seed::for_each_seed;
 use fastrand::Rng;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,16 +25,18 @@ fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }
 
-fn random_options(rng: &mut Rng, env: &Env, order: &str) -> Options {
+fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
     let mut options = Options::default();
     options.db.env = env.clone();
     options.db.create_if_missing = true;
     options.db.compatible_with = TargetVersion::V11;
     options.db.max_open_files = pick(rng, &[-1, 10, 20]);
     let cf = &mut options.cf;
-    cf.comparator = esker::comparator::by_name(order).unwrap();
+    cf.comparator = order.clone();
     cf.merge_operator = esker::builtin::merge_operator("stringappend");
     cf.prefix_extractor = match rng.u8(..6) {
+        // Prefixes must lie together.
+        _ if order.name() == "by-length" => None,
         0 => None,
         1 => Some(prefix::fixed(1)),
         2 => Some(prefix::fixed(3)),
@@ -128,6 +133,13 @@ fn random_options(rng: &mut Rng, env: &Env, order: &str) -> Options {
             ..CacheOptions::with_capacity(capacity)
         });
         table.block_cache = Some(Arc::new(cache.unwrap()));
+        if rng.u8(..3) == 0 {
+            let bytes = pick(rng, &[1, 20_000, 1 << 20]);
+            let text = format!(
+                "id=auto_hyper_clock_cache;capacity={capacity};secondary_cache=compressed_secondary_cache://capacity={bytes}"
+            );
+            table.block_cache = esker::options::block_cache_from_string(&text).unwrap();
+        }
         table.cache_index_and_filter_blocks = metadata;
         table.cache_index_and_filter_blocks_with_high_priority = rng.bool();
         table.pin_l0_filter_and_index_blocks_in_cache = rng.bool();
@@ -168,24 +180,53 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
 /// A map in the family's order.
 struct Model {
     map: BTreeMap<Vec<u8>, Vec<u8>>,
-    is_reverse: bool,
+    order: ComparatorRef,
+    /// That of the last write, if keys have timestamps.
+    time: Option<u64>,
+}
+
+/// By length, then bytes.
+struct ByLength;
+
+impl Comparator for ByLength {
+    fn name(&self) -> &str {
+        "by-length"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    }
 }
 
 impl Model {
+    /// The timestamp of the next write, where there are any.
+    fn tick(&mut self) -> Option<[u8; 8]> {
+        self.time = self.time.map(|time| time + 1);
+        self.time.map(u64::to_le_bytes)
+    }
+
+    /// The order of keys without timestamps.
+    fn plain_order(&self) -> ComparatorRef {
+        self.order.without_timestamp().unwrap_or_else(|| self.order.clone())
+    }
+
+    fn before(&self, a: &[u8], b: &[u8]) -> bool {
+        self.plain_order().compare(a, b).is_lt()
+    }
+
     /// Keys in the family's order, of those within the bounds.
     fn keys(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<&Vec<u8>> {
-        let before = |a: &[u8], b: &[u8]| if self.is_reverse { b < a } else { a < b };
         let mut keys: Vec<_> = (self.map.keys())
-            .filter(|key| lower.is_none_or(|l| !before(key, l)) && upper.is_none_or(|u| before(key, u)))
+            .filter(|key| {
+                lower.is_none_or(|l| !self.before(key, l)) && upper.is_none_or(|u| self.before(key, u))
+            })
             .collect();
-        if self.is_reverse {
-            keys.reverse();
-        }
+        let order = self.plain_order();
+        keys.sort_by(|a, b| order.compare(a, b));
         keys
     }
 }
 
-fn random_read(rng: &mut Rng) -> ReadOptions {
+fn random_read(rng: &mut Rng, time: Option<u64>) -> ReadOptions {
     ReadOptions {
         verify_checksums: rng.bool(),
         fill_cache: rng.bool(),
@@ -195,6 +236,7 @@ fn random_read(rng: &mut Rng) -> ReadOptions {
         total_order_seek: rng.u8(..3) == 0,
         auto_prefix_mode: rng.u8(..3) == 0,
         pin_data: rng.u8(..3) == 0,
+        timestamp: time.map(|t| t.to_le_bytes().to_vec()),
         ..ReadOptions::default()
     }
 }
@@ -206,17 +248,17 @@ fn check_gets(db: &Db, model: &Model, rng: &mut Rng) {
         if known.is_empty() || rng.u8(..4) == 0 { random_key(rng) } else { pick(rng, &known).clone() }
     };
     for _ in 0..20 {
-        let (key, read) = (any(rng), random_read(rng));
+        let (key, read) = (any(rng), random_read(rng, model.time));
         match db.get_opt(&read, &family, &key) {
             Ok(value) => assert_eq!(value.as_ref(), model.map.get(&key), "{key:?} {read:?}"),
             Err(e) => assert!(is_allowed(&read, e.kind()), "{e}"),
         }
-        if model.map.contains_key(&key) {
+        if model.time.is_none() && model.map.contains_key(&key) {
             assert!(db.key_may_exist(&family, &key));
         }
     }
     let keys: Vec<Vec<u8>> = (0..rng.usize(1..80)).map(|_| any(rng)).collect();
-    let read = random_read(rng);
+    let read = random_read(rng, model.time);
     for (key, value) in keys.iter().zip(db.multi_get_opt(&read, &family, &keys)) {
         match value {
             Ok(value) => {
@@ -232,7 +274,7 @@ fn is_allowed(read: &ReadOptions, kind: ErrorKind) -> bool {
 }
 
 fn check_scan(db: &Db, options: &Options, model: &Model, rng: &mut Rng) {
-    let mut read = random_read(rng);
+    let mut read = random_read(rng, model.time);
     read.prefix_same_as_start = rng.u8(..3) == 0;
     let bound = |rng: &mut Rng| (rng.u8(..3) == 0).then(|| random_key(rng));
     (read.iterate_lower_bound, read.iterate_upper_bound) = (bound(rng), bound(rng));
@@ -246,7 +288,7 @@ fn check_scan(db: &Db, options: &Options, model: &Model, rng: &mut Rng) {
         Ok(iter) => iter,
         Err(e) => return assert!(is_allowed(&read, e.kind()), "{e}"),
     };
-    let before = |a: &[u8], b: &[u8]| if model.is_reverse { b < a } else { a < b };
+    let before = |a: &[u8], b: &[u8]| model.before(a, b);
     for _ in 0..12 {
         let target = if keys.is_empty() || rng.bool() { random_key(rng) } else { pick(rng, &keys).clone() };
         let (mut at, wanted): (Option<usize>, Option<Vec<u8>>) = match rng.u8(..8) {
@@ -292,74 +334,101 @@ fn check_scan(db: &Db, options: &Options, model: &Model, rng: &mut Rng) {
     }
 }
 
+/// Some writes of all kinds.
+fn write(db: &Db, model: &mut Model, rng: &mut Rng) {
+    let (options, family) = (WriteOptions::default(), db.default_column_family());
+    for _ in 0..pick(rng, &[1, 10, 60, 150]) {
+        let (key, now) = (random_key(rng), model.tick());
+        match rng.u8(..20) {
+            0..12 => {
+                let value = vec![b'v'; pick(rng, &[0, 1, 20, 20, 3000])];
+                match now {
+                    None => db.put(&key, &value),
+                    Some(now) => db.put_with_ts(&options, &family, &key, &now, &value),
+                }
+                .unwrap();
+                model.map.insert(key, value);
+            }
+            12..16 => {
+                match now {
+                    None => db.delete(&key),
+                    Some(now) => db.delete_with_ts(&options, &family, &key, &now),
+                }
+                .unwrap();
+                model.map.remove(&key);
+            }
+            16..19 => {
+                match now {
+                    None => db.merge(&key, b"m"),
+                    Some(now) => db.merge_with_ts(&options, &family, &key, &now, b"m"),
+                }
+                .unwrap();
+                let merged = model.map.get(&key).map(|value| [value, &b",m"[..]].concat());
+                model.map.insert(key, merged.unwrap_or(b"m".to_vec()));
+            }
+            _ => {
+                let other = random_key(rng);
+                let (low, high) = if model.before(&key, &other) { (key, other) } else { (other, key) };
+                match now {
+                    None => db.delete_range(&low, &high),
+                    Some(now) => db.delete_range_with_ts(&options, &family, &low, &high, &now),
+                }
+                .unwrap();
+                let gone: Vec<Vec<u8>> = model.keys(Some(&low), Some(&high)).into_iter().cloned().collect();
+                gone.iter().for_each(|key| drop(model.map.remove(key)));
+            }
+        }
+    }
+}
+
+/// Takes a table in that was written with these options.
+fn ingest(db: &Db, of_writer: &Options, model: &mut Model, rng: &mut Rng) {
+    let keys: BTreeMap<Vec<u8>, Vec<u8>> = (0..pick(rng, &[1, 10, 100]))
+        .map(|_| (random_key(rng), rng.u64(..).to_string().into_bytes()))
+        .collect();
+    let timestamp = model.tick().map_or(Vec::new(), |now| now.to_vec());
+    let mut writer = SstFileWriter::new(of_writer);
+    let path = format!("/{}.sst", rng.u64(..));
+    writer.open(&path).unwrap();
+    let file = Model { map: keys, order: model.order.clone(), time: None };
+    for key in file.keys(None, None) {
+        writer.put([&key[..], &timestamp].concat(), &file.map[key]).unwrap();
+    }
+    writer.finish().unwrap();
+    db.ingest_external_file(&[path], &IngestExternalFileOptions::default()).unwrap();
+    model.map.extend(file.map);
+}
+
 #[test]
 fn every_layout_shows_what_was_written() {
-    for_each_seed("layouts", 16, |seed, mut rng| {
+    for_each_seed("layouts", 10, |seed, mut rng| {
         let rng = &mut rng;
         let env = Env::with_fs(Arc::new(MemFs::new()));
-        let is_reverse = seed % 3 == 2;
-        let order =
-            if is_reverse { "rocksdb.ReverseBytewiseComparator" } else { "leveldb.BytewiseComparator" };
-        let mut model = Model { map: BTreeMap::new(), is_reverse };
+        let by_name = |name| esker::comparator::by_name(name).unwrap();
+        let order: ComparatorRef = match seed % 5 {
+            0 => by_name("leveldb.BytewiseComparator"),
+            1 => by_name("rocksdb.ReverseBytewiseComparator"),
+            2 => by_name("leveldb.BytewiseComparator.u64ts"),
+            3 => by_name("rocksdb.ReverseBytewiseComparator.u64ts"),
+            _ => Arc::new(ByLength),
+        };
+        let time = (order.timestamp_size() > 0).then_some(0);
+        let mut model = Model { map: BTreeMap::new(), order: order.clone(), time };
         for _ in 0..5 {
-            let options = random_options(rng, &env, order);
-            let db = match Db::open(&options, "/db") {
-                Ok(db) => db,
-                Err(e) => panic!("{e}: {:?}", options.cf.table),
-            };
+            let options = random_options(rng, &env, &order);
+            let db = Db::open(&options, "/db").unwrap();
             for _ in 0..rng.usize(1..6) {
-                for _ in 0..pick(rng, &[1, 10, 60, 150]) {
-                    let key = random_key(rng);
-                    match rng.u8(..20) {
-                        0..12 => {
-                            let value = vec![b'v'; pick(rng, &[0, 1, 20, 20, 3000])];
-                            db.put(&key, &value).unwrap();
-                            model.map.insert(key, value);
-                        }
-                        12..16 => {
-                            db.delete(&key).unwrap();
-                            model.map.remove(&key);
-                        }
-                        16..19 => {
-                            db.merge(&key, b"m").unwrap();
-                            match model.map.entry(key) {
-                                std::collections::btree_map::Entry::Vacant(e) => {
-                                    e.insert(b"m".to_vec());
-                                }
-                                std::collections::btree_map::Entry::Occupied(mut e) => {
-                                    e.get_mut().extend_from_slice(b",m");
-                                }
-                            }
-                        }
-                        _ => {
-                            let other = random_key(rng);
-                            let (low, high) = (key.clone().min(other.clone()), key.max(other));
-                            if is_reverse {
-                                db.delete_range(&high, &low).unwrap();
-                                model.map.retain(|k, _| !(k > &low && k <= &high));
-                            } else {
-                                db.delete_range(&low, &high).unwrap();
-                                model.map.retain(|k, _| !(k >= &low && k < &high));
-                            }
-                        }
-                    }
+                write(&db, &mut model, rng);
+                if rng.u8(..4) == 0 {
+                    ingest(&db, &random_options(rng, &env, &order), &mut model, rng);
                 }
                 match rng.u8(..8) {
-                    0 => db
-                        .compact_range_opt(
-                            &CompactRangeOptions::default(),
-                            &db.default_column_family(),
-                            None,
-                            None,
-                        )
-                        .unwrap(),
+                    0 => db.compact_range(None::<&[u8]>, None::<&[u8]>).unwrap(),
                     1..6 => db.flush().unwrap(),
                     _ => {}
                 }
                 check_gets(&db, &model, rng);
-                for _ in 0..3 {
-                    check_scan(&db, &options, &model, rng);
-                }
+                (0..3).for_each(|_| check_scan(&db, &options, &model, rng));
             }
             db.verify_checksum().unwrap();
             db.close().unwrap();
