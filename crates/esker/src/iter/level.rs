@@ -17,6 +17,7 @@ use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
@@ -98,6 +99,11 @@ pub trait FileOpener<F>: Send + Sync {
     /// A cursor over `file` that it was given to keep, to be given bounds and positioned. Default: none.
     fn take_kept(&self, _file: &F) -> Option<Box<dyn InternalIterator>> {
         None
+    }
+    /// Whether a scan that wants nothing but keys with the prefix of `wanted` is known to want neither `user_key` nor anything that
+    /// lies beyond it. Default: that is not known.
+    fn has_other_prefix(&self, _user_key: &[u8], _wanted: &[u8]) -> bool {
+        false
     }
 }
 
@@ -186,7 +192,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
                 return;
             }
             let (next, passed) = (self.index + 1, iter.passed());
-            if self.starts_beyond_bound(next) || !self.enter(next) {
+            if self.starts_beyond_bound(next) || self.lies_beyond_prefix(next, true) || !self.enter(next) {
                 self.current = None;
                 return;
             }
@@ -207,8 +213,9 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
                 self.current = None;
                 return;
             }
-            let passed = iter.passed();
-            if !self.enter(self.index.wrapping_sub(1)) {
+            let (next, passed) = (self.index.wrapping_sub(1), iter.passed());
+            if self.lies_beyond_prefix(next, false) || !self.enter(next) {
+                self.current = None;
                 return;
             }
             if let Some(iter) = &mut self.current {
@@ -245,6 +252,18 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
             }
             _ => false,
         }
+    }
+
+    /// Whether the file, and all that lies on its side of the keys that are wanted, has other prefixes than those: prefixes lie together.
+    /// Files that have no such key by what their filters say would lead into it.
+    fn lies_beyond_prefix(&self, index: usize, forward: bool) -> bool {
+        let (Some(wanted), Some(file)) = (&self.wanted_prefix_of, self.files.get(index)) else {
+            return false;
+        };
+        let edge = key::user_key(if forward { file.smallest() } else { file.largest() });
+        let order = self.icmp.compare_user_keys(edge, wanted);
+        order == if forward { Ordering::Greater } else { Ordering::Less }
+            && self.opener.has_other_prefix(edge, wanted)
     }
 
     /// Whether all files from the current one to the one with `known.edge` were seen.

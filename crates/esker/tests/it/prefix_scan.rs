@@ -1,5 +1,6 @@
 //! Prefix scans see every key of their prefix, whatever filters say about other prefixes.
 
+use esker::internals::base::perf_context::{PerfContext, PerfLevel, set_perf_level};
 use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::properties::IndexType;
@@ -166,5 +167,61 @@ fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
         assert_eq!(db.get("01").unwrap(), None);
         assert!(db.key_may_exist(&family, "000"));
         assert!(!db.key_may_exist(&family, "0001"));
+    }
+}
+
+/// What lies behind the file that a prefix would be in has other prefixes, and is not looked at.
+#[test]
+fn a_scan_of_a_prefix_that_is_not_there_reads_no_block() {
+    let statistics = Arc::new(Statistics::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.statistics = Some(statistics.clone());
+    options.cf.prefix_extractor = Some(prefix::fixed(4));
+    options.cf.target_file_size_base = 1 << 10;
+    options.cf.compression = esker::options::CompressionType::None;
+    options.cf.table.block_size = 256;
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    options.cf.table.no_block_cache = true;
+    let db = Db::open(&options, "/db").unwrap();
+    for end in ["a", "b"] {
+        for n in 0..200 {
+            db.put(format!("{:04}{end}", n * 10), [b'v'; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    assert!(db.live_files().len() > 5, "{}", db.live_files().len());
+    let mut iter = prefix_iter(&db);
+    set_perf_level(PerfLevel::EnableCount);
+    for forward in [true, false] {
+        let (mut reads, mut asked) = (0, 0);
+        for n in (0..1990).filter(|n| n % 10 != 0) {
+            PerfContext::reset();
+            let target = format!("{n:04}m");
+            if forward {
+                iter.seek(&target)
+            } else {
+                iter.seek_for_prev(&target)
+            }
+            assert_eq!(key(&iter), None);
+            reads += PerfContext::current().block_read_count;
+            asked += 1;
+        }
+        assert!(reads < asked / 50, "{reads} blocks for {asked} prefixes, forward: {forward}");
+        iter.seek("0100");
+        assert_eq!(key(&iter), Some("0100a"));
+        iter.next();
+        iter.next();
+        assert_eq!(key(&iter), None);
+        iter.seek_for_prev("0100z");
+        assert_eq!(key(&iter), Some("0100b"));
+        iter.prev();
+        iter.next();
+        assert_eq!(key(&iter), Some("0100b"));
+        iter.prev();
+        iter.prev();
+        assert_eq!(key(&iter), None);
     }
 }

@@ -737,6 +737,11 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
         Ok(open_for(&self.tables, file, &self.options)?.range_dels().cloned())
     }
 
+    fn has_other_prefix(&self, user_key: &[u8], wanted: &[u8]) -> bool {
+        let extractor = self.tables.prefix_extractor().filter(|_| self.options.prefix_filter_on_seek);
+        extractor.is_some_and(|extractor| extractor.transform(user_key) != extractor.transform(wanted))
+    }
+
     fn keep(&self, file: &Arc<FileMeta>, iter: Box<dyn InternalIterator>) {
         if self.kept.open.load(Ordering::Relaxed) {
             self.kept.files.lock().push((file.number, iter));
