@@ -12,7 +12,7 @@ mod beyond;
 use crate::block_source::{BlockKind, BlockRef};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
-use crate::readahead::Readahead;
+use crate::readahead::{ReadPace, Readahead};
 use crate::reader::{TableReader, compare_as, pin, seek_block};
 use crate::scans_ahead::ScansAhead;
 use beyond::Beyond;
@@ -94,6 +94,13 @@ impl TableIter {
     #[must_use]
     pub fn with_scans_ahead(mut self, ahead: Arc<ScansAhead>) -> TableIter {
         self.ahead = Some(ahead);
+        self
+    }
+
+    /// At this pace, if there is one. Scans that are told beforehand have none.
+    #[must_use]
+    pub fn with_pace(mut self, pace: Option<ReadPace>) -> TableIter {
+        self.readahead.set_pace(pace);
         self
     }
 
@@ -552,7 +559,9 @@ impl InternalIterator for TableIter {
         self.begin_scan(false);
         self.cursor.reset();
         (self.block, self.beyond, self.error) = (None, None, None);
+        let pace = self.readahead.take_pace();
         self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
+        self.readahead.set_pace(pace);
         if !self.reader.holds_index() || !self.walker.as_ref().is_some_and(IndexWalker::is_flat) {
             self.walker = None;
         }

@@ -44,6 +44,7 @@ pub use options::{
     BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
     TableReadOptions, TableReaderOptions,
 };
+pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
 pub use table_cache::{OpenFiles, TableCache, TableCacheOptions, TableFile};

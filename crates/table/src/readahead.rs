@@ -9,9 +9,11 @@ use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::{Buffer, Result};
-use esker_env::RandomAccessFile;
+use esker_env::rate_limiter::{IoKind, IoPriority, RateLimiter};
+use esker_env::{Clock, RandomAccessFile};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
+use std::sync::Arc;
 
 mod together;
 mod window;
@@ -75,9 +77,21 @@ pub(crate) enum Ahead<'a> {
     Failed,
 }
 
+/// Who is asked before bytes are read from a file.
+#[derive(Clone, Debug)]
+pub struct ReadPace {
+    /// Says when they may be.
+    pub limiter: Arc<RateLimiter>,
+    /// How they fare among others.
+    pub priority: IoPriority,
+    /// By which it waits.
+    pub clock: Arc<dyn Clock>,
+}
+
 /// What one reader of one table has read ahead.
 #[derive(Debug)]
 pub(crate) struct Readahead {
+    pace: Option<ReadPace>,
     window: Window,
     explicit: usize,
     initial: usize,
@@ -102,6 +116,7 @@ impl Readahead {
     pub(crate) fn new(options: &BlockBasedTableOptions, explicit: usize) -> Readahead {
         let initial = options.initial_auto_readahead_size.min(options.max_auto_readahead_size);
         Readahead {
+            pace: None,
             window: Window::default(),
             explicit,
             initial,
@@ -115,6 +130,23 @@ impl Readahead {
             last_start: 0,
             last_end: u64::MAX,
             long: LongScan::default(),
+        }
+    }
+
+    /// At this pace from now on.
+    pub(crate) fn set_pace(&mut self, pace: Option<ReadPace>) {
+        self.pace = pace;
+    }
+
+    /// The pace, for another one.
+    pub(crate) fn take_pace(&mut self) -> Option<ReadPace> {
+        self.pace.take()
+    }
+
+    /// Waits until so many bytes may be read.
+    fn wait_for(&self, bytes: u64) {
+        if let Some(ReadPace { limiter, priority, clock }) = &self.pace {
+            limiter.request(bytes, *priority, IoKind::Read, &**clock);
         }
     }
 
@@ -171,10 +203,14 @@ impl Readahead {
         let length = handle.size as usize + TRAILER_BYTES;
         if self.window.get(handle.offset, length).is_none() {
             let expected = std::mem::take(&mut self.expected);
-            let Some(ahead) = self.how_far(course, handle, expected) else { return Ok(Ahead::Alone) };
+            let Some(ahead) = self.how_far(course, handle, expected) else {
+                self.wait_for(length as u64);
+                return Ok(Ahead::Alone);
+            };
             if expected > 0
                 && course != Course::Backward
                 && file.alignment().is_none()
+                && self.pace.is_none()
                 && let Some(stored) = self.together.read(file, handle, ahead)
             {
                 return Ok(Ahead::Own(stored));
@@ -183,6 +219,7 @@ impl Readahead {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
                 _ => (handle.offset, end_of(handle).saturating_add(ahead as u64).min(file_size)),
             };
+            self.wait_for(to - from);
             if let Err(e) = self.window.cover(file, from..to) {
                 if from == handle.offset && to == end_of(handle) {
                     return Err(e);

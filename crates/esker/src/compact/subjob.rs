@@ -7,7 +7,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::iter::range_del::FileBounds;
-use crate::iter::timestamped::{at_smallest_timestamp, stored_tombstones, table_iter};
+use crate::iter::timestamped::{at_smallest_timestamp, stored_tombstones, with_timestamps};
 use crate::iter::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
     MergeChild, OpenedFile, RangeDelAggregator, merge_children,
@@ -21,13 +21,13 @@ use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
-use esker_env::rate_limiter::IoPriority;
+use esker_env::rate_limiter::{IoKind, IoPriority};
 use esker_format::compression::CompressionType;
 use esker_format::dead_spans::LongSpan;
 use esker_format::key;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
-use esker_table::{TableReadOptions, TableReader};
+use esker_table::{ReadPace, TableReadOptions, TableReader};
 
 /// What every subcompaction of a job shares.
 pub(super) struct SubjobContext<'a> {
@@ -226,6 +226,7 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
                 readahead_size: context.db_options.compaction_readahead_size,
                 ..TableReadOptions::default()
             },
+            pace: read_pace(context),
         });
         if level.level == 0 {
             for file in &level.files {
@@ -239,16 +240,25 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     Ok((children, range_dels, stored))
 }
 
+/// The rate limiter's, if there is one that limits reads.
+fn read_pace(context: &SubjobContext<'_>) -> Option<ReadPace> {
+    let limiter = context.db_options.rate_limiter.as_ref().filter(|limiter| limiter.limits(IoKind::Read))?;
+    let clock = context.db_options.env.clock.clone();
+    Some(ReadPace { limiter: limiter.clone(), priority: IoPriority::Low, clock })
+}
+
 /// Opens inputs: blocks do not go into the cache, and much is read ahead.
 struct CompactionOpener {
     cf: Arc<ColumnFamily>,
     options: TableReadOptions,
+    pace: Option<ReadPace>,
 }
 
 impl FileOpener<Arc<FileMeta>> for CompactionOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_file(&self.cf.tables, file)?;
-        let iter = table_iter(&reader, self.options, &self.cf.icmp);
+        let iter = reader.iter(self.options).with_pace(self.pace.clone());
+        let iter = with_timestamps(iter, &self.cf.icmp);
         Ok(OpenedFile { iter, range_dels: None })
     }
 }

@@ -25,7 +25,7 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTo
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_memtable::MemTable;
 use esker_table::blob::BlobReader;
-use esker_table::{TableReadOptions, TableReader};
+use esker_table::{TableIter, TableReadOptions, TableReader};
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -700,10 +700,15 @@ pub(crate) fn table_iter(
     options: TableReadOptions,
     icmp: &InternalKeyComparator,
 ) -> Box<dyn InternalIterator> {
-    if reader.lacks_timestamps() {
-        Box::new(PaddedIter::new(reader.iter(options), icmp.timestamp_size()))
+    with_timestamps(reader.iter(options), icmp)
+}
+
+/// The same of a cursor that is there.
+pub(crate) fn with_timestamps(iter: TableIter, icmp: &InternalKeyComparator) -> Box<dyn InternalIterator> {
+    if iter.reader().lacks_timestamps() {
+        Box::new(PaddedIter::new(iter, icmp.timestamp_size()))
     } else {
-        Box::new(reader.iter(options))
+        Box::new(iter)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{IoPriority, RateLimiter, RateLimiterMode};
 use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
 use esker::options::{CompactRangeOptions, CompressionType, WriteBufferManager};
 use esker::{Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
@@ -191,4 +192,42 @@ fn the_compaction_of_a_family_that_is_dropped_ends_there() {
     db.put("a", "b").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
+}
+
+/// A rate limiter for reads is asked before a compaction reads its inputs.
+#[test]
+fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
+    for mode in [RateLimiterMode::ReadsOnly, RateLimiterMode::AllIo, RateLimiterMode::WritesOnly] {
+        for readahead in [0, 2 << 20] {
+            let limiter = Arc::new(RateLimiter::new(1 << 40, 100_000, 10, mode));
+            let mut options = options();
+            options.db.rate_limiter = Some(limiter.clone());
+            options.db.compaction_readahead_size = readahead;
+            options.cf.compression = CompressionType::None;
+            let db = Db::open(&options, "/db").unwrap();
+            for round in 0..2 {
+                for n in 0..1000 {
+                    db.put(format!("{n:04}"), [round; 100]).unwrap();
+                }
+                db.flush().unwrap();
+            }
+            let bytes = || -> u64 { db.live_files().iter().map(|file| file.file.size).sum() };
+            let inputs = bytes();
+            let before = limiter.total_bytes_through(Some(IoPriority::Low));
+            db.compact_range(None, None).unwrap();
+            let low = limiter.total_bytes_through(Some(IoPriority::Low)) - before;
+            let (read, written) = match mode {
+                RateLimiterMode::ReadsOnly => (inputs, 0),
+                RateLimiterMode::WritesOnly => (0, bytes()),
+                RateLimiterMode::AllIo => (inputs, bytes()),
+            };
+            // Index and filter are not among it.
+            let least = (read + written) * 9 / 10;
+            assert!(
+                (least..=read * 5 / 4 + written).contains(&low),
+                "{mode:?} {readahead}: {low} of {read} + {written}"
+            );
+            db.close().unwrap();
+        }
+    }
 }
