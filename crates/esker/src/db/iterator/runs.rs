@@ -300,9 +300,18 @@ impl Runs {
         let mut exchange = Exchange { sequence, gone: Vec::new(), fresh: Vec::new() };
         let mut opening = None;
         // Of the old runs, all before `at` are dealt with; of the new ones, `count`.
-        let (at, mut count) = (Cell::new(0), 0);
-        let is_next = |source: SourceRef<'_>| self.sources.get(at.get()).is_some_and(|old| old.is(source));
-        for_each_source(cf, view, options, sequence, is_next, |source| {
+        let (at, count) = (Cell::new(0), Cell::new(0));
+        let is_kept = |source: SourceRef<'_>| {
+            let from = at.get();
+            let is_next = self.sources.get(from).is_some_and(|old| old.is(source));
+            if !is_next || !self.may_keep(from, sequence) {
+                return false;
+            }
+            at.set(from + 1);
+            count.set(count.get() + 1);
+            true
+        };
+        for_each_source(cf, view, options, sequence, is_kept, |source| {
             let from = at.get();
             let kept = self.sources[from..].iter().position(|old| old.is(source));
             if let Some(passed) = kept {
@@ -315,9 +324,9 @@ impl Runs {
                     let shared = (self.kept.clone(), self.ahead.clone());
                     Opening::new(cf, options, sequence, shared)
                 });
-                exchange.fresh.push((count, source.to_owned(), opening.open(source)?));
+                exchange.fresh.push((count.get(), source.to_owned(), opening.open(source)?));
             }
-            count += 1;
+            count.set(count.get() + 1);
             Ok(())
         })?;
         exchange.gone.extend(at.get()..self.sources.len());
@@ -418,14 +427,14 @@ impl Exchange {
     }
 }
 
-/// Calls `each` with the runs of `view` that a scan needs, newest first; those of level 0 that are `known` to be needed are not
-/// compared with the bounds.
+/// Calls `each` with the runs of `view` that a scan needs, newest first, but for those of which `is_kept` says that nothing is to be done:
+/// it is asked of each in turn, of files before they are compared with the bounds.
 fn for_each_source<'a>(
     cf: &ColumnFamily,
     view: &'a SuperVersion,
     options: &ReadOptions,
     sequence: SequenceNumber,
-    known: impl Fn(SourceRef<'a>) -> bool,
+    is_kept: impl Fn(SourceRef<'a>) -> bool,
     mut each: impl FnMut(SourceRef<'a>) -> Result<()>,
 ) -> Result<()> {
     // What may be shown was written before `sequence` was read: a memtable without it now will not have it later.
@@ -435,19 +444,21 @@ fn for_each_source<'a>(
     };
     // Only gets by timestamps come here with that tier, and only if memtables may have what no WAL has.
     if options.read_tier != ReadTier::Persisted {
-        view.memtables().filter(seen).map(SourceRef::Memtable).try_for_each(&mut each)?;
+        let memtables = view.memtables().filter(seen).map(SourceRef::Memtable);
+        memtables.filter(|&source| !is_kept(source)).try_for_each(&mut each)?;
     }
     if options.read_tier == ReadTier::Memtable {
         return Ok(());
     }
     for file in view.version.files(0) {
         let source = SourceRef::File(file);
-        if known(source) || !outside_bounds(cf, file, options) {
+        if !is_kept(source) && !outside_bounds(cf, file, options) {
             each(source)?;
         }
     }
     let levels = view.version.levels().iter().skip(1).map(|level| level.files());
-    levels.filter(|files| !files.is_empty()).map(SourceRef::Level).try_for_each(each)
+    let levels = levels.filter(|files| !files.is_empty()).map(SourceRef::Level);
+    levels.filter(|&source| !is_kept(source)).try_for_each(each)
 }
 
 /// Makes cursors.
