@@ -161,6 +161,21 @@ pub fn info_log_file_name(dir: &Path) -> PathBuf {
     dir.join(INFO_LOG_FILE)
 }
 
+/// What the `LOG` of the database in `database`, an absolute path, is called in a directory of logs: the path, with `_` for
+/// what is no letter, digit, `-`, `.` or `_`, and `_LOG`. Older ones have `.old.<microseconds>` behind that.
+pub fn info_log_name_elsewhere(database: &Path) -> String {
+    /// File systems take 255 bytes; older ones need 21 more. Of a longer path the end counts.
+    const MAX_BYTES: usize = 230;
+    let path = database.as_os_str().as_encoded_bytes();
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let kept = |b: &u8| b.is_ascii_alphanumeric() || b"-._".contains(b);
+    let too_many = path.len().saturating_sub(MAX_BYTES);
+    let mut name: String =
+        path.iter().skip(too_many).map(|b| if kept(b) { char::from(*b) } else { '_' }).collect();
+    name.push_str("_LOG");
+    name
+}
+
 /// `LOG.old.<microseconds>`
 pub fn old_info_log_file_name(dir: &Path, unix_micros: u64) -> PathBuf {
     dir.join(format!("LOG.old.{unix_micros}"))

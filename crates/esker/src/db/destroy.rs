@@ -7,8 +7,8 @@ use esker_format::file_name::{self, FileType, parse_file_name};
 use std::path::Path;
 
 /// Deletes every file of the database in `path`, and the directory if nothing else is in it; of other directories that
-/// options name, WALs from `wal_dir` and info logs from `db_log_dir`. Files that are not a database's are left alone. A
-/// directory without a database is fine.
+/// options name, WALs from `wal_dir` and its info logs from `db_log_dir`; WALs that RocksDB has put into `archive`. Files that are
+/// not the database's are left alone. A directory without a database is fine.
 /// # Errors
 /// `IoError` if another process has the database open, or a file cannot be deleted.
 pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
@@ -19,13 +19,25 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
     }
     let lock_path = file_name::lock_file_name(path);
     let lock = fs.lock_file(&lock_path)?;
-    delete_files(fs, path, |file_type| file_type != FileType::DbLock)?;
-    let is_other = |dir: &&Path| fs.absolute_path(dir).ok() != fs.absolute_path(path).ok();
+    let is_of_type = |wanted: fn(FileType) -> bool| {
+        move |name: &str| parse_file_name(name).is_some_and(|(file_type, _)| wanted(file_type))
+    };
+    let is_wal = is_of_type(|file_type| file_type == FileType::Wal);
+    delete_files(fs, path, is_of_type(|file_type| file_type != FileType::DbLock))?;
+    delete_archive(fs, path, is_wal)?;
+    let absolute = fs.absolute_path(path)?;
+    let is_other = |dir: &&Path| fs.absolute_path(dir).is_ok_and(|dir| dir != absolute);
     if let Some(dir) = options.wal_dir.as_deref().filter(is_other) {
-        delete_files(fs, dir, |file_type| file_type == FileType::Wal)?;
+        delete_files(fs, dir, is_wal)?;
+        delete_archive(fs, dir, is_wal)?;
     }
-    if let Some(dir) = options.db_log_dir.as_deref().filter(is_other) {
-        delete_files(fs, dir, |file_type| file_type == FileType::InfoLog)?;
+    if let Some(dir) = options.db_log_dir.as_deref() {
+        let log = file_name::info_log_name_elsewhere(&absolute);
+        let is_old = |name: &str| {
+            let micros = name.strip_prefix(&log).and_then(|rest| rest.strip_prefix(".old."));
+            micros.is_some_and(|micros| micros.bytes().all(|b| b.is_ascii_digit()))
+        };
+        delete_files(fs, dir, |name| name == log || is_old(name))?;
     }
     drop(lock);
     fs.delete_file(&lock_path)?;
@@ -43,12 +55,20 @@ fn names_in(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Vec<String>>> {
     }
 }
 
-/// Deletes the files of a database in `dir` that are of a `wanted` type.
-fn delete_files(fs: &dyn FileSystem, dir: &Path, wanted: impl Fn(FileType) -> bool) -> Result<()> {
-    for name in names_in(fs, dir)?.into_iter().flatten() {
-        if parse_file_name(&name).is_some_and(|(file_type, _)| wanted(file_type)) {
-            fs.delete_file(&dir.join(name))?;
-        }
+/// Deletes the files in `dir` whose names are `wanted`.
+fn delete_files(fs: &dyn FileSystem, dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    for name in names_in(fs, dir)?.into_iter().flatten().filter(|name| wanted(name)) {
+        fs.delete_file(&dir.join(name))?;
     }
     Ok(())
+}
+
+/// Deletes the archived WALs of `wal_dir`, and their directory if nothing else is in it.
+fn delete_archive(fs: &dyn FileSystem, wal_dir: &Path, is_wal: impl Fn(&str) -> bool) -> Result<()> {
+    let archive = wal_dir.join(file_name::ARCHIVE_DIR);
+    if !fs.file_exists(&archive)? {
+        return Ok(());
+    }
+    delete_files(fs, &archive, is_wal)?;
+    if fs.children(&archive)?.is_empty() { fs.delete_dir(&archive) } else { Ok(()) }
 }

@@ -501,14 +501,17 @@ fn open_info_log(options: &DbOptions, path: &Path, mode: OpenMode) -> Result<Arc
     if mode == OpenMode::ReadOnly {
         return Ok(Arc::new(esker_base::logger::NoInfoLog));
     }
-    let dir = options.db_log_dir.as_deref().unwrap_or(path);
+    let file = match &options.db_log_dir {
+        Some(dir) => dir.join(file_name::info_log_name_elsewhere(path)),
+        None => file_name::info_log_file_name(path),
+    };
     let file_options = InfoLogOptions {
         level: options.info_log_level,
         max_log_file_size: options.max_log_file_size as u64,
         log_file_time_to_roll: options.log_file_time_to_roll as u64,
         keep_log_file_num: options.keep_log_file_num,
     };
-    Ok(Arc::new(InfoLogFile::open(&options.env, &file_name::info_log_file_name(dir), file_options)?))
+    Ok(Arc::new(InfoLogFile::open(&options.env, &file, file_options)?))
 }
 
 /// Checks a family's options and makes them consistent; what was changed, as sentences.

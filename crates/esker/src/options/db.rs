@@ -93,7 +93,8 @@ option_struct! {
         /// Where WAL files go; `None`: in the database's directory. A database that has some there must not be opened before those that are
         /// still needed are moved. Default `None`. Fixed.
         wal_dir: Option<PathBuf> = None, fixed;
-        /// Where LOG files go; `None`: in the database's directory. Default `None`. Fixed.
+        /// Where LOG files go, under the database's path as their names: several databases may share one; `None`: in the database's
+        /// directory. Default `None`. Fixed.
         db_log_dir: Option<PathBuf> = None, fixed;
         /// Seconds an archived WAL is kept; 0: not kept for its age. Default 0. Fixed.
         wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, fixed;

@@ -22,6 +22,7 @@ mod errors;
 mod export;
 mod foreign_families;
 mod hour_long_scan;
+mod info_log;
 mod ingest;
 mod iterator_uses;
 mod layouts;

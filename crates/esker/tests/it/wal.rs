@@ -389,3 +389,29 @@ fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() 
         assert_eq!(db.get("key").unwrap().as_deref(), Some(value.as_bytes()), "{dir}");
     }
 }
+
+/// RocksDB keeps old ones there, if it is told to (`WAL_ttl_seconds`).
+#[test]
+fn destroying_takes_archived_wals_too() {
+    for wal_dir in ["/db", "/wals"] {
+        let mut options = options();
+        options.db.wal_dir = Some(wal_dir.into());
+        let fs = options.db.env.fs.clone();
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("a", "value").unwrap();
+        db.close().unwrap();
+        drop(db);
+        let archive = Path::new(wal_dir).join("archive");
+        fs.create_dir_if_missing(&archive).unwrap();
+        fs.new_writable_file(&archive.join("000003.log")).unwrap().close().unwrap();
+        let others = wal_dir == "/wals";
+        if others {
+            fs.new_writable_file(&archive.join("000003.sst")).unwrap().close().unwrap();
+        }
+        esker::destroy_db(&options.db, "/db").unwrap();
+        assert!(!fs.file_exists("/db".as_ref()).unwrap(), "{wal_dir}");
+        if others {
+            assert_eq!(fs.children(&archive).unwrap(), ["000003.sst"]);
+        }
+    }
+}

@@ -45,6 +45,20 @@ fn made_names_are_parsed() {
 }
 
 #[test]
+fn logs_elsewhere_are_called_as_their_database() {
+    for (path, expected) in [
+        ("/data/db", "data_db_LOG"),
+        ("/data/my-db_1.x/", "data_my-db_1.x__LOG"),
+        ("/a b/\u{e9}", "a_b____LOG"),
+        ("db", "db_LOG"),
+    ] {
+        assert_eq!(info_log_name_elsewhere(Path::new(path)), expected);
+    }
+    let long = info_log_name_elsewhere(Path::new(&format!("/{}/db", "a".repeat(400))));
+    assert!(long.ends_with("a_db_LOG") && long.len() + ".old.1700000000000000".len() <= 255);
+}
+
+#[test]
 fn other_names_are_none() {
     for name in [
         "",
