@@ -5,6 +5,7 @@ use crate::files::{KeepSet, is_obsolete, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
 use crate::version::ObsoleteTable;
 use crate::{compact, flush};
+use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{FileNumber, Result};
 use esker_format::file_name;
@@ -48,7 +49,13 @@ pub(crate) fn purge(engine: &Engine) {
     let quarantined = !manifest.files_to_quarantine().is_empty();
     let wals = match engine.oldest_wal_needed(&state) {
         // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
-        Some(oldest) if !quarantined => engine.wals.lock().release_before(oldest),
+        Some(oldest) if !quarantined => {
+            let mut wals = engine.wals.lock();
+            let gone = wals.release_before(oldest);
+            // Else the next writer would find what there was, and have what came since flushed for that.
+            engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
+            gone
+        }
         _ => Vec::new(),
     };
     let manifests = manifest.take_obsolete_manifests();

@@ -128,7 +128,7 @@ impl Recovery<'_> {
         }
         run.check_stop()?;
         // Behind a WAL that ended in doubt the next open goes on only if no sequence number is missing, which a write
-        // without a WAL takes: such a WAL is not kept.
+        // without a WAL takes, and only in a mode that takes such an end: that WAL is not kept.
         // Nor is one of which a part is in tables already: the next open would apply that part again, merges twice.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let flush = !self.options.avoid_flush_during_recovery || run.ended_in_doubt || in_part;
@@ -146,7 +146,9 @@ impl Recovery<'_> {
     /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as used.
     fn wals_to_replay(&self, manifest: &VersionSet) -> Result<Vec<FileNumber>> {
         if !self.fs.file_exists(self.wal_dir)? {
-            return Ok(Vec::new());
+            // Who writes has made it by now.
+            let what = format!("wal_dir not found: {}", self.wal_dir.display());
+            return Err(Error::invalid_argument(what));
         }
         let smallest_wanted = self.smallest_wanted(manifest);
         if self.wal_dir != self.path {
@@ -259,7 +261,7 @@ struct ReplayRun<'a> {
     at: (FileNumber, Option<FileNumber>),
     /// The WAL that replay stopped in was written over an older one: what it stopped at may be just that.
     stopped_in_recycled: bool,
-    /// Some WAL ended in damage, or in what may be old records of a recycled file.
+    /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
     ended_in_doubt: bool,
 }
 
@@ -306,7 +308,6 @@ impl ReplayRun<'_> {
         if self.decide.stopped_in() == Some(wal) {
             self.stopped_in_recycled = reader.is_recycled();
         }
-        self.ended_in_doubt |= self.decide.stopped_in().is_some();
         Ok(())
     }
 
@@ -326,6 +327,7 @@ impl ReplayRun<'_> {
 
     fn log_warning(&mut self) {
         if let Some(warning) = self.decide.take_warning() {
+            self.ended_in_doubt = true;
             esker_base::info_log!(self.recovery.info_log, Warn, "WAL recovery: {warning}");
         }
     }

@@ -415,3 +415,73 @@ fn destroying_takes_archived_wals_too() {
         }
     }
 }
+
+#[test]
+fn a_wal_dir_that_is_not_there_is_named_by_who_only_reads() {
+    let mut options = options();
+    options.db.wal_dir = Some("/wals".into());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "only in the WAL").unwrap();
+    db.close().unwrap();
+    drop(db);
+    options.db.wal_dir = Some("/walls".into());
+    let e = Db::open_for_read_only(&options, "/db").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    assert!(e.message().contains("wal_dir") && e.message().contains("/walls"), "{e}");
+    assert!(!options.db.env.fs.file_exists("/walls".as_ref()).unwrap());
+    options.db.wal_dir = Some("/wals".into());
+    let db = Db::open_for_read_only(&options, "/db").unwrap();
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"only in the WAL"[..]));
+}
+
+/// What was flushed for it is gone when the flush is over, and with it the reason to flush anything more.
+#[test]
+fn wals_beyond_their_limit_are_flushed_once() {
+    let mut options = options();
+    options.db.max_total_wal_size = 100 << 10;
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    for i in 0..1000 {
+        db.put(format!("key{i:04}"), [7; 1000]).unwrap();
+        db.wait_for_background_work().unwrap();
+    }
+    let flushes: u64 = db.property("rocksdb.num-files-at-level0").unwrap().parse().unwrap();
+    assert!((8..=10).contains(&flushes), "{flushes} flushes for a MB");
+}
+
+/// The next open would meet the damage again, with a mode that refuses it or drops what follows.
+#[test]
+fn damage_that_was_tolerated_once_does_not_stay() {
+    use esker::options::WalRecoveryMode;
+    for tolerant in [WalRecoveryMode::TolerateCorruptedTailRecords, WalRecoveryMode::SkipAnyCorruptedRecords]
+    {
+        for strict in [WalRecoveryMode::AbsoluteConsistency, WalRecoveryMode::PointInTimeRecovery] {
+            let mut options = options();
+            let fs = options.db.env.fs.clone();
+            let db = Db::open(&options, "/db").unwrap();
+            db.put("first", "value").unwrap();
+            db.put("torn", "value").unwrap();
+            db.close().unwrap();
+            drop(db);
+            let names = fs.children(Path::new("/db")).unwrap();
+            let wal = Path::new("/db").join(names.iter().find(|name| name.ends_with(".log")).unwrap());
+            let bytes = fs.file_size(&wal).unwrap();
+            let mut file = fs.reopen_writable_file(&wal).unwrap();
+            file.truncate(bytes - 3).unwrap();
+            file.close().unwrap();
+            options.db.wal_recovery_mode = tolerant;
+            let db = Db::open(&options, "/db").unwrap();
+            put_unlogged(&db, "unlogged").unwrap();
+            db.put_opt(&WriteOptions::default().sync(true), &db.default_column_family(), "last", "value")
+                .unwrap();
+            db.close().unwrap();
+            drop(db);
+            options.db.wal_recovery_mode = strict;
+            let db = Db::open(&options, "/db").unwrap();
+            for key in ["first", "last"] {
+                assert!(db.get(key).unwrap().is_some(), "{key} is lost: {tolerant:?}, then {strict:?}");
+            }
+            assert_eq!(db.get("torn").unwrap(), None);
+        }
+    }
+}
