@@ -5,7 +5,7 @@ use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::engine::{Engine, publish_super_version};
-use crate::flush::{oldest_section, raise_log_numbers};
+use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions};
@@ -164,7 +164,7 @@ impl Db {
         let lead = self.inner.write_path.lead_alone();
         let mut manifest = engine.manifest.lock();
         raise_log_numbers(engine, &mut manifest, Some(family.id()));
-        manifest.keep_sections_from(oldest_section(engine, &|_| 0));
+        manifest.keep_sections_from(oldest_section_without(engine, family.id()));
         manifest.drop_column_family(family.id())?;
         let mut state = engine.state.lock();
         family.cf.set_dropped();

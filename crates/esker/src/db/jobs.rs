@@ -50,6 +50,9 @@ pub(crate) fn purge(engine: &Engine) {
     let wals = match engine.oldest_wal_needed(&state) {
         // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
         Some(oldest) if !quarantined => {
+            // A section that is found again, its file being recycled or not deleted, must not be without what resolved it.
+            let oldest =
+                if engine.options.allow_2pc { oldest.min(manifest.min_log_number_to_keep()) } else { oldest };
             let mut wals = engine.wals.lock();
             let gone = wals.release_before(oldest);
             // Else the next writer would find what there was, and have what came since flushed for that.

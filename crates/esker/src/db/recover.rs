@@ -123,6 +123,9 @@ impl Recovery<'_> {
         };
         let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
         run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
+        if !self.options.allow_2pc {
+            self.note_old_sections(manifest, &mut run.two_phase)?;
+        }
         for &wal in &wals {
             run.replay_file(wal)?;
         }
@@ -195,6 +198,35 @@ impl Recovery<'_> {
         }
         let smallest = manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
         smallest.max(for_sections)
+    }
+
+    /// Looks for sections in WALs that are there only for these: they would be deleted, and with them what is prepared, or was
+    /// committed since. Damage there is nobody's business here.
+    fn note_old_sections(&self, manifest: &VersionSet, two_phase: &mut TwoPhaseReplay) -> Result<()> {
+        let old = manifest.min_log_number_to_keep()..self.smallest_wanted(manifest);
+        let mut wals = Vec::new();
+        for name in self.fs.children(self.wal_dir)? {
+            match parse_file_name(&name) {
+                Some((FileType::Wal, number)) if old.contains(&number) => wals.push(number),
+                _ => {}
+            }
+        }
+        wals.sort_unstable();
+        let mut decide = WalReplay::new(wal_recovery::WalRecoveryMode::SkipAnyCorruptedRecords);
+        let mut record = Vec::new();
+        for wal in wals {
+            let mut reader = open_wal(self.fs.as_ref(), self.wal_dir, wal)?;
+            decide.begin_file(wal);
+            two_phase.begin_file();
+            while let Ok(event) = reader.next_record(&mut record) {
+                match decide.event(&event, &record) {
+                    Ok(ReplayStep::Apply(batch)) => two_phase.note(wal, &batch),
+                    Ok(ReplayStep::Continue) => {}
+                    Ok(ReplayStep::EndOfFile) | Err(_) => break,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What tables say of `key` as of before `section`, and whether it is a plain value or an entity.

@@ -231,30 +231,32 @@ fn log_number_limit(
 ) -> FileNumber {
     let staying = state.families.values().filter(|f| Some(f.cf.id) != leaving);
     let needed = staying.map(|f| f.memtables.oldest_log_needed()).min();
-    let needed = needed.into_iter().chain(oldest_section_of(engine, state, &|_| 0)).min();
+    let needed = needed.into_iter().chain(oldest_section_of(engine, state, &|_| 0, leaving)).min();
     durable.max(needed.unwrap_or_default())
 }
 
 /// The oldest WAL with a prepared section that is needed once these memtables are in tables.
 fn oldest_section_after(engine: &Engine, parts: &[Part]) -> Option<FileNumber> {
-    oldest_section(engine, &|id| parts.iter().find(|p| p.cf.id == id).map_or(0, |part| part.memtables.len()))
+    let flushed = |id| parts.iter().find(|p| p.cf.id == id).map_or(0, |part| part.memtables.len());
+    oldest_section_of(engine, &engine.state.lock(), &flushed, None)
 }
 
-/// The oldest WAL with a prepared section that is needed once so many memtables of each family are in tables.
-pub(crate) fn oldest_section(
-    engine: &Engine,
-    flushed: &dyn Fn(ColumnFamilyId) -> usize,
-) -> Option<FileNumber> {
-    oldest_section_of(engine, &engine.state.lock(), flushed)
+/// The oldest WAL with a prepared section that is needed once the family `leaving` is gone.
+pub(crate) fn oldest_section_without(engine: &Engine, leaving: ColumnFamilyId) -> Option<FileNumber> {
+    oldest_section_of(engine, &engine.state.lock(), &|_| 0, Some(leaving))
 }
 
+/// The oldest WAL with a prepared section that is needed once so many memtables of each family are in tables, and `leaving` is
+/// gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,
     flushed: &dyn Fn(ColumnFamilyId) -> usize,
+    leaving: Option<ColumnFamilyId>,
 ) -> Option<FileNumber> {
     let outstanding = engine.prepared.lock().oldest_wal();
-    let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(flushed(f.cf.id)));
+    let staying = state.families.values().filter(|f| Some(f.cf.id) != leaving);
+    let committed = staying.filter_map(|f| f.memtables.oldest_section(flushed(f.cf.id)));
     committed.chain(outstanding).min()
 }
 

@@ -9,4 +9,4 @@ mod build;
 mod job;
 
 pub(crate) use build::{BuildTable, TableBuildJob};
-pub(crate) use job::{background_flush, oldest_section, raise_log_numbers};
+pub(crate) use job::{background_flush, oldest_section_without, raise_log_numbers};

@@ -94,13 +94,8 @@ impl TwoPhaseReplay {
         batch: &WriteBatchView<'_>,
         insert: &mut Insert<'_>,
     ) -> Result<u64> {
-        // A commit or rollback alone is of a section whose WAL nobody needed any more: what it applied is in tables.
-        let has_section = || batch.iter().any(|op| matches!(op, BatchOp::BeginPrepare(_)));
-        if !self.allowed && batch.content().transaction_markers && has_section() {
-            return Err(Error::not_supported(format!(
-                "{:06}.log holds two-phase transactions; open it with a TransactionDb or with allow_2pc",
-                wal.0
-            )));
+        if !self.allowed && batch.content().transaction_markers && self.needs_sections(batch) {
+            return Err(not_allowed(wal));
         }
         self.learn_policy(batch);
         self.took_unknown = false;
@@ -122,6 +117,25 @@ impl TwoPhaseReplay {
         Ok(record.numbers.next.0 - batch.sequence().0)
     }
 
+    /// Takes up what a record prepares or resolves of which families need nothing. One that makes no sense is passed by.
+    pub(crate) fn note(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) {
+        let allowed = std::mem::replace(&mut self.allowed, true);
+        self.record(wal, batch, &mut |_, _, _| Ok(())).unwrap_or_default();
+        self.allowed = allowed;
+    }
+
+    /// A commit or rollback alone is of a section whose WAL nobody needed any more: what it applied is in tables. Unless that
+    /// WAL is there.
+    fn needs_sections(&self, batch: &WriteBatchView<'_>) -> bool {
+        batch.iter().any(|op| match op {
+            BatchOp::BeginPrepare(_) => true,
+            BatchOp::Commit { xid } | BatchOp::CommitWithTimestamp { xid, .. } => {
+                self.prepared.contains_key(xid)
+            }
+            _ => false,
+        })
+    }
+
     /// Whether the sequence number behind the last record is known. It is not behind the commit of a section whose WAL is
     /// gone, because what was committed is in tables.
     pub(crate) fn knows_next_number(&self) -> bool {
@@ -131,8 +145,13 @@ impl TwoPhaseReplay {
     /// What is prepared and not resolved, by name, with what was written before its transaction was prepared, and it
     /// never was.
     /// # Errors
-    /// As [`WriteBatch::append`].
+    /// `NotSupported` if there is any and none is allowed · as [`WriteBatch::append`].
     pub(crate) fn into_prepared(self) -> Result<Vec<Prepared>> {
+        if !self.allowed
+            && let Some(section) = self.prepared.values().flatten().next()
+        {
+            return Err(not_allowed(section.wal));
+        }
         let mut left = Vec::new();
         for (xid, sections) in self.prepared {
             let is_prepared = sections.last().is_some_and(|s| s.kind != PrepareKind::Unprepared);
@@ -188,6 +207,14 @@ impl TwoPhaseReplay {
             self.by_batch = Some(batch.iter().last() == Some(BatchOp::Noop));
         }
     }
+}
+
+#[cold]
+fn not_allowed(wal: FileNumber) -> Error {
+    Error::not_supported(format!(
+        "{:06}.log holds two-phase transactions; open it with a TransactionDb or with allow_2pc",
+        wal.0
+    ))
 }
 
 /// One record under way.

@@ -32,6 +32,7 @@ mod multi_get;
 mod multi_scan;
 mod observe;
 mod obsolete_files;
+mod odd_openings;
 mod one_roof;
 mod open_tables;
 mod panics;

@@ -117,6 +117,64 @@ fn without_allow_2pc_a_wal_with_a_prepared_transaction_is_refused() {
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
 }
 
+/// No family needs the WAL that it is in.
+#[test]
+fn nor_is_a_prepared_transaction_lost_whose_wal_is_old() {
+    let options = options();
+    let db = open(&options);
+    drop(prepared(&db, "one", "a"));
+    for i in 0..3 {
+        db.put("b", i.to_string()).unwrap();
+        db.db().flush().unwrap();
+    }
+    drop(db);
+    for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+        let family = esker::ColumnFamilyDescriptor::new("default", options.cf.clone());
+        let error = Db::open_with(&options.db, "/db", vec![family], mode).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    }
+    let db = open(&options);
+    db.get_transaction_by_name(b"one").unwrap().commit().unwrap();
+    drop(db);
+    let error = Db::open(&options, "/db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported, "what was committed is in that WAL, too: {error}");
+    // What is resolved, and in tables, is in nobody's way.
+    drop(open(&options));
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), b"one");
+}
+
+/// The file of the section is recycled, and that of the commit is deleted.
+#[test]
+fn what_was_committed_into_a_family_that_is_gone_is_not_prepared_again() {
+    let mut options = options();
+    options.db.recycle_log_file_num = 1;
+    let db = open(&options);
+    let other = db.create_column_family("f", &options.cf).unwrap();
+    let mut one = begin(&db);
+    one.set_name(b"one").unwrap();
+    one.put("a", "one").unwrap();
+    one.put_cf(&other, "a", "one").unwrap();
+    one.prepare().unwrap();
+    let in_both = || {
+        db.put("b", "1").unwrap();
+        db.put_cf(&WriteOptions::default(), &other, "b", "1").unwrap();
+        let default = db.db().default_column_family();
+        db.db().flush_opt(&FlushOptions::default(), &[&default, &other]).unwrap();
+    };
+    in_both();
+    in_both();
+    one.commit().unwrap();
+    db.put("b", "2").unwrap();
+    db.db().flush().unwrap();
+    db.put("a", "later").unwrap();
+    db.drop_column_family(&other).unwrap();
+    drop((one, other, db));
+    let db = open(&options);
+    assert!(db.get_all_prepared_transactions().is_empty());
+    assert_eq!(db.db().get("a").unwrap().unwrap(), b"later");
+}
+
 /// The WAL of the section has gone, that of the commit has not, for another family needs it.
 #[test]
 fn the_commit_of_what_is_in_tables_needs_no_allow_2pc() {
@@ -189,6 +247,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let options = on(Arc::new(fs.clone()));
     let db = open(&options);
+    let other = db.create_column_family("f", &options.cf).unwrap();
     let mut one = prepared(&db, "one", "a");
     db.put("x", "1").unwrap();
     db.db().flush().unwrap();
@@ -226,14 +285,17 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     fs.clear_hook();
     db.put("d", "third").unwrap();
     db.put("e", "last").unwrap();
-    // The section's WAL goes.
-    db.db().disable_file_deletions();
-    db.db().enable_file_deletions().unwrap();
-    while wals(&options) > 1 {
+    // The section's WAL goes, as soon as the MANIFEST says that nobody needs it.
+    let before = wals(&options);
+    db.put_cf(&WriteOptions::default(), &other, "x", "1").unwrap();
+    db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
+    while wals(&options) > before {
         std::thread::yield_now();
     }
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
-    let db = open(&crashed);
+    let families = ["default", "f"].map(|f| esker::ColumnFamilyDescriptor::new(f, crashed.cf.clone()));
+    let txn_options = TransactionDbOptions::default();
+    let db = TransactionDb::open_cf(&crashed.db, &txn_options, "/db", families.into()).unwrap();
     let found = ["a", "b", "c", "d", "e"].map(|key| db.db().get(key).unwrap());
     let expected = [None, Some("first"), Some("second"), Some("third"), Some("last")];
     assert_eq!(found, expected.map(|value| value.map(|v| v.as_bytes().to_vec())));

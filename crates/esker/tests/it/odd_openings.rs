@@ -1,0 +1,435 @@
+//! One database through many lives: closed, killed or without power, and opened again under other options each time.
+//!
+//! Drawn anew at each opening: how damage in WALs is taken, whether WALs are recycled, flushed by hand, flushed at open or at
+//! close, atomic flushes, limits of WALs and MANIFESTs, with transactions or without. After each opening, which one that only
+//! reads goes before, what was logged is that of one moment, not before the last that was durable; what was not logged is not
+//! older than its last flush; prepared transactions are there.
+
+use esker::internals::env::{CrashChoices, CrashFs};
+use esker::options::WalRecoveryMode;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, Env, FlushOptions, OpenMode, Transaction,
+    TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
+};
+use esker_testkit::seed::for_each_seed;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+type Contents = BTreeMap<(String, String), String>;
+
+/// What is logged: keys by family, and what transactions have prepared.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Logged {
+    contents: Contents,
+    prepared: BTreeMap<String, Contents>,
+}
+
+/// What a key may be that was written without a WAL: the last that is in a table, and all since.
+type Unlogged = BTreeMap<(String, String), Vec<Option<String>>>;
+
+struct Life {
+    rng: fastrand::Rng,
+    disk: CrashFs,
+    wal_dir: Option<PathBuf>,
+    families: BTreeSet<String>,
+    next_family: u32,
+    next_value: u32,
+    /// Each moment since the last opening, and the one that nothing can take back.
+    moments: Vec<Logged>,
+    floor: usize,
+    killed_floor: usize,
+    unlogged: Unlogged,
+    had_recycling: bool,
+    told: Vec<String>,
+}
+
+enum Door {
+    Plain(Db),
+    Transactions(TransactionDb, BTreeMap<String, Transaction>),
+}
+
+impl Door {
+    fn db(&self) -> &Db {
+        match self {
+            Door::Plain(db) => db,
+            Door::Transactions(db, _) => db.db(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    Closed,
+    Killed,
+    NoPower,
+}
+
+fn all_of(db: &Db, families: &BTreeSet<String>) -> (Contents, Contents) {
+    let (mut logged, mut unlogged) = (Contents::new(), Contents::new());
+    for name in families {
+        let family = db.column_family(name).unwrap();
+        let mut iter = db.iter_cf(&family).unwrap();
+        iter.seek_to_first();
+        while iter.valid() {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let (key, value) = (text(iter.key()), text(iter.value()));
+            let of = if key.starts_with('u') { &mut unlogged } else { &mut logged };
+            of.insert((name.clone(), key), value.trim_end_matches('.').to_owned());
+            iter.next();
+        }
+        iter.status().unwrap();
+    }
+    (logged, unlogged)
+}
+
+impl Life {
+    fn draw_options(&mut self, end: End) -> DbOptions {
+        let rng = &mut self.rng;
+        let mut options =
+            DbOptions { env: Env::with_fs(Arc::new(self.disk.clone())), ..DbOptions::default() };
+        options.create_if_missing = true;
+        options.wal_dir = self.wal_dir.clone();
+        options.keep_log_file_num = 2;
+        let modes: &[WalRecoveryMode] = match end {
+            End::NoPower => &[WalRecoveryMode::PointInTimeRecovery],
+            _ if self.had_recycling => {
+                &[WalRecoveryMode::PointInTimeRecovery, WalRecoveryMode::TolerateCorruptedTailRecords]
+            }
+            _ => &[
+                WalRecoveryMode::PointInTimeRecovery,
+                WalRecoveryMode::TolerateCorruptedTailRecords,
+                WalRecoveryMode::SkipAnyCorruptedRecords,
+                WalRecoveryMode::AbsoluteConsistency,
+            ],
+        };
+        options.wal_recovery_mode = modes[rng.usize(..modes.len())];
+        options.recycle_log_file_num = [0, 0, 2][rng.usize(..3)];
+        options.avoid_flush_during_recovery = rng.bool();
+        options.avoid_flush_during_shutdown = rng.bool();
+        options.manual_wal_flush = rng.u8(..4) == 0;
+        options.atomic_flush = rng.u8(..3) == 0;
+        options.allow_fallocate = rng.bool();
+        options.max_total_wal_size = [0, 4000, 30_000][rng.usize(..3)];
+        options.max_manifest_file_size = [300, 1 << 20][rng.usize(..2)];
+        options.wal_bytes_per_sync = [0, 2000][rng.usize(..2)];
+        options.max_background_jobs = [1, 4][rng.usize(..2)];
+        options
+    }
+
+    fn family_options(&mut self) -> ColumnFamilyOptions {
+        ColumnFamilyOptions {
+            write_buffer_size: 64 << 10,
+            min_write_buffer_number_to_merge: [1, 2][self.rng.usize(..2)],
+            max_write_buffer_number: 4,
+            arena_block_size: 4 << 10,
+            level0_file_num_compaction_trigger: 2,
+            ..ColumnFamilyOptions::default()
+        }
+    }
+
+    fn open(&mut self, end: End) -> Door {
+        let mut options = self.draw_options(end);
+        let with_transactions = self.rng.bool() || !self.moments.iter().all(|m| m.prepared.is_empty());
+        self.told.push(format!(
+            "{end:?}: {:?}, recycle {}, no flush at open {}, at close {}, manual {}, atomic {}, wal size {}, txn {with_transactions}",
+            options.wal_recovery_mode,
+            options.recycle_log_file_num,
+            options.avoid_flush_during_recovery,
+            options.avoid_flush_during_shutdown,
+            options.manual_wal_flush,
+            options.atomic_flush,
+            options.max_total_wal_size
+        ));
+        let descriptors: Vec<_> = self
+            .families
+            .clone()
+            .into_iter()
+            .map(|name| ColumnFamilyDescriptor::new(name, self.family_options()))
+            .collect();
+        let mut seen = None;
+        if self.disk_has_database() && self.rng.u8(..3) == 0 {
+            options.allow_2pc = with_transactions;
+            let db = Db::open_with(&options, "/db", descriptors.clone(), OpenMode::ReadOnly).unwrap();
+            seen = Some(all_of(&db, &self.families));
+        }
+        let door = if with_transactions {
+            let txn_options =
+                TransactionDbOptions { default_lock_timeout: 0, ..TransactionDbOptions::default() };
+            let db = TransactionDb::open_cf(&options, &txn_options, "/db", descriptors).unwrap();
+            let prepared = db.get_all_prepared_transactions();
+            let named = |txn: Transaction| (String::from_utf8(txn.name().unwrap().to_vec()).unwrap(), txn);
+            let prepared = prepared.into_iter().map(named).collect();
+            Door::Transactions(db, prepared)
+        } else {
+            Door::Plain(Db::open_cf(&options, "/db", descriptors).unwrap())
+        };
+        let found = all_of(door.db(), &self.families);
+        if let Some(seen) = seen {
+            assert_eq!(seen, found, "who only reads sees something else");
+        }
+        self.check(end, found, &door);
+        if door.db().db_options().recycle_log_file_num > 0 {
+            self.had_recycling = true;
+        }
+        door
+    }
+
+    fn disk_has_database(&self) -> bool {
+        use esker::internals::env::FileSystem;
+        self.disk.file_exists("/db/CURRENT".as_ref()).unwrap()
+    }
+
+    fn check(&mut self, end: End, (logged, unlogged): (Contents, Contents), door: &Door) {
+        let names: BTreeSet<String> = match door {
+            Door::Plain(_) => BTreeSet::new(),
+            Door::Transactions(_, txns) => txns.keys().cloned().collect(),
+        };
+        let least = match end {
+            End::Closed => self.moments.len() - 1,
+            End::Killed => self.killed_floor,
+            End::NoPower => self.floor,
+        };
+        let is_now = |moment: &Logged| {
+            let of_living = |((family, _), _): &(&(String, String), &String)| self.families.contains(family);
+            moment.contents.iter().filter(of_living).eq(logged.iter())
+                && moment.prepared.keys().eq(names.iter())
+        };
+        let Some(at) = (least..self.moments.len()).rev().find(|i| is_now(&self.moments[*i])) else {
+            let last = self.moments.last().unwrap();
+            panic!(
+                "no moment from {least} to {} is this: {logged:?}, prepared {names:?}\nthe last: {last:?}\nthe first: {:?}",
+                self.moments.len() - 1,
+                self.moments[least],
+            )
+        };
+        let now = Logged { contents: logged, prepared: self.moments[at].prepared.clone() };
+        let keys: BTreeSet<_> = self.unlogged.keys().chain(unlogged.keys()).cloned().collect();
+        let mut left = Unlogged::new();
+        for key in keys.into_iter().filter(|(family, _)| self.families.contains(family)) {
+            let value = unlogged.get(&key).cloned();
+            let may_be = self.unlogged.get(&key).cloned().unwrap_or_else(|| vec![None]);
+            assert!(may_be.contains(&value), "{key:?} is {value:?}, may be {may_be:?}");
+            left.insert(key, vec![value]);
+        }
+        self.unlogged = left;
+        self.moments = vec![now];
+        (self.floor, self.killed_floor) = (0, 0);
+    }
+
+    fn last(&self) -> Logged {
+        self.moments.last().unwrap().clone()
+    }
+
+    fn wrote(&mut self, moment: Logged, sync: bool, manual: bool) {
+        self.moments.push(moment);
+        let now = self.moments.len() - 1;
+        if sync {
+            self.floor = now;
+        }
+        if sync || !manual {
+            self.killed_floor = now;
+        }
+    }
+
+    fn any_family(&mut self) -> String {
+        let index = self.rng.usize(..self.families.len());
+        self.families.iter().nth(index).unwrap().clone()
+    }
+
+    fn value(&mut self) -> String {
+        self.next_value += 1;
+        self.next_value.to_string()
+    }
+
+    fn step(&mut self, door: &mut Door) {
+        let options = door.db().db_options();
+        let (manual, recycles) = (options.manual_wal_flush, options.recycle_log_file_num > 0);
+        let name = self.any_family();
+        let family = door.db().column_family(&name).unwrap();
+        let sync = self.rng.u8(..6) == 0;
+        let write = WriteOptions::default().sync(sync);
+        let key = format!("k{}", self.rng.u8(..12));
+        let padding = ".".repeat([0, 30, 3000][self.rng.usize(..3)]);
+        match self.rng.u8(..100) {
+            0..45 => {
+                let value = self.value();
+                let padded = format!("{value}{padding}");
+                let result = match door {
+                    Door::Plain(db) => db.put_opt(&write, &family, &key, padded),
+                    Door::Transactions(db, _) => db.put_cf(&write, &family, &key, padded),
+                };
+                if result.is_err() {
+                    return; // a prepared transaction has the key
+                }
+                let mut moment = self.last();
+                moment.contents.insert((name, key), value);
+                self.wrote(moment, sync, manual);
+            }
+            45..55 => {
+                let result = match door {
+                    Door::Plain(db) => db.delete_opt(&write, &family, &key),
+                    Door::Transactions(db, _) => db.delete_cf(&write, &family, &key),
+                };
+                if result.is_err() {
+                    return;
+                }
+                let mut moment = self.last();
+                moment.contents.remove(&(name, key));
+                self.wrote(moment, sync, manual);
+            }
+            55..70 if !recycles => {
+                let key = format!("u{}", self.rng.u8(..6));
+                let value = self.value();
+                let unlogged = WriteOptions::default().disable_wal(true);
+                door.db().put_opt(&unlogged, &family, &key, format!("{value}{padding}")).unwrap();
+                self.unlogged.entry((name, key)).or_insert_with(|| vec![None]).push(Some(value));
+            }
+            70..78 => {
+                let wait = FlushOptions { wait: true, allow_write_stall: true };
+                // Else no other WAL is begun.
+                let has_entries =
+                    door.db().int_property_cf(&family, "rocksdb.num-entries-active-mem-table").unwrap() > 0;
+                door.db().flush_opt(&wait, &[&family]).unwrap();
+                let now = self.moments.len() - 1;
+                for ((_, _), values) in
+                    self.unlogged.iter_mut().filter(|((f, _), _)| *f == name || options.atomic_flush)
+                {
+                    values.drain(..values.len() - 1);
+                }
+                if has_entries {
+                    (self.floor, self.killed_floor) = (now, now);
+                }
+            }
+            78..81 => {
+                door.db().flush_wal(sync).unwrap();
+                self.killed_floor = self.moments.len() - 1;
+                if sync {
+                    self.floor = self.killed_floor;
+                }
+            }
+            81..84 if self.families.len() < 4 => {
+                let name = format!("f{}", self.next_family);
+                self.next_family += 1;
+                let options = self.family_options();
+                match door {
+                    Door::Plain(db) => db.create_column_family(&name, &options),
+                    Door::Transactions(db, _) => db.create_column_family(&name, &options),
+                }
+                .unwrap();
+                self.families.insert(name);
+            }
+            84..86 if name != "default" => {
+                // What is prepared in it would be refused.
+                if self.last().prepared.values().any(|ops| ops.keys().any(|(f, _)| *f == name)) {
+                    return;
+                }
+                match door {
+                    Door::Plain(db) => db.drop_column_family(&family),
+                    Door::Transactions(db, _) => db.drop_column_family(&family),
+                }
+                .unwrap();
+                self.families.remove(&name);
+            }
+            86..93 => self.prepare(door, &write, manual),
+            93..97 => self.resolve(door),
+            _ => door.db().compact_range(None, None).unwrap(),
+        }
+    }
+
+    fn prepare(&mut self, door: &mut Door, write: &WriteOptions, manual: bool) {
+        let Door::Transactions(db, txns) = door else { return };
+        let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
+        let mut txn = db.begin_transaction(write, &options);
+        let mut ops = Contents::new();
+        for _ in 0..self.rng.u8(1..4) {
+            let name = self.any_family();
+            let family = db.db().column_family(&name).unwrap();
+            let (key, value) = (format!("k{}", self.rng.u8(..12)), self.value());
+            if txn.put_cf(&family, &key, &value).is_ok() {
+                ops.insert((name, key), value);
+            }
+        }
+        let name = format!("t{}", self.value());
+        txn.set_name(name.as_bytes()).unwrap();
+        txn.prepare().unwrap();
+        let mut moment = self.last();
+        moment.prepared.insert(name.clone(), ops);
+        txns.insert(name, txn);
+        self.wrote(moment, write.sync, manual);
+    }
+
+    fn resolve(&mut self, door: &mut Door) {
+        let Door::Transactions(db, txns) = door else { return };
+        let manual = db.db().db_options().manual_wal_flush;
+        let Some((name, mut txn)) = txns.pop_first() else { return };
+        let sync = self.rng.bool();
+        txn.set_write_options(&WriteOptions::default().sync(sync));
+        let mut moment = self.last();
+        let ops = moment.prepared.remove(&name).unwrap();
+        if self.rng.u8(..3) > 0 {
+            txn.commit().unwrap();
+            moment.contents.extend(ops);
+        } else {
+            txn.rollback().unwrap();
+        }
+        self.wrote(moment, sync, manual);
+    }
+
+    fn live(&mut self, end: End) -> End {
+        let mut door = self.open(end);
+        let steps = self.rng.usize(..60);
+        for _ in 0..steps {
+            self.step(&mut door);
+        }
+        let end = [End::Closed, End::Killed, End::NoPower][self.rng.usize(..3)];
+        match end {
+            End::Closed => {
+                if let Door::Transactions(_, txns) = &mut door {
+                    txns.clear();
+                }
+                let keeps = !door.db().db_options().avoid_flush_during_shutdown;
+                door.db().close().unwrap();
+                if keeps {
+                    for values in self.unlogged.values_mut() {
+                        values.drain(..values.len() - 1);
+                    }
+                }
+            }
+            End::Killed => self.disk = self.disk.crash_clone(&CrashChoices::process_kill()),
+            End::NoPower => self.disk = self.disk.crash_clone(&CrashChoices::random(self.rng.u64(..))),
+        }
+        end
+    }
+}
+
+#[test]
+fn what_was_written_is_there_under_whatever_options_it_is_opened_next() {
+    for_each_seed("odd_openings", 8, |_, mut rng| {
+        let wal_dir = rng.bool().then(|| "/wals".into());
+        let mut life = Life {
+            rng,
+            disk: CrashFs::new(),
+            wal_dir,
+            families: BTreeSet::from(["default".to_owned()]),
+            next_family: 1,
+            next_value: 0,
+            moments: vec![Logged::default()],
+            floor: 0,
+            killed_floor: 0,
+            unlogged: Unlogged::new(),
+            had_recycling: false,
+            told: Vec::new(),
+        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut end = End::Closed;
+            for _ in 0..12 {
+                end = life.live(end);
+            }
+        }));
+        if let Err(panic) = outcome {
+            eprintln!("openings:\n{}", life.told.join("\n"));
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
