@@ -119,16 +119,21 @@ fn a_wal_from_before_the_open_is_not_written_over() {
     assert!(!wals(&options).contains(&before[0]), "it is deleted, not kept for recycling");
 }
 
+/// Those of a database in `/db` with a key in a WAL, which has been closed.
+fn options_of_closed_database(wal_dir: &str) -> Options {
+    let mut options = options();
+    options.db.wal_dir = Some(wal_dir.into());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "value").unwrap();
+    db.close().unwrap();
+    options
+}
+
 #[test]
 fn destroying_takes_the_wals_wherever_they_are_and_nothing_else() {
     for wal_dir in ["/db", "/db/", "/wals"] {
-        let mut options = options();
-        options.db.wal_dir = Some(wal_dir.into());
-        let fs = options.db.env.fs.clone();
-        let db = Db::open(&options, "/db").unwrap();
-        db.put("a", "value").unwrap();
-        db.close().unwrap();
-        drop(db);
+        let options = options_of_closed_database(wal_dir);
+        let fs = &options.db.env.fs;
         if wal_dir == "/wals" {
             fs.new_writable_file("/wals/MANIFEST-000007".as_ref()).unwrap().close().unwrap();
         }
@@ -394,13 +399,8 @@ fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() 
 #[test]
 fn destroying_takes_archived_wals_too() {
     for wal_dir in ["/db", "/wals"] {
-        let mut options = options();
-        options.db.wal_dir = Some(wal_dir.into());
-        let fs = options.db.env.fs.clone();
-        let db = Db::open(&options, "/db").unwrap();
-        db.put("a", "value").unwrap();
-        db.close().unwrap();
-        drop(db);
+        let options = options_of_closed_database(wal_dir);
+        let fs = &options.db.env.fs;
         let archive = Path::new(wal_dir).join("archive");
         fs.create_dir_if_missing(&archive).unwrap();
         fs.new_writable_file(&archive.join("000003.log")).unwrap().close().unwrap();
