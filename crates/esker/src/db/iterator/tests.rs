@@ -47,8 +47,11 @@ fn iterator(db: &Db, options: ReadOptions) -> DbIterator {
 
 #[test]
 fn steps_go_on_at_the_same_place_and_release_the_old_view_within_a_block() {
+    const BLOCK_SIZE: usize = 512;
     for backwards in [false, true] {
-        let db = open();
+        let mut options = options();
+        options.cf.table.block_size = BLOCK_SIZE;
+        let db = Db::open(&options, "/db").unwrap();
         replace_all(&db, 0);
         let snapshot = db.snapshot();
         let options = ReadOptions::new().snapshot(&snapshot).auto_refresh_iterator_with_snapshot(true);
@@ -71,7 +74,7 @@ fn steps_go_on_at_the_same_place_and_release_the_old_view_within_a_block() {
                 iter.next()
             }
             behind = if iter.is_outdated() { behind + 1 } else { 0 };
-            assert!(behind < 4096 / (key(0).len() + b"value0".len()), "a block has fewer rows");
+            assert!(behind < BLOCK_SIZE / (key(0).len() + b"value0".len()), "a block has fewer rows");
         }
         iter.status().unwrap();
         if backwards {
