@@ -4,7 +4,7 @@ use super::Db;
 use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
-use crate::engine::{Engine, publish_super_version};
+use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
@@ -199,6 +199,8 @@ pub(super) fn show_family(
     engine.families.insert(cf.clone());
     engine.families_changed(&state);
     publish_super_version(engine, &mut state, id);
+    // Imported tables may be due.
+    maybe_schedule(engine, &mut state);
     cf
 }
 

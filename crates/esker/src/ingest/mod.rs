@@ -10,7 +10,8 @@
 //!  1. All files of a call appear together, also after a crash.
 //!  2. A snapshot taken before sees none of them: their sequence number is newer than any published one, and is published
 //!     after the versions that hold them.
-//!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no level changes under them.
+//!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no level changes under them; nor does
+//!     a compaction begin that would write where they are.
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
@@ -21,11 +22,11 @@ mod prepare;
 pub(crate) use import::Import;
 
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, publish_super_version};
+use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
 use crate::options::IngestExternalFileOptions;
-use crate::picker::CompactionStyle;
 use crate::picker::score::LevelSizes;
+use crate::picker::{CompactionStyle, RunningId};
 use crate::version::LogOptions;
 use crate::write::{Leader, WritePath};
 use esker_base::iter::InternalIterator;
@@ -115,11 +116,13 @@ fn install(
     write_path.sync_closed_wals()?;
     let mut manifest = engine.manifest.lock();
     let last = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
-    let (edits, newest) = {
-        let state = engine.state.lock();
+    let (edits, newest, places) = {
+        let mut state = engine.state.lock();
         state.background_error.check_writes()?;
-        plan(engine, &state, prepared, together, last, options)?
+        let (edits, newest) = plan(engine, &state, prepared, together, last, options)?;
+        (edits, newest, ReservedPlaces::new(&mut state, prepared))
     };
+    esker_base::probe!("ingest:planned");
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let logged = manifest.log_and_apply(edits, log);
     // After a failed write nobody knows what the MANIFEST on disk says.
@@ -127,9 +130,12 @@ fn install(
     prepared.iter_mut().for_each(|file| file.is_named = may_be_named);
     // Nor whether the files will be found there after a crash, under these numbers: what is written from now on is newer.
     engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
-    let versions = logged?;
-    engine.adopt_open_tables(&versions);
+    if let Ok(versions) = &logged {
+        engine.adopt_open_tables(versions);
+    }
     let mut state = engine.state.lock();
+    places.release(engine, &mut state);
+    let versions = logged.inspect_err(|_| maybe_schedule(engine, &mut state))?;
     for (id, version) in versions {
         if let Some(family) = state.family_mut(id) {
             family.version = version;
@@ -148,11 +154,37 @@ fn install(
         }
     }
     engine.numbers.set_last_sequence(newest);
+    maybe_schedule(engine, &mut state);
     drop(state);
     drop(manifest);
     epoch::collect();
     engine.tell_stall_changes();
     Ok(())
+}
+
+/// Where the files will be: compactions that begin meanwhile know nothing of them, and would write over their range.
+struct ReservedPlaces(Vec<(ColumnFamilyId, RunningId)>);
+
+impl ReservedPlaces {
+    /// Of files that have their levels. In level 0 files may overlap.
+    fn new(state: &mut DbState, prepared: &[Prepared<'_>]) -> ReservedPlaces {
+        let reserve = |file: &Prepared<'_>| {
+            let family = state.family_mut(file.cf.id)?;
+            Some((file.cf.id, family.running.reserve(file.level, file.smallest(), file.largest())))
+        };
+        ReservedPlaces(prepared.iter().filter(|file| file.level > 0).filter_map(reserve).collect())
+    }
+
+    fn release(self, engine: &Engine, state: &mut DbState) {
+        for (id, place) in self.0 {
+            if let Some(family) = state.family_mut(id) {
+                family.running.finish(place);
+            }
+            // They may have been in the way.
+            queue_if_due(engine, state, id, engine.oldest_snapshot_at_release());
+        }
+        engine.state_changed.notify_all();
+    }
 }
 
 /// An edit for each family, and the newest sequence number after them.

@@ -1,10 +1,11 @@
 //! Which files are being compacted, or are damaged and must not be, and which key ranges of a level will be written.
 //!
-//! One per family, guarded by the db mutex: a picker reads it, and whoever starts or ends a compaction changes it.
+//! One per family, guarded by the db mutex: a picker reads it, and whoever starts or ends a compaction or an ingestion changes it.
 //!
 //! Invariants
 //!  1. No file is an input of two running plans.
-//!  2. No two running plans write overlapping user-key ranges of one level below 0.
+//!  2. No two running plans write overlapping user-key ranges of one level below 0. What an ingestion is about to put there
+//!     counts as written by a plan without inputs.
 //!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged past it.
 
 use super::CompactionPlan;
@@ -59,6 +60,22 @@ impl RunningCompactions {
             largest: plan.largest_user_key.clone(),
             files,
             sorted_runs: plan.inputs.iter().map(|of| if of.level == 0 { of.files.len() } else { 1 }).sum(),
+        });
+        RunningId(id)
+    }
+
+    /// A file with these user keys is about to come to the level from elsewhere: until that is finished, no compaction writes there.
+    pub fn reserve(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> RunningId {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.plans.push(Running {
+            id,
+            start_level: level,
+            output_level: level,
+            smallest: smallest.to_vec(),
+            largest: largest.to_vec(),
+            files: Vec::new(),
+            sorted_runs: 0,
         });
         RunningId(id)
     }

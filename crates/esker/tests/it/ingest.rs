@@ -1,15 +1,17 @@
 //! Files made elsewhere become part of the database, at one moment, newest of all.
 
+use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileArg, IngestExternalFileOptions, Options,
-    ReadOptions, SstFileWriter, comparator,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, CompactionOptions, Db, Env, ErrorKind, FlushOptions,
+    ImportColumnFamilyOptions, IngestExternalFileArg, IngestExternalFileOptions, Options, ReadOptions,
+    SstFileWriter, comparator,
 };
 use esker_testkit::seed;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 type Model = BTreeMap<String, String>;
 
@@ -349,4 +351,80 @@ fn a_file_of_which_a_read_fails_is_refused() {
         let expected = if ingested.is_ok() { 200 } else { 0 };
         assert_eq!(contents(&db, &ReadOptions::default(), "default").len(), expected, "{n}");
     }
+}
+
+#[test]
+fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
+    let options = options();
+    let db = Arc::new(Db::open(&options, "/db").unwrap());
+    // Two files of a level that leave room between them, and what compacts them into one.
+    for (from, level) in [(100, 6), (300, 6), (100, 0), (300, 0)] {
+        for n in from..from + 10 {
+            db.put(key(n), format!("{level}")).unwrap();
+        }
+        db.flush().unwrap();
+        if level > 0 {
+            db.compact_range(None, None).unwrap();
+        }
+    }
+    let between = file(&options, "/between", &[200], "between", None);
+    let probes = Probes::new();
+    let (compactor, compaction) = (db.clone(), Arc::new(Mutex::new(None)));
+    let begun = compaction.clone();
+    probes.on("ingest:planned", move |_| {
+        let db = compactor.clone();
+        let compact = move || {
+            let files: Vec<_> = db.live_files().iter().map(|f| f.file.file_number).collect();
+            db.compact_files(&CompactionOptions::default(), &db.default_column_family(), &files, 6)
+        };
+        *begun.lock().unwrap() = Some(std::thread::spawn(compact));
+        // As long as it takes to begin, if nothing keeps it from that.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    });
+    db.ingest_external_file(&[between], &IngestExternalFileOptions::default()).unwrap();
+    drop(probes);
+    let refused = compaction.lock().unwrap().take().unwrap().join().unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Aborted, "{refused}");
+    db.compact_range(None, None).unwrap();
+    let found = contents(&db, &ReadOptions::new(), "default");
+    assert_eq!(found.len(), 21);
+    assert_eq!(found[&key(200)], "between");
+    db.put("and it takes writes", "still").unwrap();
+}
+
+/// Looks until it is so; nothing is asked of the database that would have it look for work.
+fn becomes(is_so: impl Fn() -> bool) -> bool {
+    (0..500).any(|_| {
+        is_so() || {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            false
+        }
+    })
+}
+
+#[test]
+fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_happens() {
+    let mut options = options();
+    options.cf.level0_file_num_compaction_trigger = 4;
+    let db = Db::open(&options, "/db").unwrap();
+    let level0 = |family: &ColumnFamilyHandle| db.column_family_metadata(family).levels[0].files.len();
+    let default = db.default_column_family();
+    for n in 0..5 {
+        let file = file(&options, &format!("/file{n}"), &[1, 9], "value", None);
+        // The first goes down by itself.
+        db.ingest_external_file(&[file], &IngestExternalFileOptions::default()).unwrap();
+    }
+    assert!(becomes(|| level0(&default) == 0), "{} files in level 0", level0(&default));
+
+    let mut quiet = options.cf.clone();
+    quiet.disable_auto_compactions = true;
+    let source = db.create_column_family("source", &quiet).unwrap();
+    for n in 0..5 {
+        db.put_cf(&source, "key", format!("{n}")).unwrap();
+        db.flush_opt(&FlushOptions::default(), &[&source]).unwrap();
+    }
+    let export = db.export_column_family(&source, "/export").unwrap();
+    let import = ImportColumnFamilyOptions::default();
+    let twin = db.create_column_family_with_import("twin", &options.cf, &import, &export).unwrap();
+    assert!(becomes(|| level0(&twin) == 0), "{} files in level 0", level0(&twin));
 }
