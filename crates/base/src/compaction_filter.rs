@@ -15,11 +15,14 @@ pub enum FilterDecision {
     Purge,
     /// Store this value instead.
     ChangeValue(Vec<u8>),
-    /// Drop this and everything before this user key, without leaving deletions: older versions may reappear.
+    /// Drop this and everything before this user key, without leaving deletions: older versions may reappear. It ends in a
+    /// timestamp where keys do.
     RemoveAndSkipUntil(Vec<u8>),
 }
 
-/// Looks at the newest version of each key that no snapshot needs, and at each merge operand.
+/// Looks at the newest version of each key that no snapshot needs, and at each merge operand. In families with user-defined
+/// timestamps keys end in their timestamps, and versions at different ones are different keys: each is judged, and `Remove` and
+/// `Purge` leave a deletion at its timestamp.
 pub trait CompactionFilter: Send + Sync {
     /// For logs.
     fn name(&self) -> &str;

@@ -130,8 +130,7 @@ fn write_all(
     options.merge_operator = context.options.merge_operator.clone();
     options.blobs = Some(outputs.blob_reader.clone());
     options.counts_blobs = context.plan.input_files().any(|(_, f)| f.oldest_blob_file_number.is_some());
-    // A version that a filter removes would bring the one before it back.
-    options.compaction_filter = if keeps_history(context) { None } else { make_filter(context) };
+    options.compaction_filter = make_filter(context);
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
     options.keep_history = keeps_history(context);

@@ -491,13 +491,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             return Ok(());
         }
         if self.options.keep_history && is_carried_through(head.value_type) {
-            // An operand does not stand for what is below it.
-            self.closed = (head.value_type != ValueType::Merge).then_some(head.stripe);
-            if head.value_type == ValueType::ValuePreferredSeqno {
-                return self.keep_timed_value(head);
-            }
-            self.show(head.sequence, head.value_type, Source::Input);
-            return Ok(());
+            return self.carry_through(head);
         }
         let hidden = self.closed == Some(head.stripe);
         if hidden && head.value_type != ValueType::SingleDeletion {
@@ -638,12 +632,20 @@ impl<I: InternalIterator> CompactionIterator<I> {
             FilterDecision::Remove => {
                 self.stats.dropped_by_filter += 1;
                 self.consume();
+                if self.options.keep_history {
+                    self.delete_version(head, ValueType::DeletionWithTimestamp);
+                    return Ok(());
+                }
                 return self.keep_deletion(head, true);
             }
             FilterDecision::Purge => {
                 self.stats.dropped_by_filter += 1;
                 self.stats.may_reappear += 1;
                 self.consume();
+                if self.options.keep_history {
+                    self.delete_version(head, ValueType::SingleDeletion);
+                    return Ok(());
+                }
                 return self.match_single_deletion(head, false);
             }
             FilterDecision::RemoveAndSkipUntil(target) => self.remove_and_skip(head, target),

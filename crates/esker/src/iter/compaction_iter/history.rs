@@ -8,10 +8,11 @@
 //!
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 
-use super::{CompactionIterator, Head};
+use super::{CompactionIterator, Head, Source};
 use crate::iter::timestamped::compare_timestamps;
-use esker_base::ValueType;
+use esker_base::compaction_filter::FilterDecision;
 use esker_base::iter::InternalIterator;
+use esker_base::{Result, ValueType};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::RangeTombstone;
 
@@ -62,14 +63,70 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
         history.closed = Some(head.stripe);
         let deletes = matches!(head.value_type, ValueType::Deletion | ValueType::DeletionWithTimestamp);
-        let is_obsolete = deletes
-            && head.stripe == 0
-            && (self.options.bottommost || (self.options.key_not_exists_beyond_output_level)(&self.user_key));
+        let is_obsolete = deletes && head.stripe == 0 && self.nothing_beyond();
         if is_obsolete {
             self.stats.dropped_obsolete += 1;
             self.consume();
         }
         is_obsolete
+    }
+
+    /// An entry that stays, with what it hides, unless the filter drops it.
+    pub(super) fn carry_through(&mut self, head: Head) -> Result<()> {
+        if self.is_skipped(head) {
+            self.stats.dropped_by_filter += 1;
+            self.consume();
+            return Ok(());
+        }
+        match head.value_type {
+            ValueType::Merge => {
+                // It does not stand for what is below it.
+                self.closed = None;
+                return self.carry_operand_through(head);
+            }
+            ValueType::ValuePreferredSeqno => {
+                self.closed = Some(head.stripe);
+                return self.keep_timed_value(head);
+            }
+            _ => self.closed = Some(head.stripe),
+        }
+        self.show(head.sequence, head.value_type, Source::Input);
+        Ok(())
+    }
+
+    /// An operand, as the filter wants it.
+    fn carry_operand_through(&mut self, head: Head) -> Result<()> {
+        let operand = self.input.value();
+        let filter = self.options.compaction_filter.as_ref().filter(|_| self.is_tip(head.stripe));
+        let decision = filter.map_or(FilterDecision::Keep, |filter| {
+            filter.filter_merge_operand(self.options.filter_level, &self.user_key, operand)
+        });
+        match decision {
+            FilterDecision::Remove => {
+                self.stats.dropped_by_filter += 1;
+                self.consume();
+            }
+            FilterDecision::ChangeValue(changed) => {
+                self.changed = changed;
+                self.show(head.sequence, ValueType::Merge, Source::Changed);
+            }
+            // The others make no sense for an operand.
+            _ => self.show(head.sequence, ValueType::Merge, Source::Input),
+        }
+        Ok(())
+    }
+
+    /// Puts a deletion at the timestamp of a version that the filter has removed, off which the input has been moved: without it
+    /// the version before would be back. It goes where any other deletion would, too.
+    pub(super) fn delete_version(&mut self, head: Head, deletion: ValueType) {
+        let (_, timestamp) = self.icmp.split_timestamp(&self.user_key);
+        let low = self.options.full_history_ts_low.as_deref();
+        let is_old = low.is_some_and(|low| compare_timestamps(timestamp, low).is_lt());
+        if is_old && head.stripe == 0 && self.nothing_beyond() {
+            self.stats.dropped_obsolete += 1;
+        } else {
+            self.show(head.sequence, deletion, Source::Empty);
+        }
     }
 }
 
