@@ -287,6 +287,10 @@ impl VersionsIter {
                 self.iter.prev();
             }
             if found {
+                if !self.iter.valid() {
+                    // What could not be read may have been a newer one.
+                    self.iter.status()?;
+                }
                 self.valid = true;
                 return Ok(());
             }
