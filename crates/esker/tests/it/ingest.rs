@@ -354,6 +354,7 @@ fn a_file_of_which_a_read_fails_is_refused() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "nobody tells that a compaction does not begin")]
 fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
     let options = options();
     let db = Arc::new(Db::open(&options, "/db").unwrap());
@@ -393,6 +394,7 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
 }
 
 /// Looks until it is so; nothing is asked of the database that would have it look for work.
+#[expect(clippy::disallowed_methods, reason = "nobody tells")]
 fn becomes(is_so: impl Fn() -> bool) -> bool {
     (0..500).any(|_| {
         is_so() || {
