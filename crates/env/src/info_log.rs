@@ -110,14 +110,11 @@ impl InfoLogFile {
         }
         state.file = None;
         self.remove_old_files();
-        let mut file = self.fs.new_writable_file(&path)?;
-        for header in &state.headers {
-            file.append(header.as_bytes())?;
-        }
-        file.flush()?;
-        state.file = Some(file);
+        let file = state.file.insert(self.fs.new_writable_file(&path)?);
         state.opened_seconds = self.clock.now_seconds();
-        Ok(())
+        // Without them it is the current file all the same: if each line of a full disk began another one, all old ones would go.
+        state.headers.iter().try_for_each(|header| file.append(header.as_bytes()))?;
+        file.flush()
     }
 
     fn old_path(&self, micros: u64) -> PathBuf {

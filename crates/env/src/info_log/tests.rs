@@ -126,3 +126,25 @@ fn what_cannot_be_written_is_lost_and_the_next_line_tries_again() {
     bench.fs.add_rule(FaultRule::fail(&[OpKind::Create]));
     assert!(InfoLogFile::open(&bench.env, Path::new("/db/LOG"), InfoLogOptions::default()).is_err());
 }
+
+#[test]
+fn a_full_disk_costs_lines_but_no_file_of_before() {
+    let bench = Bench::new();
+    let log = bench.open(InfoLogOptions { max_log_file_size: 200, keep_log_file_num: 3, ..Default::default() });
+    let say = |what: &str| {
+        bench.clock.advance(Duration::from_secs(1));
+        info_log!(log, Info, "{what} {}", "x".repeat(40));
+    };
+    info_log!(log, Header, "version");
+    (0..20).for_each(|_| say("before"));
+    let lines = || bench.names().iter().map(|name| bench.messages(name).len()).sum::<usize>();
+    let (before, files) = (lines(), bench.names().len());
+    bench.fs.add_rule(FaultRule::fail(&[OpKind::Append]).no_space().forever());
+    (0..20).for_each(|_| say("lost"));
+    // At most one was put away, for one that nothing can be written to.
+    assert!(lines() * files >= before * (files - 1), "{} lines of {before}", lines());
+    assert_eq!(log.lost_lines(), 20);
+    bench.fs.clear_rules();
+    say("there is room again");
+    assert_eq!(bench.messages("LOG").len(), 1);
+}
