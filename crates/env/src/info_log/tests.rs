@@ -130,7 +130,8 @@ fn what_cannot_be_written_is_lost_and_the_next_line_tries_again() {
 #[test]
 fn a_full_disk_costs_lines_but_no_file_of_before() {
     let bench = Bench::new();
-    let log = bench.open(InfoLogOptions { max_log_file_size: 200, keep_log_file_num: 3, ..Default::default() });
+    let log =
+        bench.open(InfoLogOptions { max_log_file_size: 200, keep_log_file_num: 3, ..Default::default() });
     let say = |what: &str| {
         bench.clock.advance(Duration::from_secs(1));
         info_log!(log, Info, "{what} {}", "x".repeat(40));

@@ -3,8 +3,11 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::observe::{ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData};
+use crate::observe::{
+    BlobMetaData, ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData,
+};
 use crate::read::tables::open_file;
+use crate::version::blob_meta::BlobFileMeta;
 use crate::version::{FileMeta, LogOptions, Version};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
@@ -102,7 +105,7 @@ impl Db {
         checksums
     }
 
-    /// The levels of `family` and their files.
+    /// The levels of `family` and their files, and its blob files.
     pub fn column_family_metadata(&self, family: &ColumnFamilyHandle) -> ColumnFamilyMetaData {
         let engine = self.engine();
         let view = family.cf.super_version.load_full();
@@ -112,11 +115,16 @@ impl Db {
             size: version.size(level),
             files: version.files(level).iter().map(|file| describe(engine, &family.cf, file)).collect(),
         });
+        let blob_files: Vec<_> =
+            version.blob_files().values().map(|b| describe_blob_file(engine, b)).collect();
         ColumnFamilyMetaData {
             name: family.name().to_owned(),
             size: version.total_size(),
             file_count: version.all_files().count(),
             levels: levels.collect(),
+            blob_file_size: blob_files.iter().map(|blob| blob.blob_file_size).sum(),
+            blob_file_count: blob_files.len(),
+            blob_files,
         }
     }
 }
@@ -125,9 +133,28 @@ impl Db {
 fn add_checksums(version: &Version, checksums: &mut BTreeMap<FileNumber, (Vec<u8>, String)>) {
     let tables = version.all_files().filter_map(|(_, f)| Some((f.number, f.file_checksum.clone()?)));
     checksums.extend(tables);
-    let blobs = version.blob_files().iter().map(|(number, blob)| (*number, &blob.addition));
-    let blobs = blobs.filter(|(_, blob)| !blob.checksum_value.is_empty());
-    checksums.extend(blobs.map(|(n, blob)| (n, (blob.checksum_value.clone(), blob.checksum_method.clone()))));
+    let blobs = version.blob_files().iter();
+    checksums.extend(blobs.filter_map(|(number, blob)| Some((*number, checksum_of_blob_file(blob)?))));
+}
+
+fn checksum_of_blob_file(blob: &BlobFileMeta) -> Option<(Vec<u8>, String)> {
+    let made = &blob.addition;
+    (!made.checksum_value.is_empty()).then(|| (made.checksum_value.clone(), made.checksum_method.clone()))
+}
+
+fn describe_blob_file(engine: &Engine, blob: &BlobFileMeta) -> BlobMetaData {
+    let path = file_name::blob_file_name(&engine.path, blob.addition.number);
+    BlobMetaData {
+        blob_file_number: blob.addition.number,
+        blob_file_name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        blob_file_path: engine.path.clone(),
+        blob_file_size: blob.file_size(),
+        total_blob_count: blob.addition.total_blob_count,
+        total_blob_bytes: blob.addition.total_blob_bytes,
+        garbage_blob_count: blob.garbage_blob_count,
+        garbage_blob_bytes: blob.garbage_blob_bytes,
+        file_checksum: checksum_of_blob_file(blob),
+    }
 }
 
 fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaData {

@@ -11,7 +11,7 @@ use crate::snapshot::SnapshotList;
 use crate::version::blob_meta::BlobFileMeta;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, FileNumber};
+use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::key;
 use std::collections::BTreeMap;
 
@@ -40,19 +40,19 @@ impl Db {
         self.number_of(family, parse_property(name)?)
     }
 
-    /// About how many file bytes the keys from `begin` to `end` (exclusive) take. What is in memory only is not
+    /// About how many file bytes the keys from `begin` to `end` (exclusive), which are given without timestamps, take. What is in memory only is not
     /// counted, as with RocksDB's `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
     pub fn approximate_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
         let view = family.cf.super_version.load_full();
-        let (start, limit) = (seek_from(begin), seek_from(end));
+        let (start, limit) = (before_all_versions(&family.cf, begin), before_all_versions(&family.cf, end));
         let sizes = view.version.all_files().map(|(_, file)| size_within(&family.cf, file, &start, &limit));
         sizes.sum()
     }
 
-    /// About how many memtable bytes the keys from `begin` to `end` (exclusive) take.
+    /// About how many memtable bytes the keys from `begin` to `end` (exclusive), which are given without timestamps, take.
     pub fn approximate_memtable_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
         let view = family.cf.super_version.load_full();
-        let (start, limit) = (seek_from(begin), seek_from(end));
+        let (start, limit) = (newest_version(&family.cf, begin), newest_version(&family.cf, end));
         view.memtables().map(|mem| mem.approximate_size(&start, &limit)).sum()
     }
 
@@ -168,9 +168,14 @@ impl Db {
     }
 }
 
+/// `user_key`, which has no timestamp, with the newest there can be. Timestamps descend.
+fn newest_version(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
+    [user_key, &vec![0xFF; cf.icmp.timestamp_size()]].concat()
+}
+
 /// The internal key in front of all versions of `user_key`.
-fn seek_from(user_key: &[u8]) -> Vec<u8> {
-    key::seek_key(user_key, esker_base::SequenceNumber::MAX)
+fn before_all_versions(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
+    key::seek_key(&newest_version(cf, user_key), SequenceNumber::MAX)
 }
 
 /// About how many bytes of `file` lie between two internal keys: all of it, meta blocks included, if it lies between
@@ -185,7 +190,11 @@ fn size_within(cf: &ColumnFamily, file: &FileMeta, start: &[u8], limit: &[u8]) -
     }
     // An estimate that cannot be had counts nothing: whoever reads the file will hear why.
     open_file(&cf.tables, file).map_or(0, |reader| {
-        let part = reader.approximate_size(start, limit) as f64;
+        let stored = |bound| match reader.lacks_timestamps() {
+            true => key::seek_key(icmp.split_timestamp(key::user_key(bound)).0, SequenceNumber::MAX),
+            false => Vec::from(bound),
+        };
+        let part = reader.approximate_size(&stored(start), &stored(limit)) as f64;
         let share = part / reader.properties().data_size.max(1) as f64;
         (file.file_size as f64 * share.min(1.0)) as u64
     })

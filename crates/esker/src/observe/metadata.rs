@@ -76,17 +76,46 @@ pub struct LevelMetaData {
     pub files: Vec<SstFileMetaData>,
 }
 
+/// One blob file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlobMetaData {
+    /// Its number.
+    pub blob_file_number: FileNumber,
+    /// Its name in `blob_file_path`.
+    pub blob_file_name: String,
+    /// The directory it is in.
+    pub blob_file_path: PathBuf,
+    /// Bytes.
+    pub blob_file_size: u64,
+    /// Records in it.
+    pub total_blob_count: u64,
+    /// Their bytes.
+    pub total_blob_bytes: u64,
+    /// Records that no table refers to any more.
+    pub garbage_blob_count: u64,
+    /// Their bytes.
+    pub garbage_blob_bytes: u64,
+    /// Checksum of the whole file and its function's name, if one was made.
+    pub file_checksum: Option<(Vec<u8>, String)>,
+}
+
 /// One family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnFamilyMetaData {
     /// Its name.
     pub name: String,
-    /// Bytes of its files.
+    /// Bytes of its tables.
     pub size: u64,
     /// How many it has.
     pub file_count: usize,
     /// All its levels, empty ones included.
     pub levels: Vec<LevelMetaData>,
+    /// Bytes of its blob files.
+    pub blob_file_size: u64,
+    /// How many it has.
+    pub blob_file_count: usize,
+    /// Its blob files, by number.
+    pub blob_files: Vec<BlobMetaData>,
 }
 
 /// A family as `Db::export_column_family` leaves it: its table files, in the directory of the export.

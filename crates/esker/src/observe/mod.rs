@@ -26,7 +26,8 @@ pub use listener::{
     TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo, WriteStallInfo,
 };
 pub use metadata::{
-    ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData, SstFileMetaData,
+    BlobMetaData, ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData,
+    SstFileMetaData,
 };
 pub use properties::{Property, PropertyKind, parse_property};
 pub use reason::{

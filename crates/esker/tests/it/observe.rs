@@ -285,3 +285,21 @@ fn bytes_of_blob_files_and_ingested_files_are_in_the_statistics() {
     assert!(is_flushed(gigabytes("compaction.L6.RblobGB")));
     db.close().unwrap();
 }
+
+#[test]
+fn the_estimate_of_a_memtable_begins_with_the_first_key_of_a_range() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::open(&options, "/db").unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, [7; 1000]).unwrap();
+    }
+    let size = |begin: &str, end: &str| {
+        db.approximate_memtable_size(&db.default_column_family(), begin.as_bytes(), end.as_bytes())
+    };
+    assert_eq!(
+        [size("a", "b"), size("c", "d"), size("a", "d"), size("b", "b")].map(|n| n / 1000),
+        [1, 1, 3, 0]
+    );
+}

@@ -780,3 +780,43 @@ fn gets_with_timestamps_ask_filters() {
         assert_eq!(asked("a"), (false, 0, 0), "it lies before all of them");
     }
 }
+
+#[test]
+fn sizes_of_ranges_are_those_of_keys_without_their_timestamps() {
+    for persisted in [true, false] {
+        let mut options = options("leveldb.BytewiseComparator.u64ts");
+        options.cf.persist_user_defined_timestamps = persisted;
+        options.db.compatible_with = TargetVersion::V8;
+        options.db.allow_concurrent_memtable_write = persisted;
+        let db = Db::open(&options, "/db").unwrap();
+        let family = db.default_column_family();
+        for n in 0..1000_u64 {
+            let key = format!("a key with a number {n:04}");
+            db.put_with_ts(&WriteOptions::default(), &family, key, &ts(n), [7; 50]).unwrap();
+        }
+        let key = |n: u64| format!("a key with a number {n:04}").into_bytes();
+        let sizes = |size: &dyn Fn(&[u8], &[u8]) -> u64| {
+            [
+                (b"a".to_vec(), b"b".to_vec()),
+                (key(0), key(500)),
+                (key(500), key(1000)),
+                (b"b".to_vec(), b"z".to_vec()),
+            ]
+            .map(|(begin, end)| size(&begin, &end))
+        };
+        for in_files in [false, true] {
+            let [all, first, second, none] = match in_files {
+                false => sizes(&|begin, end| db.approximate_memtable_size(&family, begin, end)),
+                true => {
+                    db.flush().unwrap();
+                    db.compact_range(None, None).unwrap();
+                    sizes(&|begin, end| db.approximate_size(&family, begin, end))
+                }
+            };
+            let what = format!("{all} = {first} + {second}, persisted: {persisted}, in files: {in_files}");
+            assert!(all >= 50_000 * u64::from(!in_files), "{what}");
+            assert!(first.abs_diff(second) < all / 4 && all.abs_diff(first + second) < all / 4, "{what}");
+            assert!(first > all / 4 && none == 0, "{what}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ use crate::host::Host;
 use clap::Args;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, TargetVersion};
 use esker::{BackupEngine, BackupEngineOptions, Db};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -153,23 +154,38 @@ pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> Outc
     Ok(writeln!(out, "{name}: {value}")?)
 }
 
-pub(super) fn list_live_files_metadata(session: &Session, out: &mut Out) -> Outcome {
-    let opened = session.open_for_read_only()?;
-    let files = opened.db.live_files();
-    for family in opened.db.column_family_names() {
-        writeln!(out, "===== Column Family: {family} =====\nLive SST Files:")?;
-        for level in 0.. {
-            let property = format!("rocksdb.num-files-at-level{level}");
-            let handle = opened.db.column_family(&family).expect("it was just listed");
-            if opened.db.property_cf(&handle, &property).is_none() {
-                break;
+pub(super) fn list_live_files_metadata(session: &Session, by_name: bool, out: &mut Out) -> Outcome {
+    let db = session.open_for_read_only()?.db;
+    let names = db.column_family_names().into_iter();
+    let families: Vec<_> =
+        names.filter_map(|name| Some(db.column_family_metadata(&db.column_family(&name)?))).collect();
+    let dir = session.path().display();
+    if by_name {
+        writeln!(out, "Live SST and Blob Files:")?;
+        let mut lines = BTreeMap::new();
+        for family in &families {
+            let of = format!("column family '{}'", family.name);
+            for (level, file) in family.levels.iter().flat_map(|l| l.files.iter().map(|file| (l.level, file)))
+            {
+                lines.insert(&file.relative_filename, format!(" : level {level}, {of}"));
             }
-            writeln!(out, "---------- level {level} ----------")?;
-            for file in files.iter().filter(|f| f.level == level && f.column_family_name == family) {
-                writeln!(out, "{}/{:06}.sst", session.path().display(), file.file_number.0)?;
-            }
+            lines.extend(family.blob_files.iter().map(|blob| (&blob.blob_file_name, format!(", {of}"))));
         }
-        writeln!(out, "Live Blob Files:")?;
+        lines.iter().try_for_each(|(name, what)| writeln!(out, "{dir}/{name}{what}"))?;
+    } else {
+        for family in &families {
+            writeln!(out, "===== Column Family: {} =====\nLive SST Files:", family.name)?;
+            for level in &family.levels {
+                writeln!(out, "---------- level {} ----------", level.level)?;
+                let files = level.files.iter();
+                files
+                    .map(|file| &file.relative_filename)
+                    .try_for_each(|name| writeln!(out, "{dir}/{name}"))?;
+            }
+            writeln!(out, "Live Blob Files:")?;
+            let blobs = family.blob_files.iter();
+            blobs.map(|blob| &blob.blob_file_name).try_for_each(|name| writeln!(out, "{dir}/{name}"))?;
+        }
     }
     Ok(writeln!(out, "------------------------------")?)
 }

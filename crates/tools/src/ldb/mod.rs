@@ -154,8 +154,12 @@ enum Command {
     Approxsize(admin::Range),
     /// Prints a property of the column family
     GetProperty { name: String },
-    /// Prints the table files by column family and level
-    ListLiveFilesMetadata,
+    /// Prints the table files by column family and level, and the blob files
+    ListLiveFilesMetadata {
+        /// By name instead
+        #[arg(long)]
+        sort_by_filename: bool,
+    },
     /// Adds a backup of the database to a backup directory
     Backup(admin::BackupDir),
     /// Makes the database what it was at the newest backup; what it holds now is lost
@@ -210,7 +214,7 @@ impl LdbOptions {
                 | Command::Checkconsistency
                 | Command::Approxsize(_)
                 | Command::GetProperty { .. }
-                | Command::ListLiveFilesMetadata
+                | Command::ListLiveFilesMetadata { .. }
         );
         looks && !self.common.create_if_missing
     }
@@ -249,7 +253,9 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> O
         Command::Compact(range) => admin::compact(&session, range),
         Command::Approxsize(range) => admin::approxsize(&session, range, out),
         Command::GetProperty { name } => admin::get_property(&session, name, out),
-        Command::ListLiveFilesMetadata => admin::list_live_files_metadata(&session, out),
+        Command::ListLiveFilesMetadata { sort_by_filename } => {
+            admin::list_live_files_metadata(&session, *sort_by_filename, out)
+        }
         Command::Backup(options) => admin::backup(&session, options, host, out),
         Command::Downgrade { to } => admin::downgrade(&session, to, out),
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),

@@ -313,3 +313,24 @@ fn wals_in_a_directory_of_their_own_are_found() {
     std::fs::remove_dir_all(&wals).unwrap();
     assert_eq!(ldb(&moved, &["scan"]).ok(), "key : later\nother : value\n");
 }
+
+#[test]
+fn live_files_are_listed_with_blob_files() {
+    let db = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/v7_8_blob/db"));
+    let dir = db.display();
+    let by_level = ldb(db, &["list_live_files_metadata"]).ok();
+    let blobs = format!("Live Blob Files:\n{dir}/000010.blob\n{dir}/000013.blob\n------");
+    let tables = format!("---------- level 0 ----------\n{dir}/000012.sst\n{dir}/000009.sst\n---");
+    assert!(by_level.contains(&blobs) && by_level.contains(&tables), "{by_level}");
+    assert_eq!(
+        ldb(db, &["list_live_files_metadata", "--sort_by_filename"]).ok(),
+        format!(
+            "Live SST and Blob Files:\n\
+             {dir}/000009.sst : level 0, column family 'default'\n\
+             {dir}/000010.blob, column family 'default'\n\
+             {dir}/000012.sst : level 0, column family 'default'\n\
+             {dir}/000013.blob, column family 'default'\n\
+             ------------------------------\n"
+        )
+    );
+}

@@ -80,6 +80,7 @@ const LDB: &[&[&str]] = &[
     &["delete", "x"],
     &["deleterange", "a", "b"],
     &["list_live_files_metadata"],
+    &["list_live_files_metadata", "--sort_by_filename"],
     &["manifest_dump"],
     &["manifest_dump", "--verbose"],
     &["manifest_dump", "--hex"],
