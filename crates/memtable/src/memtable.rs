@@ -372,12 +372,26 @@ impl MemTable {
     where
         F: FnMut(u32, Seen<'_>) -> bool,
     {
-        for which in which.chunks(tree::GROUP) {
-            let targets = targets_of(keys, which);
-            self.tree.sight_many(&targets[..which.len()], |i, sight| {
-                self.show_sight(&keys[which[i] as usize], sight, &mut |seen| visit(which[i], seen));
-            });
+        debug_assert!(!self.checks_itself(), "get_covered tells for each key what is wrong with it");
+        match which.len() {
+            0..=tree::SMALL_GROUP => self.get_group_covered::<{ tree::SMALL_GROUP }>(keys, which, &mut visit),
+            _ => which
+                .chunks(tree::GROUP)
+                .for_each(|which| self.get_group_covered::<{ tree::GROUP }>(keys, which, &mut visit)),
         }
+    }
+
+    #[inline]
+    fn get_group_covered<const G: usize>(
+        self: &Arc<Self>,
+        keys: &[LookupKey],
+        which: &[u32],
+        visit: &mut impl FnMut(u32, Seen<'_>) -> bool,
+    ) {
+        let targets = targets_of::<G>(keys, which);
+        self.tree.sight_many::<G>(&targets[..which.len()], |i, sight| {
+            self.show_sight(&keys[which[i] as usize], sight, &mut |seen| visit(which[i], seen));
+        });
     }
 
     /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory fetched side by side.
@@ -388,8 +402,8 @@ impl MemTable {
     {
         debug_assert!(!self.checks_itself(), "get tells for each key what is wrong with it");
         for which in which.chunks(tree::GROUP) {
-            let targets = targets_of(keys, which);
-            self.tree.visit_versions_of(&targets[..which.len()], |i, record| {
+            let targets = targets_of::<{ tree::GROUP }>(keys, which);
+            self.tree.visit_versions_of::<{ tree::GROUP }>(&targets[..which.len()], |i, record| {
                 let (kind, sequence, value) = self.show(record);
                 visit(which[i], kind, sequence, value)
             });
@@ -557,8 +571,8 @@ impl MemTable {
 
 /// The first `which.len()` are those of the keys it names.
 #[inline]
-fn targets_of<'a>(keys: &'a [LookupKey], which: &[u32]) -> [Target<'a>; tree::GROUP] {
-    let mut targets = [Target { user_key: &[], trailer: 0 }; tree::GROUP];
+fn targets_of<'a, const G: usize>(keys: &'a [LookupKey], which: &[u32]) -> [Target<'a>; G] {
+    let mut targets = [Target { user_key: &[], trailer: 0 }; G];
     for (target, &i) in targets.iter_mut().zip(which) {
         *target = Target::new(keys[i as usize].internal_key());
     }

@@ -48,7 +48,7 @@ use esker_base::comparator::KeyOrder;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_format::key::InternalKeyComparator;
-use heads::{head_after, prefetch_record, shared_prefix, spare_one};
+use heads::{head_in_node, prefetch_record, shared_prefix, spare_one};
 use insert::Trend;
 use std::alloc::Layout;
 use std::cmp;
@@ -150,8 +150,24 @@ pub(crate) enum Here<'t, const N: usize> {
     Beyond(Option<&'t Node<N>>),
 }
 
-/// For `Node::first_of_key`: nothing is known.
-pub(crate) const NO_GUESS: usize = usize::MAX;
+/// What is known of a target before its leaf is searched.
+#[derive(Clone, Copy)]
+pub(crate) struct Guess {
+    /// Its head in that leaf.
+    head: u64,
+    /// Where it may be; any number will do.
+    at: usize,
+}
+
+impl Guess {
+    /// Of no target: fills a place until there is one.
+    pub(crate) const TO_BE_MADE: Guess = Guess { head: 0, at: usize::MAX };
+
+    #[cfg(test)]
+    pub(crate) fn moved_to(self, at: usize) -> Guess {
+        Guess { at, ..self }
+    }
+}
 
 impl<'t, const N: usize> Node<N> {
     /// An empty leaf.
@@ -478,7 +494,7 @@ impl<'t, const N: usize> Node<N> {
     /// The head of this key in this node (invariant 5).
     #[inline]
     fn head_of(&self, order: KeyOrder, user_key: &[u8]) -> u64 {
-        head_after(&self.prefix[..usize::from(self.prefix_len)], order, user_key)
+        head_in_node(&self.prefix, self.prefix_len.into(), order, user_key)
     }
 
     /// A place such that everything left of it is before `target` and was when it was looked at; and, if nobody
@@ -594,23 +610,30 @@ impl<'t, const N: usize> Node<N> {
 
     /// Leaves: about where the target's user key is, with its record being fetched. What is there may move on at once.
     #[inline]
-    pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> usize {
+    pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         let count = self.load_link().count();
-        let at = self.search_heads::<false>(self.head_of(icmp.order(), target.user_key), 0, count);
+        let head = self.head_of(icmp.order(), target.user_key);
+        let at = self.search_heads::<false>(head, 0, count);
         if let Some(record) = self.records[..count].get(at) {
             prefetch_record(record.load(Ordering::Relaxed));
         }
-        at
+        Guess { head, at }
+    }
+
+    /// Leaves: nothing is known of where the target is.
+    #[inline(always)]
+    pub(crate) fn no_guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
+        Guess { head: self.head_of(icmp.order(), target.user_key), at: usize::MAX }
     }
 
     /// Leaves: the first record at or after `target` in this leaf or one to its right; if no record has the target's user
-    /// key, may answer `None` without looking at any. `guess`: where it may be in this leaf; any number will do.
-    #[inline]
+    /// key, may answer `None` without looking at any. `guess` is of this leaf.
+    #[inline(always)]
     pub(crate) fn first_of_key(
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
-        mut guess: usize,
+        mut guess: Guess,
     ) -> Option<(Record<'t>, &'t Node<N>)> {
         let mut node = self;
         loop {
@@ -619,7 +642,7 @@ impl<'t, const N: usize> Node<N> {
                 Here::Absent(_) => return None,
                 Here::Beyond(next) => node = next?,
             }
-            guess = NO_GUESS;
+            guess = node.no_guess(icmp, target);
         }
     }
 
@@ -629,9 +652,8 @@ impl<'t, const N: usize> Node<N> {
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
-        mut guess: usize,
+        Guess { head, at: mut guess }: Guess,
     ) -> Here<'t, N> {
-        let head = self.head_of(icmp.order(), target.user_key);
         loop {
             let link = self.load_link();
             let count = link.count();
@@ -640,7 +662,7 @@ impl<'t, const N: usize> Node<N> {
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
             let at = if is_right { guess } else { self.search_heads::<false>(head, 0, count) };
-            guess = NO_GUESS;
+            guess = usize::MAX;
             let at = self.search_behind::<false>(icmp, target, head, false, at, count);
             if at < count {
                 let behind = self.head::<false>(at);

@@ -28,9 +28,9 @@
 //!  6. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
 //!     so), and sees all its marks; loads and stores need no order among themselves.
 
-use crate::node::{Here, NO_GUESS, Node, own};
+use crate::node::{Guess, Here, Node, own};
 use crate::record::{Record, Target};
-use crate::tree::{GROUP, Tree};
+use crate::tree::Tree;
 use esker_base::SequenceNumber;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_format::key::InternalKeyComparator;
@@ -215,7 +215,8 @@ impl<const N: usize> Tree<N> {
         if self.newest_above.load(Ordering::Relaxed) > 0 {
             return self.sight_under_nodes(target);
         }
-        self.sight_in(self.find(0, target, true), target, NO_GUESS, 0)
+        let leaf = self.find(0, target, true);
+        self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), 0)
     }
 
     /// `sight` where nodes above the leaves may be covered whole.
@@ -223,7 +224,7 @@ impl<const N: usize> Tree<N> {
     fn sight_under_nodes<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
         let mut whole = 0;
         let leaf = self.find_past(0, target, true, |node| whole = node.shade().covers().max(whole));
-        self.sight_in(leaf, target, NO_GUESS, whole)
+        self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
     }
 
     /// `sight` from the leaf on, under nodes that told of `whole`.
@@ -232,7 +233,7 @@ impl<const N: usize> Tree<N> {
         &'t self,
         leaf: &'t Node<N>,
         target: &Target<'_>,
-        guess: usize,
+        guess: Guess,
         whole: u64,
     ) -> Sight<'t, N> {
         match leaf.first_of_key_here(self.icmp(), target, guess) {
@@ -259,7 +260,8 @@ impl<const N: usize> Tree<N> {
                 return Sight { found: None, leaf, whole, passed, is_marked: false };
             };
             leaf = right;
-            match leaf.first_of_key_here(self.icmp(), target, NO_GUESS) {
+            let guess = leaf.no_guess(self.icmp(), target);
+            match leaf.first_of_key_here(self.icmp(), target, guess) {
                 Here::Beyond(behind) => next = behind,
                 here => return self.sight_of(here, leaf, target, (whole, passed)),
             }
@@ -311,12 +313,16 @@ impl<const N: usize> Tree<N> {
         whole
     }
 
-    /// `sight` for up to `GROUP` targets, in any order; `see` is told which one. Level by level, as
+    /// `sight` for up to `G` targets, in any order; `see` is told which one. Level by level, as
     /// [`visit_versions_of`](Self::visit_versions_of).
-    pub(crate) fn sight_many<'t>(&'t self, targets: &[Target<'_>], mut see: impl FnMut(usize, Sight<'t, N>)) {
-        debug_assert!(targets.len() <= GROUP);
+    pub(crate) fn sight_many<'t, const G: usize>(
+        &'t self,
+        targets: &[Target<'_>],
+        mut see: impl FnMut(usize, Sight<'t, N>),
+    ) {
+        debug_assert!(targets.len() <= G);
         let root = self.root();
-        let mut ways = [(root, 0); GROUP];
+        let mut ways = [(root, 0); G];
         let looks_above = self.newest_above.load(Ordering::Relaxed) > 0;
         // All children of a level's nodes are of the next lower level.
         for _ in 0..root.level() {
@@ -329,7 +335,7 @@ impl<const N: usize> Tree<N> {
                 }
             }
         }
-        let mut guesses = [NO_GUESS; GROUP];
+        let mut guesses = [Guess::TO_BE_MADE; G];
         for ((guess, (leaf, _)), target) in guesses.iter_mut().zip(ways).zip(targets) {
             *guess = leaf.guess(self.icmp(), target);
         }

@@ -14,7 +14,7 @@
 
 use crate::arena::Arena;
 use crate::dead::After;
-use crate::node::{self, Inserted, Node};
+use crate::node::{self, Guess, Inserted, Node};
 use crate::record::{Record, Target};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{Mutex, hesitate};
@@ -29,6 +29,9 @@ pub(crate) const WIDTH: usize = if cfg!(shuttle) { 6 } else { 66 };
 
 /// Targets whose descents go together: sixteen leaves fit into the first-level cache.
 pub(crate) const GROUP: usize = 16;
+
+/// So few that room for `GROUP` costs more than what goes on in it.
+pub(crate) const SMALL_GROUP: usize = 4;
 
 /// A run of the memtable's own width.
 pub(crate) type Run = node::Run<WIDTH>;
@@ -191,13 +194,14 @@ impl<const N: usize> Tree<N> {
     #[inline]
     pub(crate) fn visit_versions<'t>(&'t self, target: &Target<'_>, visit: impl FnMut(Record<'t>) -> bool) {
         if !self.is_empty() {
-            self.visit_in(self.find(0, target, true), target, node::NO_GUESS, visit);
+            let leaf = self.find(0, target, true);
+            self.visit_in(leaf, target, leaf.no_guess(&self.icmp, target), visit);
         }
     }
 
-    /// `visit_versions` for up to `GROUP` targets, in any order, `visit` being told which one. The descents go level by
+    /// `visit_versions` for up to `G` targets, in any order, `visit` being told which one. The descents go level by
     /// level, so that the nodes of all targets, and then their records, come from memory at the same time.
-    pub(crate) fn visit_versions_of<'t>(
+    pub(crate) fn visit_versions_of<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],
         mut visit: impl FnMut(usize, Record<'t>) -> bool,
@@ -205,9 +209,9 @@ impl<const N: usize> Tree<N> {
         if self.is_empty() {
             return;
         }
-        debug_assert!(targets.len() <= GROUP);
+        debug_assert!(targets.len() <= G);
         let root = self.root();
-        let mut nodes = [root; GROUP];
+        let mut nodes = [root; G];
         // All children of a level's nodes are of the next lower level.
         for _ in 0..root.level() {
             for (node, target) in nodes.iter_mut().zip(targets) {
@@ -215,7 +219,7 @@ impl<const N: usize> Tree<N> {
                 node.prefetch();
             }
         }
-        let mut guesses = [node::NO_GUESS; GROUP];
+        let mut guesses = [Guess::TO_BE_MADE; G];
         for ((guess, leaf), target) in guesses.iter_mut().zip(nodes).zip(targets) {
             *guess = leaf.guess(&self.icmp, target);
         }
@@ -230,7 +234,7 @@ impl<const N: usize> Tree<N> {
         &'t self,
         leaf: &'t Node<N>,
         target: &Target<'_>,
-        guess: usize,
+        guess: Guess,
         mut visit: impl FnMut(Record<'t>) -> bool,
     ) {
         let Some((first, leaf)) = leaf.first_of_key(&self.icmp, target, guess) else { return };

@@ -3,12 +3,14 @@
 //! In: keys of one family or of several. Out: a value or an error for each, in the order of the keys.
 //!
 //! One guard, one view per family and one sequence number serve the whole batch: every key is read as of the same moment,
-//! across families too. The keys are sorted, so that those in the same file, index block and data block are read together,
-//! and a key that is named twice is read once: [`crate::read::multi_get`]. What only memtables can have is not sorted, and a
-//! few keys are read as by `get`, but lent: that costs less than what they could share.
+//! across families too. The keys are sorted, so that those in the same file, index block and data block are read together:
+//! [`crate::read::multi_get`]. What only memtables can have is not sorted, and a few keys are read as by `get`, but lent: that
+//! costs less than what they could share. A key that is named again gets the answer it has.
 
+mod order;
 mod output;
 
+use order::{Named, Order, Ordered, head_of};
 pub use output::MultiGetOutput;
 pub(super) use output::Output;
 use output::PinnedOutput;
@@ -21,7 +23,6 @@ use crate::read::answer::Answer;
 use crate::read::get::{Parked, ReadContext, find, find_on};
 use crate::read::multi_get::{multi_get, multi_get_on};
 use crate::snapshot::Snapshot;
-use esker_base::comparator::{KeyOrder, head};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Lent};
@@ -222,23 +223,24 @@ impl Db {
         }
         let sequence = self.inner.read_sequence(options);
         let context = ReadContext { guard: Some(&guard), ..batch.context(0) };
-        let mut waiting = SmallVec::new();
+        let mut left = Left::default();
+        let mut named = (keys.len() > FEW_KEYS_OF_MEMTABLES).then(Named::<32>::new);
         for i in 0..keys.len() {
+            if let Some(of) = named.as_mut().and_then(|named| named.before(keys, i)) {
+                left.repeated.push((i as u32, of as u32));
+                continue;
+            }
             let key = LookupKey::new(keys.key(i), sequence);
             if let Some(parked) = find(view.get(), &context, &key, &mut |answer| output.set(i, answer)) {
-                waiting.push(Waiting { view: 0, key: i, parked });
+                left.waiting.push(Waiting { view: 0, key: i, parked });
             }
         }
-        if !waiting.is_empty() {
+        if !left.waiting.is_empty() {
             let views = smallvec![(family.id(), view.hold())];
             drop(guard);
-            let held = HeldMoment { views, sequence, _snapshot: None };
-            let mut left = Left { waiting, repeated: Vec::new() };
-            batch.read_on(&held, &mut left, output);
-            for (key, of) in left.repeated {
-                output.repeat(key as usize, of as usize);
-            }
+            batch.read_on(&HeldMoment { views, sequence, _snapshot: None }, &mut left, output);
         }
+        left.repeat(output);
         None
     }
 
@@ -258,9 +260,7 @@ impl Db {
                 drop(guard);
                 batch.read_on(&held, &mut left, output);
             }
-            for (key, of) in left.repeated {
-                output.repeat(key as usize, of as usize);
-            }
+            left.repeat(output);
         }
     }
 
@@ -321,9 +321,9 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
 /// `cargo run --release -p esker-bench --example batches`.
 const FEW_KEYS: usize = 14;
 
-/// The same if nothing but memtables is searched, in any order. Two that are in no cache of the processor would cost 0.76 of what they do,
-/// side by side, but two that are 1.03 to 1.13.
-const FEW_KEYS_OF_MEMTABLES: usize = 2;
+/// The same if nothing but memtables is searched, in any order. Side by side, three cost 0.85 of what they do one by one if they are in no
+/// cache of the processor; if they are, up to 1.2 while another program has its share of the core.
+const FEW_KEYS_OF_MEMTABLES: usize = 3;
 
 /// Different keys that go through a family's memtables and files together, at most: what is noted of them has to stay in
 /// the first-level cache.
@@ -395,47 +395,7 @@ struct KeyBatch<'b, K> {
     files_only: bool,
 }
 
-/// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a number that sorts as the
-/// key does where two of them differ, 64 bits; its number in the batch, 32 bits. One number, because numbers are sorted
-/// several times as fast.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Ordered(u128);
-
-impl Ordered {
-    #[inline]
-    fn new(view: usize, head: u64, key: usize) -> Ordered {
-        Ordered((view as u128) << 96 | u128::from(head) << 32 | key as u128)
-    }
-    /// Keys that can be told apart by a short number.
-    const MOST_SHORT: usize = 1 << 16;
-
-    /// The key's place among those of one family, as a number that is sorted in half the time: 48 bits of the head.
-    #[inline]
-    fn short(head: u64, key: usize) -> u64 {
-        head >> 16 << 16 | key as u64
-    }
-    #[inline]
-    fn from_short(short: u64) -> Ordered {
-        Ordered::new(0, short >> 16, (short as u16).into())
-    }
-    #[inline]
-    fn view(self) -> usize {
-        (self.0 >> 96) as usize
-    }
-    #[inline]
-    fn key(self) -> usize {
-        self.0 as u32 as usize
-    }
-    #[inline]
-    fn has_head_of(self, other: Ordered) -> bool {
-        self.0 >> 32 == other.0 >> 32
-    }
-}
-
-/// Stays on the stack while a batch has few keys.
-type Order = SmallVec<[Ordered; 32]>;
-
-/// Keys of which what is looked up with them stays there too; as many go through a memtable side by side.
+/// Keys of which what is looked up with them stays on the stack; as many go through a memtable side by side.
 const FEW_LOOKUPS: usize = 16;
 
 /// So few that room for `FEW_LOOKUPS` costs more than what goes on in it.
@@ -460,7 +420,18 @@ const SHARING: usize = 16;
 struct Left {
     waiting: SmallVec<[Waiting; FEW_KEYS_WAITING]>,
     /// Keys that are the same as others, and those.
-    repeated: Vec<(u32, u32)>,
+    repeated: SmallVec<[(u32, u32); FEW_LOOKUPS]>,
+}
+
+impl Left {
+    /// Gives those that are the same as others the answers of these, the last of them first: the others may in turn have been
+    /// found later to be the same as some.
+    #[inline]
+    fn repeat(&self, output: &mut impl Output) {
+        for &(key, of) in self.repeated.iter().rev() {
+            output.repeat(key as usize, of as usize);
+        }
+    }
 }
 
 /// Whether many of these, which stand in the order of their keys where there are files, are missing what their neighbours are.
@@ -547,8 +518,11 @@ impl<K: Keys> KeyBatch<'_, K> {
     ) {
         if ends_in_memtables && self.keys.is_of_one_family() {
             return match self.keys.len() {
-                0..=FEWER_LOOKUPS => self.read_memtables::<FEWER_LOOKUPS>(moment, guard, output, left),
-                _ => self.read_memtables::<FEW_LOOKUPS>(moment, guard, output, left),
+                ..=FEWER_LOOKUPS => self.read_memtables::<FEWER_LOOKUPS, 16>(moment, guard, output, left),
+                len if len <= FEW_LOOKUPS => {
+                    self.read_memtables::<FEW_LOOKUPS, 64>(moment, guard, output, left)
+                }
+                _ => self.read_memtables::<FEW_LOOKUPS, 512>(moment, guard, output, left),
             };
         }
         let ordered = self.ordered(moment, ends_in_memtables);
@@ -587,8 +561,9 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// Keys of one family that go no further than its memtables: in any order, and again if they are named again.
-    fn read_memtables<const N: usize>(
+    /// Keys of one family that go no further than its memtables: in any order, `N` side by side, and once as far as `SLOTS` words
+    /// tell.
+    fn read_memtables<const N: usize, const SLOTS: usize>(
         &self,
         moment: &Moment<'_>,
         guard: &epoch::Guard,
@@ -596,15 +571,27 @@ impl<K: Keys> KeyBatch<'_, K> {
         left: &mut Left,
     ) {
         let mut lookups: [LookupKey; N] = std::array::from_fn(|_| LookupKey::default());
+        let mut numbers = [0; N];
+        let mut named = Named::<SLOTS>::new();
         let context = ReadContext { guard: Some(guard), ..self.context(0) };
-        for from in (0..self.keys.len()).step_by(N) {
-            let count = N.min(self.keys.len() - from);
-            let lookups = &mut lookups[..count];
-            for (i, lookup) in lookups.iter_mut().enumerate() {
-                lookup.set(self.keys.key(from + i), moment.sequence);
+        let Left { waiting, repeated } = left;
+        let mut next = 0;
+        while next < self.keys.len() {
+            let mut count = 0;
+            while count < N && next < self.keys.len() {
+                match named.before(self.keys, next) {
+                    Some(of) => repeated.push((next as u32, of as u32)),
+                    None => {
+                        lookups[count].set(self.keys.key(next), moment.sequence);
+                        numbers[count] = next;
+                        count += 1;
+                    }
+                }
+                next += 1;
             }
-            let mut settle = |i: usize, answer: Answer<'_>| output.set(from + i, answer);
-            let mut park = |i, parked| left.waiting.push(Waiting { view: 0, key: from + i, parked });
+            let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
+            let mut park = |i, parked| waiting.push(Waiting { view: 0, key: numbers[i], parked });
+            let lookups = &lookups[..count];
             multi_get(moment.views[0].1.get(), (&context, guard), lookups, &mut settle, &mut park);
         }
     }
@@ -715,18 +702,6 @@ impl<K: Keys> KeyBatch<'_, K> {
     }
 }
 
-/// A number, of the bytes from `from` on, that sorts as `order` does wherever two of them differ; the same for all keys of an order
-/// that is not known.
-#[inline]
-fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
-    let head = head(user_key, from);
-    match order {
-        KeyOrder::Bytewise => head,
-        KeyOrder::ReverseBytewise => !head,
-        KeyOrder::Custom => 0,
-    }
-}
-
 /// Whether no key goes further than the memtables of this view.
 #[inline]
 fn ends_in_memtables(options: &ReadOptions, view: &SuperVersion) -> bool {
@@ -786,3 +761,6 @@ fn views_of<'g>(keys: &impl Keys, guard: &'g epoch::Guard) -> Views<'g> {
     }
     views
 }
+
+#[cfg(test)]
+mod tests;

@@ -438,6 +438,55 @@ fn keys_that_come_twice_get_their_value_twice() {
     }
 }
 
+/// Keys in order and anew, most of them named several times, some with the ends of others, in memtables and in files that have to be
+/// waited for or not.
+#[test]
+fn keys_named_again_and_again_get_what_get_gives() {
+    for_each_seed("keys named again", 12, |seed, mut rng| {
+        let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
+        keep_little_in_memory(&mut options.cf.table, &mut rng);
+        if rng.bool() {
+            options.cf.table.no_block_cache = true;
+            options.cf.table.cache_index_and_filter_blocks = false;
+        }
+        let path = if rng.bool() { "/db" } else { "/dba" };
+        let db = Db::open(&options, path).unwrap();
+        // Every second one ends as the one before it does.
+        let key = |n: u64| format!("{}{:08}", ["", "before-"][(n % 2) as usize], n / 2).into_bytes();
+        let (in_files, all) = (rng.bool(), 60);
+        for _ in 0..all * 2 {
+            let n = rng.u64(..all);
+            match rng.u8(..8) {
+                0 => db.delete(key(n)).unwrap(),
+                1 | 2 => db.merge(key(n), n.to_string()).unwrap(),
+                3 => db.delete_range(key(n), key(n + 2)).unwrap(),
+                _ => db.put(key(n), vec![b'v'; rng.usize(..40) * rng.usize(..40)]).unwrap(),
+            }
+            if in_files && rng.u8(..20) == 0 {
+                db.flush().unwrap();
+            }
+        }
+        let family = db.default_column_family();
+        let (mut output, mut into) = (MultiGetOutput::new(), Vec::new());
+        for round in 0..200 {
+            let few = rng.choice([3, 6, 10, all]).unwrap();
+            let most = rng.choice([6, 15, 15, 100]).unwrap();
+            let len = rng.usize(..most);
+            let keys: Vec<Vec<u8>> = (0..len).map(|_| key(rng.u64(..few) * all / few)).collect();
+            let reads = ReadOptions { async_io: rng.bool(), ..ReadOptions::default() };
+            let expected: Vec<_> = keys.iter().map(|key| db.get(key).unwrap()).collect();
+            db.multi_get_lent(&reads, &family, &keys, &mut output);
+            db.multi_get_into(&reads, &family, &keys, &mut into);
+            assert_eq!((output.len(), into.len()), (len, len));
+            for (i, expected) in expected.iter().enumerate() {
+                let context = format!("seed {seed}, round {round}: {i} of {keys:?}");
+                assert_eq!(output.get(i).unwrap(), expected.as_deref(), "lent: {context}");
+                assert_eq!(into[i].as_ref().unwrap().as_deref(), expected.as_deref(), "into: {context}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_block_that_no_cache_keeps_is_read_once_for_all_keys_of_a_batch() {
     for (no_block_cache, fill_cache) in [(false, true), (false, false), (true, true)] {

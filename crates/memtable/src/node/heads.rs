@@ -41,6 +41,26 @@ pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64
     }
 }
 
+/// [`head_after`] the first `len` bytes of `prefix`.
+#[inline(always)]
+pub(super) fn head_in_node(prefix: &[u8; MAX_PREFIX], len: usize, order: KeyOrder, user_key: &[u8]) -> u64 {
+    match user_key.first_chunk() {
+        Some(start) if order == KeyOrder::Bytewise && begins_with(start, prefix, len) => head(user_key, len),
+        _ => head_after(&prefix[..len], order, user_key),
+    }
+}
+
+/// Whether what a key of 16 bytes or more starts with begins with the first `len` bytes of `prefix`, if these are no more than 16.
+/// A call that compares so few takes as long as the search that follows.
+#[inline(always)]
+fn begins_with(start: &[u8; 16], prefix: &[u8; MAX_PREFIX], len: usize) -> bool {
+    let word = |of: &[u8], at: usize| of[at..].first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk));
+    let behind = |len: usize| u64::MAX.unbounded_shr(8 * len as u32);
+    let first = (word(start, 0) ^ word(prefix, 0)) & !behind(len);
+    let second = (word(start, 8) ^ word(prefix, 8)) & !behind(len.saturating_sub(8));
+    len <= 16 && first | second == 0
+}
+
 #[inline]
 pub(super) fn prefetch_record(record: *mut u8) {
     // Header, key and the start of the value: 100 bytes of it mostly reach into a third line.

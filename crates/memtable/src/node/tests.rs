@@ -1,3 +1,4 @@
+use super::heads::head_after;
 use super::*;
 
 #[test]
@@ -16,6 +17,31 @@ fn heads_are_a_monotone_image_of_keys_whatever_the_prefix() {
             assert!(a == b || low <= high, "{a:?} {b:?} {prefix:?} {order:?}");
         }
     }
+}
+
+#[test]
+fn heads_in_a_node_are_those_behind_its_prefix() {
+    let mut rng = fastrand::Rng::with_seed(6);
+    let mut told = [0; 2];
+    for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
+        let mut bytes = |len: usize| -> Vec<u8> { (0..len).map(|_| rng.u8(..2) * 0xFF).collect() };
+        let (mut key, rest) = (bytes(40), bytes(32));
+        key.truncate(rng.usize(..=40));
+        // The prefix of a node, and behind it what does not count; mostly that of the key, up to a byte.
+        let len = rng.usize(..=MAX_PREFIX);
+        let mut prefix: [u8; MAX_PREFIX] = rest.try_into().unwrap();
+        let shared = len.min(key.len());
+        prefix[..shared].copy_from_slice(&key[..shared]);
+        if shared > 0 && rng.bool() {
+            prefix[rng.usize(..shared)] ^= 1;
+        }
+        told[usize::from(key.starts_with(&prefix[..len]))] += 1;
+        for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::Custom] {
+            let head = head_in_node(&prefix, len, order, &key);
+            assert_eq!(head, head_after(&prefix[..len], order, &key), "{key:?} {prefix:?} {len} {order:?}");
+        }
+    }
+    assert!(told.iter().all(|&times| times > 20), "{told:?}");
 }
 
 #[test]

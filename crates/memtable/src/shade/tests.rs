@@ -51,7 +51,7 @@ fn check<const N: usize>(
     };
     // Writers beside it may make one know more than the other.
     let mut many = 0;
-    tree.sight_many(&[target, target], |i, sight| {
+    tree.sight_many::<2>(&[target, target], |i, sight| {
         assert_eq!(i, many);
         many += 1;
         is_told(told(&sight));

@@ -226,7 +226,7 @@ fn stress<const N: usize>(threads: u32, per_thread: u32, mix: fn(u32) -> u32) {
                     let mut found = 0;
                     let targets: Vec<_> =
                         keys.iter().map(|k| Target { user_key: k, trailer: u64::MAX }).collect();
-                    tree.visit_versions_of(&targets, |i, record| {
+                    tree.visit_versions_of::<GROUP>(&targets, |i, record| {
                         found += usize::from(record.user_key() == keys[i]);
                         false
                     });
@@ -295,13 +295,14 @@ fn a_wrong_guess_leads_to_the_same_record() {
     for n in 0..101 {
         let user_key = key(n);
         let target = Target { user_key: &user_key, trailer: u64::MAX };
-        for guess in (0..70).chain([node::NO_GUESS]) {
-            let mut found = None;
+        let right = tree.root().guess(tree.icmp(), &target);
+        for at in (0..70).chain([usize::MAX]) {
+            let (guess, mut found) = (right.moved_to(at), None);
             tree.visit_in(tree.root(), &target, guess, |record| {
                 found = Some(number(record));
                 false
             });
-            assert_eq!(found, (n < 100 && n % 2 == 0).then_some(n), "guess {guess}");
+            assert_eq!(found, (n < 100 && n % 2 == 0).then_some(n), "guess {at}");
         }
     }
 }
