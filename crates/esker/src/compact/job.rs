@@ -26,6 +26,7 @@ use crate::version::{LogOptions, blob_file_size};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, thread};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
+use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 use std::collections::HashSet;
 
@@ -204,20 +205,21 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     };
     let worthwhile = plan.input_bytes() / plan.target_file_size.max(1);
     let parts = (threads as u64).min(worthwhile) as usize;
-    // A cut might part the history of a key.
-    if parts < 2 || plan.output_level == 0 || task.cf.icmp.timestamp_size() > 0 {
+    if parts < 2 || plan.output_level == 0 {
         return Vec::new();
     }
+    let icmp = &task.cf.icmp;
     let mut anchors: Vec<(Vec<u8>, u64)> = Vec::new();
     for (_, file) in plan.input_files() {
         // Without its anchors a file only makes the parts less equal.
         if let Ok(reader) = open_file(&task.cf.tables, file)
             && let Ok(of_file) = reader.anchors(parts * 4)
         {
-            anchors.extend(of_file);
+            let lacks_timestamps = reader.lacks_timestamps();
+            let cut = |user_key: Vec<u8>| before_all_versions(icmp, user_key, lacks_timestamps);
+            anchors.extend(of_file.into_iter().map(|(user_key, bytes)| (cut(user_key), bytes)));
         }
     }
-    let icmp = &task.cf.icmp;
     anchors.sort_by(|(a, _), (b, _)| icmp.compare_user_keys(a, b));
     let total: u64 = anchors.iter().map(|(_, bytes)| bytes).sum();
     let mut cuts: Vec<Vec<u8>> = Vec::new();
@@ -231,6 +233,13 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
         }
     }
     cuts
+}
+
+/// Where to cut at this key of a table: the history of a key is not parted. The newest of its versions sorts first.
+fn before_all_versions(icmp: &InternalKeyComparator, user_key: Vec<u8>, lacks_timestamp: bool) -> Vec<u8> {
+    let size = icmp.timestamp_size();
+    let plain = if lacks_timestamp { &user_key } else { icmp.split_timestamp(&user_key).0 };
+    [plain, &vec![0xFF; size]].concat()
 }
 
 fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Families with user-defined timestamps: every moment is read as a model has it, through flushes, compactions and reopenings.
 
 mod judged;
+mod parts;
 
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::mem::MemFs;
