@@ -5,7 +5,8 @@
 //!
 //! A *sorted run* is a file of level 0 or all files of a deeper level. Runs stand from the newest to the oldest. When there
 //! are `level0_file_num_compaction_trigger` of them, the reasons are looked at in this order: files due for a periodic
-//! rewrite; all runs but the oldest are together too large beside it; neighbours of similar size; too many runs.
+//! rewrite; all runs but the oldest are together too large beside it; neighbours of similar size; too many runs; so many that writers
+//! are stopped.
 //!
 //! Invariants
 //!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered by time.
@@ -72,6 +73,7 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
         .or_else(|| is_due.then(|| picker.size_amplification()).flatten())
         .or_else(|| is_due.then(|| picker.similar_neighbours()).flatten())
         .or_else(|| is_due.then(|| picker.too_many_runs()).flatten())
+        .or_else(|| picker.runs_that_stop_writers())
 }
 
 /// All runs into the last level, for `compact_range`; `None` while one of them is being compacted, or without any.
@@ -204,6 +206,18 @@ impl Picker<'_> {
         let idle = self.runs.iter().filter(|r| !r.is_busy).count();
         let excess = idle.checked_sub(self.most_runs()).filter(|excess| *excess > 0)?;
         self.neighbours(None, excess + 1, CompactionReason::UniversalSortedRunNum)
+    }
+
+    /// As many of the newest as it takes to let writers go on, if nothing that runs will do so: however few runs options want to be
+    /// merged at once, no stop may be for ever.
+    fn runs_that_stop_writers(&self) -> Option<CompactionPlan> {
+        let stop = self.context.options.level0_stop_writes_trigger;
+        let excess = self.runs.len().checked_sub(stop)?;
+        if self.runs.iter().any(|run| run.is_busy) {
+            return None;
+        }
+        let merged = (excess + 2).min(self.runs.len());
+        (merged > 1).then(|| self.plan(0..merged, CompactionReason::UniversalSortedRunNum, true)).flatten()
     }
 
     /// RocksDB's `max_read_amp`.

@@ -1,10 +1,11 @@
 //! Universal and FIFO compaction, and going from one style to another.
 
 use esker::internals::env::mem::MemFs;
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
-use esker::{Db, Env, Options};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, CompressionType};
+use esker::{Db, Env, Options, WriteOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn options(fs: &Arc<MemFs>, style: CompactionStyle) -> Options {
     let mut options = Options::default();
@@ -77,6 +78,28 @@ fn universal_keeps_the_number_of_sorted_runs_within_its_trigger() {
     db.close().unwrap();
     let db = Db::open(&options(&fs, CompactionStyle::Universal), "/db").unwrap();
     assert_eq!(contents(&db), model);
+}
+
+#[test]
+fn universal_stops_writers_for_a_while_only_however_wide_its_merges_should_be() {
+    let mut options = options(&Arc::new(MemFs::new()), CompactionStyle::Universal);
+    options.cf.compression = CompressionType::None;
+    options.cf.compaction_options_universal.min_merge_width = 20;
+    options.cf.level0_slowdown_writes_trigger = 10;
+    options.cf.level0_stop_writes_trigger = 10;
+    let db = Db::open(&options, "/db").unwrap();
+    let at_once = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+    for round in 0..60 {
+        let limit = Instant::now() + Duration::from_secs(60);
+        let (key, value) = (format!("key{round}"), vec![b'v'; 20 << 10]);
+        while let Err(stopped) = db.put_opt(&at_once, &db.default_column_family(), &key, &value) {
+            assert!(Instant::now() < limit, "round {round}: {stopped}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        db.flush().unwrap();
+    }
+    assert_eq!(contents(&db).len(), 60);
+    db.close().unwrap();
 }
 
 #[test]
