@@ -7,7 +7,7 @@
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
 use crate::db::table_read_options;
-use crate::iter::timestamped::{TimestampedIter, table_iter};
+use crate::iter::timestamped::{TimestampedIter, Tombstones, table_iter};
 use crate::iter::{DbIter, DbIterOptions};
 use crate::options::{Options, ReadOptions};
 use crate::read::saver::{Finish, Saver};
@@ -233,7 +233,7 @@ impl SstFileReader {
             self.entries(table_read_options(options)),
             self.iter_options(options),
             options.timestamp.clone().unwrap_or_default(),
-            Vec::new(),
+            Tombstones::default(),
             Some(self.table.clone()),
         ))
     }

@@ -44,6 +44,44 @@ impl TombstoneRun {
     pub(crate) fn is_empty(&self) -> bool {
         self.fragments.is_empty()
     }
+
+    /// Whether its file ends before `user_key`, which is without a timestamp, as are keys in `plain` order.
+    fn ends_before(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
+        self.bounds.as_ref().is_some_and(|(_, last, is_exclusive)| {
+            let order = plain.compare_user_keys(last, user_key);
+            order.is_lt() || (order.is_eq() && *is_exclusive)
+        })
+    }
+
+    /// Whether its file begins behind `user_key`.
+    fn begins_behind(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
+        self.bounds.as_ref().is_some_and(|(first, ..)| plain.compare_user_keys(first, user_key).is_gt())
+    }
+}
+
+/// All range tombstones that a reader sees.
+#[derive(Debug, Default)]
+pub(crate) struct Tombstones {
+    /// Of memtables and of files of level 0, in any order.
+    pub(crate) of_level_0: Vec<TombstoneRun>,
+    /// Of each deeper level, in the order of its files.
+    pub(crate) of_levels: Vec<Vec<TombstoneRun>>,
+}
+
+impl Tombstones {
+    /// The newest that covers `user_key`, without its timestamp; `plain` is the order of such keys.
+    pub(super) fn covering(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> SequenceNumber {
+        let of_levels = self.of_levels.iter().flat_map(|runs| {
+            let from = runs.partition_point(|run| run.ends_before(plain, user_key));
+            // Versions of one key may go on in the next file.
+            runs[from..].iter().take_while(|run| !run.begins_behind(plain, user_key))
+        });
+        let within =
+            |run: &&TombstoneRun| !run.ends_before(plain, user_key) && !run.begins_behind(plain, user_key);
+        let newest =
+            |run: &TombstoneRun| run.fragments.max_covering_seq(user_key, plain, SequenceNumber::MAX);
+        self.of_level_0.iter().filter(within).chain(of_levels).map(newest).max().unwrap_or_default()
+    }
 }
 
 /// Who reads tombstones with timestamps.
@@ -125,7 +163,7 @@ pub(crate) struct TimestampedIter {
     options: DbIterOptions,
     /// Versions newer than this are not there.
     read_timestamp: Vec<u8>,
-    tombstones: Vec<TombstoneRun>,
+    tombstones: Tombstones,
     valid: bool,
     key: Vec<u8>,
     timestamp: Vec<u8>,
@@ -155,7 +193,7 @@ impl TimestampedIter {
         iter: Box<dyn InternalIterator>,
         options: DbIterOptions,
         read_timestamp: Vec<u8>,
-        tombstones: Vec<TombstoneRun>,
+        tombstones: Tombstones,
         keep_alive: Option<KeepAlive>,
     ) -> TimestampedIter {
         TimestampedIter {
@@ -432,7 +470,7 @@ impl TimestampedIter {
     fn resolve(&mut self) -> Result<bool> {
         self.operands.clear();
         self.timestamp.clear();
-        let covering = covering(&self.tombstones, &self.plain, &self.key);
+        let covering = self.tombstones.covering(&self.plain, &self.key);
         while self.iter.valid() && self.is_current() {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             let (_, timestamp) = self.icmp.split_timestamp(entry.user_key);
@@ -482,23 +520,6 @@ impl TimestampedIter {
         };
         Ok(true)
     }
-}
-
-/// The newest of the tombstones that covers `user_key`, without its timestamp; `plain` is the order of such keys.
-pub(super) fn covering(
-    runs: &[TombstoneRun],
-    plain: &InternalKeyComparator,
-    user_key: &[u8],
-) -> SequenceNumber {
-    let within = |run: &&TombstoneRun| {
-        run.bounds.as_ref().is_none_or(|(first, last, exclusive)| {
-            let to_last = plain.compare_user_keys(user_key, last);
-            plain.compare_user_keys(user_key, first).is_ge()
-                && (to_last.is_lt() || (to_last.is_eq() && !exclusive))
-        })
-    };
-    let newest = |run: &TombstoneRun| run.fragments.max_covering_seq(user_key, plain, SequenceNumber::MAX);
-    runs.iter().filter(within).map(newest).max().unwrap_or_default()
 }
 
 /// The value that a cursor stands on.

@@ -11,7 +11,7 @@
 //! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
 
 use super::db_iter::{DbIterOptions, KeepAlive};
-use super::timestamped::{Shown, TombstoneRun, compare_timestamps, covering, shown_base};
+use super::timestamped::{Shown, Tombstones, compare_timestamps, shown_base};
 use esker_base::iter::InternalIterator;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -27,7 +27,7 @@ pub(crate) struct VersionsIter {
     /// The first and the last timestamp that count.
     from: Vec<u8>,
     to: Vec<u8>,
-    tombstones: Vec<TombstoneRun>,
+    tombstones: Tombstones,
     valid: bool,
     forward: bool,
     /// The internal key that is shown.
@@ -57,7 +57,7 @@ impl VersionsIter {
         iter: Box<dyn InternalIterator>,
         options: DbIterOptions,
         (from, to): (Vec<u8>, Vec<u8>),
-        tombstones: Vec<TombstoneRun>,
+        tombstones: Tombstones,
         keep_alive: Option<KeepAlive>,
     ) -> VersionsIter {
         VersionsIter {
@@ -310,7 +310,7 @@ impl VersionsIter {
         if !is_between || entry.sequence > self.options.sequence {
             return Ok(false);
         }
-        let hidden_below = covering(&self.tombstones, &self.plain, user_key);
+        let hidden_below = self.tombstones.covering(&self.plain, user_key);
         Ok(entry.sequence >= hidden_below)
     }
 

@@ -1,5 +1,6 @@
 //! Families with user-defined timestamps: every moment is read as a model has it, through flushes, compactions and reopenings.
 
+mod counted;
 mod judged;
 mod parts;
 
@@ -669,79 +670,6 @@ fn a_step_over_a_key_of_many_versions_does_not_read_them_all() {
     let read = PerfContext::current().block_read_count - before;
     set_perf_level(PerfLevel::Disable);
     assert!(read < 10, "{read} blocks");
-}
-
-/// The order of keys with timestamps, asked of which is counted.
-#[derive(Debug)]
-struct Counting {
-    asked: Arc<std::sync::atomic::AtomicU64>,
-    timestamp_size: usize,
-}
-
-impl esker::comparator::Comparator for Counting {
-    fn name(&self) -> &str {
-        "test.Counting"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let ((a, of_a), (b, of_b)) =
-            (a.split_at(a.len() - self.timestamp_size), b.split_at(b.len() - self.timestamp_size));
-        a.cmp(b).then_with(|| of_b.iter().rev().cmp(of_a.iter().rev()))
-    }
-    fn timestamp_size(&self) -> usize {
-        self.timestamp_size
-    }
-    fn without_timestamp(&self) -> Option<esker::comparator::ComparatorRef> {
-        (self.timestamp_size > 0)
-            .then(|| Arc::new(Counting { asked: self.asked.clone(), timestamp_size: 0 }) as Arc<_>)
-    }
-}
-
-#[test]
-fn a_key_is_not_compared_with_every_deleted_range() {
-    const RANGES: u64 = 2000;
-    let asked: Arc<std::sync::atomic::AtomicU64> = Arc::default();
-    let mut options = options(NAMES[0]);
-    options.cf.comparator = Arc::new(Counting { asked: asked.clone(), timestamp_size: 8 });
-    options.cf.merge_operator = None;
-    options.cf.disable_auto_compactions = true;
-    let db = Db::open(&options, "/db").unwrap();
-    let (write, family) = (WriteOptions::default(), db.default_column_family());
-    for n in 0..RANGES {
-        db.put_with_ts(&write, &family, format!("k{n:04}"), &ts(1), "value").unwrap();
-        db.put_with_ts(&write, &family, format!("k{n:04}z"), &ts(1), "value").unwrap();
-        let (begin, end) = (format!("k{n:04}"), format!("k{n:04}m"));
-        db.delete_range_with_ts(&write, &family, begin, end, &ts(2)).unwrap();
-    }
-    let asked_by = |read: &dyn Fn()| {
-        let before = asked.load(std::sync::atomic::Ordering::Relaxed);
-        read();
-        asked.load(std::sync::atomic::Ordering::Relaxed) - before
-    };
-    for is_flushed in [false, true] {
-        if is_flushed {
-            db.flush().unwrap();
-        }
-        for iter_start_ts in [None, Some(ts(1).to_vec())] {
-            for (moment, rows) in [(1, 2 * RANGES), (2, RANGES)] {
-                let asked = asked_by(&|| {
-                    let read = ReadOptions { iter_start_ts: iter_start_ts.clone(), ..at(moment) };
-                    let mut iter = db.iter_opt(read, &family).unwrap();
-                    iter.seek_to_first();
-                    let mut found = 0;
-                    while iter.valid() {
-                        found += 1;
-                        iter.next();
-                    }
-                    assert_eq!(found, rows);
-                });
-                assert!(asked < RANGES * 200, "{asked} comparisons for {rows} keys");
-            }
-        }
-    }
-    assert_eq!(db.get_opt(&at(2), &family, "k0007").unwrap(), None);
-    assert!(db.get_opt(&at(1), &family, "k0007").unwrap().is_some());
-    assert!(db.get_opt(&at(2), &family, "k0007z").unwrap().is_some());
 }
 
 /// A key is looked for in the files that may hold it.

@@ -6,7 +6,7 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::db::reads::{read_timestamp, table_read_options};
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::timestamped::{
-    TimestampedIter, TombstoneReader, TombstoneRun, may_hold, stored_tombstones, table_iter,
+    TimestampedIter, TombstoneReader, Tombstones, may_hold, stored_tombstones, table_iter,
 };
 use crate::iter::versions::VersionsIter;
 use crate::iter::{DbIterOptions, MergeChild, MergingIterator};
@@ -53,7 +53,7 @@ pub(in crate::db) fn new_versions_iter(
 struct Parts {
     iter: Box<dyn InternalIterator>,
     iter_options: DbIterOptions,
-    tombstones: Vec<TombstoneRun>,
+    tombstones: Tombstones,
     keep_alive: Option<KeepAlive>,
 }
 
@@ -77,8 +77,8 @@ fn parts(
         None => internal_iterator(cf, view, &all, sequence)?,
     };
     let tombstones = match options.ignore_range_deletions {
-        true => Vec::new(),
-        false => tombstone_runs(cf, view, options, reader)?,
+        true => Tombstones::default(),
+        false => tombstones(cf, view, options, reader)?,
     };
     let iter_options = DbIterOptions {
         sequence,
@@ -125,40 +125,57 @@ fn runs_with(
 }
 
 /// All range tombstones of a family with user-defined timestamps, or those that may cover one key.
-fn tombstone_runs(
+fn tombstones(
     cf: &ColumnFamily,
     view: &SuperVersion,
     options: &ReadOptions,
     reader: &TombstoneReader<'_>,
-) -> Result<Vec<TombstoneRun>> {
+) -> Result<Tombstones> {
     let (icmp, size) = (&cf.icmp, cf.icmp.timestamp_size());
-    let plain = icmp.without_timestamp();
-    let table_options = table_read_options(options);
-    let mut runs: Vec<TombstoneRun> = view
+    let (plain, table_options) = (icmp.without_timestamp(), table_read_options(options));
+    let of_memtables = view
         .memtables()
         .filter(|mem| options.read_tier != ReadTier::Persisted && mem.num_range_deletes() > 0)
         .map(|mem| reader.run(&mem.stored_range_tombstones(), None))
-        .collect();
+        .filter(|run| !run.is_empty());
+    let mut tombstones = Tombstones { of_level_0: of_memtables.collect(), of_levels: Vec::new() };
     if options.read_tier == ReadTier::Memtable {
-        return Ok(runs);
+        return Ok(tombstones);
     }
-    for (_, file) in view.version.all_files().filter(|(_, file)| file.may_have_range_deletions()) {
-        let (first, _) = icmp.split_timestamp(file.smallest_user_key());
-        let (last, _) = icmp.split_timestamp(file.largest_user_key());
-        let is_outside = |key: &[u8]| {
-            plain.compare_user_keys(key, first).is_lt() || plain.compare_user_keys(key, last).is_gt()
+    let versions = |byte| reader.only.map(|key| [key, &vec![byte; size]].concat());
+    let (newest, oldest) = (versions(0xFF), versions(0));
+    for level in 0..view.version.levels().len() {
+        let mut runs = Vec::new();
+        let files = match level {
+            0 => view.version.files(0),
+            _ => {
+                let touched = view.version.overlapping_range(level, newest.as_deref(), oldest.as_deref());
+                &view.version.files(level)[touched]
+            }
         };
-        if reader.only.is_some_and(is_outside) {
-            continue;
+        for file in files.iter().filter(|file| file.may_have_range_deletions()) {
+            let (first, _) = icmp.split_timestamp(file.smallest_user_key());
+            let (last, _) = icmp.split_timestamp(file.largest_user_key());
+            let is_outside = |key: &[u8]| {
+                plain.compare_user_keys(key, first).is_lt() || plain.compare_user_keys(key, last).is_gt()
+            };
+            if reader.only.is_some_and(is_outside) {
+                continue;
+            }
+            let table = open_for(&cf.tables, file, &table_options)?;
+            let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
+            runs.push(if table.lacks_timestamps() {
+                reader.run(&stored_tombstones(&table, size), bounds)
+            } else {
+                reader.run(table.stored_range_tombstones(), bounds)
+            });
         }
-        let table = open_for(&cf.tables, file, &table_options)?;
-        let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
-        runs.push(if table.lacks_timestamps() {
-            reader.run(&stored_tombstones(&table, size), bounds)
-        } else {
-            reader.run(table.stored_range_tombstones(), bounds)
-        });
+        runs.retain(|run| !run.is_empty());
+        match level {
+            0 => tombstones.of_level_0.extend(runs),
+            _ => tombstones.of_levels.push(runs),
+        }
     }
-    runs.retain(|run| !run.is_empty());
-    Ok(runs)
+    tombstones.of_levels.retain(|runs| !runs.is_empty());
+    Ok(tombstones)
 }
