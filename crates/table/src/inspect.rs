@@ -22,6 +22,8 @@ pub struct DataBlock<'a> {
     pub handle: BlockHandle,
     /// Its separator: a user key or an internal key, see [`TableReader::index_shape`].
     pub separator: &'a [u8],
+    /// Its first internal key, if the index has first keys.
+    pub first_key: Option<&'a [u8]>,
     /// The block.
     pub block: &'a Block,
 }
@@ -78,7 +80,8 @@ impl TableReader {
             if let CachedBlock::KeyValue(block) =
                 &self.source.read_with(&mut readahead, handle, kind, true)?
             {
-                visit(DataBlock { handle, separator: walker.separator(), block })?;
+                let first_key = walker.first_key().map_err(|e| self.source.in_file(e))?;
+                visit(DataBlock { handle, separator: walker.separator(), first_key, block })?;
             }
             walker.next(&self.source, &options).map_err(|e| self.source.in_file(e))?;
         }
@@ -91,7 +94,9 @@ impl TableReader {
     pub fn for_each_stored_tombstone(&self, visit: &mut EntryVisitor<'_>) -> Result<()> {
         let Some(handle) = self.meta.find(RANGE_DEL) else { return Ok(()) };
         match &self.source.read(handle, BlockKind::Meta, true)? {
-            CachedBlock::KeyValue(block) => DataBlock { handle, separator: &[], block }.for_each(visit),
+            CachedBlock::KeyValue(block) => {
+                DataBlock { handle, separator: &[], first_key: None, block }.for_each(visit)
+            }
             _ => Ok(()),
         }
     }

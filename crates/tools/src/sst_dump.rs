@@ -10,14 +10,14 @@
 use crate::failure::{Failure, Outcome};
 use crate::host::{Host, Stream};
 use crate::table_text::{append_raw_dump, properties_text};
-use crate::text::{append_entry, hex, parse_hex};
+use crate::text::{EntryForm, append_entry, before_all_versions, hex, is_at_or_behind, parse_hex};
 use clap::{Args, ValueEnum};
 use esker::comparator;
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::FileSystem;
-use esker::internals::format::key::{InternalKeyComparator, seek_key, user_key};
+use esker::internals::format::key::{InternalKeyComparator, user_key};
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
-use esker::{Error, Result, SequenceNumber};
+use esker::{Error, Result};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,10 @@ pub(crate) struct SstDumpOptions {
     /// Print keys and values in hexadecimal digits
     #[arg(long)]
     output_hex: bool,
-    /// Key to start at
+    /// Say in words where values in blob files lie
+    #[arg(long)]
+    decode_blob_index: bool,
+    /// Key to start at; without a timestamp, as --to
     #[arg(long)]
     from: Option<String>,
     /// Key to stop before
@@ -221,7 +224,7 @@ impl Range {
     }
 
     fn ends_before(&self, key: &[u8], reader: &TableReader) -> bool {
-        let beyond = |to: &Vec<u8>| reader.icmp().compare_user_keys(key, to).is_ge();
+        let beyond = |to: &Vec<u8>| is_at_or_behind(key, to, reader.icmp());
         self.to.as_ref().is_some_and(beyond) || self.prefix.as_ref().is_some_and(|p| !key.starts_with(p))
     }
 }
@@ -237,14 +240,19 @@ fn scan(
     if range.from.is_empty() {
         iter.seek_to_first();
     } else {
-        iter.seek(&seek_key(&range.from, SequenceNumber::MAX));
+        iter.seek(&before_all_versions(&range.from, reader.icmp()));
     }
+    let form = EntryForm {
+        key_hex: options.output_hex,
+        value_hex: options.output_hex,
+        decode_blob_index: options.decode_blob_index,
+    };
     let mut line = Vec::new();
     while iter.valid() && *left > 0 && !range.ends_before(user_key(iter.key()), reader) {
         *left -= 1;
         if options.command == Command::Scan {
             line.clear();
-            append_entry(iter.key(), iter.value(), options.output_hex, options.output_hex, &mut line);
+            append_entry(iter.key(), iter.value(), form, &mut line);
             out.write_all(&line)?;
         }
         iter.next();

@@ -5,6 +5,8 @@
 
 use crate::text::{hex, public_unique_id_text};
 use esker::Result;
+use esker::internals::base::coding::put_length_prefixed;
+use esker::internals::format::meta_index::COMPRESSION_DICT;
 use esker::internals::format::properties::TableProperties;
 use esker::internals::format::unique_id::unique_id;
 use esker::internals::table::TableReader;
@@ -45,6 +47,12 @@ fn own_properties(p: &TableProperties) -> Vec<(String, String)> {
     };
     counted("rocksdb.deleted.keys", p.num_deletions);
     counted("rocksdb.merge.operands", p.num_merge_operands);
+    if let Some(version) = p.external_sst_file_version {
+        own.push(("rocksdb.external_sst_file.version".to_owned(), hex(&version.to_le_bytes())));
+    }
+    if let Some(seqno) = p.external_sst_file_global_seqno {
+        own.push(("rocksdb.external_sst_file.global_seqno".to_owned(), hex(&seqno.to_le_bytes())));
+    }
     own
 }
 
@@ -133,6 +141,8 @@ pub(crate) fn append_raw_dump(reader: &TableReader, out: &mut Vec<u8>) -> Result
     text.push_str("  Block key hex dump: Data block handle\n  Block key ascii\n\n");
     out.extend_from_slice(text.as_bytes());
     append_index(reader, out)?;
+    append_dictionary(reader, out)?;
+    append_range_deletions(reader, out);
     append_blocks(reader, out)
 }
 
@@ -178,15 +188,50 @@ fn append_index(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
         } else {
             esker::internals::format::key::user_key(block.separator)
         };
-        let mut handle = Vec::new();
-        block.handle.encode(&mut handle);
-        out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(&handle)).as_bytes());
-        append_spaced(key, out);
+        let mut value = Vec::new();
+        block.handle.encode(&mut value);
+        if let Some(first_key) = block.first_key {
+            put_length_prefixed(&mut value, first_key);
+        }
+        out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(&value)).as_bytes());
+        // Unlike those of entries, zeros among them are printed as they are.
+        key.iter().for_each(|byte| out.extend_from_slice(&[*byte, b' ']));
         out.extend_from_slice(b"\n  ------\n");
         Ok(())
     })?;
     out.push(b'\n');
     Ok(())
+}
+
+fn append_dictionary(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
+    let Some(handle) = reader.meta_index().find(COMPRESSION_DICT) else { return Ok(()) };
+    let dictionary = reader.block_contents(handle)?;
+    let (bytes, dictionary) = (dictionary.len(), hex(&dictionary));
+    let text =
+        format!("Compression Dictionary:\n{RULE}\n  size (bytes): {bytes}\n\n  HEX    {dictionary}\n\n");
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+/// Fragment by fragment, each as often as it has sequence numbers.
+fn append_range_deletions(reader: &TableReader, out: &mut Vec<u8>) {
+    let Some(tombstones) = reader.range_dels() else { return };
+    out.extend_from_slice(format!("Range deletions:\n{RULE}\n").as_bytes());
+    for fragment in (0..tombstones.len()).map(|i| tombstones.fragment(i)) {
+        for _ in fragment.seqs {
+            append_pair(fragment.start, fragment.end, out);
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Both in hexadecimal digits, and both as they are.
+fn append_pair(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(value)).as_bytes());
+    append_spaced(key, out);
+    out.extend_from_slice(b": ");
+    append_spaced(value, out);
+    out.extend_from_slice(b"\n  ------\n");
 }
 
 fn append_blocks(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
@@ -199,17 +244,15 @@ fn append_blocks(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
             format!("Data Block # {} @ {}\n{RULE}\n", sizes.len(), hex(&handle)).as_bytes(),
         );
         block.for_each(&mut |key, value| {
-            let key = esker::internals::format::key::user_key(key);
-            out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(value)).as_bytes());
-            append_spaced(key, out);
-            out.extend_from_slice(b": ");
-            append_spaced(value, out);
-            out.extend_from_slice(b"\n  ------\n");
+            append_pair(esker::internals::format::key::user_key(key), value, out);
             Ok(())
         })?;
         out.push(b'\n');
         Ok(())
     })?;
+    if sizes.is_empty() {
+        return Ok(());
+    }
     let (least, most) = (sizes.iter().min().unwrap_or(&0), sizes.iter().max().unwrap_or(&0));
     let summary = format!(
         "Data Block Summary:\n{RULE}\n  # data blocks: {}\n  min data block size: {least}\n  max data block size: \

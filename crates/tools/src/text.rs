@@ -1,8 +1,13 @@
 //! Keys and values as RocksDB's tools write them, and back.
 
 use crate::failure::{Failure, Outcome};
-use esker::internals::format::key::{TRAILER_BYTES, trailer, user_key};
+use esker::internals::format::blob::{BlobIndex, BlobLocation};
+use esker::internals::format::compression::CompressionType;
+use esker::internals::format::key::{
+    InternalKeyComparator, ParsedInternalKey, TRAILER_BYTES, seek_key, trailer, user_key,
+};
 use esker::internals::format::unique_id::public_unique_id;
+use esker::{SequenceNumber, ValueType};
 use std::fmt::Write;
 
 /// Upper-case hexadecimal digits.
@@ -26,6 +31,17 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> Outcome<Vec<u8>> {
     Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
+/// The internal key in front of all versions of a key that is given without a timestamp.
+pub(crate) fn before_all_versions(user_key: &[u8], icmp: &InternalKeyComparator) -> Vec<u8> {
+    let newest = vec![0xFF; icmp.timestamp_size()];
+    seek_key(&[user_key, &newest].concat(), SequenceNumber::MAX)
+}
+
+/// Whether this user key, whatever its timestamp, is `end` or behind it, which has none.
+pub(crate) fn is_at_or_behind(user_key: &[u8], end: &[u8], icmp: &InternalKeyComparator) -> bool {
+    icmp.without_timestamp().compare_user_keys(icmp.split_timestamp(user_key).0, end).is_ge()
+}
+
 /// `'user key' seq:N, type:T`: the key as it is, or in hexadecimal digits.
 pub(crate) fn append_internal_key(key: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     if key.len() < TRAILER_BYTES {
@@ -38,12 +54,48 @@ pub(crate) fn append_internal_key(key: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("' seq:{}, type:{}", trailer >> 8, trailer & 0xFF).as_bytes());
 }
 
+/// How entries are printed.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryForm {
+    pub(crate) key_hex: bool,
+    pub(crate) value_hex: bool,
+    /// Where a value lies is said in words.
+    pub(crate) decode_blob_index: bool,
+}
+
 /// An entry as `ldb idump` and `sst_dump --command=scan` print it.
-pub(crate) fn append_entry(key: &[u8], value: &[u8], key_hex: bool, value_hex: bool, out: &mut Vec<u8>) {
-    append_internal_key(key, key_hex, out);
+pub(crate) fn append_entry(key: &[u8], value: &[u8], form: EntryForm, out: &mut Vec<u8>) {
+    append_internal_key(key, form.key_hex, out);
     out.extend_from_slice(b" => ");
-    append_bytes(value, value_hex, out);
+    match form.decode_blob_index.then(|| blob_index_text(key, value, form.value_hex)).flatten() {
+        Some(text) => out.extend_from_slice(&text),
+        None => append_bytes(value, form.value_hex, out),
+    }
     out.push(b'\n');
+}
+
+/// What a blob index says, if the entry is one.
+fn blob_index_text(key: &[u8], value: &[u8], is_hex: bool) -> Option<Vec<u8>> {
+    let parsed = ParsedInternalKey::parse(key).ok()?;
+    let index = (parsed.value_type == ValueType::BlobIndex).then(|| BlobIndex::parse(value).ok())??;
+    let reference = |at: &BlobLocation| {
+        let compression = CompressionType::from_u8(at.compression).map_or("Unknown", |c| c.property_name());
+        let (file, offset, size) = (at.file_number, at.offset, at.size);
+        format!("[blob ref] file:{file} offset:{offset} size:{size} compression: {compression}").into_bytes()
+    };
+    let (mut text, expiration) = match index {
+        BlobIndex::Blob(at) => (reference(&at), None),
+        BlobIndex::BlobTtl { expiration, location } => (reference(&location), Some(expiration)),
+        BlobIndex::InlinedTtl { expiration, value } => {
+            let mut text = b"[inlined blob] value:".to_vec();
+            append_bytes(value, is_hex, &mut text);
+            (text, Some(expiration))
+        }
+    };
+    if let Some(expiration) = expiration {
+        text.extend_from_slice(format!(" exp:{expiration}").as_bytes());
+    }
+    Some(text)
 }
 
 /// As it is, or in hexadecimal digits without prefix.

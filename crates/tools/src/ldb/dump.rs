@@ -3,11 +3,13 @@
 use super::Out;
 use super::session::Session;
 use crate::failure::Outcome;
-use crate::text::{append_entry, append_prefixed, parse_hex};
+use crate::text::{
+    EntryForm, append_entry, append_prefixed, before_all_versions, is_at_or_behind, parse_hex,
+};
 use clap::Args;
 use esker::ReadOptions;
 use esker::internals::base::iter::InternalIterator;
-use esker::internals::format::key::{seek_key, user_key};
+use esker::internals::format::key::{InternalKeyComparator, user_key};
 use esker::stats::HistogramSnapshot;
 use std::io::Write;
 
@@ -39,6 +41,9 @@ pub(super) struct IdumpOptions {
     /// --from and --to are 0x…
     #[arg(long)]
     input_key_hex: bool,
+    /// Say in words where values in blob files lie
+    #[arg(long)]
+    decode_blob_index: bool,
 }
 
 pub(super) fn dump(session: &Session, options: &DumpOptions, out: &mut Out) -> Outcome {
@@ -84,6 +89,11 @@ pub(super) fn idump(session: &Session, options: &IdumpOptions, out: &mut Out) ->
         Some(text) if options.input_key_hex => parse_hex(text, "key").map(Some),
         text => session.parse_bound(text),
     };
+    let form = EntryForm {
+        key_hex: session.key_hex(),
+        value_hex: session.value_hex(),
+        decode_blob_index: options.decode_blob_index,
+    };
     let options = &options.dump;
     let (from, to) = (bound(options.from.as_ref())?, bound(options.to.as_ref())?);
     let opened = session.open_for_read_only()?;
@@ -91,23 +101,23 @@ pub(super) fn idump(session: &Session, options: &IdumpOptions, out: &mut Out) ->
         writeln!(out, "{}", opened.db.property_cf(&opened.family, "rocksdb.stats").unwrap_or_default())?;
     }
     let mut iter = opened.db.internal_iter(&opened.family)?;
+    let icmp = InternalKeyComparator::new(opened.family.comparator().clone());
     match from {
-        Some(key) => iter.seek(&seek_key(&key, esker::SequenceNumber::MAX)),
+        Some(key) => iter.seek(&before_all_versions(&key, &icmp)),
         None => iter.seek_to_first(),
     }
-    let order = opened.family.comparator();
     let most = options.max_keys.unwrap_or(u64::MAX);
     let (mut count, mut line) = (0, Vec::new());
     while iter.valid() && count < most {
         if let Some(to) = &to
-            && order.compare(user_key(iter.key()), to).is_ge()
+            && is_at_or_behind(user_key(iter.key()), to, &icmp)
         {
             break;
         }
         count += 1;
         if !options.count_only {
             line.clear();
-            append_entry(iter.key(), iter.value(), session.key_hex(), session.value_hex(), &mut line);
+            append_entry(iter.key(), iter.value(), form, &mut line);
             out.write_all(&line)?;
         }
         iter.next();

@@ -1,9 +1,10 @@
 //! `esker ldb` alone: what it prints is written out here, as RocksDB's tool prints it.
 
-use crate::run::{esker, files, ldb, ldb_with_input, peer, sample};
+use crate::run::{esker, files, golden, ldb, ldb_with_input, peer, sample};
 use esker::internals::base::merge_operator::MergeOperator;
 use esker::{Db, Options, WriteBatch, WriteOptions};
 use esker_testkit::TempDir;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -316,14 +317,14 @@ fn wals_in_a_directory_of_their_own_are_found() {
 
 #[test]
 fn live_files_are_listed_with_blob_files() {
-    let db = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/v7_8_blob/db"));
+    let db = golden("v7_8_blob");
     let dir = db.display();
-    let by_level = ldb(db, &["list_live_files_metadata"]).ok();
+    let by_level = ldb(&db, &["list_live_files_metadata"]).ok();
     let blobs = format!("Live Blob Files:\n{dir}/000010.blob\n{dir}/000013.blob\n------");
     let tables = format!("---------- level 0 ----------\n{dir}/000012.sst\n{dir}/000009.sst\n---");
     assert!(by_level.contains(&blobs) && by_level.contains(&tables), "{by_level}");
     assert_eq!(
-        ldb(db, &["list_live_files_metadata", "--sort_by_filename"]).ok(),
+        ldb(&db, &["list_live_files_metadata", "--sort_by_filename"]).ok(),
         format!(
             "Live SST and Blob Files:\n\
              {dir}/000009.sst : level 0, column family 'default'\n\
@@ -333,4 +334,21 @@ fn live_files_are_listed_with_blob_files() {
              ------------------------------\n"
         )
     );
+}
+
+#[test]
+fn internal_entries_begin_and_end_at_keys_without_timestamps() {
+    let db = golden("v7_8_udt_u64");
+    let dumped = ldb(&db, &["idump", "--from=key000011", "--to=key000013"]).ok();
+    let keys: BTreeSet<&str> =
+        dumped.lines().filter_map(|line| line.get(1..10)).filter(|k| k.starts_with("key")).collect();
+    assert_eq!(keys, BTreeSet::from(["key000011", "key000012"]), "{dumped}");
+}
+
+#[test]
+fn blob_indexes_are_told_in_words() {
+    let dumped = ldb(&golden("v7_8_blob"), &["idump", "--decode_blob_index", "--max_keys=1"]).ok();
+    let first =
+        "'key000000' seq:1, type:17 => [blob ref] file:10 offset:71 size:150 compression: NoCompression\n";
+    assert!(dumped.starts_with(first), "{dumped}");
 }

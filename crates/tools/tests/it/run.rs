@@ -89,6 +89,11 @@ pub(crate) fn sample(temp: &TempDir) -> PathBuf {
     db
 }
 
+/// A golden database of RocksDB's, to be looked at.
+pub(crate) fn golden(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(name).join("db")
+}
+
 /// A copy of a database's directory.
 pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

@@ -1,6 +1,6 @@
 //! `esker sst_dump` alone.
 
-use crate::run::{esker, files, flip, sample};
+use crate::run::{copy, esker, files, flip, golden, sample};
 use esker_testkit::TempDir;
 
 #[test]
@@ -46,4 +46,54 @@ fn the_first_of_several_damaged_files_is_told() {
     tables.iter().for_each(|table| flip(table, 5));
     let told = esker(&["sst_dump", &format!("--file={}", db.display())]).failed();
     assert!(told.contains(tables[0].to_str().unwrap()), "{told}");
+}
+
+#[test]
+fn raw_dumps_hold_range_deletions_dictionaries_and_first_keys() {
+    let temp = TempDir::new("sst-dump-raw");
+    let dump = |name: &str, table: &str| {
+        let db = temp.join(name);
+        copy(&golden(name), &db);
+        esker(&["sst_dump", &format!("--file={}/{table}.sst", db.display()), "--command=raw"]).ok();
+        std::fs::read(db.join(format!("{table}_dump.txt")))
+            .unwrap()
+            .escape_ascii()
+            .to_string()
+            .replace("\\n", "\n")
+    };
+    let deletions = dump("v7_8_range_del_only_sst", "000011");
+    let expected = "\nRange deletions:\n--------------------------------------\n  HEX    6B6579303030303130: \
+                    6B6579303030303230\n  ASCII  k e y 0 0 0 0 1 0 : k e y 0 0 0 0 2 0 \n  ------\n";
+    assert!(deletions.contains(expected) && !deletions.contains("Data Block Summary"), "{deletions}");
+    let dictionary = dump("v7_8_dict_zstd_trained", "000010");
+    assert!(
+        dictionary.contains("\nCompression Dictionary:\n")
+            && dictionary.contains("  size (bytes): 4096\n\n  HEX    37A430EC")
+    );
+    let index = dump("v7_8_index_first_key", "000009");
+    assert!(
+        index.contains("  HEX    6B6579303030303137: 00C402116B65793030303030300101000000000000\n"),
+        "{index}"
+    );
+}
+
+#[test]
+fn scans_begin_and_end_at_keys_without_timestamps() {
+    let file = format!("--file={}", golden("v7_8_udt_u64").join("000009.sst").display());
+    let scan = |from: &str, to: &str| {
+        let scanned = esker(&["sst_dump", &file, "--command=scan", from, to]).ok();
+        let mut keys: Vec<String> =
+            scanned.lines().filter(|l| l.starts_with("'key")).map(|l| l[1..10].to_owned()).collect();
+        keys.dedup();
+        keys
+    };
+    assert_eq!(scan("--from=key000011", "--to=key000013"), ["key000011", "key000012"]);
+    assert_eq!(scan("--from=key000038", "--to=key5"), ["key000038", "key000039"]);
+}
+
+#[test]
+fn properties_of_external_tables_are_shown() {
+    let file = format!("--file={}", golden("v7_8_ingest").join("000010.sst").display());
+    let shown = esker(&["sst_dump", &file, "--command=none", "--show_properties"]).ok();
+    assert!(shown.contains("  # rocksdb.external_sst_file.version: 0x02000000\n"), "{shown}");
 }
