@@ -10,7 +10,7 @@
 //!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
 //!
 //! What was deleted but not yet compacted away may come back: without a MANIFEST, tables that nobody needed any more cannot be
-//! told from those that were live. So may families that were dropped, unless the newest MANIFEST can be read that far. A merge operand may count twice if a WAL still has it, a
+//! told from those that were live. So may families that were dropped, unless the MANIFEST can be read that far. A merge operand may count twice if a WAL still has it, a
 //! compaction into the last level took its sequence number away, and the MANIFEST is so damaged, or so many tables are lost,
 //! that nobody knows that it was flushed. Source: RocksDB `db/repair.cc`.
 
@@ -149,7 +149,7 @@ struct Repair {
     blobs_left_over: Vec<FileNumber>,
 }
 
-/// What the readable part of the newest MANIFEST says of WALs and tables.
+/// What the readable part of the MANIFEST says of WALs and tables.
 #[derive(Default)]
 struct Flushed {
     /// WALs below this hold nothing that was not in the family's tables.

@@ -1,9 +1,9 @@
 //! What tables and old MANIFESTs say.
 
-use super::{Family, Found, Repair};
+use super::{Family, Flushed, Found, Repair};
 use crate::iter::compaction_iter::BlobTally;
 use crate::iter::timestamped::{stored_tombstones, table_iter};
-use crate::version::manifest::ManifestReader;
+use crate::version::manifest::{ManifestReader, read_current};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
@@ -17,6 +17,14 @@ use esker_format::wide_column::stored::for_each_blob;
 use esker_table::blob::BlobFileReader;
 use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
 use std::collections::BTreeMap;
+
+/// What a MANIFEST says, as far as it can be read.
+struct Said {
+    names: BTreeMap<ColumnFamilyId, String>,
+    flushed: Flushed,
+    /// All that there was when it was written is in it.
+    is_whole: bool,
+}
 
 impl Repair {
     /// Gives each family the blob files that its tables may name, once they have been read whole. Garbage starts anew: it is
@@ -59,23 +67,12 @@ impl Repair {
         Ok(())
     }
 
-    /// Takes names of families from as much of the newest MANIFEST as can be read: for those that have WAL entries and no
-    /// table yet. And what was flushed by then.
+    /// Takes names of families from as much of the MANIFEST as can be read: for those that have WAL entries and no table yet. And what
+    /// was flushed by then.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
-        let Some(newest) = found.manifests.last() else { return Ok(()) };
-        let Ok(mut manifest) = ManifestReader::open(self.fs.as_ref(), &self.path, *newest) else {
-            return Ok(());
-        };
-        let mut names = BTreeMap::new();
-        while let Ok(Some(edit)) = manifest.next_edit() {
-            if let Some(name) = &edit.column_family_add {
-                names.insert(edit.column_family, name.clone());
-            }
-            if edit.column_family_drop {
-                names.remove(&edit.column_family);
-            }
-            self.flushed.apply(&edit);
-        }
+        let Some(said) = self.read_manifest(found) else { return Ok(()) };
+        let names = said.names;
+        self.flushed = said.flushed;
         names.iter().try_for_each(|(id, name)| self.family(*id, name).map(drop))?;
         for (id, bound) in &self.flushed.full_history_ts_low {
             if let Some(family) = self.families.get_mut(id) {
@@ -83,6 +80,35 @@ impl Repair {
             }
         }
         Ok(())
+    }
+
+    /// What the MANIFEST in force says, if it can be read beyond what it begins with: all that there was when it was written. Else the
+    /// newest one of which that holds. A newer one was only begun when power failed, or by a repair before; only if there is no
+    /// other does it count as far as it goes.
+    fn read_manifest(&self, found: &Found) -> Option<Said> {
+        let in_force = read_current(self.fs.as_ref(), &self.path).ok();
+        let newest_first = found.manifests.iter().rev().copied().filter(|number| Some(*number) != in_force);
+        let all = in_force.into_iter().chain(newest_first);
+        let mut said: Vec<Said> = all.filter_map(|number| self.what_manifest_says(number)).collect();
+        let best = said.iter().position(|said| said.is_whole).unwrap_or(0);
+        (best < said.len()).then(|| said.swap_remove(best))
+    }
+
+    fn what_manifest_says(&self, number: FileNumber) -> Option<Said> {
+        let mut manifest = ManifestReader::open(self.fs.as_ref(), &self.path, number).ok()?;
+        let mut said = Said { names: BTreeMap::new(), flushed: Flushed::default(), is_whole: false };
+        while let Ok(Some(edit)) = manifest.next_edit() {
+            if let Some(name) = &edit.column_family_add {
+                said.names.insert(edit.column_family, name.clone());
+            }
+            if edit.column_family_drop {
+                said.names.remove(&edit.column_family);
+            }
+            // It comes behind all families and their files.
+            said.is_whole |= edit.next_file_number.is_some();
+            said.flushed.apply(&edit);
+        }
+        Some(said)
     }
 
     /// Checks every table and describes those that are whole.

@@ -451,3 +451,39 @@ fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() 
     let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
     assert_eq!(all_contents(&db), expected);
 }
+
+#[test]
+fn a_manifest_that_was_only_begun_is_not_taken_for_the_newest() {
+    for (has_current, begun_with) in [(true, 0), (true, 60), (false, 0), (false, 60)] {
+        let options = options();
+        let (path, fs) = (Path::new("/db"), options.db.env.fs.clone());
+        let families = || {
+            vec![
+                ColumnFamilyDescriptor::new("default", options.cf.clone()),
+                ColumnFamilyDescriptor::new("only in a WAL", options.cf.clone()),
+            ]
+        };
+        let mut db_options = options.db.clone();
+        db_options.create_missing_column_families = true;
+        let db = Db::open_cf(&db_options, path, families()).unwrap();
+        db.put_cf(&db.column_family("only in a WAL").unwrap(), "key", "value").unwrap();
+        drop(db);
+        // As when power fails while the next open writes its MANIFEST, or a repair that was tried before.
+        let manifests = fs.children(path).unwrap().into_iter().filter(|name| name.starts_with("MANIFEST"));
+        let manifest = path.join(manifests.max().unwrap());
+        let mut beginning = vec![0; begun_with];
+        assert_eq!(fs.new_sequential_file(&manifest).unwrap().read(&mut beginning).unwrap(), begun_with);
+        let mut begun = fs.new_writable_file(&path.join("MANIFEST-000999")).unwrap();
+        begun.append(&beginning).unwrap();
+        begun.close().unwrap();
+        if !has_current {
+            lose(fs.as_ref(), path, &["CURRENT"]);
+        }
+
+        let summary = repair_db(&options, &families(), path).unwrap();
+        assert_eq!(summary.wal_records_without_family, 0, "CURRENT: {has_current}, {begun_with} bytes");
+        let db = Db::open_cf(&options.db, path, families()).unwrap();
+        let family = db.column_family("only in a WAL").unwrap();
+        assert_eq!(contents(&db, &family), [("key".to_owned(), "value".to_owned())]);
+    }
+}
