@@ -94,7 +94,6 @@ pub fn repair_db(
     }
     let lock = fs.lock_file(&file_name::lock_file_name(&path))?;
     let wal_dir = db_options.wal_dir.clone().unwrap_or_else(|| path.clone());
-    let db_id = db::load_or_create_identity(&db_options, fs.as_ref(), &path)?;
     let info_log = db_options.info_log.clone().unwrap_or_else(|| Arc::new(NoInfoLog));
     let mut repair = Repair {
         numbers: Numbers::new(FileNumber(1), SequenceNumber::ZERO),
@@ -111,10 +110,11 @@ pub fn repair_db(
         fs,
         path,
         wal_dir,
-        db_id,
+        db_id: String::new(),
         info_log,
     };
     let found = repair.find_files()?;
+    repair.db_id = db::load_or_create_identity(&repair.options, repair.fs.as_ref(), &repair.path)?;
     repair.family(ColumnFamilyId::DEFAULT, "default")?;
     repair.names_from_manifests(&found)?;
     repair.scan_tables(&found)?;
@@ -216,7 +216,8 @@ impl Family {
 struct Found {
     /// With their names: old ones end in `.ldb`.
     tables: Vec<(FileNumber, String)>,
-    wals: Vec<FileNumber>,
+    /// With the directories that they are in: there may be some from before there was a `wal_dir`.
+    wals: BTreeMap<FileNumber, PathBuf>,
     blobs: Vec<FileNumber>,
     manifests: Vec<FileNumber>,
 }
@@ -244,16 +245,11 @@ impl Repair {
 
     fn find_files(&self) -> Result<Found> {
         let mut found = Found::default();
-        let mut names = self.fs.children(&self.path)?;
-        if self.wal_dir != self.path {
-            let is_wal = |name: &String| matches!(parse_file_name(name), Some((FileType::Wal, _)));
-            names.extend(self.fs.children(&self.wal_dir)?.into_iter().filter(is_wal));
-        }
-        for name in names {
+        for name in self.fs.children(&self.path)? {
             let Some((file_type, number)) = parse_file_name(&name) else { continue };
             match file_type {
                 FileType::Table => found.tables.push((number, name)),
-                FileType::Wal => found.wals.push(number),
+                FileType::Wal => drop(found.wals.insert(number, self.path.clone())),
                 FileType::Descriptor => found.manifests.push(number),
                 FileType::Blob => found.blobs.push(number),
                 FileType::Options | FileType::Temp => {}
@@ -261,10 +257,14 @@ impl Repair {
             }
             self.numbers.mark_used(number);
         }
+        for name in self.fs.children(&self.wal_dir)? {
+            if let Some((FileType::Wal, number)) = parse_file_name(&name) {
+                found.wals.insert(number, self.wal_dir.clone());
+                self.numbers.mark_used(number);
+            }
+        }
         found.tables.sort_unstable();
         found.blobs.sort_unstable();
-        found.wals.sort_unstable();
-        found.wals.dedup();
         found.manifests.sort_unstable();
         if found.tables.is_empty() && found.wals.is_empty() && found.manifests.is_empty() {
             let what = format!("{}: no tables, WALs or MANIFESTs to repair", self.path.display());
@@ -357,8 +357,8 @@ impl Repair {
         for number in &self.blobs_left_over {
             self.move_to_lost(&file_name::blob_file_name(&self.path, *number))?;
         }
-        for number in &found.wals {
-            self.move_to_lost(&file_name::wal_file_name(&self.wal_dir, *number))?;
+        for (number, dir) in &found.wals {
+            self.move_to_lost(&file_name::wal_file_name(dir, *number))?;
         }
         for number in &found.manifests {
             self.move_to_lost(&file_name::descriptor_file_name(&self.path, *number))?;

@@ -17,6 +17,7 @@ use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableFile, TableReadOptions};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What is collected for a family.
 struct Replayed {
@@ -49,8 +50,8 @@ impl Repair {
         let mut two_phase = TwoPhaseReplay::new(true);
         let timestamped = families.iter().filter(|(_, family)| family.icmp.timestamp_size() > 0);
         two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
-        for wal in &found.wals {
-            if let Err(e) = self.replay(*wal, &mut two_phase, &mut families) {
+        for (wal, dir) in &found.wals {
+            if let Err(e) = self.replay(*wal, dir, &mut two_phase, &mut families) {
                 if e.kind() == esker_base::ErrorKind::IoError {
                     return Err(e);
                 }
@@ -85,11 +86,12 @@ impl Repair {
     fn replay(
         &mut self,
         wal: FileNumber,
+        dir: &Path,
         two_phase: &mut TwoPhaseReplay,
         families: &mut BTreeMap<ColumnFamilyId, Replayed>,
     ) -> Result<()> {
         let mut decide = WalReplay::new(WalRecoveryMode::SkipAnyCorruptedRecords);
-        let mut reader = open_wal(self.fs.as_ref(), &self.wal_dir, wal)?;
+        let mut reader = open_wal(self.fs.as_ref(), dir, wal)?;
         decide.begin_file(wal);
         two_phase.begin_file();
         let mut record = Vec::new();

@@ -487,3 +487,34 @@ fn a_manifest_that_was_only_begun_is_not_taken_for_the_newest() {
         assert_eq!(contents(&db, &family), [("key".to_owned(), "value".to_owned())]);
     }
 }
+
+#[test]
+fn wals_from_before_there_was_a_wal_dir_are_read_where_they_are() {
+    let mut options = options();
+    let (path, fs) = (Path::new("/db"), options.db.env.fs.clone());
+    options.db.avoid_flush_during_shutdown = true;
+    let db = Db::open(&options, path).unwrap();
+    db.put("key", "from a WAL beside the tables").unwrap();
+    db.close().unwrap();
+    lose(fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
+    fs.create_dir_if_missing(Path::new("/wals")).unwrap();
+    options.db.wal_dir = Some("/wals".into());
+    let summary = repair_db(&options, &[], path).unwrap();
+    assert_eq!((summary.wals.len(), summary.wal_records), (1, 1), "{summary:?}");
+    assert!(fs.children(path).unwrap().iter().all(|name| !name.ends_with(".log")));
+    let db = Db::open(&options, path).unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), b"from a WAL beside the tables");
+    db.close().unwrap();
+    drop(db);
+    // A directory by two names has its WALs once.
+    options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
+    options.db.wal_dir = None;
+    let db = Db::open(&options, path).unwrap();
+    db.merge("operands", "one").unwrap();
+    db.close().unwrap();
+    lose(fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
+    options.db.wal_dir = Some("/db/./".into());
+    repair_db(&options, &[], path).unwrap();
+    let db = Db::open(&options, path).unwrap();
+    assert_eq!(db.get("operands").unwrap().unwrap(), b"one");
+}

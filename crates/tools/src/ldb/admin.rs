@@ -92,6 +92,9 @@ pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &
 /// The database need not exist.
 pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
+    if !host.fs().file_exists(&options.backup_dir)? {
+        return Err(Failure::new(format_args!("NotFound: {} is missing", options.backup_dir.display())));
+    }
     options.open(host)?.restore_db_from_latest_backup(path, path)?;
     Ok(writeln!(out, "restore from backup OK")?)
 }

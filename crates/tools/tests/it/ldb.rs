@@ -352,3 +352,17 @@ fn blob_indexes_are_told_in_words() {
         "'key000000' seq:1, type:17 => [blob ref] file:10 offset:71 size:150 compression: NoCompression\n";
     assert!(dumped.starts_with(first), "{dumped}");
 }
+
+#[test]
+fn what_is_named_by_mistake_is_left_as_it_is() {
+    let temp = TempDir::new("ldb-mistakes");
+    let (db, nowhere) = (sample(&temp), temp.join("nowhere"));
+    let before = ldb(&db, &["scan"]).ok();
+    let told = ldb(&db, &["restore", &format!("--backup_dir={}", nowhere.display())]).failed();
+    assert!(told.contains("nowhere is missing"), "{told}");
+    assert!(!nowhere.exists());
+    assert_eq!(ldb(&db, &["scan"]).ok(), before);
+    std::fs::create_dir(&nowhere).unwrap();
+    ldb(&nowhere, &["repair"]).failed();
+    assert_eq!(files(&nowhere, "IDENTITY"), Vec::<std::path::PathBuf>::new());
+}
