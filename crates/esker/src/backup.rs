@@ -20,7 +20,7 @@
 mod meta;
 
 use crate::checkpoint::KeepFiles;
-use crate::db::Db;
+use crate::db::{Db, delete_archive};
 use crate::files::{read_chunks, under_either_name};
 use crate::options::FileChecksumGenCrc32cFactory;
 use esker_base::{Error, Result, crc32c};
@@ -302,6 +302,8 @@ impl BackupEngine {
         remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;
+            // RocksDB would hand them to whoever wants updates since a sequence number, as if they were of the backup.
+            delete_archive(fs, dir)?;
         }
         // The file that makes a database of it comes last.
         let (current, others): (Vec<_>, Vec<_>) =

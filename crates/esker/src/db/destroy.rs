@@ -22,14 +22,13 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
     let is_of_type = |wanted: fn(FileType) -> bool| {
         move |name: &str| parse_file_name(name).is_some_and(|(file_type, _)| wanted(file_type))
     };
-    let is_wal = is_of_type(|file_type| file_type == FileType::Wal);
     delete_files(fs, path, is_of_type(|file_type| file_type != FileType::DbLock))?;
-    delete_archive(fs, path, is_wal)?;
+    delete_archive(fs, path)?;
     let absolute = fs.absolute_path(path)?;
     let is_other = |dir: &&Path| fs.absolute_path(dir).is_ok_and(|dir| dir != absolute);
     if let Some(dir) = options.wal_dir.as_deref().filter(is_other) {
-        delete_files(fs, dir, is_wal)?;
-        delete_archive(fs, dir, is_wal)?;
+        delete_files(fs, dir, is_of_type(|file_type| file_type == FileType::Wal))?;
+        delete_archive(fs, dir)?;
     }
     if let Some(dir) = options.db_log_dir.as_deref() {
         let log = file_name::info_log_name_elsewhere(&absolute);
@@ -63,12 +62,12 @@ fn delete_files(fs: &dyn FileSystem, dir: &Path, wanted: impl Fn(&str) -> bool) 
     Ok(())
 }
 
-/// Deletes the archived WALs of `wal_dir`, and their directory if nothing else is in it.
-fn delete_archive(fs: &dyn FileSystem, wal_dir: &Path, is_wal: impl Fn(&str) -> bool) -> Result<()> {
+/// Deletes the WALs that RocksDB has archived in `wal_dir`, and their directory if nothing else is in it.
+pub(crate) fn delete_archive(fs: &dyn FileSystem, wal_dir: &Path) -> Result<()> {
     let archive = wal_dir.join(file_name::ARCHIVE_DIR);
     if !fs.file_exists(&archive)? {
         return Ok(());
     }
-    delete_files(fs, &archive, is_wal)?;
+    delete_files(fs, &archive, |name| matches!(parse_file_name(name), Some((FileType::Wal, _))))?;
     if fs.children(&archive)?.is_empty() { fs.delete_dir(&archive) } else { Ok(()) }
 }

@@ -34,6 +34,7 @@ mod verify;
 mod writes;
 
 pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};
+pub(crate) use destroy::delete_archive;
 pub use destroy::destroy_db;
 pub use entities::{AttributeGroup, WideColumns};
 pub use explain::ExplainScan;
