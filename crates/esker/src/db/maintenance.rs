@@ -149,6 +149,10 @@ impl Db {
         let mut state = engine.state.lock();
         loop {
             engine.check_open()?;
+            if engine.read_only {
+                // What is due is left to who may write.
+                return Ok(());
+            }
             if let Some(error) = state.background_error.current() {
                 return Err(error.clone());
             }

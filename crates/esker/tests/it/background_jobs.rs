@@ -231,3 +231,22 @@ fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
         }
     }
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
+fn nobody_waits_for_compactions_of_a_database_that_is_only_read() {
+    let mut options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    for round in 0..8 {
+        db.put("key", format!("{round}")).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    options.cf.disable_auto_compactions = false;
+    let db = Db::open_for_read_only(&options, "/db").unwrap();
+    let (done, wait_done) = channel();
+    let waits = db.clone();
+    std::thread::spawn(move || done.send(waits.wait_for_background_work()).unwrap());
+    wait_done.recv_timeout(std::time::Duration::from_secs(10)).expect("nothing is done").unwrap();
+    db.close().unwrap();
+}
