@@ -277,10 +277,13 @@ fn families_with_overlap(prepared: &[Prepared<'_>]) -> Vec<ColumnFamilyId> {
     overlapped.into_iter().collect()
 }
 
+/// Whatever the timestamps of its keys.
 fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8], largest: &[u8]) -> bool {
+    let first = icmp.split_timestamp(smallest).0;
+    let newest = vec![0xFF; icmp.timestamp_size()];
     let mut entries = mem.iter();
-    entries.seek(&key::seek_key(smallest, SequenceNumber::MAX));
-    if entries.valid() && icmp.compare_user_keys(key::user_key(entries.key()), largest).is_le() {
+    entries.seek(&key::seek_key(&[first, &newest].concat(), SequenceNumber::MAX));
+    if entries.valid() && icmp.compare_plain_keys(key::user_key(entries.key()), largest).is_le() {
         return true;
     }
     mem.num_range_deletes() > 0
