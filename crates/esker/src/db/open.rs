@@ -14,7 +14,7 @@ use super::recover::{Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
-use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_version};
+use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
 use crate::schedule::Scheduler;
@@ -469,9 +469,7 @@ impl Db {
         {
             let mut state = engine.state.lock();
             let ids: Vec<ColumnFamilyId> = state.families.keys().copied().collect();
-            for id in ids {
-                publish_super_version(engine, &mut state, id);
-            }
+            publish_super_versions(engine, &mut state, &ids);
         }
         if engine.read_only {
             return Ok(());

@@ -19,6 +19,23 @@ use esker_format::file_name;
 /// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a compaction if one is due.
 /// What readers held before is released when the last of them is done.
 pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
+    publish_super_versions(engine, state, &[family]);
+}
+
+/// The same of several families at once: what follows from all families there are is looked at once, not for each of them.
+pub(crate) fn publish_super_versions(engine: &Engine, state: &mut DbState, families: &[ColumnFamilyId]) {
+    for family in families {
+        show_super_version(engine, state, *family);
+    }
+    let oldest_snapshot = set_snapshot_thresholds(engine, state, families);
+    for family in families {
+        queue_if_due(engine, state, *family, oldest_snapshot);
+    }
+    update_stall(engine, state);
+}
+
+/// The part of it that concerns one family alone.
+fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
     let Some(family_state) = state.families.get_mut(&family) else { return };
     let super_version = SuperVersion {
         mem: family_state.memtables.active.clone(),
@@ -54,9 +71,6 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
             prev: before.condition,
         });
     }
-    let oldest_snapshot = set_snapshot_threshold(engine, state, family);
-    queue_if_due(engine, state, family, oldest_snapshot);
-    update_stall(engine, state);
 }
 
 /// Queues the family for compaction if something of it may be due.
@@ -83,16 +97,17 @@ pub(crate) fn queue_if_due(
     }
 }
 
-/// From when on a compaction of the family is worth while for what snapshots kept, and the oldest snapshot that this was
+/// From when on a compaction of these families is worth while for what snapshots kept, and the oldest snapshot that this was
 /// decided by. Whoever gives back a snapshot meanwhile sees the threshold, or is seen here.
-pub(super) fn set_snapshot_threshold(
+pub(super) fn set_snapshot_thresholds(
     engine: &Engine,
     state: &mut DbState,
-    family: ColumnFamilyId,
+    families: &[ColumnFamilyId],
 ) -> SequenceNumber {
     loop {
         let oldest = engine.oldest_snapshot_at_release();
-        if let Some(family_state) = state.families.get_mut(&family) {
+        for family in families {
+            let Some(family_state) = state.families.get_mut(family) else { continue };
             family_state.bottommost_threshold = match family_state.options.compaction_style {
                 CompactionStyle::Level => bottommost_threshold(&family_state.version, oldest),
                 // Their pickers compact nothing for that.

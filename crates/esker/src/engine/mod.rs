@@ -25,8 +25,8 @@ mod state;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
-use install::set_snapshot_threshold;
-pub(crate) use install::{publish_super_version, queue_if_due, update_stall};
+use install::set_snapshot_thresholds;
+pub(crate) use install::{publish_super_version, publish_super_versions, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
 pub(crate) use report::{CompactionReport, SubcompactionReport};
@@ -250,13 +250,15 @@ impl Engine {
         let mut state = self.state.lock();
         let due: Vec<_> =
             state.families.values().filter(|f| f.waits_for_snapshots(oldest)).map(|f| f.cf.id).collect();
+        let mut queued = Vec::new();
         for id in due {
             let Some(family) = state.family_mut(id).filter(|f| !f.compaction_queued) else { continue };
             family.compaction_queued = true;
             state.compaction_queue.push_back(id);
-            // Whether anything comes of it or not, the next who gives one back need not ask for the same.
-            set_snapshot_threshold(self, &mut state, id);
+            queued.push(id);
         }
+        // Whether anything comes of it or not, the next who gives one back need not ask for the same.
+        set_snapshot_thresholds(self, &mut state, &queued);
         maybe_schedule(self, &mut state);
     }
 

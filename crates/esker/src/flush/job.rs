@@ -18,7 +18,7 @@
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
 use crate::engine::{
-    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_version, queue_dead_walks,
+    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_dead_walks,
 };
 use crate::iter::timestamped::compare_timestamps;
 use crate::observe::FlushReason;
@@ -196,13 +196,16 @@ fn install(
             family.version = version;
         }
     }
-    for (part, built) in parts.iter().zip(files) {
+    for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;
             let history = family.options.history_bytes();
             family.memtables.retire(part.memtables.len(), history);
         }
-        publish_super_version(engine, &mut state, part.cf.id);
+    }
+    let flushed: Vec<ColumnFamilyId> = parts.iter().map(|part| part.cf.id).collect();
+    publish_super_versions(engine, &mut state, &flushed);
+    for (part, built) in parts.iter().zip(files) {
         queue_dead_walks(&mut state, part.cf.id, &built.long_dead_spans);
     }
     requeue_waiting(engine, &mut state, request, parts);

@@ -4,7 +4,7 @@ use super::WritePath;
 use super::queue::Leader;
 use super::switch::forget_old_wals;
 use crate::cf::FamilyState;
-use crate::engine::{DbState, ErrorReason, maybe_schedule, publish_super_version, queue_flushes};
+use crate::engine::{DbState, ErrorReason, maybe_schedule, publish_super_versions, queue_flushes};
 use crate::observe::FlushReason;
 use crate::version::LogOptions;
 use esker_base::sync::epoch;
@@ -182,12 +182,13 @@ impl WritePath {
         let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
         let versions = manifest.log_and_apply(edits, log)?;
         let mut state = engine.state.lock();
+        let families: Vec<ColumnFamilyId> = versions.iter().map(|(id, _)| *id).collect();
         for (id, version) in versions {
             if let Some(family) = state.family_mut(id) {
                 family.version = version;
             }
-            publish_super_version(engine, &mut state, id);
         }
+        publish_super_versions(engine, &mut state, &families);
         engine.purger.request();
         drop(state);
         drop(manifest);

@@ -8,7 +8,7 @@
 
 use super::WritePath;
 use super::queue::Leader;
-use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_version, queue_flushes};
+use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_versions, queue_flushes};
 use crate::observe::FlushReason;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use esker_base::sync::atomic::Ordering;
@@ -53,9 +53,7 @@ impl WritePath {
             family.memtables.trim_history(history);
         }
         forget_old_wals(&mut state, log_number);
-        for id in &families {
-            publish_super_version(engine, &mut state, *id);
-        }
+        publish_super_versions(engine, &mut state, &families);
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);
         drop(state);

@@ -4,7 +4,10 @@
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule, OpKind};
 use esker::options::BottommostLevelCompaction;
-use esker::{CompactRangeOptions, Db, DbIterator, Env, Options, ReadOptions, Snapshot, WriteOptions};
+use esker::{
+    CompactRangeOptions, Db, DbIterator, Env, MultiScanArgs, Options, ReadOptions, Snapshot,
+    WriteBatchWithIndex, WriteOptions,
+};
 use esker_testkit::seed::for_each_seed;
 use std::sync::Arc;
 
@@ -186,5 +189,106 @@ fn scans_with_timestamps_of_which_a_read_fails_show_nothing_wrong() {
         check(&fs, &db, &at(9), &ways);
         check(&fs, &db, &ReadOptions { iter_start_ts: Some(0u64.to_le_bytes().to_vec()), ..at(9) }, &ways);
         drop(snapshots);
+    });
+}
+
+/// Rows of each range, and how many of them came to their end.
+fn rows_of_ranges(db: &Db, args: &MultiScanArgs) -> Vec<(Vec<Row>, bool)> {
+    let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), args).unwrap();
+    let mut all = Vec::new();
+    while let Some(mut scan) = scans.next_scan() {
+        let mut rows = Vec::new();
+        let is_whole = loop {
+            match scan.next_item() {
+                Ok(Some((key, value))) => rows.push((key.to_vec(), value.to_vec())),
+                end => break end.is_ok(),
+            }
+        };
+        all.push((rows, is_whole));
+    }
+    all
+}
+
+fn rows_over_own_writes(db: &Db, own: &WriteBatchWithIndex, forward: bool) -> (Vec<Row>, bool) {
+    let mut iter = own.iter_with_base(db, &ReadOptions::default(), &db.default_column_family()).unwrap();
+    let mut rows = Vec::new();
+    if forward {
+        iter.seek_to_first()
+    } else {
+        iter.seek_to_last()
+    }
+    while let Some((key, value)) = iter.item() {
+        rows.push((key.to_vec(), value.to_vec()));
+        if forward { iter.next() } else { iter.prev() }
+    }
+    (rows, iter.status().is_ok())
+}
+
+#[test]
+fn scans_of_ranges_and_over_own_writes_of_which_a_read_fails_show_nothing_wrong() {
+    for_each_seed("failed_ranges", 3, |_, mut rng| {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let mut options = options(&fs, "leveldb.BytewiseComparator");
+        options.cf.enable_blob_files = rng.bool();
+        let db = Db::open(&options, "/db").unwrap();
+        let mut own = WriteBatchWithIndex::default();
+        let family = db.default_column_family().id();
+        for n in 0..60 {
+            let key = format!("k{:02}", rng.u8(..30));
+            match rng.u8(..10) {
+                0..5 => db.put(key, format!("v{n}")).unwrap(),
+                5..7 => db.merge(key, format!("m{n}")).unwrap(),
+                7 => db.delete(key).unwrap(),
+                8 => own.merge(family, key.as_bytes(), b"own").unwrap(),
+                _ => own.delete(family, key.as_bytes()).unwrap(),
+            }
+            if rng.u8(..15) == 0 {
+                db.flush().unwrap();
+            }
+        }
+        rewrite(&db);
+        db.put("k00", "first").unwrap();
+        db.flush().unwrap();
+        let count = |read: &mut dyn FnMut()| {
+            let before = fs.op_count_of(OpKind::Read);
+            read();
+            fs.op_count_of(OpKind::Read) - before
+        };
+        let fails = |nth, times| {
+            fs.add_rule(FaultRule::fail(&[OpKind::Read]).nth(nth).times(times));
+        };
+        for reverse in [false, true] {
+            let mut args = MultiScanArgs { reverse, io_coalesce_threshold: 0, ..MultiScanArgs::new() };
+            for (start, limit) in [("k00", "k05"), ("k05", "k09"), ("k12", "k20"), ("k25", "k31")] {
+                args.insert(start, limit);
+            }
+            let expected = rows_of_ranges(&db, &args);
+            for nth in 0..count(&mut || drop(rows_of_ranges(&db, &args))) {
+                for times in [1, 2, u64::MAX] {
+                    fails(nth, times);
+                    let found = rows_of_ranges(&db, &args);
+                    fs.clear_rules();
+                    assert_eq!(found.len(), expected.len());
+                    for ((found, is_whole), (expected, _)) in found.iter().zip(&expected) {
+                        let told = format!("read {nth}, {times} times, reverse {reverse}");
+                        assert!(expected.starts_with(found), "{found:?} of {expected:?}: {told}");
+                        assert!(!is_whole || found.len() == expected.len(), "{told}");
+                    }
+                }
+            }
+        }
+        for forward in [true, false] {
+            let (expected, _) = rows_over_own_writes(&db, &own, forward);
+            for nth in 0..count(&mut || drop(rows_over_own_writes(&db, &own, forward))) {
+                for times in [1, 2, u64::MAX] {
+                    fails(nth, times);
+                    let (found, is_whole) = rows_over_own_writes(&db, &own, forward);
+                    fs.clear_rules();
+                    let told = format!("read {nth}, {times} times, forward {forward}");
+                    assert!(expected.starts_with(&found), "{found:?} of {expected:?}: {told}");
+                    assert!(!is_whole || found.len() == expected.len(), "{told}");
+                }
+            }
+        }
     });
 }

@@ -28,6 +28,7 @@ mod ingest;
 mod iterator_uses;
 mod layouts;
 mod listeners;
+mod many_families;
 mod mixed_values;
 mod moment;
 mod multi_get;
