@@ -31,6 +31,8 @@ const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
 const MIN_SHARD_BYTES: usize = 512 << 10;
 const ENTRIES_PER_LOCK: usize = 256;
+/// How often an insert under a strict limit evicts and tries again while others take what it has freed.
+const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
 pub(crate) struct LruCache<V> {
@@ -101,19 +103,32 @@ impl<V> LruCache<V> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_strict = self.home.ledger.is_strict();
         let mut garbage = Garbage::default();
-        let mut shard = self.shard(hash).lock();
-        let replaced = shard.erase(hash, &about.key, &mut garbage);
-        let is_room = shard.make_room_for(about.charge, is_strict, &mut garbage);
-        // What exceeds the capacity of a shard is charged like what is held outside.
-        let is_refused =
-            is_strict && (!is_room || self.home.ledger.charge_within_capacity(about.charge).is_err());
-        let result = if is_refused {
-            Err(Rejected { value, error: full(about.charge) })
-        } else {
-            if !is_strict {
-                self.home.ledger.charge(about.charge);
+        let mut replaced = false;
+        for _ in 0..STRICT_ATTEMPTS {
+            let mut shard = self.shard(hash).lock();
+            replaced |= shard.erase(hash, &about.key, &mut garbage);
+            let is_room = shard.make_room_for(about.charge, is_strict, &mut garbage);
+            if is_strict && !is_room {
+                break;
             }
-            Ok(if about.charge <= shard.capacity() {
+            // What exceeds the capacity of a shard is charged like what is held outside.
+            let excess = match is_strict {
+                true => self.home.ledger.charge_within_capacity(about.charge).err(),
+                false => {
+                    self.home.ledger.charge(about.charge);
+                    None
+                }
+            };
+            if let Some(excess) = excess {
+                // The shard has room, but what is held outside of all shards does not leave it. Others may have what can go.
+                drop(shard);
+                self.tell(std::mem::take(&mut garbage));
+                if self.evict(excess) == 0 {
+                    break;
+                }
+                continue;
+            }
+            let inserted = if about.charge <= shard.capacity() {
                 let handle = Entry::tentative(about, &self.home, value);
                 shard.put(hash, Listed::new(&handle));
                 let outcome = if replaced { InsertOutcome::Replaced } else { InsertOutcome::Added };
@@ -121,11 +136,13 @@ impl<V> LruCache<V> {
             } else {
                 let handle = Entry::standalone(about, &self.home, value);
                 Inserted { handle, outcome: InsertOutcome::Detached }
-            })
-        };
-        drop(shard);
+            };
+            drop(shard);
+            self.tell(garbage);
+            return Ok(inserted);
+        }
         self.tell(garbage);
-        result
+        Err(Rejected { value, error: full(about.charge) })
     }
 
     pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
@@ -150,8 +167,8 @@ impl<V> LruCache<V> {
         Ok(())
     }
 
-    /// Evicts this many bytes, if there are so many that nobody holds.
-    fn evict(&self, wanted: usize) {
+    /// Evicts this many bytes, if there are so many that nobody holds. Returns the bytes.
+    fn evict(&self, wanted: usize) -> usize {
         let mut freed = 0;
         for shard in &self.shards {
             if freed >= wanted {
@@ -161,6 +178,7 @@ impl<V> LruCache<V> {
             freed += shard.0.lock().evict(wanted - freed, &mut garbage);
             self.tell(garbage);
         }
+        freed
     }
 
     /// Charges for a reservation: the shards have less from now on.

@@ -294,3 +294,20 @@ fn random_operations_agree_with_the_model() {
         }
     }
 }
+
+#[test]
+fn a_strict_limit_refuses_only_what_is_held_leaves_no_room_for() {
+    let cache = lru(&CacheOptions { strict_capacity_limit: true, num_shard_bits: 2, ..options(400) });
+    // Outside of all shards, which have room for the whole capacity together.
+    let about = About { key: key(999), charge: 300, role: Role::Misc, priority: Priority::Low };
+    let outside = cache.standalone(about, 999).unwrap_or_else(|refused| panic!("{}", refused.error));
+    for i in 0..200 {
+        insert(&cache, i, i, 10, Priority::Low).unwrap_or_else(|e| panic!("value {i}: {e}"));
+        assert!(cache.ledger().usage() <= 400);
+    }
+    let held: Vec<_> = (200..210).map(|i| insert(&cache, i, i, 10, Priority::Low).unwrap()).collect();
+    assert_eq!(insert(&cache, 210, 210, 10, Priority::Low).unwrap_err().subcode(), SubCode::MemoryLimit);
+    drop((held, outside));
+    insert(&cache, 211, 211, 10, Priority::Low).unwrap();
+    cache.check();
+}
