@@ -1,0 +1,72 @@
+//! Files that come from elsewhere with timestamps.
+
+use super::{at, options, ts};
+use esker::{CompactionOptions, Db, IngestExternalFileOptions, SstFileWriter, WriteOptions};
+
+#[test]
+fn files_that_are_ingested_may_part_the_versions_of_a_key() {
+    let options = options("leveldb.BytewiseComparator.u64ts");
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let file = |path: &str, entries: &[(&str, u64, Option<&str>)]| {
+        let mut writer = SstFileWriter::new(&options);
+        writer.open(path).unwrap();
+        for (key, time, value) in entries {
+            let key = [key.as_bytes(), &ts(*time)].concat();
+            match value {
+                Some(value) => writer.put(key, value).unwrap(),
+                None => writer.delete(key).unwrap(),
+            }
+        }
+        writer.finish().unwrap();
+        path.to_owned()
+    };
+    let first = file("/first", &[("a", 5, Some("a5")), ("b", 9, None)]);
+    let second = file("/second", &[("b", 7, Some("b7")), ("b", 3, Some("b3")), ("c", 1, Some("c1"))]);
+    db.ingest_external_file(&[first, second], &IngestExternalFileOptions::default()).unwrap();
+    let get = |key: &str, time: u64| {
+        db.get_opt(&at(time), &family, key).unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap())
+    };
+    let check = |what: &str| {
+        let found =
+            [("b", 10), ("b", 8), ("b", 4), ("b", 2), ("a", 5), ("c", 9)].map(|(key, time)| get(key, time));
+        let expected = [None, Some("b7"), Some("b3"), None, Some("a5"), Some("c1")];
+        assert_eq!(found.each_ref().map(Option::as_deref), expected, "{what}");
+    };
+    check("ingested");
+    // Older versions of a key that is in a memtable, and newer ones.
+    db.put_with_ts(&WriteOptions::default(), &family, "d", &ts(6), "d6").unwrap();
+    let around = [file("/older", &[("d", 5, Some("d5"))]), file("/newer", &[("d", 8, Some("d8"))])];
+    for path in around {
+        db.ingest_external_file(&[path], &IngestExternalFileOptions::default()).unwrap();
+    }
+    let check_d = |what: &str| {
+        let found = [9, 7, 5, 4].map(|time| get("d", time));
+        assert_eq!(
+            found.each_ref().map(Option::as_deref),
+            [Some("d8"), Some("d6"), Some("d5"), None],
+            "{what}"
+        );
+    };
+    check_d("ingested");
+    // RocksDB's gets end at the first level that has the key: what is newer must not lie below.
+    let level_of = |key: &[u8]| db.live_files().iter().find(|f| f.smallest_key == key).map(|f| f.level);
+    assert_eq!(level_of(&[b"d".as_slice(), &ts(6)].concat()), Some(0), "flushed before");
+    assert_eq!(level_of(&[b"d".as_slice(), &ts(8)].concat()), Some(0), "and it lies over that");
+    db.flush().unwrap();
+    check_d("flushed");
+    let file = db.live_files().iter().find(|f| f.smallest_key.starts_with(b"a")).unwrap().file.file_number;
+    db.increase_full_history_ts_low(&family, &ts(2)).unwrap();
+    db.compact_files(&CompactionOptions::default(), &family, &[file], 6).unwrap();
+    check("compacted in part");
+    db.compact_range(None, None).unwrap();
+    check("compacted");
+    check_d("compacted");
+    db.increase_full_history_ts_low(&family, &ts(20)).unwrap();
+    db.compact_range(None, None).unwrap();
+    let left = [("a", Some("a5")), ("b", None), ("c", Some("c1")), ("d", Some("d8"))];
+    assert_eq!(
+        left.map(|(key, _)| get(key, 20)).each_ref().map(Option::as_deref),
+        left.map(|(_, value)| value)
+    );
+}
