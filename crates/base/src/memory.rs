@@ -26,32 +26,45 @@ pub const CACHE_LINE_BYTES: usize = 64;
 /// Has the processor fetch the cache lines of `bytes`, so that reading them soon does not wait. Changes nothing else.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in bytes.chunks(CACHE_LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address has no effect but on caches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        let _: &[u8] = bytes;
-    }
+    fetch::<NEAR, false>(bytes);
 }
 
 /// As [`prefetch`], the last line first: for who goes back over blocks that lie one behind the other, as the processor, which sees where
 /// this leads, then goes on with the one before and not with the one behind.
 #[inline]
 pub fn prefetch_back(bytes: &[u8]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in bytes.rchunks(CACHE_LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    fetch::<NEAR, true>(bytes);
+}
+
+/// As [`prefetch`], for what is read after other things: into the second-level cache, so that it takes none of the few places that
+/// lines have on their way into the first.
+#[inline]
+pub fn prefetch_early(bytes: &[u8]) {
+    fetch::<LATER, false>(bytes);
+}
+
+/// [`prefetch_early`], the last line first, as [`prefetch_back`] does it.
+#[inline]
+pub fn prefetch_early_back(bytes: &[u8]) {
+    fetch::<LATER, true>(bytes);
+}
+
+/// Into all caches.
+const NEAR: i32 = 3;
+/// Into all but the first.
+const LATER: i32 = 2;
+
+#[inline]
+fn fetch<const HINT: i32, const BACK: bool>(bytes: &[u8]) {
+    let fetch_line = |_at: usize| {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch of any address has no effect but on caches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        let _: &[u8] = bytes;
-    }
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<HINT>(bytes.as_ptr().wrapping_add(_at).cast());
+        }
+    };
+    let starts = (0..bytes.len()).step_by(CACHE_LINE_BYTES);
+    if BACK { starts.rev().for_each(fetch_line) } else { starts.for_each(fetch_line) }
 }
 
 #[cfg(test)]
@@ -64,6 +77,8 @@ mod tests {
             let bytes = vec![7; length];
             prefetch(&bytes);
             prefetch_back(&bytes);
+            prefetch_early(&bytes);
+            prefetch_early_back(&bytes);
             assert!(bytes.iter().all(|&byte| byte == 7));
         }
     }

@@ -152,6 +152,24 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
+    /// The data block beside the one here, on that side. `scout` is left there: who asks for block after block hands it in again.
+    /// REQUIRES: `valid()`, `is_flat()`.
+    pub(crate) fn beside(&self, scout: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
+        let block = self.top.key_value().ok()?;
+        let scout = match scout {
+            Some(scout) if scout.valid() && scout.handle() == self.handle() => scout,
+            _ => scout.insert(self.top_cursor.clone()),
+        };
+        // Who comes there meets the error.
+        if forward { scout.next(block) } else { scout.prev(block) }.ok()?;
+        scout.valid().then(|| scout.handle())
+    }
+
+    /// To where a scout stands that `beside` has left there. REQUIRES: `is_flat()`.
+    pub(crate) fn follow(&mut self, scout: &IndexCursor) {
+        self.top_cursor.stand_as(scout);
+    }
+
     /// One data block on.
     #[inline]
     pub(crate) fn next(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {

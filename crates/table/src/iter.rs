@@ -15,7 +15,7 @@ use crate::options::TableReadOptions;
 use crate::readahead::{ReadPace, Readahead};
 use crate::reader::{TableReader, compare_as, pin, seek_block};
 use crate::scans_ahead::ScansAhead;
-use beyond::Beyond;
+use beyond::{Beyond, Far};
 use esker_base::iter::{InternalIterator, KnownDead, LeftValue, Passed};
 use esker_base::memory::{prefetch, prefetch_back};
 use esker_base::run::{Ahead, Run};
@@ -46,6 +46,8 @@ pub struct TableIter {
     cursor: BlockCursor,
     /// The walker has gone on already.
     beyond: Option<Beyond>,
+    /// What lies behind that.
+    far: Far,
     /// Where in the block the value of the entry lies that it has left by `prev_key_leaving`.
     left: Range<usize>,
     /// The sequence number of all entries, if the file was ingested with one.
@@ -82,6 +84,7 @@ impl TableIter {
             loaded: BlockHandle::default(),
             cursor: BlockCursor::new(),
             beyond: None,
+            far: Far::default(),
             left: 0..0,
             shown_key: Vec::new(),
             upper_bound: None,
@@ -114,6 +117,7 @@ impl TableIter {
         self.error = None;
         self.cursor.reset();
         self.beyond = None;
+        self.far.clear();
         if self.walker.is_none() {
             self.walker = Some(self.reader.walker(&self.options)?);
         }

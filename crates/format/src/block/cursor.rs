@@ -114,6 +114,14 @@ impl BlockCursor {
         self.before.end = NOWHERE;
     }
 
+    /// Stands where `other` stands, which walks over the same block.
+    pub(crate) fn stand_as(&mut self, other: &BlockCursor) {
+        self.reset();
+        self.key.clone_from(&other.key);
+        (self.entry, self.next, self.shared) = (other.entry, other.next, other.shared);
+        self.value = other.value.clone();
+    }
+
     /// Whether it stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {

@@ -83,3 +83,54 @@ fn blocks_found_beforehand_count_as_entered() {
     }
     assert!(reader.scan_length.usual() > 10, "{}", reader.scan_length.usual());
 }
+
+#[test]
+fn long_ways_to_and_fro_over_cached_blocks_meet_every_row() {
+    const ROWS: u32 = 2000;
+    let reader = cached_table(ROWS);
+    let mut iter = reader.iter(TableReadOptions::default());
+    iter.seek_to_first();
+    walk_over_runs(&mut iter, true);
+    let number = |key: &[u8]| -> u32 { std::str::from_utf8(key).unwrap().parse().unwrap() };
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut run = Run::default();
+    for _ in 0..300 {
+        let mut here = rng.u32(..ROWS);
+        let key = format!("{here:05}");
+        iter.seek(&internal_key(key.as_bytes(), SequenceNumber::MAX, ValueType::SEEK));
+        run.clear();
+        // From the third run on a walk goes far; it stays one when it turns.
+        for _ in 0..6 {
+            let ahead = Ahead { forward: rng.bool(), sequence: SequenceNumber::MAX, limit: None };
+            iter.look_ahead(&mut run, &ahead);
+            for _ in 0..rng.u32(1..9) {
+                assert_eq!(number(key::user_key(iter.key())), here);
+                while ahead.forward && run.step_on() || !ahead.forward && run.step_back() {
+                    here = if ahead.forward { here + 1 } else { here - 1 };
+                    assert_eq!(number(run.user_key()), here);
+                }
+                here = if ahead.forward { here + 1 } else { here.wrapping_sub(1) };
+                if run.is_empty() {
+                    if ahead.forward {
+                        iter.next()
+                    } else {
+                        iter.prev()
+                    }
+                    if iter.valid() {
+                        iter.look_ahead(&mut run, &ahead);
+                    }
+                } else {
+                    iter.pass(&mut run, &ahead);
+                }
+                if !iter.valid() {
+                    break;
+                }
+            }
+            if !iter.valid() {
+                assert!(here == ROWS || here == u32::MAX, "it ends at {here}");
+                break;
+            }
+        }
+    }
+    iter.status().unwrap();
+}
