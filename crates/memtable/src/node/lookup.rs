@@ -1,0 +1,142 @@
+//! One key in a leaf: its first record that a target does not lie behind.
+//!
+//! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A guess, made while the record is being
+//! fetched, saves the search once it has come; a wrong one costs a search. What makes it right beside a writer: `node.rs`, invariants 1 and 2.
+
+use super::heads::prefetch_record;
+use super::{Link, Node, is_before};
+use crate::record::{Record, Target};
+use crate::shade::Gap;
+use esker_base::sync::atomic::Ordering;
+use esker_format::key::InternalKeyComparator;
+
+/// Where a target is in a leaf.
+pub(crate) enum Here<'t, const N: usize> {
+    /// At or before this record, which is the first that is not before it.
+    First(Record<'t>),
+    /// In this gap; no record has its user key.
+    Absent(Gap),
+    /// Behind all of it; the next leaf.
+    Beyond(Option<&'t Node<N>>),
+}
+
+/// What is known of a target before its leaf is searched.
+#[derive(Clone, Copy)]
+pub(crate) struct Guess {
+    /// Its head in that leaf.
+    head: u64,
+    /// Where it may be; any number will do.
+    at: usize,
+}
+
+impl Guess {
+    /// Of no target: fills a place until there is one.
+    pub(crate) const TO_BE_MADE: Guess = Guess { head: 0, at: usize::MAX };
+
+    #[cfg(test)]
+    pub(crate) fn moved_to(self, at: usize) -> Guess {
+        Guess { at, ..self }
+    }
+}
+
+impl<'t, const N: usize> Node<N> {
+    /// Leaves: about where the target's user key is, with its record being fetched. What is there may move on at once.
+    #[inline]
+    pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
+        let count = self.load_link().count();
+        let head = self.head_of(icmp.order(), target.user_key);
+        let at = self.search_heads::<false>(head, 0, count);
+        if let Some(record) = self.records[..count].get(at) {
+            prefetch_record(record.load(Ordering::Relaxed));
+        }
+        Guess { head, at }
+    }
+
+    /// Leaves: nothing is known of where the target is.
+    #[inline(always)]
+    pub(crate) fn no_guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
+        Guess { head: self.head_of(icmp.order(), target.user_key), at: usize::MAX }
+    }
+
+    /// Leaves: the first record at or after `target` in this leaf or one to its right; if no record has the target's user
+    /// key, may answer `None` without looking at any. `guess` is of this leaf.
+    #[inline(always)]
+    pub(crate) fn first_of_key(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        mut guess: Guess,
+    ) -> Option<(Record<'t>, &'t Node<N>)> {
+        let mut node = self;
+        loop {
+            match node.first_of_key_here(icmp, target, guess) {
+                Here::First(record) => return Some((record, node)),
+                Here::Absent(_) => return None,
+                Here::Beyond(next) => node = next?,
+            }
+            guess = node.no_guess(icmp, target);
+        }
+    }
+
+    /// `first_of_key` in this leaf.
+    #[inline(always)]
+    pub(crate) fn first_of_key_here(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        Guess { head, at: mut guess }: Guess,
+    ) -> Here<'t, N> {
+        loop {
+            let link = self.load_link();
+            let count = link.count();
+            // What is left of a head below the target's is before the target, however the guess was made.
+            let is_right = guess < count
+                && self.head::<false>(guess) >= head
+                && (guess == 0 || self.head::<false>(guess - 1) < head);
+            let at = if is_right { guess } else { self.search_heads::<false>(head, 0, count) };
+            guess = usize::MAX;
+            let at = self.search_behind::<false>(icmp, target, head, false, at, count);
+            if at < count {
+                let behind = self.head::<false>(at);
+                if behind > head {
+                    // Heads are sorted and only move right: no slot has had this head since `search` began.
+                    if self.load_link().next() == link.next() {
+                        return Here::Absent(Gap::before(behind));
+                    }
+                    continue;
+                }
+            }
+            let (found, now) = self.scan(icmp, target, at, count);
+            if now.next() == link.next() {
+                return found.map_or_else(|| Here::Beyond(self.neighbour(link)), Here::First);
+            }
+        }
+    }
+
+    /// The first record from slot `at` on that is not before `target`, and the link as it was after that.
+    #[inline(always)]
+    fn scan(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        mut at: usize,
+        mut count: usize,
+    ) -> (Option<Record<'t>>, Link<N>) {
+        loop {
+            if at < count {
+                let record = self.record::<false>(at);
+                if !is_before(icmp, record, target, false) {
+                    return (Some(record), self.load_link());
+                }
+                at += 1;
+            } else {
+                // What is looked for may have moved beyond the count while we came here.
+                let now = self.load_link();
+                if now.count() <= count {
+                    return (None, now);
+                }
+                count = now.count();
+            }
+        }
+    }
+}
