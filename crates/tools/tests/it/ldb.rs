@@ -76,6 +76,7 @@ fn a_backup_brings_back_what_was_there() {
     assert_eq!(ldb(&restored, &["get", "a1"]).ok(), "one\n");
     ldb(&db, &["restore", &to]).ok();
     assert_eq!(ldb(&db, &["get", "a1"]).ok(), "one\n");
+    std::fs::create_dir(temp.path().join("empty")).unwrap();
     let empty = format!("--backup_dir={}", temp.path().join("empty").display());
     assert!(ldb(&db, &["restore", &empty]).failed().contains("no backup"));
 }
