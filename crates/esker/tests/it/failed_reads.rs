@@ -1,12 +1,11 @@
 //! Scans of which one read fails show what they would have shown up to there, and say so: an older version is never shown in the place
 //! of one that could not be read, nor is a failure taken for the end.
 
+use crate::timestamps::rewrite;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule, OpKind};
-use esker::options::BottommostLevelCompaction;
 use esker::{
-    CompactRangeOptions, Db, DbIterator, Env, MultiScanArgs, Options, ReadOptions, Snapshot,
-    WriteBatchWithIndex, WriteOptions,
+    Db, DbIterator, Env, MultiScanArgs, Options, ReadOptions, Snapshot, WriteBatchWithIndex, WriteOptions,
 };
 use esker_testkit::seed::for_each_seed;
 use std::sync::Arc;
@@ -110,14 +109,6 @@ fn check(fs: &FaultFs, db: &Db, read: &ReadOptions, ways: &[Way]) {
 
 const PLAIN: Way = Way { forward: true, to_and_fro: false, parks: false, changes_view: false };
 const BACK: Way = Way { forward: false, ..PLAIN };
-
-fn rewrite(db: &Db) {
-    let options = CompactRangeOptions {
-        bottommost_level_compaction: BottommostLevelCompaction::Force,
-        ..CompactRangeOptions::default()
-    };
-    db.compact_range_opt(&options, &db.default_column_family(), None, None).unwrap();
-}
 
 #[test]
 fn scans_of_which_a_read_fails_show_nothing_wrong() {

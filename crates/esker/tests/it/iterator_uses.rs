@@ -24,6 +24,23 @@ fn two_keys(rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     if a <= b { (a, b) } else { (b, a) }
 }
 
+/// The first of the told ranges from `next` on that a seek to `target` begins; those before it are over then.
+pub(crate) fn enter_range(
+    args: &MultiScanArgs,
+    next: &mut usize,
+    target: &[u8],
+    reverse: bool,
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let begins = |number: &usize| {
+        let (start, limit) = args.ranges.get(*number).unwrap();
+        if reverse { limit == Some(target) } else { start == target }
+    };
+    let number = (*next..args.ranges.len()).filter(|_| args.reverse == reverse).find(begins)?;
+    *next = number + 1;
+    let (start, limit) = args.ranges.get(number).unwrap();
+    Some((start.to_vec(), limit.map(<[u8]>::to_vec)))
+}
+
 /// An iterator and where it should be.
 struct Used {
     iter: DbIterator,
@@ -72,16 +89,13 @@ impl Used {
     /// A seek enters a range, or leaves all.
     fn enter(&mut self, target: &[u8], reverse: bool) {
         let Some((args, next)) = &mut self.told else { return };
-        let begins = |number: &usize| {
-            let (start, limit) = args.ranges.get(*number).unwrap();
-            if reverse { limit == Some(target) } else { start == target }
-        };
-        let mut rest = (*next..args.ranges.len()).filter(|_| args.reverse == reverse);
-        let Some(number) = rest.find(begins) else { return self.leave() };
-        *next = number + 1;
-        let (start, limit) = args.ranges.get(number).unwrap();
-        let lower = if reverse { Some(start.to_vec()) } else { self.options.iterate_lower_bound.clone() };
-        self.bounds = (lower, limit.map(<[u8]>::to_vec));
+        match enter_range(args, next, target, reverse) {
+            Some((start, limit)) => {
+                let lower = if reverse { Some(start) } else { self.options.iterate_lower_bound.clone() };
+                self.bounds = (lower, limit);
+            }
+            None => self.leave(),
+        }
     }
 
     fn use_once(&mut self, model: &Arc<Model>, rng: &mut fastrand::Rng) {

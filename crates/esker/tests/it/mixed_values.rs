@@ -5,6 +5,7 @@
 //! Of the others it changes letters, which are compared as if all had been changed. Keys of which `is_single` is true are put where they
 //! are not, and deleted by single deletions.
 
+use crate::iterator_uses::enter_range;
 use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 use esker::internals::base::prefix;
@@ -262,16 +263,13 @@ impl Used {
 
     fn enter(&mut self, target: &[u8], reverse: bool) {
         let Some((args, next)) = &mut self.told else { return };
-        let begins = |number: &usize| {
-            let (start, limit) = args.ranges.get(*number).unwrap();
-            if reverse { limit == Some(target) } else { start == target }
-        };
-        let mut rest = (*next..args.ranges.len()).filter(|_| args.reverse == reverse);
-        let Some(number) = rest.find(begins) else { return self.leave() };
-        *next = number + 1;
-        let (start, limit) = args.ranges.get(number).unwrap();
-        let lower = if reverse { Some(start.to_vec()) } else { self.options.iterate_lower_bound.clone() };
-        self.bounds = (lower, limit.map(<[u8]>::to_vec));
+        match enter_range(args, next, target, reverse) {
+            Some((start, limit)) => {
+                let lower = if reverse { Some(start) } else { self.options.iterate_lower_bound.clone() };
+                self.bounds = (lower, limit);
+            }
+            None => self.leave(),
+        }
     }
 
     fn stays_in(&mut self, target: &[u8]) {

@@ -1,8 +1,8 @@
 //! `preserve_internal_time_seconds`: young entries keep their sequence numbers in the last level.
 
+use crate::timestamps::rewrite;
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{Db, Env, Options, SequenceNumber};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,6 @@ use std::time::Duration;
 /// The largest sequence number in any file.
 fn largest(db: &Db) -> SequenceNumber {
     db.live_files().into_iter().map(|f| f.file.largest_seqno).max().unwrap()
-}
-
-fn rewrite(db: &Db) {
-    let force = CompactRangeOptions {
-        bottommost_level_compaction: BottommostLevelCompaction::Force,
-        ..CompactRangeOptions::default()
-    };
-    db.compact_range_opt(&force, &db.default_column_family(), None, None).unwrap();
 }
 
 #[test]

@@ -138,7 +138,8 @@ fn apply(db: &Db, time: u64, event: &Event) {
     .unwrap();
 }
 
-fn rewrite(db: &Db) {
+/// All of the default family, into new files.
+pub(crate) fn rewrite(db: &Db) {
     let options = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,
         ..CompactRangeOptions::default()
