@@ -96,19 +96,21 @@ fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path)
     })
 }
 
-/// File deletions are off while it lives.
+/// No file is deleted while it lives, whoever enables file deletions.
 pub(crate) struct KeepFiles<'a>(&'a Db);
 
 impl<'a> KeepFiles<'a> {
     pub(crate) fn new(db: &'a Db) -> KeepFiles<'a> {
-        db.disable_file_deletions();
+        db.engine().state.lock().files_kept += 1;
         KeepFiles(db)
     }
 }
 
 impl Drop for KeepFiles<'_> {
     fn drop(&mut self) {
-        self.0.enable_file_deletions().expect("disabled by `new`");
+        let engine = self.0.engine();
+        engine.state.lock().files_kept -= 1;
+        engine.purger.request();
     }
 }
 
@@ -129,3 +131,6 @@ fn write_file(fs: &dyn FileSystem, path: &Path, contents: &[u8]) -> Result<()> {
     file.fsync()?;
     file.close()
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ pub(super) fn settle_and_purge(engine: &Engine) {
 pub(crate) fn purge(engine: &Engine) {
     let mut manifest = engine.manifest.lock();
     let state = engine.state.lock();
-    if state.file_deletions_disabled > 0 {
+    if state.keeps_files() {
         return;
     }
     let (tables, blobs) = (manifest.take_obsolete_tables(), manifest.take_obsolete_blobs());

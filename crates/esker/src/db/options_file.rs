@@ -13,7 +13,7 @@ impl Db {
     pub(super) fn write_options_file(&self) -> Result<()> {
         let engine = self.engine();
         self.save_options(&engine.path, None)?;
-        if engine.state.lock().file_deletions_disabled > 0 {
+        if engine.state.lock().keeps_files() {
             return Ok(());
         }
         for old in obsolete_options_files(&engine.fs().children(&engine.path)?) {

@@ -281,7 +281,7 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
             let left = |(entries, deletions): (u64, u64)| entries.saturating_sub(2 * deletions);
             left(in_memory) + left(in_files)
         }
-        Property::IsFileDeletionsEnabled => u64::from(state.file_deletions_disabled == 0),
+        Property::IsFileDeletionsEnabled => u64::from(!state.keeps_files()),
         Property::CurrentSuperVersionNumber => f.cf.super_version.load_full().number,
         Property::LiveSstFilesSize => f.version.total_size(),
         Property::EstimateLiveDataSize => f.version.estimate_live_data_size(),

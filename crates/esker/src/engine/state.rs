@@ -54,6 +54,8 @@ pub(crate) struct DbState {
     pub(crate) paused: usize,
     /// Callers of `disable_file_deletions` without their `enable`.
     pub(crate) file_deletions_disabled: usize,
+    /// Checkpoints and backups under way, which no caller's `enable` ends.
+    pub(crate) files_kept: usize,
 
     pub(crate) background_error: BackgroundError,
     /// For listeners, told when no lock is held.
@@ -64,6 +66,11 @@ impl DbState {
     /// The family with this id, if it has not been dropped.
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Option<&mut FamilyState> {
         self.families.get_mut(&id)
+    }
+
+    /// Whether no file is to be deleted.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.file_deletions_disabled > 0 || self.files_kept > 0
     }
 
     /// The oldest WAL that any family needs, but for prepared sections: see [`super::Engine::oldest_wal_needed`].
