@@ -644,6 +644,16 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
+    /// As [`prefetch`](Self::prefetch), without the addresses of the records: whoever searches many nodes side by side asks for the one
+    /// that he needs when he knows which it is, and keeps half as many lines on their way.
+    #[inline]
+    pub(crate) fn prefetch_heads(&self) {
+        let start = ptr::from_ref(self).cast::<u8>();
+        for line in 0..std::mem::offset_of!(Node<N>, records).div_ceil(64) {
+            prefetch_line(start.wrapping_add(line * 64));
+        }
+    }
+
     /// Inner nodes: whether this is child `at`.
     #[inline]
     pub(crate) fn leads_to(&self, at: usize, node: &Node<N>) -> bool {

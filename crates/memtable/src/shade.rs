@@ -329,7 +329,7 @@ impl<const N: usize> Tree<N> {
             for ((node, whole), target) in ways.iter_mut().zip(targets) {
                 let (from, at, _) = node.way_down(self.icmp(), target, true);
                 *node = from.child(at);
-                node.prefetch();
+                node.prefetch_heads();
                 if looks_above {
                     *whole = from.shade().covers().max(*whole);
                 }
@@ -338,6 +338,9 @@ impl<const N: usize> Tree<N> {
         let mut guesses = [Guess::TO_BE_MADE; G];
         for ((guess, (leaf, _)), target) in guesses.iter_mut().zip(ways).zip(targets) {
             *guess = leaf.guess(self.icmp(), target);
+        }
+        for (guess, (leaf, _)) in guesses.iter().zip(ways).take(targets.len()) {
+            leaf.fetch(*guess);
         }
         for (i, target) in targets.iter().enumerate() {
             see(i, self.sight_in(ways[i].0, target, guesses[i], ways[i].1));

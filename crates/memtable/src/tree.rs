@@ -216,12 +216,15 @@ impl<const N: usize> Tree<N> {
         for _ in 0..root.level() {
             for (node, target) in nodes.iter_mut().zip(targets) {
                 (*node, _, _) = node.descend(&self.icmp, target, true);
-                node.prefetch();
+                node.prefetch_heads();
             }
         }
         let mut guesses = [Guess::TO_BE_MADE; G];
         for ((guess, leaf), target) in guesses.iter_mut().zip(nodes).zip(targets) {
             *guess = leaf.guess(&self.icmp, target);
+        }
+        for (guess, leaf) in guesses.iter().zip(nodes).take(targets.len()) {
+            leaf.fetch(*guess);
         }
         for (i, target) in targets.iter().enumerate() {
             self.visit_in(nodes[i], target, guesses[i], |record| visit(i, record));

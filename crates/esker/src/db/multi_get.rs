@@ -48,6 +48,9 @@ impl Db {
         family: &ColumnFamilyHandle,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedBytes>>> {
+        if let [key] = keys {
+            return vec![self.read_batch_of_one(options, family, key.as_ref())];
+        }
         let mut values = Vec::with_capacity(keys.len());
         self.multi_get_into(options, family, keys, &mut values);
         values

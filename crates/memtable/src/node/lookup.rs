@@ -3,12 +3,13 @@
 //! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A guess, made while the record is being
 //! fetched, saves the search once it has come; a wrong one costs a search. What makes it right beside a writer: `node.rs`, invariants 1 and 2.
 
-use super::heads::prefetch_record;
+use super::heads::{prefetch_line, prefetch_record};
 use super::{Link, Node, is_before};
 use crate::record::{Record, Target};
 use crate::shade::Gap;
-use esker_base::sync::atomic::Ordering;
+use esker_base::sync::atomic::{AtomicPtr, Ordering};
 use esker_format::key::InternalKeyComparator;
+use std::ptr;
 
 /// Where a target is in a leaf.
 pub(crate) enum Here<'t, const N: usize> {
@@ -40,16 +41,24 @@ impl Guess {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Leaves: about where the target's user key is, with its record being fetched. What is there may move on at once.
+    /// Leaves: about where the target's user key is, with the address of its record being fetched. What is there may move on at once.
     #[inline]
     pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         let count = self.load_link().count();
         let head = self.head_of(icmp.order(), target.user_key);
         let at = self.search_heads::<false>(head, 0, count);
-        if let Some(record) = self.records[..count].get(at) {
+        prefetch_line(
+            ptr::from_ref(&self.records).cast::<u8>().wrapping_add(at * size_of::<AtomicPtr<u8>>()),
+        );
+        Guess { head, at }
+    }
+
+    /// Leaves: has the record of a guess fetched.
+    #[inline]
+    pub(crate) fn fetch(&'t self, guess: Guess) {
+        if let Some(record) = self.records.get(guess.at) {
             prefetch_record(record.load(Ordering::Relaxed));
         }
-        Guess { head, at }
     }
 
     /// Leaves: nothing is known of where the target is.
