@@ -342,6 +342,7 @@ impl TableIter {
     /// The scan is over, and nothing has failed.
     fn leave(&mut self) -> Result<()> {
         (self.error, self.beyond) = (None, None);
+        self.far.clear();
         self.stop()
     }
 
@@ -563,6 +564,7 @@ impl InternalIterator for TableIter {
         self.begin_scan(false);
         self.cursor.reset();
         (self.block, self.beyond, self.error) = (None, None, None);
+        self.far.clear();
         let pace = self.readahead.take_pace();
         self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
         self.readahead.set_pace(pace);

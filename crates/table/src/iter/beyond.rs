@@ -46,6 +46,11 @@ impl Far {
         self.block = None;
     }
 
+    #[cfg(test)]
+    pub(super) fn holds_a_block(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// The scout, if it stands beside this block.
     fn scout_beside(&self, handle: BlockHandle, forward: bool) -> Option<&IndexCursor> {
         self.scout.as_ref().filter(|_| self.beside == Some((handle, forward)))

@@ -134,3 +134,29 @@ fn long_ways_to_and_fro_over_cached_blocks_meet_every_row() {
     }
     iter.status().unwrap();
 }
+
+#[test]
+fn a_cursor_that_rests_holds_none_of_the_blocks_it_had_found_beforehand() {
+    for forward in [true, false] {
+        let reader = cached_table(2000);
+        let cache = reader.source.cache.clone().unwrap();
+        let mut iter = reader.iter(TableReadOptions::default());
+        iter.seek_to_first();
+        // All of it into the cache.
+        walk_over_runs(&mut iter, true);
+        iter.rest();
+        assert_eq!(cache.pinned_usage(), 0);
+        iter.seek(&internal_key(b"01000", SequenceNumber::MAX, ValueType::SEEK));
+        let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
+        let mut run = Run::default();
+        iter.look_ahead(&mut run, &ahead);
+        for _ in 0..30 {
+            iter.pass(&mut run, &ahead);
+        }
+        assert!(iter.far.holds_a_block(), "the walk is long enough for it to look ahead");
+        run.clear();
+        drop(run);
+        iter.rest();
+        assert_eq!(cache.pinned_usage(), 0, "forward: {forward}");
+    }
+}
