@@ -283,17 +283,19 @@ fn check(
             exclusive,
         };
         let first = tombstones.fragment(0).start;
-        let last = tombstones.fragment(tombstones.len() - 1).end;
+        // The newest timestamp sorts before all versions of the key, which are not hidden.
+        let end = tombstones.fragment(tombstones.len() - 1).end;
+        let last = [icmp.split_timestamp(end).0, &vec![0xFF; icmp.timestamp_size()]].concat();
         bounds = Some(match bounds {
-            None => (end_bound(first, false), end_bound(last, true)),
+            None => (end_bound(first, false), end_bound(&last, true)),
             Some((smallest, largest)) => (
                 if icmp.compare_user_keys(first, &smallest.user_key).is_lt() {
                     end_bound(first, false)
                 } else {
                     smallest
                 },
-                if icmp.compare_user_keys(last, &largest.user_key).is_gt() {
-                    end_bound(last, true)
+                if icmp.compare_user_keys(&last, &largest.user_key).is_gt() {
+                    end_bound(&last, true)
                 } else {
                     largest
                 },

@@ -70,3 +70,50 @@ fn files_that_are_ingested_may_part_the_versions_of_a_key() {
         left.map(|(_, value)| value)
     );
 }
+
+#[test]
+fn a_file_that_ends_in_a_newer_version_than_a_range_deletion_comes_to_lie_over_it() {
+    let options = options("leveldb.BytewiseComparator.u64ts");
+    for (key, level) in [("k", 0), ("m", 0), ("p", 6)] {
+        let db = Db::open(&options, format!("/{key}")).unwrap();
+        let family = db.default_column_family();
+        db.delete_range_with_ts(&WriteOptions::default(), &family, "k", "p", &ts(9)).unwrap();
+        let mut writer = SstFileWriter::new(&options);
+        writer.open("/file").unwrap();
+        writer.put([key.as_bytes(), &ts(12)].concat(), "new").unwrap();
+        writer.finish().unwrap();
+        db.ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
+        // RocksDB's gets end at a level that has a range deletion over the key: what is newer must not lie below.
+        let newest = [key.as_bytes(), &ts(12)].concat();
+        let ingested = db.live_files().into_iter().find(|f| f.smallest_key == newest).unwrap();
+        assert_eq!(ingested.level, level, "{key}");
+        assert_eq!(
+            db.live_files().len(),
+            if level == 0 { 2 } else { 1 },
+            "{key}: flushed only if in the way"
+        );
+        assert_eq!(db.get_opt(&at(20), &family, key).unwrap().as_deref(), Some(&b"new"[..]));
+    }
+}
+
+#[test]
+fn a_version_where_the_range_deletion_of_its_file_ends_is_within_the_file() {
+    let options = options("leveldb.BytewiseComparator.u64ts");
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/file").unwrap();
+    writer.put([b"k".as_slice(), &ts(12)].concat(), "new").unwrap();
+    writer.delete_range([b"a".as_slice(), &ts(9)].concat(), [b"k".as_slice(), &ts(9)].concat()).unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
+    for what in ["ingested", "compacted"] {
+        assert_eq!(db.get_opt(&at(20), &family, "k").unwrap().as_deref(), Some(&b"new"[..]), "{what}");
+        let mut iter = db.iter_opt(at(20), &family).unwrap();
+        iter.seek("b");
+        assert!(iter.valid() && iter.key() == b"k", "{what}");
+        iter.seek_to_last();
+        assert!(iter.valid() && iter.key() == b"k", "{what}");
+        db.compact_range(None, None).unwrap();
+    }
+}
