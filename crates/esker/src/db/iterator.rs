@@ -316,11 +316,14 @@ impl DbIterator {
 
     /// Moves to the moment of `snapshot`, and stays there: as [`refresh`](Self::refresh), as if it had been opened with it.
     /// # Errors
-    /// `InvalidArgument` if it is a snapshot of another database · as [`Db::iter_opt`]. The iterator is as it was then.
+    /// `InvalidArgument` if it is a snapshot of another database, or the iterator is to follow new writes · as [`Db::iter_opt`]. The
+    /// iterator is as it was then.
     pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.db.check_own(snapshot)?;
         let before = self.options.snapshot.replace(snapshot.clone());
-        self.refresh().inspect_err(|_| self.options.snapshot = before)
+        check_tailing(&self.options, false)
+            .and_then(|()| self.refresh())
+            .inspect_err(|_| self.options.snapshot = before)
     }
 
     /// The timestamp of the version shown here, in a family with user-defined timestamps; empty in others.

@@ -92,7 +92,7 @@ impl Session {
     /// As a database with TTL, whose values live for ever.
     pub(super) fn open_with_ttl(&self, mode: OpenMode) -> Outcome<(DbWithTtl, ColumnFamilyHandle)> {
         let ttls = vec![0; self.families.len()];
-        let db = DbWithTtl::open(&self.options, &self.path, self.families_for(mode), &ttls, mode)?;
+        let db = DbWithTtl::open(&self.options_for(mode), &self.path, self.families_for(mode), &ttls, mode)?;
         let name = &self.common.column_family;
         let family = db.base_db().column_family(name);
         let family = family.ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
@@ -110,12 +110,18 @@ impl Session {
     }
 
     fn open_as(&self, mode: OpenMode) -> Outcome<Opened> {
-        let db = Db::open_with(&self.options, &self.path, self.families_for(mode), mode)?;
+        let db = Db::open_with(&self.options_for(mode), &self.path, self.families_for(mode), mode)?;
         let name = &self.common.column_family;
         let family = db
             .column_family(name)
             .ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok(Opened { db, family })
+    }
+
+    /// Who only reads passes prepared transactions by, and they stay what they are: also where no OPTIONS file speaks of them.
+    fn options_for(&self, mode: OpenMode) -> DbOptions {
+        let allow_2pc = self.options.allow_2pc || mode == OpenMode::ReadOnly;
+        DbOptions { allow_2pc, ..self.options.clone() }
     }
 
     /// For reading, as RocksDB's tool: merges can be looked at whatever operator made them.

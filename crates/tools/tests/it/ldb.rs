@@ -367,3 +367,31 @@ fn what_is_named_by_mistake_is_left_as_it_is() {
     ldb(&nowhere, &["repair"]).failed();
     assert_eq!(files(&nowhere, "IDENTITY"), Vec::<std::path::PathBuf>::new());
 }
+
+#[test]
+fn a_database_with_a_prepared_transaction_is_read_and_explained_whatever_its_options_file_says() {
+    use esker::{TransactionDb, TransactionDbOptions, TransactionOptions};
+    let temp = TempDir::new("ldb-prepared");
+    let path = temp.join("db");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), &path).unwrap();
+    db.put("written", "1").unwrap();
+    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    txn.put("prepared", "2").unwrap();
+    txn.set_name(b"one").unwrap();
+    txn.prepare().unwrap();
+    drop((txn, db));
+    assert_eq!(ldb(&path, &["scan"]).ok(), "written : 1\n");
+    for file in files(&path, "").iter().filter(|file| file.to_string_lossy().contains("OPTIONS")) {
+        std::fs::remove_file(file).unwrap();
+    }
+    assert_eq!(ldb(&path, &["scan"]).ok(), "written : 1\n");
+    let explained = esker(&["explain", path.to_str().unwrap(), "get", "written"]).ok();
+    assert!(explained.contains("key \"written\": found, 1 B, "), "{explained}");
+    assert!(ldb(&path, &["put", "a", "b"]).failed().contains("two-phase transactions"));
+    // Nothing has taken it away.
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), &path).unwrap();
+    let prepared = db.get_all_prepared_transactions();
+    assert_eq!(prepared.len(), 1);
+}

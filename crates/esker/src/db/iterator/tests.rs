@@ -383,6 +383,11 @@ fn a_tailing_iterator_shows_what_is_written_ahead_of_it() {
     let refused = ReadOptions { snapshot: Some(db.snapshot()), ..options() };
     let error = db.iter_opt(refused, &db.default_column_family()).unwrap_err();
     assert_eq!(error.kind(), esker_base::ErrorKind::InvalidArgument);
+    let error = iter.refresh_at(&db.snapshot()).unwrap_err();
+    assert_eq!(error.kind(), esker_base::ErrorKind::InvalidArgument);
+    put("k");
+    iter.seek("j");
+    assert_eq!(at(&iter), some("k"), "it goes on as before");
 }
 
 #[test]
