@@ -7,7 +7,9 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::iter::range_del::FileBounds;
-use crate::iter::timestamped::{at_smallest_timestamp, stored_tombstones, with_timestamps};
+use crate::iter::timestamped::{
+    at_smallest_timestamp, compare_timestamps, stored_tombstones, with_timestamps,
+};
 use crate::iter::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
     MergeChild, OpenedFile, RangeDelAggregator, merge_children,
@@ -92,8 +94,12 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let (files, blobs_out, blob_bytes_read) = (outputs.finished, outputs.blobs_out, outputs.blob_bytes_read);
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
     let all_see = |f: &&FileMetaData| context.snapshots.first().is_none_or(|s| f.largest_seqno <= *s);
-    let settled =
-        files.iter().filter(|_| is_last && !keeps_young).filter(all_see).map(|f| f.number).collect();
+    // What somebody may still read at a timestamp goes once `full_history_ts_low` is behind it.
+    let low = plan.version.full_history_ts_low();
+    let is_old =
+        |f: &&FileMetaData| f.max_timestamp.is_empty() || compare_timestamps(&f.max_timestamp, low).is_lt();
+    let all = files.iter().filter(|_| is_last && !keeps_young);
+    let settled = all.filter(all_see).filter(is_old).map(|f| f.number).collect();
     let mut made = SubjobResult {
         files,
         settled,

@@ -3,7 +3,7 @@
 //! Source: RocksDB `DBImpl::IncreaseFullHistoryTsLow`.
 
 use super::{ColumnFamilyHandle, Db};
-use crate::engine::publish_super_version;
+use crate::engine::{maybe_schedule, publish_super_version};
 use crate::iter::timestamped::compare_timestamps;
 use crate::version::LogOptions;
 use esker_base::sync::epoch;
@@ -47,6 +47,8 @@ impl Db {
             }
             publish_super_version(engine, &mut state, id);
         }
+        // What only reads before the bound could come to may be due.
+        maybe_schedule(engine, &mut state);
         drop(state);
         drop(manifest);
         epoch::collect();

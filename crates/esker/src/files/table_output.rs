@@ -138,10 +138,24 @@ struct Timestamps {
     /// The largest point key, and the largest end of a tombstone as a bound of the file.
     last_point: Vec<u8>,
     last_end: Option<Vec<u8>>,
+    /// The oldest and the newest that get into the file.
+    oldest: Vec<u8>,
+    newest: Vec<u8>,
 }
 
 impl Timestamps {
-    /// Bounds as versions have them: with timestamps, and exclusive where a tombstone ends them.
+    /// A key with this timestamp gets into the file. Newer ones sort first.
+    fn note(&mut self, user_key: &[u8], icmp: &InternalKeyComparator) {
+        let (_, timestamp) = icmp.split_timestamp(user_key);
+        if self.newest.is_empty() || icmp.compare_user_keys(timestamp, &self.newest).is_lt() {
+            timestamp.clone_into(&mut self.newest);
+        }
+        if self.oldest.is_empty() || icmp.compare_user_keys(timestamp, &self.oldest).is_gt() {
+            timestamp.clone_into(&mut self.oldest);
+        }
+    }
+
+    /// Bounds as versions have them: with timestamps, and exclusive where a tombstone ends them. And which timestamps there are.
     fn describe(&self, mut meta: FileMetaData, icmp: &InternalKeyComparator) -> FileMetaData {
         if self.size == 0 {
             return meta;
@@ -151,6 +165,8 @@ impl Timestamps {
             meta.smallest.splice(at..at, std::iter::repeat_n(0, self.size));
             meta.user_defined_timestamps_not_persisted = true;
         }
+        meta.min_timestamp.clone_from(&self.oldest);
+        meta.max_timestamp.clone_from(&self.newest);
         meta.largest.clone_from(&self.last_point);
         if let Some(end) = &self.last_end
             && (self.last_point.is_empty() || icmp.compare(end, &self.last_point).is_gt())
@@ -256,6 +272,7 @@ impl TableOutput {
                 let plain = Timestamps::without(&mut timestamps.scratch, internal_key, timestamps.size);
                 return store(&mut self.builder, &mut self.written, plain, value);
             }
+            timestamps.note(key::user_key(internal_key), &self.icmp);
         }
         store(&mut self.builder, &mut self.written, internal_key, value)
     }
@@ -289,6 +306,7 @@ impl TableOutput {
                 let end = &tombstone.end[..tombstone.end.len().saturating_sub(timestamps.size)];
                 return store(&mut self.builder, &mut self.written, plain, end);
             }
+            timestamps.note(&tombstone.start, &self.icmp);
         }
         store(&mut self.builder, &mut self.written, &begin, &tombstone.end)
     }

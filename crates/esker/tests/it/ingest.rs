@@ -395,7 +395,7 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
 
 /// Looks until it is so; nothing is asked of the database that would have it look for work.
 #[expect(clippy::disallowed_methods, reason = "nobody tells")]
-fn becomes(is_so: impl Fn() -> bool) -> bool {
+pub(crate) fn becomes(is_so: impl Fn() -> bool) -> bool {
     (0..500).any(|_| {
         is_so() || {
             std::thread::sleep(std::time::Duration::from_millis(10));

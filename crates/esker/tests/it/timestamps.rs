@@ -4,6 +4,7 @@ mod counted;
 mod ingested;
 mod judged;
 mod parts;
+mod trimmed;
 
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::mem::MemFs;
