@@ -10,6 +10,7 @@ use esker_env::random;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::wide_column;
 use esker_table::{TableBuilder, TableBuilderOptions, TableFileInfo};
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -148,11 +149,12 @@ impl SstFileWriter {
         let icmp = self.icmp.clone();
         self.check_timestamp(begin).and_then(|()| self.check_timestamp(end))?;
         let current = self.current()?;
-        if icmp.compare_user_keys(begin, end).is_gt() {
-            return Err(Error::invalid_argument("delete_range: end key comes before start key"));
-        }
-        if icmp.compare_user_keys(begin, end).is_eq() {
-            return Ok(());
+        match icmp.compare_plain_keys(begin, end) {
+            Ordering::Greater => {
+                return Err(Error::invalid_argument("delete_range: end key comes before start key"));
+            }
+            Ordering::Equal => return Ok(()),
+            Ordering::Less => {}
         }
         current
             .builder

@@ -1,7 +1,9 @@
 //! Files that come from elsewhere with timestamps.
 
 use super::{at, options, ts};
-use esker::{CompactionOptions, Db, IngestExternalFileOptions, SstFileWriter, WriteOptions};
+use esker::{
+    CompactionOptions, Db, ErrorKind, IngestExternalFileOptions, SstFileWriter, WriteBatch, WriteOptions,
+};
 
 #[test]
 fn files_that_are_ingested_may_part_the_versions_of_a_key() {
@@ -116,4 +118,34 @@ fn a_version_where_the_range_deletion_of_its_file_ends_is_within_the_file() {
         assert!(iter.valid() && iter.key() == b"k", "{what}");
         db.compact_range(None, None).unwrap();
     }
+}
+
+#[test]
+fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
+    let mut options = options("leveldb.BytewiseComparator.u64ts");
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/file").unwrap();
+    let (newer, older) = ([b"k".as_slice(), &ts(9)].concat(), [b"k".as_slice(), &ts(5)].concat());
+    writer.delete_range(&newer, &older).unwrap();
+    assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::InvalidArgument, "nothing is in it");
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let mut batch = WriteBatch::new();
+    batch.put(family.id(), &older, b"v").unwrap();
+    batch.delete_range(family.id(), &newer, &older).unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    let get = |db: &Db| db.get_opt(&at(20), &db.default_column_family(), "k").unwrap();
+    assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
+    db.flush().unwrap();
+    assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
+    let mut batch = WriteBatch::new();
+    batch.delete_range(family.id(), &newer, &older).unwrap();
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.flush().unwrap();
+    assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
+    db.compact_range(None, None).unwrap();
+    assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
+    db.close().unwrap();
+    options.db.create_if_missing = false;
+    assert_eq!(get(&Db::open(&options, "/db").unwrap()).as_deref(), Some(&b"v"[..]));
 }
