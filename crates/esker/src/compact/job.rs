@@ -60,7 +60,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     state.compactions_unbegun -= 1;
     // Under the lock: who finds the family queued leaves what is due by its own time to this look.
     let now_seconds = engine.env.clock.now_seconds();
-    if engine.is_shutting_down() || state.paused > 0 {
+    if engine.is_shutting_down() || state.is_paused() {
         return None;
     }
     if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.plan.is_some()) {

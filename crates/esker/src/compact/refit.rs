@@ -108,7 +108,7 @@ impl<'a> Quiet<'a> {
     /// `ShutdownInProgress`.
     fn begin(engine: &'a Arc<Engine>) -> Result<Quiet<'a>> {
         let mut state = engine.state.lock();
-        state.paused += 1;
+        state.quiet += 1;
         while state.flushes_scheduled + state.compactions_scheduled > 0 {
             engine.state_changed.wait(&mut state);
         }
@@ -124,9 +124,11 @@ impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.compactions_scheduled -= 1;
-        // Closing has taken all pauses back.
-        state.paused = state.paused.saturating_sub(1);
+        state.quiet -= 1;
         maybe_schedule(self.0, &mut state);
         self.0.state_changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,7 @@ impl Engine {
     /// Whether no walk shall go on: somebody waits until nothing is at work, to pause or to resume after an error.
     pub(crate) fn is_without_walks(&self) -> bool {
         let state = self.state.lock();
-        state.paused > 0 || state.background_error.stops_flushes()
+        state.is_paused() || state.background_error.stops_flushes()
     }
 
     /// Queues walks around what active memtables have noted. Whether there were any.

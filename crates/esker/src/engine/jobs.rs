@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Hands as many jobs to the pools as there is work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
-    if engine.is_shutting_down() || state.paused > 0 || state.background_error.stops_flushes() {
+    if engine.is_shutting_down() || state.is_paused() || state.background_error.stops_flushes() {
         return;
     }
     let Some(jobs) = engine.jobs.get() else { return };

@@ -52,6 +52,8 @@ pub(crate) struct DbState {
     pub(crate) dead_walk_scheduled: bool,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
+    /// Those that move files about, beside which nothing else may, and whom no caller's `continue` ends.
+    pub(crate) quiet: usize,
     /// Callers of `disable_file_deletions` without their `enable`.
     pub(crate) file_deletions_disabled: usize,
     /// Checkpoints and backups under way, which no caller's `enable` ends.
@@ -66,6 +68,11 @@ impl DbState {
     /// The family with this id, if it has not been dropped.
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Option<&mut FamilyState> {
         self.families.get_mut(&id)
+    }
+
+    /// Whether no job is to begin.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused > 0 || self.quiet > 0
     }
 
     /// Whether no file is to be deleted.

@@ -113,7 +113,7 @@ impl WritePath {
                     || !f.options.disable_auto_compactions && level0_files >= f.options.level0_stop()
             })
         };
-        while crowded(&state) && state.paused == 0 {
+        while crowded(&state) && !state.is_paused() {
             engine.check_open()?;
             state.background_error.check_writes()?;
             if engine.jobs_scheduled(&state) == 0

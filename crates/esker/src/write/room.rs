@@ -177,7 +177,7 @@ fn monotonic_micros(engine: &Engine) -> u64 {
 /// Why what a stopped writer waits for is not going to run: the error in force, or what is wrong with a damaged table that is in
 /// its way.
 fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
-    if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.paused > 0 {
+    if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.is_paused() {
         return None;
     }
     if state.background_error.stops_compactions() {
