@@ -13,5 +13,5 @@ pub(crate) use dead_ranges::DeadRanges;
 pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::MemTables;
 pub(crate) use set::ColumnFamilySet;
-pub(crate) use super_version::{SuperVersion, newest_file};
+pub(crate) use super_version::SuperVersion;
 pub(crate) use write_stall::{StallInputs, WriteStall, is_pressed};

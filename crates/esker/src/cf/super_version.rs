@@ -48,7 +48,7 @@ impl SuperVersion {
             imm: Box::default(),
             history: Box::default(),
             ingested: SequenceNumber::ZERO,
-            newest_file: newest_file(&version),
+            newest_file: version.newest_file(),
             version,
             options,
             dead_ranges,
@@ -66,9 +66,4 @@ impl SuperVersion {
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         std::iter::once(&self.mem).chain(self.imm.iter())
     }
-}
-
-/// The highest number of the files of `version`; 0 if there are none.
-pub(crate) fn newest_file(version: &Version) -> FileNumber {
-    version.all_files().map(|(_, file)| file.number).max().unwrap_or(FileNumber(0))
 }

@@ -275,7 +275,7 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, results: &[Subj
         return Err(Error::column_family_dropped("the family was dropped while it was compacted"));
     }
     let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
-    engine.adopt_open_tables(&versions);
+    engine.prepare_versions(&versions);
     let settled: HashSet<FileNumber> = results.iter().flat_map(|result| &result.settled).copied().collect();
     if !settled.is_empty() {
         let files = versions.iter().flat_map(|(_, version)| version.files(task.plan.output_level));

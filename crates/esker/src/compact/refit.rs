@@ -58,6 +58,7 @@ fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, ta
         ..VersionEdit::default()
     };
     let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
+    engine.prepare_versions(&versions);
     let mut state = engine.state.lock();
     for (id, version) in versions {
         if let Some(of_family) = state.family_mut(id) {

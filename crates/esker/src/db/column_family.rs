@@ -8,7 +8,7 @@ use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
-use crate::picker::{CompactionOptions, RunningCompactions};
+use crate::picker::{CompactionOptions, RunningCompactions, prepare};
 use crate::version::{Family, FamilyDescriptor, VersionSet};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
@@ -194,6 +194,8 @@ pub(super) fn show_family(
     engine.wals.lock().set_timestamp_size(id, descriptor.options.comparator.timestamp_size());
     let family = new_family(engine, in_manifest, descriptor, log_number);
     let cf = family.cf.clone();
+    // It may have come with files.
+    prepare(&family.version, &family.compaction_options, engine.env.clock.now_seconds());
     let mut state = engine.state.lock();
     state.families.insert(id, family);
     engine.families.insert(cf.clone());

@@ -40,6 +40,7 @@ impl Db {
             ..VersionEdit::default()
         };
         let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
+        engine.prepare_versions(&versions);
         let mut state = engine.state.lock();
         for (id, version) in versions {
             if let Some(family) = state.family_mut(id) {

@@ -1,13 +1,12 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
-use crate::cf::{
-    ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed, newest_file,
-};
+use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
 use crate::options::CompactionStyle;
 use crate::picker::{
-    PickContext, bottommost_threshold, level0_files_for_stalls, needs_compaction, pending_compaction_bytes,
+    CompactionOptions, PickContext, bottommost_threshold, level0_files_for_stalls, needs_compaction,
+    pending_compaction_bytes, prepare,
 };
 use crate::read::tables::open_file;
 use crate::version::Version;
@@ -42,7 +41,7 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
         imm: family_state.memtables.immutables_newest_first(),
         history: family_state.memtables.history_newest_first(),
         ingested: family_state.memtables.ingested,
-        newest_file: newest_file(&family_state.version),
+        newest_file: family_state.version.newest_file(),
         version: family_state.version.clone(),
         options: family_state.options.clone(),
         dead_ranges: family_state.dead_ranges.clone(),
@@ -53,11 +52,8 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     family_state.cf.super_version.store(Arc::new(super_version));
     // Else the scan that lets go of the old view last, mostly in the midst of a step, would pay for the end of what others left.
     drop(old.idle.take_all());
-    family_state.pending_compaction_bytes = pending_compaction_bytes(
-        &family_state.version,
-        &family_state.compaction_options,
-        &family_state.running,
-    );
+    family_state.pending_compaction_bytes =
+        pending_compaction_bytes(&family_state.version, &family_state.compaction_options);
     let stall = stall_of(family_state);
     let before = std::mem::replace(&mut family_state.stall, stall);
     if let Some(cause) = stall.cause {
@@ -124,17 +120,21 @@ pub(super) fn set_snapshot_thresholds(
 }
 
 impl Engine {
-    /// Lets files keep the tables that their job opened, and learns from their properties what is in them. No I/O.
-    pub(crate) fn adopt_open_tables(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
+    /// What is to be done with versions that have just been logged, before they are shown: files keep the tables that their job opened,
+    /// what is in them is learnt from their properties, and what pickers would walk over files for is found out. No I/O. Call it
+    /// without the db mutex.
+    pub(crate) fn prepare_versions(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
         for (id, version) in versions {
             let Some(cf) = self.families.by_id(*id) else { continue };
-            for (_, file) in version.all_files().filter(|(_, file)| file.stats().is_none()) {
+            for file in version.new_files().iter().filter(|file| file.stats().is_none()) {
                 if cf.tables.cached(file.number).is_some()
                     && let Err(e) = open_file(&cf.tables, file)
                 {
                     esker_base::info_log!(self.info_log, Warn, "[{}] {e}", cf.name);
                 }
             }
+            let options = CompactionOptions::from(&*cf.super_version.load_full().options);
+            prepare(version, &options, self.env.clock.now_seconds());
         }
     }
 
@@ -186,3 +186,7 @@ fn stall_inputs(family: &FamilyState) -> StallInputs {
         pending_compaction_bytes: family.pending_compaction_bytes,
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

@@ -189,7 +189,7 @@ fn install(
     manifest.keep_sections_from(oldest_section_after(engine, parts));
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let versions = if edits.is_empty() { Vec::new() } else { manifest.log_and_apply(edits, log)? };
-    engine.adopt_open_tables(&versions);
+    engine.prepare_versions(&versions);
     let mut state = engine.state.lock();
     for (id, version) in versions {
         if let Some(family) = state.family_mut(id) {

@@ -131,7 +131,7 @@ fn install(
     // Nor whether the files will be found there after a crash, under these numbers: what is written from now on is newer.
     engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
     if let Ok(versions) = &logged {
-        engine.adopt_open_tables(versions);
+        engine.prepare_versions(versions);
     }
     let mut state = engine.state.lock();
     places.release(engine, &mut state);

@@ -15,8 +15,7 @@ use esker_base::sync::Arc;
 /// Whether [`pick`] may find something.
 pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     let options = context.options;
-    let bytes: u64 = version.all_files().map(|(_, f)| f.file_size).sum();
-    bytes > options.fifo.max_table_files_size
+    version.total_size() > options.fifo.max_table_files_size
         || options.fifo.allow_compaction && version.num_files(0) >= options.level0_file_num_compaction_trigger
         || version.num_files(0).checked_sub(1).is_some_and(|last| is_expired(version.files(0), last, context))
 }
@@ -59,7 +58,7 @@ fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compacti
 
 fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let most = context.options.fifo.max_table_files_size;
-    let mut bytes: u64 = version.all_files().map(|(_, f)| f.file_size).sum();
+    let mut bytes = version.total_size();
     if bytes <= most {
         return None;
     }

@@ -15,8 +15,12 @@ use super::inputs::{
 use super::marked::{self, Marked};
 use super::plan::Draft;
 use super::score::{Scores, Weigher, multiply, scores};
-use super::{CompactionPlan, CompactionPri, CompactionReason, LevelFiles, priority};
+use super::{
+    CompactionOptions, CompactionPlan, CompactionPri, CompactionReason, LevelFiles, RunningCompactions,
+    priority,
+};
 use crate::version::{FileMeta, Version};
+use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
 
 /// Fewer level-0 files are not worth merging with each other.
@@ -39,11 +43,31 @@ pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compact
 pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     version.num_levels() > 1
         && (scores(version, context.options, context.running).is_due()
-            || !marked::for_compaction(version, context).is_empty()
-            || !marked::bottommost(version, context).is_empty()
-            || !marked::expired(version, context).is_empty()
-            || !marked::periodic(version, context).is_empty()
-            || !marked::for_blob_gc(version, context).is_empty())
+            || marked::for_compaction(version, context).next().is_some()
+            || marked::bottommost(version, context).next().is_some()
+            || marked::expired(version, context).next().is_some()
+            || marked::periodic(version, context).next().is_some()
+            || marked::for_blob_gc(version, context).next().is_some())
+}
+
+/// Finds out ahead what [`pick`] and its siblings would otherwise walk over files for, under the db mutex.
+pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
+    let running = RunningCompactions::default();
+    let context = PickContext {
+        options,
+        running: &running,
+        now_seconds,
+        oldest_snapshot: SequenceNumber::ZERO,
+        suggested: &[],
+    };
+    (0..version.num_levels()).for_each(|level| {
+        marked::waiting(version, level);
+    });
+    // Those that are not due with nothing running are not due with less.
+    for (_, level) in scores(version, options, &running).by_urgency.iter().filter(|(score, _)| *score >= 1.0)
+    {
+        priority::order(version, *level, &context);
+    }
 }
 
 /// Files to begin with.
@@ -121,9 +145,7 @@ impl Picker<'_> {
             return self.complete(self.intra_level0(files, score));
         }
         let order = priority::order(self.version, 0, self.context);
-        order
-            .into_iter()
-            .find_map(|i| self.complete(start(vec![Arc::clone(&self.version.files(0)[i])], false)))
+        order.iter().find_map(|&i| self.complete(start(vec![Arc::clone(&self.version.files(0)[i])], false)))
     }
 
     fn intra_level0(&self, files: Vec<Arc<FileMeta>>, score: f64) -> Start {
@@ -202,7 +224,7 @@ impl Picker<'_> {
     fn pick_sorted_level(&self, level: usize, score: f64) -> Option<CompactionPlan> {
         let round_robin = self.context.options.compaction_pri == CompactionPri::RoundRobin;
         let order = priority::order(self.version, level, self.context);
-        for index in order {
+        for &index in &*order {
             if self.is_busy(&self.version.files(level)[index]) {
                 if round_robin {
                     // Its turn comes first.
@@ -310,26 +332,17 @@ impl Picker<'_> {
             true => Target::NextLevel,
             false => Target::SameLevel,
         };
-        let first = |marked: Vec<Marked>, target, reason| {
-            marked.into_iter().find_map(|(level, f)| self.pick_marked(level, f, target, reason))
-        };
-        let asked = marked::for_compaction(version, context);
-        first(asked, Target::NextLevel, CompactionReason::FilesMarkedForCompaction)
-            .or_else(|| {
-                let files = marked::bottommost(version, context);
-                first(files, Target::SameLevel, CompactionReason::BottommostFiles)
-            })
-            .or_else(|| {
-                first(marked::expired(version, context), Target::NextLevelIfAny, CompactionReason::Ttl)
-            })
-            .or_else(|| {
-                let files = marked::periodic(version, context);
-                first(files, periodic_target, CompactionReason::PeriodicCompaction)
-            })
-            .or_else(|| {
-                let files = marked::for_blob_gc(version, context);
-                first(files, Target::SameLevel, CompactionReason::ForcedBlobGc)
-            })
+        let pick = |target, reason| move |(level, f): Marked| self.pick_marked(level, f, target, reason);
+        let asked = pick(Target::NextLevel, CompactionReason::FilesMarkedForCompaction);
+        let bottommost = pick(Target::SameLevel, CompactionReason::BottommostFiles);
+        let expired = pick(Target::NextLevelIfAny, CompactionReason::Ttl);
+        let periodic = pick(periodic_target, CompactionReason::PeriodicCompaction);
+        let blob_gc = pick(Target::SameLevel, CompactionReason::ForcedBlobGc);
+        None.or_else(|| marked::for_compaction(version, context).find_map(asked))
+            .or_else(|| marked::bottommost(version, context).find_map(bottommost))
+            .or_else(|| marked::expired(version, context).find_map(expired))
+            .or_else(|| marked::periodic(version, context).find_map(periodic))
+            .or_else(|| marked::for_blob_gc(version, context).find_map(blob_gc))
     }
 
     fn pick_marked(

@@ -1,54 +1,82 @@
 //! Files that want to be compacted for other reasons than the size of their level.
 //!
+//! Each kind is an iterator, which most callers ask for the first only. What a level knows of all its files together tells whether to
+//! look at them at all.
+//!
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
 use super::PickContext;
-use crate::version::{FileMeta, Version};
-use esker_base::SequenceNumber;
+use crate::version::{FileMeta, Level, Version};
 use esker_base::sync::Arc;
+use esker_base::{FileNumber, SequenceNumber};
 
 /// Level and file.
 pub(super) type Marked = (usize, Arc<FileMeta>);
 
-fn idle<'a>(
+/// Idle files of levels where there may be such ones.
+fn select<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
-) -> impl Iterator<Item = (usize, &'a Arc<FileMeta>)> {
-    version.all_files().filter(|(_, f)| !context.running.is_busy(f.number))
-}
-
-fn select(
-    version: &Version,
-    context: &PickContext<'_>,
-    mut wanted: impl FnMut(usize, &FileMeta) -> bool,
-) -> Vec<Marked> {
-    idle(version, context).filter(|(level, f)| wanted(*level, f)).map(|(l, f)| (l, Arc::clone(f))).collect()
+    on: impl Fn(usize, &Level) -> bool + 'a,
+    wanted: impl Fn(&FileMeta) -> bool + 'a,
+) -> impl Iterator<Item = Marked> + 'a {
+    let levels = version.levels().iter().enumerate().filter(move |(level, l)| on(*level, l));
+    let files = levels.flat_map(|(level, l)| l.files().iter().map(move |f| (level, f)));
+    files
+        .filter(move |(_, f)| wanted(f) && !context.running.is_busy(f.number))
+        .map(|(l, f)| (l, Arc::clone(f)))
 }
 
 /// Files that their writer or somebody else asked for, except in the last level that has files: there is nowhere to go.
-pub(super) fn for_compaction(version: &Version, context: &PickContext<'_>) -> Vec<Marked> {
+pub(super) fn for_compaction<'a>(
+    version: &'a Version,
+    context: &'a PickContext<'_>,
+) -> impl Iterator<Item = Marked> + 'a {
     let last = version.num_non_empty_levels().saturating_sub(1);
-    select(version, context, |level, f| {
-        let asked = f.marked_for_compaction || context.suggested.contains(&f.number);
+    let suggested = context.suggested;
+    select(
+        version,
+        context,
         // A lone level 0 has the base level to go to.
-        asked && (level < last || level == 0)
-    })
+        move |level, l| (level < last || level == 0) && !(l.marked().is_empty() && suggested.is_empty()),
+        move |f| f.marked_for_compaction || suggested.contains(&f.number),
+    )
 }
 
 /// Files with nothing below them whose entries are all older than every snapshot: rewriting them drops what only snapshots
 /// needed, and sets sequence numbers to 0.
-pub(super) fn bottommost(version: &Version, context: &PickContext<'_>) -> Vec<Marked> {
-    if context.oldest_snapshot == SequenceNumber::ZERO {
-        return Vec::new();
-    }
+pub(super) fn bottommost<'a>(
+    version: &'a Version,
+    context: &'a PickContext<'_>,
+) -> impl Iterator<Item = Marked> + 'a {
     let delay = context.options.bottommost_file_compaction_delay;
     let newest = context.now_seconds.saturating_sub(delay);
-    select(version, context, |level, f| {
-        f.largest_seqno != SequenceNumber::ZERO
-            && f.largest_seqno < context.oldest_snapshot
-            && (delay == 0 || f.file_creation_time <= newest)
-            && may_be_improved(version, f)
-            && is_bottommost_file(version, level, f)
+    let is_due = move |f: &FileMeta| {
+        (delay == 0 || f.file_creation_time <= newest)
+            && !f.is_settled()
+            && !context.running.is_busy(f.number)
+    };
+    let levels = if context.oldest_snapshot == SequenceNumber::ZERO { 0 } else { version.num_levels() };
+    (0..levels).flat_map(move |level| {
+        let waiting = waiting(version, level);
+        let old = waiting.iter().take_while(|f| f.largest_seqno < context.oldest_snapshot);
+        old.filter(move |f| is_due(f)).map(move |f| (level, Arc::clone(f)))
+    })
+}
+
+/// Files of a level with nothing below them that a compaction may improve once snapshots are gone, by their largest sequence number.
+/// Walks over the level, if no version did before in which it was the same with all below it.
+pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
+    version.findings(level).waiting(|| {
+        // Whether it is a bottommost file is dear to find out, so it comes last.
+        let waits = |f: &&Arc<FileMeta>| {
+            f.largest_seqno != SequenceNumber::ZERO
+                && may_be_improved(version, f)
+                && is_bottommost_file(version, level, f)
+        };
+        let mut files: Vec<_> = version.files(level).iter().filter(waits).cloned().collect();
+        files.sort_by_key(|f| f.largest_seqno);
+        files.into()
     })
 }
 
@@ -68,19 +96,12 @@ fn may_be_improved(version: &Version, f: &FileMeta) -> bool {
 /// The sequence number beyond which the oldest snapshot must move before more files can be [`bottommost`] ones: the smallest
 /// of those that it keeps from it. `SequenceNumber::MAX` if there is none.
 pub(super) fn bottommost_threshold(version: &Version, oldest_snapshot: SequenceNumber) -> SequenceNumber {
-    let mut threshold = SequenceNumber::MAX;
-    for (level, f) in version.all_files() {
-        let waits = f.largest_seqno != SequenceNumber::ZERO && f.largest_seqno >= oldest_snapshot;
-        // Whether it is a bottommost file is dear to find out, so it comes last.
-        if waits
-            && f.largest_seqno < threshold
-            && may_be_improved(version, f)
-            && is_bottommost_file(version, level, f)
-        {
-            threshold = f.largest_seqno;
-        }
-    }
-    threshold
+    let first_of_level = |level| {
+        let waiting = waiting(version, level);
+        let from = waiting.partition_point(|f| f.largest_seqno < oldest_snapshot);
+        waiting[from..].iter().find(|f| !f.is_settled()).map(|f| f.largest_seqno)
+    };
+    (0..version.num_levels()).filter_map(first_of_level).min().unwrap_or(SequenceNumber::MAX)
 }
 
 fn is_bottommost_file(version: &Version, level: usize, f: &FileMeta) -> bool {
@@ -97,48 +118,64 @@ pub(super) fn may_exist_below(version: &Version, level: usize, smallest: &[u8], 
 }
 
 /// Files with data older than `ttl`, except in the last level that there can be.
-pub(super) fn expired(version: &Version, context: &PickContext<'_>) -> Vec<Marked> {
+pub(super) fn expired<'a>(
+    version: &'a Version,
+    context: &'a PickContext<'_>,
+) -> impl Iterator<Item = Marked> + 'a {
     let ttl = context.options.ttl;
-    let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else {
-        return Vec::new();
-    };
+    // Nothing is older than 0.
+    let limit = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0).unwrap_or(0);
     let last = version.num_levels() - 1;
-    let old = |f: &FileMeta| f.oldest_ancestor_time > 0 && f.oldest_ancestor_time < limit;
-    select(version, context, |level, f| level < last && old(f))
+    select(
+        version,
+        context,
+        move |level, l| level < last && l.oldest_ancestor_time().is_some_and(|oldest| oldest < limit),
+        move |f| f.oldest_ancestor_time > 0 && f.oldest_ancestor_time < limit,
+    )
 }
 
 /// Files that were written longer ago than `periodic_compaction_seconds`.
-pub(super) fn periodic(version: &Version, context: &PickContext<'_>) -> Vec<Marked> {
+pub(super) fn periodic<'a>(
+    version: &'a Version,
+    context: &'a PickContext<'_>,
+) -> impl Iterator<Item = Marked> + 'a {
     let seconds = context.options.periodic_compaction_seconds;
-    let Some(limit) = context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0) else {
-        return Vec::new();
-    };
-    let written = |f: &FileMeta| match f.file_creation_time {
-        0 => f.oldest_ancestor_time,
-        time => time,
-    };
-    select(version, context, |_, f| written(f) > 0 && written(f) < limit)
+    let limit = context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0).unwrap_or(0);
+    select(
+        version,
+        context,
+        move |_, l| l.oldest_write_time().is_some_and(|oldest| oldest < limit),
+        move |f| f.write_time() > 0 && f.write_time() < limit,
+    )
 }
 
 /// Tables that keep the oldest blob files alive, if there is enough garbage in these. The oldest files are those that go
 /// with the first of them: up to the next that some table names as its oldest.
 ///
 /// Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForForcedBlobGC`).
-pub(super) fn for_blob_gc(version: &Version, context: &PickContext<'_>) -> Vec<Marked> {
-    let Some((age_cutoff, threshold)) = context.options.forced_blob_gc else { return Vec::new() };
+pub(super) fn for_blob_gc<'a>(
+    version: &'a Version,
+    context: &'a PickContext<'_>,
+) -> impl Iterator<Item = Marked> + 'a {
+    let oldest = blob_file_to_go(version, context);
+    let names = move |l: &Level| oldest.is_some_and(|n| l.oldest_blob_files().binary_search(&n).is_ok());
+    let wanted = move |f: &FileMeta| f.oldest_blob_file_number == oldest;
+    select(version, context, move |_, l| names(l), wanted)
+}
+
+fn blob_file_to_go(version: &Version, context: &PickContext<'_>) -> Option<FileNumber> {
+    let (age_cutoff, threshold) = context.options.forced_blob_gc?;
     let files = version.blob_files();
     let old_enough = (age_cutoff * files.len() as f64) as usize;
-    let Some((&oldest, _)) = files.first_key_value().filter(|_| old_enough > 0) else { return Vec::new() };
-    let named: std::collections::BTreeSet<_> =
-        version.all_files().filter_map(|(_, f)| f.oldest_blob_file_number).collect();
-    let batch = || files.iter().enumerate().take_while(|(i, (n, _))| *i == 0 || !named.contains(*n));
+    let (&oldest, _) = files.first_key_value().filter(|_| old_enough > 0)?;
+    let is_named = |n: &FileNumber| {
+        version.levels().iter().any(|level| level.oldest_blob_files().binary_search(n).is_ok())
+    };
+    let batch = || files.iter().enumerate().take_while(|(i, (n, _))| *i == 0 || !is_named(n));
     if batch().count() > old_enough {
-        return Vec::new(); // some of the batch are too young, so it would not go
+        return None; // some of the batch are too young, so it would not go
     }
     let total: u64 = batch().map(|(_, (_, f))| f.addition.total_blob_bytes).sum();
     let garbage: u64 = batch().map(|(_, (_, f))| f.garbage_blob_bytes).sum();
-    if (garbage as f64) < threshold * total as f64 {
-        return Vec::new();
-    }
-    select(version, context, |_, f| f.oldest_blob_file_number == Some(oldest))
+    (garbage as f64 >= threshold * total as f64).then_some(oldest)
 }

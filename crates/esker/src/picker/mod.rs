@@ -53,6 +53,17 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     }
 }
 
+/// Finds out ahead, for as long as levels stay as they are, what [`pick`] and its siblings would walk over files for under the db
+/// mutex. Without it their answers are the same.
+pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
+    version.levels().iter().for_each(|level| {
+        level.weights();
+    });
+    if options.compaction_style == CompactionStyle::Level {
+        leveled::prepare(version, options, now_seconds);
+    }
+}
+
 /// What counts as files of level 0 when writers are slowed down: with universal compaction every sorted run does.
 pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usize {
     match style {
@@ -62,13 +73,9 @@ pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usi
 }
 
 /// Bytes that compactions have to write before the tree has its shape; 0 where the style has none to strive for.
-pub fn pending_compaction_bytes(
-    version: &Version,
-    options: &CompactionOptions,
-    running: &RunningCompactions,
-) -> u64 {
+pub fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
     match options.compaction_style {
-        CompactionStyle::Level => score::scores(version, options, running).estimated_pending_compaction_bytes,
+        CompactionStyle::Level => score::pending_compaction_bytes(version, options),
         _ => 0,
     }
 }

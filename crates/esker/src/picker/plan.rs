@@ -261,7 +261,7 @@ impl Draft {
             compact_cursor: compact_cursor(version, options, &inputs),
             smallest_user_key: a.to_vec(),
             largest_user_key: b.to_vec(),
-            is_full: inputs.iter().map(|l| l.files.len()).sum::<usize>() == version.all_files().count(),
+            is_full: inputs.iter().map(|l| l.files.len()).sum::<usize>() == version.num_all_files(),
             version: Arc::clone(version),
             inputs,
             start_level,

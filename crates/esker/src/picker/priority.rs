@@ -6,10 +6,24 @@ use super::score::Weigher;
 use super::{CompactionPri, PickContext};
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// Indexes of the files of `level`, first choice first. Files that are being compacted are among them.
-pub(super) fn order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<usize> {
+/// Indexes of the files of `level`, first choice first. Files that are being compacted are among them. Walks over this level and the
+/// next, if no version did before in which they were the same.
+pub(super) fn order<'a>(version: &'a Version, level: usize, context: &PickContext<'_>) -> Cow<'a, [usize]> {
+    let pri = context.options.compaction_pri;
+    let find = || find_order(version, level, context);
+    if pri == CompactionPri::RoundRobin {
+        return Cow::Owned(find()); // follows from a cursor, which moves while levels stay as they are
+    }
+    match version.findings(level).order(pri, find) {
+        Some(order) => Cow::Borrowed(order),
+        None => Cow::Owned(find()),
+    }
+}
+
+fn find_order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<usize> {
     let files = version.files(level);
     let mut order: Vec<usize> = (0..files.len()).collect();
     match context.options.compaction_pri {

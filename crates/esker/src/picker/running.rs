@@ -9,14 +9,17 @@
 //!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged past it.
 
 use super::CompactionPlan;
+use crate::version::FileMeta;
+use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber};
 use esker_format::key::InternalKeyComparator;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// The compactions of one family that were picked and have not ended.
 #[derive(Debug, Default)]
 pub struct RunningCompactions {
-    busy: HashSet<FileNumber>,
+    /// Inputs, and their levels.
+    busy: HashMap<FileNumber, (usize, Arc<FileMeta>)>,
     /// Damaged files and what is wrong with them. Some may have left the version since.
     set_aside: BTreeMap<FileNumber, Error>,
     plans: Vec<Running>,
@@ -43,10 +46,12 @@ impl RunningCompactions {
     pub fn start(&mut self, plan: &CompactionPlan) -> RunningId {
         let id = self.next_id;
         self.next_id += 1;
-        let files: Vec<FileNumber> = plan.input_files().map(|(_, f)| f.number).collect();
-        for &n in &files {
-            let fresh = self.busy.insert(n);
-            debug_assert!(fresh, "file {n} is in two compactions");
+        let mut files = Vec::new();
+        for (level, file) in plan.input_files() {
+            let n = file.number;
+            files.push(n);
+            let other = self.busy.insert(n, (level, Arc::clone(file)));
+            debug_assert!(other.is_none(), "file {n} is in two compactions");
             debug_assert!(
                 plan.is_deletion || !self.set_aside.contains_key(&n),
                 "file {n} is damaged, and to be compacted"
@@ -103,7 +108,17 @@ impl RunningCompactions {
     /// Whether the file is an input of a running compaction.
     #[inline]
     pub fn is_input(&self, file: FileNumber) -> bool {
-        !self.busy.is_empty() && self.busy.contains(&file)
+        !self.busy.is_empty() && self.busy.contains_key(&file)
+    }
+
+    /// The inputs of running compactions that are on this level.
+    pub fn inputs_of_level(&self, level: usize) -> impl Iterator<Item = &FileMeta> {
+        self.busy.values().filter(move |(at, _)| *at == level).map(|(_, file)| &**file)
+    }
+
+    /// Whether there are damaged files.
+    pub fn has_set_aside(&self) -> bool {
+        !self.set_aside.is_empty()
     }
 
     /// Whether the file is damaged.

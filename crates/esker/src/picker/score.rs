@@ -3,7 +3,7 @@
 //! Source: RocksDB `db/version_set.cc` (`CalculateBaseBytes`, `ComputeCompactionScore`, `EstimateCompactionBytesNeeded`).
 
 use super::{CompactionOptions, RunningCompactions};
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, Version, Weights};
 
 /// Scores from 1.0 on are this many times larger with dynamic level sizes, so that there is room above 1.0 to tell due
 /// levels apart without any of them falling below it.
@@ -123,7 +123,7 @@ impl Scores {
     }
 }
 
-/// Computes [`Scores`]. Looks at every file: cheap next to any compaction, not for every write.
+/// Computes [`Scores`], from sums: it looks at no files but those that are being compacted.
 pub fn scores(version: &Version, options: &CompactionOptions, running: &RunningCompactions) -> Scores {
     let sizes = LevelSizes::new(version, options);
     let weigher = Weigher::new(version);
@@ -148,10 +148,25 @@ pub fn scores(version: &Version, options: &CompactionOptions, running: &RunningC
     Scores { base_level: sizes.base_level, sizes, by_urgency, estimated_pending_compaction_bytes }
 }
 
+/// [`Scores::estimated_pending_compaction_bytes`] alone.
+pub(super) fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
+    pending_bytes(version, options, &LevelSizes::new(version, options))
+}
+
 /// Compensated bytes of the files of a level that are not being compacted.
-fn idle_bytes(version: &Version, level: usize, running: &RunningCompactions, weigher: &Weigher) -> u64 {
-    let idle = version.files(level).iter().filter(|f| !running.is_busy(f.number));
-    idle.map(|f| weigher.compensated_size(f)).sum()
+pub(super) fn idle_bytes(
+    version: &Version,
+    level: usize,
+    running: &RunningCompactions,
+    weigher: &Weigher,
+) -> u64 {
+    if running.has_set_aside() {
+        // Nobody knows on which levels damaged files are. There are few such databases.
+        let idle = version.files(level).iter().filter(|f| !running.is_busy(f.number));
+        return weigher.weigh(&idle.map(|f| Weights::of(f)).sum());
+    }
+    let busy: Weights = running.inputs_of_level(level).map(Weights::of).sum();
+    weigher.weigh(&(*version.levels()[level].weights() - busy))
 }
 
 /// Level 0 counts by files, as every read looks at all of them; by bytes only so that it does not outgrow the base level.
@@ -176,7 +191,7 @@ fn level0_score(
     let base_max = sizes.max_bytes[sizes.base_level];
     if idle > base_max {
         // More than 1 if level 0 is larger than the base level, whose own score then is less: level 0 goes first.
-        let base = version.files(sizes.base_level).iter().map(|f| weigher.compensated_size(f)).sum::<u64>();
+        let base = weigher.weigh(version.levels()[sizes.base_level].weights());
         score = score.max(idle as f64 / base.max(base_max) as f64);
     }
     if score > 1.0 { score * SCORE_SCALE } else { score }
@@ -236,28 +251,25 @@ pub(super) struct Weigher {
 
 impl Weigher {
     pub(super) fn new(version: &Version) -> Weigher {
-        let (mut values, mut others, mut file_bytes, mut raw) = (0u64, 0u64, 0u64, 0u64);
-        for (_, f) in version.all_files() {
-            if let Some(s) = f.stats() {
-                values = values.saturating_add(s.raw_value_bytes);
-                others = others.saturating_add(s.entries.saturating_sub(s.deletions));
-                raw = raw.saturating_add(s.raw_value_bytes).saturating_add(s.raw_key_bytes);
-                file_bytes = file_bytes.saturating_add(f.file_size);
-            }
-        }
-        if others == 0 || raw == 0 {
+        let all: Weights = version.levels().iter().map(|level| *level.weights()).sum();
+        if all.others == 0 || all.raw_bytes == 0 {
             return Weigher { average_value_bytes: 0 };
         }
         // As stored: the raw average times the share that compression leaves.
-        let average = values as f64 / others as f64 * file_bytes as f64 / raw as f64;
+        let stored = all.known_bytes as f64 / all.raw_bytes as f64;
+        let average = all.raw_value_bytes as f64 / all.others as f64 * stored;
         Weigher { average_value_bytes: average as u64 }
     }
 
-    /// The file's bytes, more if it holds more deletions than other entries or its range tombstones hide much.
+    /// The bytes of some files, more if there are files among them that hold more deletions than other entries, or whose range
+    /// tombstones hide much.
+    pub(super) fn weigh(&self, weights: &Weights) -> u64 {
+        let excess = weights.excess_deletions.saturating_mul(self.average_value_bytes);
+        weights.bytes.saturating_add(excess.saturating_mul(DELETION_WEIGHT))
+    }
+
+    /// [`Weigher::weigh`] of one file.
     pub(super) fn compensated_size(&self, f: &FileMeta) -> u64 {
-        let size = f.file_size.saturating_add(f.compensated_range_deletion_size);
-        let Some(s) = f.stats() else { return size };
-        let excess = s.deletions.saturating_mul(2).saturating_sub(s.entries);
-        size.saturating_add(excess.saturating_mul(self.average_value_bytes).saturating_mul(DELETION_WEIGHT))
+        self.weigh(&Weights::of(f))
     }
 }

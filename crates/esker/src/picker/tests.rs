@@ -437,7 +437,7 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
             oldest_snapshot: SequenceNumber(oldest_snapshot),
             suggested: &[],
         };
-        marked::bottommost(&version, &context).len()
+        marked::bottommost(&version, &context).count()
     };
     for (oldest, threshold) in [(0, 19), (19, 19), (20, 30), (31, SequenceNumber::MAX.0)] {
         assert_eq!(bottommost_threshold(&version, SequenceNumber(oldest)).0, threshold, "{oldest}");
@@ -447,6 +447,23 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
             assert!(found(threshold + 1) > now, "beyond it");
         }
     }
+}
+
+#[test]
+fn a_file_waits_for_snapshots_as_soon_as_nothing_is_left_below_it_and_no_longer() {
+    let file = |number: u64, range: &str| parse_file(&format!("{number}:{range},seq=5-9")).0;
+    let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 4);
+    let new_files = vec![(1, file(1, "c-d")), (2, file(2, "a-e"))];
+    let over_another = apply(&Arc::new(base), &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
+    let (deleted_files, new_files) = (vec![(2, FileNumber(2))], vec![(3, file(3, "a-b"))]);
+    let edit = VersionEdit { deleted_files, new_files, ..VersionEdit::default() };
+    let waiting = |version| marked::waiting(version, 1).len();
+    assert_eq!(waiting(&over_another), 0);
+    let over_nothing = apply(&over_another, &edit).unwrap();
+    assert_eq!(waiting(&over_nothing), 1);
+    let new_files = vec![(3, file(4, "c-d"))];
+    let again = apply(&over_nothing, &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
+    assert_eq!(waiting(&again), 0);
 }
 
 /// RocksDB ends files between the versions of a key if they have timestamps.

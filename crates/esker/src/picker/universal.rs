@@ -52,8 +52,8 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     let idle_levels =
         (1..version.num_levels()).filter(|l| version.files(*l).first().is_some_and(|f| !is_busy(f))).count();
     idle_files + idle_levels >= context.options.level0_file_num_compaction_trigger
-        || !marked::periodic(version, context).is_empty()
-        || !marked::for_compaction(version, context).is_empty()
+        || marked::periodic(version, context).next().is_some()
+        || marked::for_compaction(version, context).next().is_some()
 }
 
 /// The most urgent compaction, if one is due and nothing that runs is in its way.
@@ -62,8 +62,8 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
     let trigger = context.options.level0_file_num_compaction_trigger;
     let is_due = picker.runs.len() >= trigger;
     let periodic = || {
-        let due = marked::periodic(version, context);
-        let asked = marked::for_compaction(version, context);
+        let due: Vec<_> = marked::periodic(version, context).collect();
+        let asked: Vec<_> = marked::for_compaction(version, context).collect();
         if due.is_empty() && asked.is_empty() { None } else { picker.all_from_the_oldest(&due, &asked) }
     };
     if !needs_compaction(version, context) {
@@ -99,12 +99,14 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
     for level in 1..version.num_levels() {
         let files = version.files(level);
         if !files.is_empty() {
+            let running = context.running;
             runs.push(Run {
                 level,
                 index: 0,
-                bytes: files.iter().map(|f| f.file_size).sum(),
-                compensated: files.iter().map(|f| weigher.compensated_size(f)).sum(),
-                is_busy: files.iter().any(is_busy),
+                bytes: version.size(level),
+                compensated: weigher.weigh(version.levels()[level].weights()),
+                is_busy: running.inputs_of_level(level).next().is_some()
+                    || running.has_set_aside() && files.iter().any(is_busy),
             });
         }
     }

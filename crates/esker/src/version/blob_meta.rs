@@ -6,14 +6,14 @@
 //!  1. Garbage is never more than what the file holds.
 //!  2. A blob file stays as long as some table refers to it, or to an older one, and not all of it is garbage.
 
-use super::FileMeta;
+use super::Level;
 use super::file_meta::ObsoleteFiles;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::blob::file::{FOOTER_BYTES, HEADER_BYTES};
 use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A blob file and its garbage.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,6 +92,9 @@ impl Drop for LiveBlobFile {
 /// The blob files of a family by number.
 pub type BlobFiles = BTreeMap<FileNumber, BlobFileMeta>;
 
+/// What keeps them on disk.
+pub type LiveBlobFiles = BTreeMap<FileNumber, Arc<LiveBlobFile>>;
+
 /// Adds a blob file.
 /// # Errors
 /// `Corruption` if it is there already.
@@ -123,14 +126,14 @@ pub(super) fn add_garbage(files: &mut BlobFiles, garbage: &BlobFileGarbage) -> R
     }
 }
 
-/// Drops the blob files that nothing needs any more: those before the oldest that a table names, and those that are all
-/// garbage and that no table names (tables name only the oldest file they refer to).
-pub(super) fn retire<'a>(files: &mut BlobFiles, tables: impl Iterator<Item = &'a Arc<FileMeta>>) {
+/// Drops the blob files that nothing needs any more: those before the oldest that a table of `levels` names, and those that
+/// are all garbage and that no table names (tables name only the oldest file they refer to).
+pub(super) fn retire(files: &mut BlobFiles, levels: &[Arc<Level>]) {
     if files.is_empty() {
         return;
     }
-    let named: std::collections::BTreeSet<FileNumber> =
-        tables.filter_map(|t| t.oldest_blob_file_number).filter(|n| files.contains_key(n)).collect();
+    let named = levels.iter().flat_map(|level| level.oldest_blob_files()).copied();
+    let named: BTreeSet<FileNumber> = named.filter(|n| files.contains_key(n)).collect();
     let Some(&oldest) = named.first() else {
         files.clear();
         return;

@@ -7,9 +7,10 @@
 //!  1. A file is in at most one level. A deleted file was there; an added one was not.
 //!  2. Within one edit deletions come before additions, so that a move is both in one edit.
 
-use super::blob_meta::{self, BlobFiles, LiveBlobFile};
-use super::check::{check_version, newest_first, newest_first_by_sequence};
+use super::blob_meta::{self, BlobFiles, LiveBlobFile, LiveBlobFiles};
+use super::check::{check_next_version, newest_first, newest_first_by_sequence};
 use super::file_meta::ObsoleteFiles;
+use super::findings::Findings;
 use super::{FileMeta, Level, Version};
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result};
@@ -52,15 +53,13 @@ pub(super) struct LocationChanges(HashMap<FileNumber, Option<usize>>);
 pub struct Built {
     /// The next version.
     pub version: Arc<Version>,
-    /// Tables that it names and that the version before did not.
-    pub(super) new_tables: Vec<Arc<FileMeta>>,
     pub(super) moved: LocationChanges,
 }
 
 impl Built {
     /// Says that the set has the version: the end of its files will be reported.
     pub(super) fn set_installed(&self) {
-        self.new_tables.iter().for_each(|table| table.set_installed());
+        self.version.new_files.iter().for_each(|table| table.set_installed());
         self.version.live_blob_files.values().for_each(|blobs| blobs.set_installed());
     }
 }
@@ -75,7 +74,7 @@ pub struct VersionBuilder {
     added: BTreeMap<usize, HashMap<FileNumber, FileMetaData>>,
     /// Levels of the base that lost files.
     shrunk: Vec<bool>,
-    blob_files: BlobFiles,
+    blob_files: Arc<BlobFiles>,
     blobs_changed: bool,
     compact_cursors: BTreeMap<usize, Vec<u8>>,
     full_history_ts_low: Option<Vec<u8>>,
@@ -89,7 +88,7 @@ impl VersionBuilder {
             moved: LocationChanges::default(),
             added: BTreeMap::new(),
             shrunk: vec![false; base.num_levels()],
-            blob_files: base.blob_files.clone(),
+            blob_files: Arc::clone(&base.blob_files),
             blobs_changed: false,
             compact_cursors: base.compact_cursors.clone(),
             full_history_ts_low: None,
@@ -125,10 +124,10 @@ impl VersionBuilder {
     /// add up. The builder is then of no use.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         for addition in &edit.blob_file_additions {
-            blob_meta::add(&mut self.blob_files, addition)?;
+            blob_meta::add(Arc::make_mut(&mut self.blob_files), addition)?;
         }
         for garbage in &edit.blob_file_garbages {
-            blob_meta::add_garbage(&mut self.blob_files, garbage)?;
+            blob_meta::add_garbage(Arc::make_mut(&mut self.blob_files), garbage)?;
         }
         for &(level, number) in &edit.deleted_files {
             self.delete(level, number)?;
@@ -192,33 +191,32 @@ impl VersionBuilder {
     /// The version after all edits, checked. `number` is its number for logs.
     /// # Errors
     /// `InvalidArgument` if a level that the family cannot have has files · `MemoryLimit` if tables are charged to a cache
-    /// whose strict limit has no room · `Corruption` if [`check_version`] fails.
+    /// whose strict limit has no room · `Corruption` if [`check_next_version`] fails.
     pub fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
-        let (levels, new_tables) = self.build_levels(obsolete)?;
-        let mut blob_files = self.blob_files;
-        if self.blobs_changed {
-            blob_meta::retire(&mut blob_files, levels.iter().flat_map(|l| l.files().iter()));
-        }
+        let (levels, new_files) = self.build_levels(obsolete)?;
         let base = &self.base;
-        let live = |n: &FileNumber| match base.live_blob_files.get(n) {
-            Some(live) => (*n, Arc::clone(live)),
-            None => (*n, Arc::new(LiveBlobFile::new(*n, obsolete))),
-        };
-        let live_blob_files = blob_files.keys().map(live).collect();
+        let (mut blob_files, mut live_blob_files) = (self.blob_files, Arc::clone(&base.live_blob_files));
+        if self.blobs_changed && !blob_files.is_empty() {
+            blob_meta::retire(Arc::make_mut(&mut blob_files), &levels);
+            live_blob_files = Arc::new(live_files(&blob_files, &live_blob_files, obsolete));
+        }
         let ts_low = self.full_history_ts_low.unwrap_or_else(|| base.full_history_ts_low.clone());
+        let same_history = ts_low == base.full_history_ts_low;
         let version = Version {
             column_family: base.column_family,
             number,
             icmp: base.icmp.clone(),
+            findings: Findings::after(&base.findings, &base.levels, &levels, same_history),
             levels,
+            new_files,
             blob_files,
             live_blob_files,
             compact_cursors: self.compact_cursors,
             full_history_ts_low: ts_low,
             metadata_cache: base.metadata_cache.clone(),
         };
-        check_version(&version)?;
-        Ok(Built { version: Arc::new(version), new_tables, moved: self.moved })
+        check_next_version(base, &version)?;
+        Ok(Built { version: Arc::new(version), moved: self.moved })
     }
 
     #[expect(clippy::type_complexity, reason = "used once, just above")]
@@ -233,7 +231,7 @@ impl VersionBuilder {
             )));
         }
         let gone = self.gone();
-        let mut new_tables = Vec::new();
+        let mut new_files = Vec::new();
         let build = |level: usize| -> Result<Arc<Level>> {
             let added = self.added.get(&level).filter(|files| !files.is_empty());
             if added.is_none() && !self.shrunk[level] {
@@ -249,13 +247,13 @@ impl VersionBuilder {
                     }
                 };
                 files.push(Arc::new(file.at_level(level)));
-                new_tables.extend(files.last().cloned());
+                new_files.extend(files.last().cloned());
             }
             sort_level(level, &mut files, &self.base);
             Ok(Arc::new(Level::new(files, level > 0, &self.base.icmp)))
         };
         let levels = (0..self.base.num_levels()).map(build).collect::<Result<_>>()?;
-        Ok((levels, new_tables))
+        Ok((levels, new_files))
     }
 
     /// Files of the base that are not where they were.
@@ -272,6 +270,15 @@ impl VersionBuilder {
         let stays = |f: &&Arc<FileMeta>| !self.shrunk[level] || !gone.contains_key(&f.number);
         self.base.files(level).iter().filter(stays).cloned().collect()
     }
+}
+
+/// What keeps these on disk: as before where there was such a file.
+fn live_files(files: &BlobFiles, before: &LiveBlobFiles, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFiles {
+    let live = |n: &FileNumber| match before.get(n) {
+        Some(live) => (*n, Arc::clone(live)),
+        None => (*n, Arc::new(LiveBlobFile::new(*n, obsolete))),
+    };
+    files.keys().map(live).collect()
 }
 
 fn sort_level(level: usize, files: &mut [Arc<FileMeta>], base: &Version) {

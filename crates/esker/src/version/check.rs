@@ -10,11 +10,15 @@ use esker_format::key::{InternalKeyComparator, TRAILER_BYTES};
 use esker_format::version_edit::FileMetaData;
 use std::cmp::Ordering;
 
-/// Checks order, bounds and blob files. Reads no file.
+/// Checks order, bounds and blob files of what comes behind `base`, which was checked. Reads no file.
 /// # Errors
 /// `Corruption`, naming level and files.
-pub fn check_version(version: &Version) -> Result<()> {
-    for (level, files) in version.levels().iter().map(|l| l.files()).enumerate() {
+pub fn check_next_version(base: &Version, version: &Version) -> Result<()> {
+    for (level, (old, new)) in base.levels().iter().zip(version.levels()).enumerate() {
+        if Arc::ptr_eq(old, new) {
+            continue;
+        }
+        let files = new.files();
         for file in files.iter() {
             check_bounds(level, file, version.icmp())?;
         }

@@ -138,6 +138,15 @@ impl FileMeta {
         self.stats.get()
     }
 
+    /// When it was written, as far as that is known, in Unix seconds: else the age of its data. 0 if neither is known.
+    #[inline]
+    pub fn write_time(&self) -> u64 {
+        match self.file_creation_time {
+            0 => self.oldest_ancestor_time,
+            time => time,
+        }
+    }
+
     /// Says that a compaction which had nothing to keep for anybody has left it as it is: another one would make the same of it.
     pub fn set_settled(&self) {
         self.settled.store(true, Ordering::Relaxed);
@@ -173,9 +182,18 @@ impl FileMeta {
 
 impl Deref for FileMeta {
     type Target = FileMetaData;
+    #[inline]
     fn deref(&self) -> &FileMetaData {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
         &self.data
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has looked at a file: who walks over all of them shows here.
+    pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// A table file on disk, as long as some version names it.

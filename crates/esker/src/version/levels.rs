@@ -7,10 +7,13 @@
 //!  2. Heads are the first 8 bytes (big-endian, behind the prefix that all bounds of the level share) of the user
 //!     keys of the files' bounds. They order as the keys do, but equal heads say nothing. Only sorted levels in
 //!     bytewise order have them.
+//!  3. What is asked of all its files together is summed up once, when the level is made: a view that shares a level walks
+//!     over none of its files. Only [`Level::weights`] waits until somebody asks, as a new file's properties come later.
 
-use super::FileMeta;
+use super::{FileMeta, Weights};
+use esker_base::FileNumber;
 use esker_base::comparator::{KeyOrder, head};
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, OnceLock};
 use esker_format::key::{self, InternalKeyComparator};
 use std::cmp::Ordering;
 
@@ -20,6 +23,12 @@ pub struct Level {
     files: Arc<[Arc<FileMeta>]>,
     bytes: u64,
     heads: Option<Heads>,
+    newest_file: FileNumber,
+    marked: Box<[Arc<FileMeta>]>,
+    oldest_ancestor_time: Option<u64>,
+    oldest_write_time: Option<u64>,
+    oldest_blob_files: Box<[FileNumber]>,
+    weights: OnceLock<Weights>,
 }
 
 /// Bounds as numbers, side by side: a search touches one cache line per step and no file.
@@ -35,7 +44,21 @@ impl Level {
     pub fn new(files: Vec<Arc<FileMeta>>, sorted: bool, icmp: &InternalKeyComparator) -> Level {
         let bytes = files.iter().map(|f| f.file_size).sum();
         let heads = (sorted && icmp.order() == KeyOrder::Bytewise).then(|| Heads::of(&files)).flatten();
-        Level { files: files.into(), bytes, heads }
+        let known = |time: &u64| *time > 0;
+        let mut blob_files: Vec<_> = files.iter().filter_map(|f| f.oldest_blob_file_number).collect();
+        blob_files.sort_unstable();
+        blob_files.dedup();
+        Level {
+            bytes,
+            heads,
+            newest_file: files.iter().map(|f| f.number).max().unwrap_or_default(),
+            marked: files.iter().filter(|f| f.marked_for_compaction).cloned().collect(),
+            oldest_ancestor_time: files.iter().map(|f| f.oldest_ancestor_time).filter(known).min(),
+            oldest_write_time: files.iter().map(|f| f.write_time()).filter(known).min(),
+            oldest_blob_files: blob_files.into(),
+            weights: OnceLock::new(),
+            files: files.into(),
+        }
     }
 
     /// Its files; level 0 newest first, deeper levels by key.
@@ -48,6 +71,43 @@ impl Level {
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The highest number of its files; 0 without any.
+    #[inline]
+    pub fn newest_file(&self) -> FileNumber {
+        self.newest_file
+    }
+
+    /// Files that their writer wants to be compacted, in the level's order.
+    #[inline]
+    pub fn marked(&self) -> &[Arc<FileMeta>] {
+        &self.marked
+    }
+
+    /// The smallest `oldest_ancestor_time` of files that have one.
+    #[inline]
+    pub fn oldest_ancestor_time(&self) -> Option<u64> {
+        self.oldest_ancestor_time
+    }
+
+    /// The smallest [`FileMeta::write_time`] of files that have one.
+    #[inline]
+    pub fn oldest_write_time(&self) -> Option<u64> {
+        self.oldest_write_time
+    }
+
+    /// The blob files that are the oldest of some file, ascending.
+    #[inline]
+    pub fn oldest_blob_files(&self) -> &[FileNumber] {
+        &self.oldest_blob_files
+    }
+
+    /// What its files weigh, all together. What is learnt of a file after the first who asked counts when the level has changed, so
+    /// that nobody walks over its files under the db mutex.
+    #[inline]
+    pub fn weights(&self) -> &Weights {
+        self.weights.get_or_init(|| self.files.iter().map(|f| Weights::of(f)).sum())
     }
 
     /// The first file of a sorted level whose largest internal key is not below `internal_key`, if any: the only one,

@@ -1,8 +1,9 @@
 //! Which files make up the database, now and for ever: versions, and the MANIFEST that records how they follow
 //! one another.
 //!
-//! Reading order: [`file_meta`] (one file), [`levels`] and [`version`] (the files of a family at one moment),
-//! [`file_picker`] (which of them may hold a key), [`builder`] (version + edits -> version), [`check`] (what must
+//! Reading order: [`file_meta`] (one file), [`weights`], [`levels`] and [`version`] (the files of a family at one moment),
+//! `findings` (what is known about levels), [`file_picker`] (which of them may hold a key),
+//! [`builder`] (version + edits -> version), [`check`] (what must
 //! hold of a version), [`manifest`] (the log of edits and CURRENT), `recover` (the log read back), [`set`] (the
 //! current versions of all families, and the only way to change them).
 
@@ -12,6 +13,7 @@ pub mod check;
 pub mod config;
 pub mod file_meta;
 pub mod file_picker;
+mod findings;
 pub mod levels;
 pub mod manifest;
 pub mod numbers;
@@ -21,6 +23,7 @@ mod snapshot;
 mod timestamps;
 #[allow(clippy::module_inception, reason = "the type's own file, as in every other room")]
 pub mod version;
+pub mod weights;
 
 pub(crate) use blob_meta::blob_file_size;
 pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
@@ -32,3 +35,4 @@ pub use recover::ListedFamily;
 pub use set::{Family, VersionSet};
 pub(crate) use timestamps::stripped;
 pub use version::Version;
+pub use weights::Weights;

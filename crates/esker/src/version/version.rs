@@ -3,8 +3,9 @@
 //! In: a builder's result. Out: an immutable value that readers pin through their SuperVersion.
 //! Source of the order within level 0: RocksDB `db/version_builder.cc`; formats.md §5.5.
 
-use super::blob_meta::{BlobFileMeta, LiveBlobFile};
+use super::blob_meta::{BlobFileMeta, BlobFiles, LiveBlobFiles};
 use super::file_picker::Candidates;
+use super::findings::Findings;
 use super::{FileMeta, Level};
 use crate::observe::BlobFileStats;
 use esker_base::sync::Arc;
@@ -20,9 +21,13 @@ pub struct Version {
     pub(super) number: u64,
     pub(super) icmp: InternalKeyComparator,
     pub(super) levels: Box<[Arc<Level>]>,
-    pub(super) blob_files: BTreeMap<FileNumber, BlobFileMeta>,
+    /// Those that the version before it had not, or not on that level.
+    pub(super) new_files: Vec<Arc<FileMeta>>,
+    /// By level.
+    pub(super) findings: Box<[Findings]>,
+    pub(super) blob_files: Arc<BlobFiles>,
     /// Of the same numbers: what keeps the files on disk.
-    pub(super) live_blob_files: BTreeMap<FileNumber, Arc<LiveBlobFile>>,
+    pub(super) live_blob_files: Arc<LiveBlobFiles>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
     /// Where what is known about its tables is charged.
@@ -37,8 +42,10 @@ impl Version {
             number: 0,
             icmp,
             levels: (0..num_levels).map(|_| Arc::new(Level::default())).collect(),
-            blob_files: BTreeMap::new(),
-            live_blob_files: BTreeMap::new(),
+            new_files: Vec::new(),
+            findings: (0..num_levels).map(|_| Findings::default()).collect(),
+            blob_files: Arc::default(),
+            live_blob_files: Arc::default(),
             compact_cursors: BTreeMap::new(),
             full_history_ts_low: Vec::new(),
             metadata_cache: None,
@@ -90,6 +97,26 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, l)| l.files().iter().map(move |f| (level, f)))
     }
 
+    /// Files that the version before it had not, or not on that level.
+    pub fn new_files(&self) -> &[Arc<FileMeta>] {
+        &self.new_files
+    }
+
+    /// What pickers have found out about a level.
+    pub(crate) fn findings(&self, level: usize) -> &Findings {
+        &self.findings[level]
+    }
+
+    /// How many files all levels have.
+    pub fn num_all_files(&self) -> usize {
+        self.levels.iter().map(|l| l.files().len()).sum()
+    }
+
+    /// The highest number of its files; 0 without any.
+    pub fn newest_file(&self) -> FileNumber {
+        self.levels.iter().map(|l| l.newest_file()).max().unwrap_or_default()
+    }
+
     /// How many files a level has.
     pub fn num_files(&self, level: usize) -> usize {
         self.levels[level].files().len()
@@ -129,7 +156,7 @@ impl Version {
     }
 
     /// Blob files by number.
-    pub fn blob_files(&self) -> &BTreeMap<FileNumber, BlobFileMeta> {
+    pub fn blob_files(&self) -> &BlobFiles {
         &self.blob_files
     }
 
@@ -144,7 +171,7 @@ impl Version {
     }
 
     /// The blob files themselves: one stays on disk while this handle of it lives.
-    pub fn live_blob_files(&self) -> &BTreeMap<FileNumber, Arc<LiveBlobFile>> {
+    pub fn live_blob_files(&self) -> &LiveBlobFiles {
         &self.live_blob_files
     }
 
@@ -258,7 +285,7 @@ impl fmt::Display for Version {
                 writeln!(f, "{}]", DisplayKey(&file.largest))?;
             }
         }
-        for (number, blob) in &self.blob_files {
+        for (number, blob) in self.blob_files.iter() {
             let a = &blob.addition;
             write!(f, " blob {number}: {} blobs, {} bytes; ", a.total_blob_count, a.total_blob_bytes)?;
             writeln!(f, "garbage {} blobs, {} bytes", blob.garbage_blob_count, blob.garbage_blob_bytes)?;

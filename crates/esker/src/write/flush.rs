@@ -181,6 +181,7 @@ impl WritePath {
         manifest.keep_sections_from(sections);
         let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
         let versions = manifest.log_and_apply(edits, log)?;
+        engine.prepare_versions(&versions);
         let mut state = engine.state.lock();
         let families: Vec<ColumnFamilyId> = versions.iter().map(|(id, _)| *id).collect();
         for (id, version) in versions {

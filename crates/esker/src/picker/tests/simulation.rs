@@ -1,10 +1,11 @@
 //! A tree that holds nothing but user keys and sequence numbers, and lives by what the picker says: flushes come, several
 //! compactions run at a time and end in any order, and after every step each key's newest version is the first that a
-//! reader meets.
+//! reader meets, and what versions share is true of each.
 
 use super::*;
 use crate::options::{CompactionOptionsUniversal, CompactionStopStyle};
 use crate::picker::manual::{ManualCompaction, ManualStep, pick_files};
+use crate::version::Weights;
 use crate::version::builder::Locations;
 use esker_base::rng::Rng;
 use std::collections::{BTreeMap, HashMap};
@@ -111,6 +112,62 @@ impl Tree {
         let mut builder = VersionBuilder::new(Arc::clone(&self.version), locations);
         let result = builder.apply(edit).and_then(|()| builder.finish(0, &Arc::default()));
         self.version = result.unwrap_or_else(|e| panic!("seed {}: {e}\n{edit:?}", self.seed)).version;
+        for file in self.version.new_files() {
+            let entries = file.file_size / ENTRY_BYTES;
+            let deletions =
+                if self.seed.is_multiple_of(2) && file.number.0 % 3 == 0 { entries * 2 / 3 + 1 } else { 0 };
+            let (raw_key_bytes, raw_value_bytes) = (7 * entries, 20 * entries);
+            file.set_stats(FileStats {
+                entries,
+                deletions,
+                raw_key_bytes,
+                raw_value_bytes,
+                ..FileStats::default()
+            });
+        }
+    }
+
+    /// What is kept from version to version is what a version would say that has nothing of another.
+    fn check_what_is_shared(&self) {
+        let (seed, version) = (self.seed, &self.version);
+        let empty =
+            Arc::new(Version::empty(version.column_family(), version.icmp().clone(), version.num_levels()));
+        let mut builder = VersionBuilder::new(empty, Arc::default());
+        let new_files = version.all_files().map(|(level, f)| (level, f.data().clone())).collect();
+        let cursor = |level| Some((level, version.compact_cursor(level)?.to_vec()));
+        let compact_cursors = (0..version.num_levels()).filter_map(cursor).collect();
+        builder.apply(&VersionEdit { new_files, compact_cursors, ..VersionEdit::default() }).unwrap();
+        let fresh = builder.finish(0, &Arc::default()).unwrap().version;
+        for ((_, old), (_, new)) in version.all_files().zip(fresh.all_files()) {
+            new.set_stats(*old.stats().unwrap());
+        }
+        let context = PickContext {
+            // The longer files wait, the sooner they go; that is not looked at for every version.
+            options: &CompactionOptions { ttl: 0, ..self.options.clone() },
+            running: &self.running,
+            now_seconds: self.now,
+            oldest_snapshot: self.oldest_snapshot,
+            suggested: &[],
+        };
+        let scores_of = |version| scores(version, context.options, &self.running);
+        assert_eq!(scores_of(version), scores_of(&fresh), "seed {seed}");
+        assert_eq!(needs_compaction(version, &context), needs_compaction(&fresh, &context), "seed {seed}");
+        let weigher = score::Weigher::new(version);
+        for level in 0..version.num_levels() {
+            let waiting =
+                |version| -> Vec<_> { marked::waiting(version, level).iter().map(|f| f.number).collect() };
+            assert_eq!(waiting(version), waiting(&fresh), "seed {seed} level {level}");
+            // What deletions weigh follows from all levels.
+            if self.options.ttl == 0 && self.seed % 2 == 1 {
+                let order = |version| priority::order(version, level, &context).into_owned();
+                assert_eq!(order(version), order(&fresh), "seed {seed} level {level}");
+            }
+            let idle = version.files(level).iter().filter(|f| !self.running.is_busy(f.number));
+            let weights = idle.map(|f| Weights::of(f)).sum();
+            let summed = score::idle_bytes(version, level, &self.running, &weigher);
+            assert_eq!(summed, weigher.weigh(&weights), "seed {seed} level {level}");
+        }
+        assert_eq!(version.newest_file(), fresh.newest_file(), "seed {seed}");
     }
 
     fn new_file(&mut self, entries: Vec<Entry>, epoch: u64, ancestor: u64) -> FileMetaData {
@@ -356,6 +413,7 @@ fn random_trees_keep_their_order_and_come_to_rest() {
         let mut tree = Tree::new(seed);
         for i in 0..200 {
             tree.step();
+            tree.check_what_is_shared();
             if i % 10 == 0 {
                 tree.check_reads();
             }

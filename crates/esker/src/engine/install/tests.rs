@@ -1,0 +1,140 @@
+//! What a new view costs does not depend on how many files the family has.
+
+use super::*;
+use crate::Db;
+use crate::options::Options;
+use crate::picker::pick;
+use crate::version::LogOptions;
+use crate::version::file_meta::{FileStats, LOOKS};
+use esker_base::ValueType;
+use esker_env::Env;
+use esker_env::mem::MemFs;
+use esker_format::key::internal_key;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+
+const FAMILY: ColumnFamilyId = ColumnFamilyId::DEFAULT;
+
+/// How often files were looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Looks {
+    /// Under the manifest's lock only.
+    before: u64,
+    /// Under the db mutex.
+    under_mutex: u64,
+}
+
+#[derive(Debug)]
+struct Costs {
+    flush: Looks,
+    compaction: Looks,
+    switch_under_mutex: u64,
+    pick_under_mutex: u64,
+}
+
+/// Keys `from` to `to`, of which sequence number 0 says that no snapshot was in the way when it was written.
+fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMetaData {
+    let key = |n: u64| internal_key(format!("{n:09}").as_bytes(), SequenceNumber(seqno), ValueType::Value);
+    let (number, now) = (db.engine().numbers.new_file_number(), db.engine().env.clock.now_seconds());
+    FileMetaData {
+        number,
+        file_size,
+        smallest: key(from),
+        largest: key(to),
+        smallest_seqno: SequenceNumber(seqno),
+        largest_seqno: SequenceNumber(seqno),
+        epoch_number: number.0,
+        oldest_ancestor_time: now,
+        file_creation_time: now,
+        ..FileMetaData::default()
+    }
+}
+
+/// A database of which the last level has so many files, every third with what only a snapshot had needed, and the level above a
+/// tenth, too much for it if it `is_due`. None of them is on disk, so nothing may run.
+fn with_files(count: u64, is_due: bool) -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.max_bytes_for_level_multiplier = if is_due { 12.0 } else { 5.0 };
+    let db = Db::open(&options, "/db").unwrap();
+    db.pause_background_work();
+    db.put("key", "value").unwrap();
+    drop(db.snapshot());
+    let mut edit = VersionEdit { column_family: FAMILY, ..VersionEdit::default() };
+    let bytes = (100 << 30) / count;
+    let level6 = |i| file(&db, bytes, (i * 10, i * 10 + 9), i % 3 * (i + 5));
+    let level5 = |i| file(&db, bytes, (i * 100 + 5, i * 100 + 95), 2 + i);
+    edit.new_files = (0..count).map(|i| (6, level6(i))).collect();
+    edit.new_files.extend((0..count / 10).map(|i| (5, level5(i))));
+    install(&db, edit);
+    db
+}
+
+/// Does with an edit what a flush and a compaction do.
+fn install(db: &Db, edit: VersionEdit) -> Looks {
+    let engine = db.engine();
+    LOOKS.set(0);
+    let mut manifest = engine.manifest.lock();
+    let versions = manifest.log_and_apply(vec![edit], LogOptions::default()).unwrap();
+    for file in versions[0].1.new_files() {
+        let (entries, raw_value_bytes) = (file.file_size / 1000, file.file_size);
+        let deletions = entries * 51 / 100;
+        file.set_stats(FileStats { entries, deletions, raw_value_bytes, ..FileStats::default() });
+    }
+    engine.prepare_versions(&versions);
+    let before = LOOKS.replace(0);
+    let mut state = engine.state.lock();
+    let family = state.family_mut(FAMILY).unwrap();
+    family.version = versions[0].1.clone();
+    // Else nobody asks whether something is due.
+    family.compaction_queued = false;
+    publish_super_version(engine, &mut state, FAMILY);
+    Looks { before, under_mutex: LOOKS.get() }
+}
+
+fn costs(files: u64, is_due: bool) -> Costs {
+    let db = with_files(files, is_due);
+    let new_files = vec![(0, file(&db, 1 << 20, (5, files * 10), 1_000_000))];
+    let flush = install(&db, VersionEdit { column_family: FAMILY, new_files, ..VersionEdit::default() });
+    LOOKS.set(0);
+    let mut state = db.engine().state.lock();
+    state.family_mut(FAMILY).unwrap().compaction_queued = false;
+    publish_super_version(db.engine(), &mut state, FAMILY);
+    let switch_under_mutex = LOOKS.replace(0);
+    let family = state.family_mut(FAMILY).unwrap();
+    assert_eq!(family.compaction_queued, is_due);
+    let context = PickContext {
+        options: &family.compaction_options,
+        running: &family.running,
+        now_seconds: db.engine().env.clock.now_seconds(),
+        oldest_snapshot: db.engine().oldest_snapshot_at_release(),
+        suggested: &[],
+    };
+    assert!(context.oldest_snapshot > SequenceNumber::ZERO);
+    let plan = pick(&family.version, &context);
+    let pick_under_mutex = LOOKS.get();
+    assert_eq!(plan.is_some(), is_due);
+    let (level5, level6) = (family.version.files(5), family.version.files(6));
+    let mut edit = VersionEdit { column_family: FAMILY, ..VersionEdit::default() };
+    edit.deleted_files.push((5, level5[0].number));
+    edit.deleted_files.extend(level6[..10].iter().map(|f| (6, f.number)));
+    edit.new_files = vec![(6, file(&db, 1 << 20, (0, 99), 0))];
+    drop(state);
+    let compaction = install(&db, edit);
+    Costs { flush, compaction, switch_under_mutex, pick_under_mutex }
+}
+
+#[test]
+fn under_the_db_mutex_nobody_walks_over_files() {
+    for is_due in [false, true] {
+        let (few, many) = (costs(100, is_due), costs(10_000, is_due));
+        assert_eq!(few.flush.before, many.flush.before);
+        // It searches, which takes the logarithm of their number.
+        for looks in [many.flush.under_mutex, many.compaction.under_mutex, many.switch_under_mutex] {
+            assert!(looks < 50, "{many:?}");
+        }
+        assert!(many.pick_under_mutex < 500, "{many:?}");
+        // Two levels are made anew by whoever compacts.
+        assert!(many.compaction.before < 50 * 11_000, "{many:?}");
+    }
+}
