@@ -121,7 +121,7 @@ impl Db {
         let engine = self.engine();
         let descriptor = self.descriptor_of_new_family(name, options)?;
         // As the write leader: no write may fall between reading the WAL's number and the family being there.
-        let lead = self.inner.write_path.lead_alone();
+        let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
         let log_number = engine.wals.lock().current_number();
         let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
@@ -161,7 +161,7 @@ impl Db {
         if family.cf.is_dropped() {
             return Err(Error::invalid_argument("Column family already dropped!"));
         }
-        let lead = self.inner.write_path.lead_alone();
+        let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
         raise_log_numbers(engine, &mut manifest, Some(family.id()));
         manifest.keep_sections_from(oldest_section_without(engine, family.id()));

@@ -17,7 +17,7 @@ impl WritePath {
     /// # Errors
     /// The background error in force or the flush's own · `ShutdownInProgress`.
     pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
-        let leader = self.queue.lead_alone();
+        let leader = self.lead_alone_urgently();
         if reason != FlushReason::ErrorRecovery {
             self.engine.state.lock().background_error.check_writes()?;
         }
@@ -151,7 +151,7 @@ impl WritePath {
         if !wal_damaged {
             return self.flush_all(reason);
         }
-        let leader = self.queue.lead_alone();
+        let leader = self.lead_alone_urgently();
         let fresh = self.engine.numbers.new_file_number();
         self.engine.wals.lock().abandon_current(fresh)?;
         self.log_sections_again(fresh)?;

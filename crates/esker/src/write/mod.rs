@@ -65,8 +65,7 @@ impl WritePath {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
-            two_phase: None,
-            exclusive: false,
+            ..Request::default()
         };
         self.join(request, batch)
     }
@@ -113,6 +112,16 @@ impl WritePath {
     /// Waits for the lead and keeps it: nothing is written while the result lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         self.queue.lead_alone()
+    }
+
+    /// The same for what needs no room and may make some: it does not wait for a leader that is stalled, whose write comes later.
+    pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
+        self.queue.lead_alone_urgently(|| {
+            // Under the lock: the leader looks at the line before it lets go of that to sleep.
+            let state = self.engine.state.lock();
+            self.engine.state_changed.notify_all();
+            drop(state);
+        })
     }
 
     fn lead(&self, leader: &Leader<'_>, own: Request) -> (WriteBatch, Result<()>) {

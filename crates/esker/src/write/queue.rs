@@ -4,13 +4,14 @@
 //! record; for a follower, its batch back with the result. A writer that finds nobody writing leads at once, without
 //! allocating or waiting; the others look a moment longer, then line up, and the leader of the moment writes for as many as
 //! fit. A leader that has written serves those in line before it hands over: waking the next one only to have it write would
-//! let everybody wait for a sleeper, and the line would never end.
+//! let everybody wait for a sleeper, and the line would never end. While a leader is stalled it lends the lead to whoever wants it for
+//! something that needs no room ([`Request::urgent`]): dropping a family may be what makes room.
 //!
 //! A waiter's states, and who moves it:
 //!
 //! | state    | means                               | left by                                    |
 //! |----------|-------------------------------------|--------------------------------------------|
-//! | Waiting  | in line with its request            | the leader: to Taken (in its group), Lead (it is next) or Done (stalled and may not wait) |
+//! | Waiting  | in line with its request            | the leader: to Taken (in its group), Lead (it is next, or urgent and the leader stalled) or Done (stalled and may not wait) |
 //! | Taken    | the leader has the request          | the leader: to Apply or Done               |
 //! | Apply    | insert your own batch in memtables  | the waiter: to Taken, with its part done   |
 //! | Lead     | you are the leader now              | the waiter returns                         |
@@ -19,7 +20,8 @@
 //! Invariants
 //!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. Who finds it so takes it with one atomic
 //!     step, and without locking the line.
-//!  2. Requests are served in the order in which they joined.
+//!  2. Requests are served in the order in which they joined, but for urgent ones while the leader is stalled; who lent the lead has
+//!     it back before anybody else.
 //!  3. Every follower taken into a group is finished before its leader gives up the lead.
 //!  4. `lead` is `QUEUED` exactly while a leader exists and somebody waits in line; it goes there, and from there, only
 //!     under the line's lock. So a leader that finds `ALONE` has nobody to look after.
@@ -48,6 +50,8 @@ pub(crate) struct Request {
     pub(crate) two_phase: Option<Arc<TwoPhase>>,
     /// Runs alone: memtable switches and the like.
     pub(crate) exclusive: bool,
+    /// It runs alone, writes nothing that would need room, and does not wait for a stalled leader.
+    pub(crate) urgent: bool,
 }
 
 impl Request {
@@ -81,16 +85,35 @@ struct Waiter {
     changed: Condvar,
     /// It has been told something: who waits without sleeping looks here.
     told: AtomicBool,
+    urgent: bool,
 }
 
 impl Waiter {
     fn new(request: Request) -> Waiter {
+        let urgent = request.urgent;
         let state = Mutex::new(State::Waiting(request));
-        Waiter { state, changed: Condvar::new(), told: AtomicBool::new(false) }
+        Waiter { state, changed: Condvar::new(), told: AtomicBool::new(false), urgent }
     }
 
     fn set(&self, state: State) {
         self.tell(self.state.lock(), state);
+    }
+
+    /// Makes it the leader. REQUIRES: it was in line, and is not any more.
+    fn give_lead(&self) {
+        let mut state = self.state.lock();
+        let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
+            unreachable!("whoever is in line waits")
+        };
+        self.tell(state, State::Lead(request));
+    }
+
+    /// Sleeps until the lead is handed over. REQUIRES: its request is exclusive.
+    fn wait_for_lead(&self) {
+        let mut state = self.state.lock();
+        while !matches!(*state, State::Lead(_)) {
+            self.changed.wait(&mut state);
+        }
     }
 
     fn tell(&self, mut held: MutexGuard<'_, State>, state: State) {
@@ -183,11 +206,16 @@ pub(crate) struct Leader<'q> {
 impl WriteQueue {
     /// Joins the line and returns when the request has been written or is to be written by the caller.
     pub(crate) fn join(&self, request: Request) -> Joined<'_> {
+        self.join_and_wake(request, || {})
+    }
+
+    /// The same; wakes the leader if it may lend the lead, so that it looks for who wants it.
+    fn join_and_wake(&self, request: Request, wake_leader: impl FnOnce()) -> Joined<'_> {
         let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
         if self.take_lead() || look_for(free).is_some() {
             return Joined::Lead(Leader { queue: self }, request);
         }
-        let waiter = {
+        let (waiter, may_borrow) = {
             let mut line = self.line.lock();
             if line.stalled && request.no_slowdown {
                 return Joined::Done(request.batch, Err(write_stall()));
@@ -197,8 +225,12 @@ impl WriteQueue {
             }
             let waiter = Arc::new(Waiter::new(request));
             line.waiting.push_back(waiter.clone());
-            waiter
+            let may_borrow = waiter.urgent && line.stalled;
+            (waiter, may_borrow)
         };
+        if may_borrow {
+            wake_leader();
+        }
         look_for(|| waiter.told.load(Ordering::Acquire).then_some(()));
         let mut own_batch = None;
         let mut state = waiter.state.lock();
@@ -244,9 +276,24 @@ impl WriteQueue {
         self.line.lock().waiting.len()
     }
 
+    /// Whether somebody leads and waits for room.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn is_stalled(&self) -> bool {
+        self.line.lock().stalled
+    }
+
     /// Waits for the lead and keeps it alone: nothing is written while the result lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         match self.join(Request { exclusive: true, ..Request::default() }) {
+            Joined::Lead(leader, _) => leader,
+            Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
+        }
+    }
+
+    /// The same, and does not wait for a leader that is stalled; `wake_leader` wakes it.
+    pub(crate) fn lead_alone_urgently(&self, wake_leader: impl FnOnce()) -> Leader<'_> {
+        let request = Request { exclusive: true, urgent: true, ..Request::default() };
+        match self.join_and_wake(request, wake_leader) {
             Joined::Lead(leader, _) => leader,
             Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
         }
@@ -333,6 +380,26 @@ impl Leader<'_> {
         self.note_length(&line);
     }
 
+    /// Whether somebody in line wants the lead at once.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.queue.lead.load(Ordering::Relaxed) == QUEUED
+            && self.queue.line.lock().waiting.iter().any(|waiter| waiter.urgent)
+    }
+
+    /// Lets the first in line lead who wants that at once, and has the lead back when he is done. REQUIRES: the caller is stalled, with
+    /// nothing of its group begun, and holds no lock.
+    pub(crate) fn lend(&self) {
+        let mut line = self.queue.line.lock();
+        let Some(urgent) = line.waiting.iter().position(|waiter| waiter.urgent) else { return };
+        let borrower = line.waiting.remove(urgent).expect("found there");
+        let own = Arc::new(Waiter::new(Request { exclusive: true, ..Request::default() }));
+        line.waiting.push_front(own.clone());
+        drop(line);
+        esker_base::probe!("write_queue:lent");
+        borrower.give_lead();
+        own.wait_for_lead();
+    }
+
     /// Puts right that `lead` says `QUEUED` when the line has become empty. Under its lock.
     fn note_length(&self, line: &Line) {
         if line.waiting.is_empty() {
@@ -356,11 +423,7 @@ impl Drop for Leader<'_> {
         let next = line.waiting.pop_front().expect("`QUEUED` says that somebody waits");
         self.note_length(&line);
         drop(line);
-        let mut state = next.state.lock();
-        let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
-            unreachable!("whoever is in line waits")
-        };
-        next.tell(state, State::Lead(request));
+        next.give_lead();
     }
 }
 

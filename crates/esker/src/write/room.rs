@@ -1,6 +1,7 @@
 //! Before a group is written: errors, full memtables, long WALs, stalls.
 //!
-//! Runs as the write leader. Out: room to write, or the error that the leader's own request ends with.
+//! Runs as the write leader, which lends the lead while it waits. Out: room to write, or the error that the leader's own request ends
+//! with.
 
 use super::WritePath;
 use super::queue::{Leader, Request, write_stall};
@@ -102,6 +103,10 @@ impl WritePath {
             if now >= end {
                 break;
             }
+            if leader.is_wanted() {
+                leader.lend();
+                continue;
+            }
             engine.env.clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS)));
         }
         leader.end_stall();
@@ -156,6 +161,12 @@ impl WritePath {
             }
             if !is_stopped(&state) {
                 break Ok(());
+            }
+            if leader.is_wanted() {
+                drop(state);
+                leader.lend();
+                state = engine.state.lock();
+                continue;
             }
             if let Some(error) = nothing_will_make_room(engine, &state) {
                 break Err(error);

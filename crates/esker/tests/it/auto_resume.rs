@@ -4,7 +4,7 @@ use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule};
 use esker::observe::{BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionJobInfo, EventListener};
 use esker::stats::{Histogram, Statistics, Ticker};
-use esker::{Db, Env, Error, ErrorKind, Options, Severity, WriteOptions};
+use esker::{Db, Env, Error, ErrorKind, FlushOptions, Options, Severity, WriteOptions};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -266,4 +266,29 @@ fn who_waits_for_a_compaction_waits_for_its_recovery() {
     db.wait_for_background_work().unwrap();
     assert!(db.live_files().iter().all(|file| file.level > 0));
     db.flush().unwrap();
+}
+
+#[test]
+fn a_family_whose_compactions_find_no_space_is_dropped_and_those_who_waited_for_them_write() {
+    let (mut options, scene) = scene_with(i32::MAX, NEVER, true);
+    let rule = Mutex::new(Some(tables().forever()));
+    options.db.listeners.push(Arc::new(FailCompactions { fs: scene.fs.clone(), rule }));
+    let db = Db::open(&options, "/other").unwrap();
+    let large = db.create_column_family("large", &options.cf).unwrap();
+    for i in 0..4 {
+        db.put_cf(&large, "a", format!("{i}")).unwrap();
+        db.put_cf(&large, "z", format!("{i}")).unwrap();
+        db.flush_opt(&FlushOptions::default(), &[&large]).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put("b", "1"));
+        // The next attempt is far away.
+        assert_eq!(scene.begun(), BackgroundErrorReason::Compaction);
+        options.db.env.clock.sleep(std::time::Duration::from_millis(50));
+        assert!(!writer.is_finished());
+        db.drop_column_family(&large).unwrap();
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.background_error().is_some());
 }

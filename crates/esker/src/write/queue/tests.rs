@@ -41,6 +41,54 @@ fn who_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no_trace() {
     drop(lead(&queue, 10));
 }
 
+#[test]
+fn who_needs_no_room_leads_while_the_leader_is_stalled_which_has_the_lead_back_before_others() {
+    let queue = WriteQueue::default();
+    let order = Mutex::new(Vec::new());
+    let woken = AtomicUsize::new(0);
+    let (leader, _own) = lead(&queue, 10);
+    let lead_urgently = |name| {
+        let lead = queue.lead_alone_urgently(|| {
+            woken.fetch_add(1, Ordering::SeqCst);
+        });
+        assert_ne!(queue.lead.load(Ordering::Relaxed), FREE);
+        order.lock().push(name);
+        drop(lead);
+    };
+    std::thread::scope(|scope| {
+        // One of each is in line already when the stall begins.
+        scope.spawn(|| {
+            let Joined::Lead(lead, _) = queue.join(request(10)) else { panic!("nobody writes for it") };
+            order.lock().push("writer");
+            drop(lead);
+        });
+        while queue.len() < 1 {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| lead_urgently("first"));
+        while queue.len() < 2 {
+            std::thread::yield_now();
+        }
+        leader.begin_stall();
+        assert!(leader.is_wanted());
+        leader.lend();
+        assert!(!leader.is_wanted());
+        scope.spawn(|| lead_urgently("second"));
+        while !leader.is_wanted() {
+            std::thread::yield_now();
+        }
+        leader.lend();
+        // Nobody wants it: it stays.
+        leader.lend();
+        order.lock().push("stalled");
+        leader.end_stall();
+        drop(leader);
+    });
+    assert_eq!(*order.lock(), ["first", "second", "stalled", "writer"]);
+    assert_eq!(woken.into_inner(), 1, "who came before the stall was seen by it");
+    assert_eq!(queue.lead.load(Ordering::Relaxed), FREE);
+}
+
 /// Every request is served exactly once, by one leader at a time, whoever wins each race.
 #[test]
 fn one_leader_at_a_time_serves_everybody() {
@@ -54,7 +102,8 @@ fn one_leader_at_a_time_serves_everybody() {
             scope.spawn(move || {
                 for i in 0..WRITES {
                     if (i + thread) % 50 == 0 {
-                        let leader = queue.lead_alone();
+                        let leader =
+                            if i % 4 == 0 { queue.lead_alone() } else { queue.lead_alone_urgently(|| {}) };
                         assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
                         leading.store(false, Ordering::SeqCst);
                         drop(leader);
@@ -66,6 +115,13 @@ fn one_leader_at_a_time_serves_everybody() {
                         }
                         Joined::Lead(leader, own) => {
                             assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                            if i % 3 == 0 {
+                                leader.begin_stall();
+                                leading.store(false, Ordering::SeqCst);
+                                leader.lend();
+                                assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                                leader.end_stall();
+                            }
                             let group = leader.take_group(&own, usize::MAX);
                             served.fetch_add(1 + group.len(), Ordering::SeqCst);
                             for follower in group {

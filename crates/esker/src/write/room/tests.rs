@@ -1,8 +1,9 @@
-use crate::options::{Options, WriteOptions};
+use crate::observe::{CompactionJobInfo, EventListener};
+use crate::options::{FlushOptions, Options, WriteOptions};
 use crate::{ColumnFamilyId, Db, WriteBatch};
 use esker_env::mem::MemFs;
 use esker_env::{Env, MockClock};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const RATE: u64 = 1 << 20;
@@ -144,4 +145,99 @@ fn writes_of_low_priority_do_not_slow_others_down() {
     let before = clock.slept();
     db.write(&WriteOptions::default(), &mut batch(100)).unwrap();
     assert_eq!(clock.slept(), before);
+}
+
+/// Keeps compactions from beginning.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    /// Whether it is opened in time.
+    fn is_passed_within(&self, patience: Duration) -> bool {
+        let is_open = self.is_open.lock().unwrap();
+        *self.opened.wait_timeout_while(is_open, patience, |is_open| !*is_open).unwrap().0
+    }
+}
+
+impl EventListener for Gate {
+    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
+        self.is_passed_within(Duration::from_secs(3600));
+    }
+}
+
+#[test]
+fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
+    let gate = Arc::new(Gate::default());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.listeners = vec![gate.clone()];
+    options.cf.level0_file_num_compaction_trigger = 2;
+    options.cf.level0_slowdown_writes_trigger = 2;
+    options.cf.level0_stop_writes_trigger = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    let busy = db.create_column_family("busy", &options.cf).unwrap();
+    db.put("before", "value").unwrap();
+    for i in 0..2 {
+        db.put_cf(&busy, format!("key{i}"), "value").unwrap();
+        db.flush_opt(&FlushOptions::default(), &[&busy]).unwrap();
+    }
+    let path = &db.inner.write_path;
+    let done = Gate::default();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put("key", "value"));
+        while !path.queue.is_stalled() {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| {
+            // Else nobody would ever come to an end.
+            if !done.is_passed_within(Duration::from_secs(60)) {
+                gate.open();
+            }
+        });
+        let other = db.create_column_family("other", &options.cf).unwrap();
+        db.flush().unwrap();
+        assert_eq!(db.property("rocksdb.num-files-at-level0").as_deref(), Some("1"));
+        db.drop_column_family(&other).unwrap();
+        assert!(path.queue.is_stalled() && !writer.is_finished(), "nobody has waited for the writer");
+        // What it waits for is gone.
+        db.drop_column_family(&busy).unwrap();
+        writer.join().unwrap().unwrap();
+        assert!(!*gate.is_open.lock().unwrap());
+        done.open();
+        gate.open();
+    });
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn who_needs_no_room_does_not_wait_for_a_delayed_writer() {
+    let (db, clock) = delayed();
+    let path = &db.inner.write_path;
+    std::thread::scope(|scope| {
+        let leader = path.lead_alone();
+        scope.spawn(|| db.write(&WriteOptions::default(), &mut batch(RATE as usize)).unwrap());
+        while path.queue.len() < 1 {
+            std::thread::yield_now();
+        }
+        let urgent = scope.spawn(|| {
+            let _lead = path.lead_alone_urgently();
+            db.get(b"key").unwrap().is_some()
+        });
+        while path.queue.len() < 2 {
+            std::thread::yield_now();
+        }
+        drop(leader);
+        assert!(!urgent.join().unwrap(), "the writer before it has written");
+    });
+    assert!(clock.slept() >= seconds(RATE) * 9 / 10, "{:?}", clock.slept());
+    assert!(db.get(b"key").unwrap().is_some());
 }
