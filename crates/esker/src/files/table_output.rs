@@ -102,6 +102,7 @@ pub(crate) struct NewTable {
 /// A table that is being written.
 pub(crate) struct TableOutput {
     pub(crate) number: FileNumber,
+    level: usize,
     icmp: InternalKeyComparator,
     builder: TableBuilder,
     creation_seconds: u64,
@@ -213,6 +214,7 @@ impl TableOutput {
         let dropped = size > 0 && !context.family_options.persist_user_defined_timestamps;
         Ok(TableOutput {
             number,
+            level: table.level,
             icmp: context.icmp.clone(),
             builder,
             creation_seconds: now,
@@ -331,10 +333,10 @@ impl TableOutput {
         epoch_number: u64,
         oldest_ancestor_time: u64,
     ) -> Result<FinishedTable> {
-        let (number, written) = (self.number, self.written);
+        let (number, level, written) = (self.number, self.level, self.written);
         let result = self
             .finish_file(context, epoch_number, oldest_ancestor_time)
-            .and_then(|made| check_readable(context, &made.0, written).map(|()| made));
+            .and_then(|made| check_readable(context, &made.0, level, written).map(|()| made));
         tell_created(context, number, &result);
         result.map(|(meta, TableFileInfo { num_entries, long_dead_spans, .. })| FinishedTable {
             meta,
@@ -440,11 +442,14 @@ fn store(builder: &mut TableBuilder, written: &mut Option<Written>, key: &[u8], 
     builder.add(key, value)
 }
 
-/// Opens a finished output; it stays open for its readers. What a flush wrote goes into level 0. Then compares it, as the
-/// options want.
-fn check_readable(context: &OutputContext<'_>, meta: &FileMetaData, written: Option<Written>) -> Result<()> {
-    let level = (context.io_priority == IoPriority::High).then_some(0);
-    let reader = context.tables.reader(&TableFile { meta, level })?;
+/// Opens a finished output; it stays open for its readers, which may pin what is of level 0. Then compares it, as the options want.
+fn check_readable(
+    context: &OutputContext<'_>,
+    meta: &FileMetaData,
+    level: usize,
+    written: Option<Written>,
+) -> Result<()> {
+    let reader = context.tables.reader(&TableFile { meta, level: Some(level) })?;
     let wanted = context.verification();
     if wanted.blocks {
         reader.verify(&mut |_| true)?;

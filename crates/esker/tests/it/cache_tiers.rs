@@ -10,7 +10,7 @@ use esker::internals::table::tier::{
 };
 use esker::internals::table::{BlockCache, CachedBlock, FilterPolicy};
 use esker::options::{
-    CacheEntryRoleOptions, CacheUsageOptions, Decision, MetadataCacheOptions, PinningTier,
+    CacheEntryRoleOptions, CacheUsageOptions, CompactionStyle, Decision, MetadataCacheOptions, PinningTier,
     PrepopulateBlockCache, ReadOptions, WriteBufferManager, block_cache_from_string,
 };
 use esker::stats::{Statistics, Ticker};
@@ -246,6 +246,29 @@ fn pinned_index_and_filter_stay() {
         let before = misses();
         read_all(&db, &ReadOptions::default());
         assert_eq!(misses() == before, stays, "{pinning:?}, {l0}, opened by a read");
+    }
+}
+
+/// And those of a table that a compaction has put into level 0, from the moment on when it is there.
+#[test]
+fn index_and_filter_of_what_is_merged_within_level_0_stay() {
+    for (pins, num_levels, stays) in [(true, 1, true), (false, 1, false), (true, 7, false)] {
+        let cache: Arc<BlockCache> = Arc::new(Cache::new(&CacheOptions::with_capacity(0)).unwrap());
+        let mut options = options(&Arc::new(MemFs::new()), &cache);
+        options.cf.table.pin_l0_filter_and_index_blocks_in_cache = pins;
+        options.cf.compaction_style = CompactionStyle::Universal;
+        options.cf.num_levels = num_levels;
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        fill(&db);
+        db.compact_range(None, None).unwrap();
+        let files = db.live_files();
+        assert!(files.iter().all(|file| (file.level == 0) == (num_levels == 1)), "{files:?}");
+        let misses =
+            || ticker(&options, Ticker::BlockCacheIndexMiss) + ticker(&options, Ticker::BlockCacheFilterMiss);
+        let before = misses();
+        read_all(&db, &ReadOptions::default());
+        assert_eq!(misses() == before, stays, "{pins}, {num_levels} levels");
     }
 }
 
