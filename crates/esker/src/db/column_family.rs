@@ -4,7 +4,7 @@ use super::Db;
 use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
-use crate::engine::{Engine, maybe_schedule, publish_super_version};
+use crate::engine::{Engine, maybe_schedule, publish_super_versions};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
@@ -107,29 +107,47 @@ impl Db {
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
-        let family = self.add_column_family(name, options)?;
-        self.write_options_file()?;
-        Ok(family)
+        let mut made = self.create_column_families(&[ColumnFamilyDescriptor::new(name, options.clone())])?;
+        Ok(made.remove(0))
     }
 
-    /// Creates a family of which no OPTIONS file tells yet.
-    pub(super) fn add_column_family(
+    /// Creates families with one write of the MANIFEST and one OPTIONS file: one by one each of them costs more, the more there are.
+    /// # Errors
+    /// As [`Db::create_column_family`]; there are none of them then. Only if the MANIFEST cannot be written any more, some may be there
+    /// when the database is opened again.
+    pub fn create_column_families(
         &self,
-        name: &str,
-        options: &ColumnFamilyOptions,
-    ) -> Result<ColumnFamilyHandle> {
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<Vec<ColumnFamilyHandle>> {
+        let made = self.add_column_families(families)?;
+        self.write_options_file()?;
+        Ok(made)
+    }
+
+    /// Creates families of which no OPTIONS file tells yet.
+    pub(super) fn add_column_families(
+        &self,
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<Vec<ColumnFamilyHandle>> {
+        if families.is_empty() {
+            return Ok(Vec::new());
+        }
         let engine = self.engine();
-        let descriptor = self.descriptor_of_new_family(name, options)?;
-        // As the write leader: no write may fall between reading the WAL's number and the family being there.
+        let descriptor = |f: &ColumnFamilyDescriptor| self.descriptor_of_new_family(&f.name, &f.options);
+        let descriptors: Vec<_> = families.iter().map(descriptor).collect::<Result<_>>()?;
+        // As the write leader: no write may fall between reading the WAL's number and the families being there.
         let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
         let log_number = engine.wals.lock().current_number();
-        let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
-        let cf = show_family(engine, &manifest, id, &descriptor, log_number);
+        let in_manifest = descriptors.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
+        let ids = manifest.create_column_families(in_manifest, log_number)?;
+        let made = show_families(engine, &manifest, &ids, &descriptors, log_number);
         drop(manifest);
         drop(lead);
-        family_is_there(engine, &descriptor.options);
-        Ok(ColumnFamilyHandle { cf })
+        for descriptor in &descriptors {
+            family_is_there(engine, &descriptor.options);
+        }
+        Ok(made.into_iter().map(|cf| ColumnFamilyHandle { cf }).collect())
     }
 
     /// The options as they go together.
@@ -182,28 +200,34 @@ impl Db {
     }
 }
 
-/// Shows everybody the family that the MANIFEST has just been told of. The caller is the write leader.
-pub(super) fn show_family(
+/// Shows everybody families that the MANIFEST has just been told of. The caller is the write leader.
+pub(super) fn show_families(
     engine: &Arc<Engine>,
     manifest: &VersionSet,
-    id: ColumnFamilyId,
-    descriptor: &ColumnFamilyDescriptor,
+    ids: &[ColumnFamilyId],
+    descriptors: &[ColumnFamilyDescriptor],
     log_number: FileNumber,
-) -> Arc<ColumnFamily> {
-    let in_manifest = manifest.family(id).expect("created by the caller");
-    engine.wals.lock().set_timestamp_size(id, descriptor.options.comparator.timestamp_size());
-    let family = new_family(engine, in_manifest, descriptor, log_number);
-    let cf = family.cf.clone();
-    // It may have come with files.
-    prepare(&family.version, &family.compaction_options, engine.env.clock.now_seconds());
+) -> Vec<Arc<ColumnFamily>> {
+    let mut families = Vec::with_capacity(ids.len());
+    for (id, descriptor) in ids.iter().zip(descriptors) {
+        let in_manifest = manifest.family(*id).expect("created by the caller");
+        engine.wals.lock().set_timestamp_size(*id, descriptor.options.comparator.timestamp_size());
+        let family = new_family(engine, in_manifest, descriptor, log_number);
+        // It may have come with files.
+        prepare(&family.version, &family.compaction_options, engine.env.clock.now_seconds());
+        families.push(family);
+    }
+    let shown = families.iter().map(|family| family.cf.clone()).collect();
     let mut state = engine.state.lock();
-    state.families.insert(id, family);
-    engine.families.insert(cf.clone());
+    for (id, family) in ids.iter().zip(families) {
+        engine.families.insert(family.cf.clone());
+        state.families.insert(*id, family);
+    }
     engine.families_changed(&state);
-    publish_super_version(engine, &mut state, id);
+    publish_super_versions(engine, &mut state, ids);
     // Imported tables may be due.
     maybe_schedule(engine, &mut state);
-    cf
+    shown
 }
 
 /// A new family with an empty memtable.

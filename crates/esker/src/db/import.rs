@@ -1,6 +1,6 @@
 //! A family that another database has exported becomes one of this.
 
-use super::column_family::show_family;
+use super::column_family::show_families;
 use super::compaction_timer::family_is_there;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::Engine;
@@ -10,6 +10,7 @@ use crate::options::{ColumnFamilyOptions, ImportColumnFamilyOptions};
 use crate::version::{LogOptions, VersionSet};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Result, SequenceNumber};
+use std::slice;
 
 impl Db {
     /// Creates the family `name` with the tables of an export, under the sequence numbers they have; if they are newer than
@@ -44,11 +45,11 @@ impl Db {
         if let Err(e) = name_tables(engine, &mut manifest, &mut import, id) {
             if manifest.drop_column_family(id).is_err() {
                 // The MANIFEST may have the family, so everybody has it.
-                show_family(engine, &manifest, id, &descriptor, log_number);
+                show_families(engine, &manifest, &[id], slice::from_ref(&descriptor), log_number);
             }
             return Err(e);
         }
-        let cf = show_family(engine, &manifest, id, &descriptor, log_number);
+        let cf = show_families(engine, &manifest, &[id], slice::from_ref(&descriptor), log_number).remove(0);
         drop(manifest);
         drop(lead);
         engine.tell_stall_changes();

@@ -474,9 +474,7 @@ impl Db {
         if engine.read_only {
             return Ok(());
         }
-        for family in missing {
-            self.add_column_family(&family.name, &family.options)?;
-        }
+        self.add_column_families(&missing)?;
         self.write_options_file()?;
         jobs::purge_directory(engine)?;
         enable_auto_resume(&self.inner);

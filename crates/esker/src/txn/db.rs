@@ -156,6 +156,19 @@ impl TransactionDb {
         Ok(family)
     }
 
+    /// [`Db::create_column_families`], with lock tables.
+    /// # Errors
+    /// As there.
+    pub fn create_column_families(
+        &self,
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<Vec<ColumnFamilyHandle>> {
+        families.iter().try_for_each(|f| check_timestamps(&f.name, &f.options))?;
+        let families = self.db().create_column_families(families)?;
+        families.iter().try_for_each(|family| self.add_locks(family))?;
+        Ok(families)
+    }
+
     /// [`Db::drop_column_family`]; whoever waits for a lock in it gets `ColumnFamilyDropped`.
     /// # Errors
     /// As there.

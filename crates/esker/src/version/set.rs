@@ -407,34 +407,53 @@ impl VersionSet {
 
     /// Adds a family with a fresh id; `log_number` is the current WAL's.
     /// # Errors
-    /// `InvalidArgument` if the name is taken; else as [`VersionSet::log_and_apply`].
+    /// As [`VersionSet::create_column_families`].
     pub fn create_column_family(
         &mut self,
         descriptor: FamilyDescriptor,
         log_number: FileNumber,
     ) -> Result<(ColumnFamilyId, Arc<Version>)> {
+        let ids = self.create_column_families(vec![descriptor], log_number)?;
+        Ok((ids[0], Arc::clone(&self.families[&ids[0]].current)))
+    }
+
+    /// Adds families with fresh ids, in this order, in one write; `log_number` is the current WAL's. After a crash in the midst of that the
+    /// first of them may be there.
+    /// # Errors
+    /// `InvalidArgument` if a name is taken, or there twice; else as [`VersionSet::log_and_apply`].
+    pub fn create_column_families(
+        &mut self,
+        descriptors: Vec<FamilyDescriptor>,
+        log_number: FileNumber,
+    ) -> Result<Vec<ColumnFamilyId>> {
         self.check_writable()?;
-        if self.family_by_name(&descriptor.name).is_some() {
-            let name = &descriptor.name;
+        let mut names: HashSet<&str> = self.families.values().map(Family::name).collect();
+        if let Some(taken) = descriptors.iter().find(|d| !names.insert(&d.name)) {
+            let name = &taken.name;
             return Err(Error::invalid_argument(format!("column family '{name}' exists already")));
         }
-        // Even if this fails the id may be on disk, so it is never tried again.
-        self.max_column_family += 1;
-        let id = ColumnFamilyId(self.max_column_family);
-        let edit = VersionEdit {
-            column_family: id,
+        // Even if this fails the ids may be on disk, so they are never tried again.
+        let first = self.max_column_family + 1;
+        self.max_column_family += u32::try_from(descriptors.len()).expect("ids are not used up");
+        let ids: Vec<_> = (first..=self.max_column_family).map(ColumnFamilyId).collect();
+        let added = |(id, descriptor): (&ColumnFamilyId, &FamilyDescriptor)| VersionEdit {
+            column_family: *id,
             column_family_add: Some(descriptor.name.clone()),
             comparator: Some(descriptor.comparator.name().to_owned()),
-            persist_user_defined_timestamps: snapshot::persist_timestamps(&descriptor),
+            persist_user_defined_timestamps: snapshot::persist_timestamps(descriptor),
             log_number: Some(log_number),
             ..VersionEdit::default()
         };
-        self.write(&mut [edit], false)?;
-        let family = Family::new_empty(id, descriptor, log_number);
-        let version = Arc::clone(&family.current);
-        self.versions.push(Arc::downgrade(&version));
-        self.families.insert(id, family);
-        Ok((id, version))
+        let mut edits: Vec<_> = ids.iter().zip(&descriptors).map(added).collect();
+        if !edits.is_empty() {
+            self.write(&mut edits, false)?;
+        }
+        for (id, descriptor) in ids.iter().zip(descriptors) {
+            let family = Family::new_empty(*id, descriptor, log_number);
+            self.versions.push(Arc::downgrade(&family.current));
+            self.families.insert(*id, family);
+        }
+        Ok(ids)
     }
 
     /// Drops a family: its id is never used again, its files become obsolete when its last version goes.

@@ -1,9 +1,10 @@
 //! What a user does in the first hour.
 
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{FaultFs, OpKind};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, ErrorKind, FlushOptions, Options, ReadOptions,
-    WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Env, ErrorKind, FlushOptions, OpenMode, Options,
+    ReadOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -224,5 +225,46 @@ fn no_database_is_created_over_what_is_left_of_another() {
         delete(&|name| name == "CURRENT");
         esker::destroy_db(&options.db, "/db").unwrap();
         assert_eq!(contents(&Db::open(&options, "/db").unwrap()), []);
+    }
+}
+
+#[test]
+fn many_families_are_made_with_one_write_of_the_manifest_and_one_options_file() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "value").unwrap();
+    let descriptor = |i: usize| ColumnFamilyDescriptor::new(format!("family{i:03}"), options.cf.clone());
+    let some: Vec<_> = (0..300).map(descriptor).collect();
+    fs.list_ops(true);
+    let made = db.create_column_families(&some).unwrap();
+    let ops = fs.take_ops();
+    fs.list_ops(false);
+    let count = |kind, name: &str| {
+        ops.iter().filter(|op| op.kind == kind && op.path.to_string_lossy().contains(name)).count()
+    };
+    assert_eq!(count(OpKind::Sync, "MANIFEST"), 1, "{ops:?}");
+    assert!(ops.len() < 300 + 50, "a record each, and what does not depend on their number: {}", ops.len());
+    for (i, family) in made.iter().enumerate() {
+        assert_eq!(family.name(), format!("family{i:03}"));
+        db.put_cf(family, "key", format!("{i}")).unwrap();
+    }
+    // Names that are taken, or there twice: none is made.
+    for wrong in [[descriptor(300), descriptor(7)], [descriptor(300), descriptor(300)]] {
+        let error = db.create_column_families(&wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(db.column_family("family300").is_none());
+    }
+    assert!(db.create_column_families(&[]).unwrap().is_empty());
+    drop(made);
+    drop(db);
+    let mut all = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
+    all.extend(some);
+    let db = Db::open_with(&options.db, "/db", all, OpenMode::ReadWrite).unwrap();
+    for i in 0..300 {
+        let family = db.column_family(&format!("family{i:03}")).unwrap();
+        assert_eq!(db.get_cf(&family, "key").unwrap().as_deref(), Some(i.to_string().as_bytes()));
     }
 }
