@@ -483,7 +483,13 @@ impl<'t, const N: usize> Node<N> {
         count: usize,
     ) -> usize {
         let at = self.search_heads::<OWN>(head, from, count);
-        self.search_behind::<OWN>(icmp, target, head, inclusive, at, count)
+        if at >= count
+            || self.head::<OWN>(at) != head
+            || !is_before(icmp, self.record::<OWN>(at), target, inclusive)
+        {
+            return at;
+        }
+        self.search_among_equals::<OWN>(icmp, target, head, inclusive, at + 1, count)
     }
 
     /// The first of the slots `from..count` whose head is not below `head`.
@@ -497,26 +503,6 @@ impl<'t, const N: usize> Node<N> {
             size -= half;
         }
         if size == 1 && self.head::<OWN>(at) < head { at + 1 } else { at }
-    }
-
-    /// `search` when no head before `at` can be that of a record at or after the target.
-    #[inline(always)]
-    fn search_behind<const OWN: bool>(
-        &'t self,
-        icmp: &InternalKeyComparator,
-        target: &Target<'_>,
-        head: u64,
-        inclusive: bool,
-        at: usize,
-        count: usize,
-    ) -> usize {
-        if at >= count
-            || self.head::<OWN>(at) != head
-            || !is_before(icmp, self.record::<OWN>(at), target, inclusive)
-        {
-            return at;
-        }
-        self.search_among_equals::<OWN>(icmp, target, head, inclusive, at + 1, count)
     }
 
     /// The rest of `search` when the heads did not tell.

@@ -102,9 +102,18 @@ impl<'t, const N: usize> Node<N> {
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
-            let at = if is_right { guess } else { self.search_heads::<false>(head, 0, count) };
+            let mut at = if is_right { guess } else { self.search_heads::<false>(head, 0, count) };
             guess = usize::MAX;
-            let at = self.search_behind::<false>(icmp, target, head, false, at, count);
+            if at < count && self.head::<false>(at) == head {
+                let record = self.record::<false>(at);
+                if !is_before(icmp, record, target, false) {
+                    if self.load_link().next() == link.next() {
+                        return Here::First(record);
+                    }
+                    continue;
+                }
+                at = self.search_among_equals::<false>(icmp, target, head, false, at + 1, count);
+            }
             if at < count {
                 let behind = self.head::<false>(at);
                 if behind > head {
