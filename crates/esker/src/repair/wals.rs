@@ -101,18 +101,24 @@ impl Repair {
                 Ok(event) => decide.event(event, &record),
                 Err(e) => decide.read_error(e.clone()),
             }?;
+            let ends = matches!(step, ReplayStep::EndOfFile);
             match step {
                 ReplayStep::Apply(batch) => {
                     let (first, consumed) = (batch.sequence(), self.apply(wal, &batch, two_phase, families)?);
                     decide.applied(first, consumed)?;
                     self.write_full_tables(families)?;
                 }
-                ReplayStep::Continue => {}
-                ReplayStep::EndOfFile => return Ok(()),
+                ReplayStep::Continue | ReplayStep::EndOfFile => {}
             }
             if let Some(warning) = decide.take_warning() {
                 esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: {warning}");
-                self.summary.note_damage(wal, &warning.to_string());
+                // A torn end is how a process that was killed leaves its WAL.
+                if !ends || event.is_err() {
+                    self.summary.note_damage(wal, &warning);
+                }
+            }
+            if ends {
+                return Ok(());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A database without MANIFEST and CURRENT comes back from its tables and WALs.
 
 use esker::internals::env::mem::MemFs;
-use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,
@@ -517,4 +517,48 @@ fn wals_from_before_there_was_a_wal_dir_are_read_where_they_are() {
     repair_db(&options, &[], path).unwrap();
     let db = Db::open(&options, path).unwrap();
     assert_eq!(db.get("operands").unwrap().unwrap(), b"one");
+}
+
+#[test]
+fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
+    let path = Path::new("/db");
+    for (gone, wal_dir) in [(&[][..], None), (&["MANIFEST", "CURRENT"][..], Some("/wals"))] {
+        let mut options = options();
+        let disk = CrashFs::new();
+        options.db.env = Env::with_fs(Arc::new(disk.clone()));
+        options.db.avoid_flush_during_shutdown = true;
+        options.db.wal_dir = wal_dir.map(Into::into);
+        let expected = fill(&options, path);
+        lose(&disk, path, gone);
+        let damaged = disk.crash_clone(&CrashChoices::process_kill());
+        for step in (2..).step_by(3) {
+            let disk = damaged.crash_clone(&CrashChoices::process_kill());
+            let faults = Arc::new(FaultFs::new(Arc::new(disk.clone())));
+            let rule = FaultRule::fail_any().nth(step);
+            faults.add_rule(if step % 2 == 0 { rule } else { rule.forever() });
+            options.db.env = Env::with_fs(faults.clone());
+            let repaired = repair_db(&options, &families(&options), path);
+            let met = faults.fault_count() > 0;
+            // The power fails.
+            let disk = disk.crash_clone(&CrashChoices::lose_unsynced());
+            options.db.env = Env::with_fs(Arc::new(disk));
+            if let Err(e) = &repaired {
+                let again = repair_db(&options, &families(&options), path);
+                again.unwrap_or_else(|again| panic!("step {step}: {e}, then {again}"));
+            }
+            let db = Db::open_cf(&options.db, path, families(&options))
+                .unwrap_or_else(|e| panic!("step {step}: {repaired:?}, then {e}"));
+            // What cannot be read of a WAL is left out, and told.
+            if repaired.as_ref().is_ok_and(|told| !told.wals_damaged.is_empty()) {
+                assert!(met, "step {step}: {repaired:?}");
+            } else {
+                assert_eq!(all_contents(&db), expected, "step {step}: {repaired:?}");
+            }
+            db.close().unwrap();
+            if !met {
+                repaired.unwrap();
+                break;
+            }
+        }
+    }
 }

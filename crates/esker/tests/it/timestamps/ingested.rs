@@ -1,9 +1,11 @@
 //! Files that come from elsewhere with timestamps.
 
-use super::{at, options, ts};
+use super::{Event, NAMES, apply, at, check, options, rewrite, ts};
 use esker::{
-    CompactionOptions, Db, ErrorKind, IngestExternalFileOptions, SstFileWriter, WriteBatch, WriteOptions,
+    CompactionOptions, Db, ErrorKind, IngestExternalFileOptions, Options, SstFileWriter, WriteBatch,
+    WriteOptions,
 };
+use esker_testkit::seed::for_each_seed;
 
 #[test]
 fn files_that_are_ingested_may_part_the_versions_of_a_key() {
@@ -148,4 +150,107 @@ fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
     db.close().unwrap();
     options.db.create_if_missing = false;
     assert_eq!(get(&Db::open(&options, "/db").unwrap()).as_deref(), Some(&b"v"[..]));
+}
+
+/// Writes these events, in the order of their times, into a file: what it deletes by ranges comes first.
+fn write_file(options: &Options, path: &str, events: &[(u64, Event)]) {
+    let mut writer = SstFileWriter::new(options);
+    writer.open(path).unwrap();
+    let with = |key: &str, time: u64| [key.as_bytes(), &ts(time)].concat();
+    let mut points: Vec<(Vec<u8>, &Event)> = Vec::new();
+    for (time, event) in events {
+        match event {
+            Event::Put(key, _) | Event::Delete(key) | Event::Merge(key, _) => {
+                points.push((with(key, *time), event));
+            }
+            Event::DeleteRange(a, b) => writer.delete_range(with(a, *time), with(b, *time)).unwrap(),
+        }
+    }
+    points.sort_by(|(a, _), (b, _)| options.cf.comparator.compare(a, b));
+    for (key, event) in points {
+        match event {
+            Event::Put(_, value) => writer.put(key, value).unwrap(),
+            Event::Merge(_, operand) => writer.merge(key, operand).unwrap(),
+            _ => writer.delete(key).unwrap(),
+        }
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn random_files_with_timestamps_agree_with_the_model() {
+    for_each_seed("ingested", 3, |seed, mut rng| {
+        let is_reverse = seed % 2 == 1;
+        let mut options = options(NAMES[usize::from(is_reverse)]);
+        options.cf.target_file_size_base = 400;
+        options.cf.level0_file_num_compaction_trigger = 3;
+        options.db.max_subcompactions = rng.u32(1..4);
+        let mut db = Db::open(&options, "/db").unwrap();
+        let (mut history, mut low, mut time): (Vec<(u64, Event)>, u64, u64) = (Vec::new(), 0, 1);
+        let key = |rng: &mut fastrand::Rng| format!("k{:02}", rng.u32(..12));
+        let range = |rng: &mut fastrand::Rng| {
+            let (a, b) = (format!("k{:02}", rng.u32(..12)), format!("k{:02}", rng.u32(..12)));
+            let (first, last) = (a.clone().min(b.clone()), a.max(b));
+            if is_reverse { Event::DeleteRange(last, first) } else { Event::DeleteRange(first, last) }
+        };
+        let point = |rng: &mut fastrand::Rng, time: u64| match rng.u32(..6) {
+            0 => Event::Delete(key(rng)),
+            1 => Event::Merge(key(rng), format!("m{time}")),
+            _ => Event::Put(key(rng), format!("v{time}")),
+        };
+        let mut snapshot = None;
+        for round in 0..150 {
+            match rng.u32(..12) {
+                0..4 => {
+                    let event = if rng.u32(..6) == 0 { range(&mut rng) } else { point(&mut rng, time) };
+                    apply(&db, time, &event);
+                    history.push((time, event));
+                    time += 1;
+                }
+                4..8 => {
+                    let mut files = Vec::new();
+                    for file in 0..rng.u32(1..3) {
+                        let mut events = Vec::new();
+                        for n in 0..rng.u32(1..5) {
+                            let event =
+                                if n == 0 && rng.bool() { range(&mut rng) } else { point(&mut rng, time) };
+                            if !matches!(&event, Event::DeleteRange(a, b) if a == b) {
+                                events.push((time, event));
+                                time += 1;
+                            }
+                        }
+                        if !events.is_empty() {
+                            let path = format!("/{round}-{file}");
+                            write_file(&options, &path, &events);
+                            files.push(path);
+                            history.extend(events);
+                        }
+                    }
+                    if !files.is_empty() {
+                        db.ingest_external_file(&files, &IngestExternalFileOptions::default()).unwrap();
+                    }
+                }
+                8 => db.flush().unwrap(),
+                9 => match rng.u32(..3) {
+                    0 => rewrite(&db),
+                    1 => db.compact_range(None, None).unwrap(),
+                    _ => db.wait_for_background_work().unwrap(),
+                },
+                10 => {
+                    low = rng.u64(low..time + 1);
+                    db.increase_full_history_ts_low(&db.default_column_family(), &ts(low)).unwrap();
+                    snapshot = rng.bool().then(|| db.snapshot());
+                }
+                _ if rng.u32(..4) == 0 => {
+                    snapshot = None;
+                    db.close().unwrap();
+                    drop(db);
+                    db = Db::open(&options, "/db").unwrap();
+                }
+                _ => {}
+            }
+            check(&db, &history, rng.u64(low..time + 1), is_reverse);
+        }
+        drop(snapshot);
+    });
 }
