@@ -30,6 +30,8 @@ impl Repair {
     /// Gives each family the blob files that its tables may name, once they have been read whole. Garbage starts anew: it is
     /// counted by references, and where a table is beside what a compaction had made of it a record has two of them. A file
     /// holds as many records as it has references, then, or the first table to go would take it from the other.
+    /// # Errors
+    /// `IoError` that is not about the file's contents.
     pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
         for &number in &found.blobs {
             let path = file_name::blob_file_name(&self.path, number);
@@ -57,11 +59,12 @@ impl Repair {
                     });
                 }
                 Ok(_) => self.blobs_left_over.push(number),
-                Err(e) => {
+                Err(e) if is_of_contents(&e) => {
                     esker_base::info_log!(self.info_log, Error, "Blob file #{number} is lost: {e}");
                     self.summary.blobs_lost.push((number, e));
                     self.blobs_left_over.push(number);
                 }
+                Err(e) => return Err(e),
             }
         }
         Ok(())
@@ -119,7 +122,7 @@ impl Repair {
             match self.scan_table(*number, name) {
                 Ok(true) => self.summary.tables_kept.push(*number),
                 Ok(false) => self.summary.tables_obsolete.push(*number),
-                Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported) => {
+                Err(e) if is_of_contents(&e) => {
                     esker_base::info_log!(self.info_log, Warn, "Table #{number} is lost: {e}");
                     self.summary.tables_lost.push((*number, e));
                 }
@@ -190,6 +193,11 @@ impl Repair {
         family.references.insert(number, blobs);
         Ok(true)
     }
+}
+
+/// Whether a file is what is wrong, not that it could not be read this time.
+fn is_of_contents(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
 impl Family {
