@@ -12,7 +12,7 @@ use crate::counts;
 use crate::embedded;
 use crate::long_scan::Scans;
 use crate::options::{ReadTier, TableReadOptions};
-use crate::readahead::{Ahead, Readahead};
+use crate::readahead::{Ahead, ReadPace, Readahead};
 use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Buffer, Error, ErrorKind, Result};
@@ -187,6 +187,25 @@ impl BlockSource {
             return Ok(block);
         }
         self.load(handle, kind, options, readahead)
+    }
+
+    /// As [`BlockSource::block`], alone and at this pace.
+    /// # Errors
+    /// As there.
+    pub(crate) fn block_at_pace(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        options: &TableReadOptions,
+        pace: Option<&ReadPace>,
+    ) -> Result<BlockRef> {
+        if let Some(block) = self.cached(handle, kind) {
+            return Ok(block);
+        }
+        if let Some(pace) = pace {
+            pace.wait_for(handle.size + TRAILER_BYTES as u64);
+        }
+        self.load(handle, kind, options, None)
     }
 
     /// The block if the cache has it.

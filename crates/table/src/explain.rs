@@ -181,7 +181,7 @@ impl TableReader {
             Resident::Pinned(_) => None,
         };
         notes.note(TouchedKind::Index, Some(&self.index), offset, || {
-            let top = self.index.share(&self.source, BlockKind::Index, options)?;
+            let top = self.index.share(&self.source, BlockKind::Index, options, None)?;
             let bytes = CachedBlock::memory_usage(&top) as u64;
             Ok((top, bytes))
         })

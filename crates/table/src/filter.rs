@@ -5,6 +5,7 @@
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
 use crate::options::{ReadTier, TableReadOptions};
+use crate::readahead::ReadPace;
 use esker_base::sync::epoch::Guard;
 use esker_base::{ErrorKind, Result};
 use esker_cache::Handle;
@@ -35,16 +36,17 @@ impl Resident {
         }
     }
 
-    /// The block, shared.
+    /// The block, shared; read at this pace.
     pub(crate) fn share(
         &self,
         source: &BlockSource,
         kind: BlockKind,
         options: &TableReadOptions,
+        pace: Option<&ReadPace>,
     ) -> Result<BlockRef> {
         match self {
             Resident::Pinned(block) => Ok(block.clone()),
-            Resident::Cached(handle) => source.block(*handle, kind, options, None),
+            Resident::Cached(handle) => source.block_at_pace(*handle, kind, options, pace),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::options::TableReadOptions;
+use crate::readahead::ReadPace;
 use esker_base::Result;
 use esker_format::block::Block;
 use esker_format::handle::BlockHandle;
@@ -22,6 +23,8 @@ pub(crate) struct IndexWalker<H> {
     partition_handle: BlockHandle,
     two_level: bool,
     shape: IndexShape,
+    /// At which partitions are read.
+    pace: Option<ReadPace>,
 }
 
 impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
@@ -35,7 +38,13 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
             partition_handle: BlockHandle::default(),
             two_level,
             shape,
+            pace: None,
         }
+    }
+
+    /// The same, which reads partitions at this pace.
+    pub(crate) fn with_pace(self, pace: Option<ReadPace>) -> IndexWalker<H> {
+        IndexWalker { pace, ..self }
     }
 
     /// The key buffer.
@@ -210,7 +219,10 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         let handle = self.top_cursor.handle();
         let (block, mut cursor) = match before {
             Some(before) if self.partition_handle == handle => before,
-            _ => (source.block(handle, BlockKind::Index, options, None)?, IndexCursor::new(self.shape)),
+            _ => {
+                let block = source.block_at_pace(handle, BlockKind::Index, options, self.pace.as_ref())?;
+                (block, IndexCursor::new(self.shape))
+            }
         };
         self.partition_handle = handle;
         cursor.reset();

@@ -119,7 +119,7 @@ impl TableIter {
         self.beyond = None;
         self.far.clear();
         if self.walker.is_none() {
-            self.walker = Some(self.reader.walker(&self.options)?);
+            self.walker = Some(self.reader.walker_at_pace(&self.options, self.readahead.pace())?);
         }
         Ok(())
     }

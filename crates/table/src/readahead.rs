@@ -88,6 +88,13 @@ pub struct ReadPace {
     pub clock: Arc<dyn Clock>,
 }
 
+impl ReadPace {
+    /// Waits until so many bytes may be read.
+    pub fn wait_for(&self, bytes: u64) {
+        self.limiter.request(bytes, self.priority, IoKind::Read, &*self.clock);
+    }
+}
+
 /// What one reader of one table has read ahead.
 #[derive(Debug)]
 pub(crate) struct Readahead {
@@ -138,6 +145,11 @@ impl Readahead {
         self.pace = pace;
     }
 
+    /// The pace.
+    pub(crate) fn pace(&self) -> Option<&ReadPace> {
+        self.pace.as_ref()
+    }
+
     /// The pace, for another one.
     pub(crate) fn take_pace(&mut self) -> Option<ReadPace> {
         self.pace.take()
@@ -145,8 +157,8 @@ impl Readahead {
 
     /// Waits until so many bytes may be read.
     fn wait_for(&self, bytes: u64) {
-        if let Some(ReadPace { limiter, priority, clock }) = &self.pace {
-            limiter.request(bytes, *priority, IoKind::Read, &**clock);
+        if let Some(pace) = &self.pace {
+            pace.wait_for(bytes);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
 use crate::options::{ReadTier, TableReadOptions, TableReaderOptions};
-use crate::readahead::ScanLength;
+use crate::readahead::{ReadPace, ScanLength};
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
@@ -559,8 +559,18 @@ impl TableReader {
 
     /// A walker over its index, standing nowhere.
     pub(crate) fn walker(&self, options: &TableReadOptions) -> Result<IndexWalker<BlockRef>> {
-        let top = self.index.share(&self.source, BlockKind::Index, options)?;
-        Ok(IndexWalker::new(top, self.index_shape, self.two_level, Vec::new()))
+        self.walker_at_pace(options, None)
+    }
+
+    /// The same, which reads blocks of the index at this pace.
+    pub(crate) fn walker_at_pace(
+        &self,
+        options: &TableReadOptions,
+        pace: Option<&ReadPace>,
+    ) -> Result<IndexWalker<BlockRef>> {
+        let top = self.index.share(&self.source, BlockKind::Index, options, pace)?;
+        let walker = IndexWalker::new(top, self.index_shape, self.two_level, Vec::new());
+        Ok(walker.with_pace(pace.cloned()))
     }
 
     /// Whether the top of its index is held by it, so that whoever shares that holds nothing of a cache.

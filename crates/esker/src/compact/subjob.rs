@@ -17,7 +17,7 @@ use crate::iter::{
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature};
 use crate::picker::score::scores;
 use crate::picker::{CompactionOptions, CompactionPlan, CompactionReason, RunningCompactions};
-use crate::read::tables::open_file;
+use crate::read::tables::open_at_pace;
 use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
@@ -215,9 +215,10 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
     let (mut children, mut stored) = (Vec::new(), Vec::new());
+    let pace = read_pace(context);
     for level in &context.plan.inputs {
         for file in &level.files {
-            let reader = open_file(&context.cf.tables, file)?;
+            let reader = open_at_pace(&context.cf.tables, file, pace.as_ref())?;
             if icmp.timestamp_size() > 0 {
                 take_stored_tombstones(context, &reader, file, &mut range_dels, &mut stored);
             } else if let Some(fragments) = reader.range_dels() {
@@ -231,7 +232,7 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
                 readahead_size: context.db_options.compaction_readahead_size,
                 ..TableReadOptions::default()
             },
-            pace: read_pace(context),
+            pace: pace.clone(),
         });
         if level.level == 0 {
             for file in &level.files {
@@ -261,7 +262,7 @@ struct CompactionOpener {
 
 impl FileOpener<Arc<FileMeta>> for CompactionOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
-        let reader = open_file(&self.cf.tables, file)?;
+        let reader = open_at_pace(&self.cf.tables, file, self.pace.as_ref())?;
         let iter = reader.iter(self.options).with_pace(self.pace.clone());
         let iter = with_timestamps(iter, &self.cf.icmp);
         Ok(OpenedFile { iter, range_dels: None })

@@ -4,7 +4,7 @@ use crate::version::FileMeta;
 use crate::version::file_meta::FileStats;
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
-use esker_table::{ReadTier, TableCache, TableFile, TableReadOptions, TableReader};
+use esker_table::{ReadPace, ReadTier, TableCache, TableFile, TableReadOptions, TableReader};
 
 /// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself remembers it and no lock is
 /// taken after the first time; else the table cache is asked.
@@ -16,6 +16,22 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
         return Ok(TableRef::Kept(reader));
     }
     open_anew(tables, file)
+}
+
+/// As `open_file`; who has to open the table waits first until its tail may be read, as far as the MANIFEST says how long that is.
+/// # Errors
+/// As `open_file`.
+pub(crate) fn open_at_pace<'f>(
+    tables: &TableCache,
+    file: &'f FileMeta,
+    pace: Option<&ReadPace>,
+) -> Result<TableRef<'f>> {
+    if let Some(pace) = pace
+        && opened_file(tables, file).is_none()
+    {
+        pace.wait_for(file.tail_size);
+    }
+    open_file(tables, file)
 }
 
 /// As `open_file`, for reads under a guard, which wait for nothing: none if the table is not open.

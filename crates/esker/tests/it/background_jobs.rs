@@ -1,10 +1,11 @@
 //! Which background jobs run at the same time.
 
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{IoPriority, RateLimiter, RateLimiterMode};
 use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
-use esker::options::{CompactRangeOptions, CompressionType, WriteBufferManager};
+use esker::options::{CompactRangeOptions, CompressionType, IndexType, WriteBufferManager};
 use esker::{Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -221,7 +222,7 @@ fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
                 RateLimiterMode::WritesOnly => (0, bytes()),
                 RateLimiterMode::AllIo => (inputs, bytes()),
             };
-            // Index and filter are not among it.
+            // The tables are open.
             let least = (read + written) * 9 / 10;
             assert!(
                 (least..=read * 5 / 4 + written).contains(&low),
@@ -229,6 +230,46 @@ fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
             );
             db.close().unwrap();
         }
+    }
+}
+
+/// And before it opens one of them, and reads the parts of its index.
+#[test]
+fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads() {
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevel] {
+        let limiter = Arc::new(RateLimiter::new(1 << 40, 100_000, 10, RateLimiterMode::ReadsOnly));
+        let mut options = options();
+        options.db.rate_limiter = Some(limiter.clone());
+        options.db.max_open_files = 20;
+        options.db.compaction_readahead_size = 0;
+        options.cf.compression = CompressionType::None;
+        // Each block alone.
+        options.cf.table.max_auto_readahead_size = 0;
+        options.cf.table.index_type = index_type;
+        options.cf.table.cache_index_and_filter_blocks = true;
+        options.cf.table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(0)).unwrap()));
+        options.cf.table.block_size = 256;
+        let db = Db::open(&options, "/db").unwrap();
+        for round in 0..2 {
+            for n in 0..2000 {
+                db.put(format!("{n:08}"), [round; 100]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let sums = db.map_property("rocksdb.aggregated-table-properties").unwrap();
+        let [data, index]: [u64; 2] = ["data_size", "index_size"].map(|name| sums[name].parse().unwrap());
+        let files = db.live_files().iter().map(|file| file.file.size).sum::<u64>();
+        assert!(index > data / 20, "{index} of {data}");
+        db.close().unwrap();
+        drop(db);
+        let db = Db::open(&options, "/db").unwrap();
+        let before = limiter.total_bytes_through(Some(IoPriority::Low));
+        db.compact_range(None, None).unwrap();
+        let read = limiter.total_bytes_through(Some(IoPriority::Low)) - before;
+        // All of the files, of which the index is in their tails, and the index again, as nothing keeps it.
+        let wanted = files + index * 9 / 10..files + index * 3 / 2;
+        assert!(wanted.contains(&read), "{index_type:?}: {read}, not {wanted:?}: {data}, {index}, {files}");
+        db.close().unwrap();
     }
 }
 
