@@ -465,6 +465,65 @@ fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
     assert!(turned_away.times() > 0 && written.times() > 0);
 }
 
+/// A leader that is stalled until somebody has led who needs no room: who waited for the stalled one would wait for ever.
+#[test]
+fn loom_who_needs_no_room_leads_during_a_stall_and_nobody_is_written_meanwhile() {
+    let (lent, came_first) = (Seen::default(), Seen::default());
+    let (count_lent, count_came_first) = (lent.clone(), came_first.clone());
+    explore("a lead is lent", 3, move || {
+        let model = Arc::new(Model::default());
+        let is_over = Arc::new((Mutex::new(false), Condvar::new()));
+        let urgent = {
+            let (model, is_over) = (Arc::clone(&model), Arc::clone(&is_over));
+            thread::spawn(move || {
+                let leader = model.queue.lead_alone_urgently(|| {
+                    let held = is_over.0.lock();
+                    is_over.1.notify_all();
+                    drop(held);
+                });
+                let records = || model.wal.try_lock().expect("nobody else leads").len();
+                let before = records();
+                *is_over.0.lock() = true;
+                is_over.1.notify_all();
+                assert_eq!(records(), before);
+                drop(leader);
+            })
+        };
+        let other = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.write(put(2)))
+        };
+        let mut lends = 0;
+        let stalled = match model.queue.join(put(1)) {
+            Joined::Done(_, result) => (1, result),
+            Joined::Lead(leader, own) => {
+                leader.begin_stall();
+                let mut over = is_over.0.lock();
+                while !*over {
+                    if leader.is_wanted() {
+                        drop(over);
+                        leader.lend();
+                        lends += 1;
+                        over = is_over.0.lock();
+                    } else {
+                        is_over.1.wait(&mut over);
+                    }
+                }
+                drop(over);
+                leader.end_stall();
+                (1, write_group(&*model, &leader, own, 1 << 20).1)
+            }
+        };
+        urgent.join().expect("no assertion failed");
+        let other = other.join().expect("no assertion failed");
+        assert!(stalled.1.is_ok() && other.1.is_ok());
+        count_lent.count(lends == 1);
+        count_came_first.count(lends == 0);
+        model.check(&[stalled, other], &[]);
+    });
+    assert!(lent.times() > 0 && came_first.times() > 0);
+}
+
 #[test]
 fn loom_nothing_is_written_while_somebody_leads_alone() {
     explore("alone", 3, || {
