@@ -106,6 +106,7 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
+                // What was before it stays before the target (invariant 1): so it is the first, or was until something came between.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
