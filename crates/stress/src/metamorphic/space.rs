@@ -41,6 +41,7 @@ const DB: &[Knob] = &[
     ("info_log_level", &["DEBUG_LEVEL", "INFO_LEVEL", "ERROR_LEVEL"]),
     ("max_log_file_size", &["0", "4k"]),
     ("keep_log_file_num", &["1", "5"]),
+    ("file_checksum_gen_factory", &["nullptr", "FileChecksumGenCrc32cFactory"]),
     ("compatible_with", &["11.x"]),
 ];
 
@@ -120,6 +121,9 @@ const FAMILY: &[Knob] = &[
     ("blob_file_starting_level", &["0", "1", "4"]),
     ("verify_output_flags", &["0", "1025", "1026", "4097", "4294967295"]),
     ("max_sequential_skip_in_iterations", &["0", "1", "8", "1000"]),
+    ("min_tombstones_for_range_conversion", &["0", "1", "8"]),
+    ("memtable_op_scan_flush_trigger", &["0", "1", "100"]),
+    ("memtable_avg_op_scan_flush_trigger", &["0", "2"]),
 ];
 
 const TABLE: &[Knob] = &[

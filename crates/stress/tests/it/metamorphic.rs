@@ -11,3 +11,10 @@ fn options_do_not_change_answers() {
         assert!(report.databases == 3 && report.operations > 1000, "{report}");
     });
 }
+
+#[test]
+fn every_option_with_a_text_form_is_varied_or_left_alone_with_a_reason() {
+    let report = run(&Parameters { operations: 10, sets: 2, ..Parameters::default() });
+    let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(report.unvaried, Vec::<&str>::new());
+}
