@@ -154,10 +154,13 @@ impl Ledger {
         usage.saturating_sub(self.capacity())
     }
 
-    /// Charges if that fits.
+    /// Charges if that fits. Nothing always does, also where more is used than there may be.
     /// # Errors
     /// By how much it does not.
     pub(crate) fn charge_within_capacity(&self, charge: usize) -> Result<(), usize> {
+        if charge == 0 {
+            return Ok(());
+        }
         let capacity = self.capacity();
         let fits = |usage: usize| usage.checked_add(charge).filter(|&sum| sum <= capacity);
         self.now

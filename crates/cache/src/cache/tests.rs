@@ -18,3 +18,27 @@ fn cache_types_have_rocksdbs_names() {
         assert_eq!(CacheType::parse(cache_type.name(), 4096).unwrap(), cache_type);
     }
 }
+
+#[test]
+fn there_is_room_for_nothing_in_a_full_cache_with_a_strict_limit() {
+    for cache_type in
+        [CacheType::Lru, CacheType::FixedHyperClock { estimated_entry_charge: 64 }, CacheType::AutoHyperClock]
+    {
+        let options = CacheOptions {
+            cache_type,
+            strict_capacity_limit: true,
+            num_shard_bits: 0,
+            ..CacheOptions::with_capacity(64 << 10)
+        };
+        let cache: Arc<Cache<u8>> = Arc::new(Cache::new(&options).unwrap());
+        let held = cache.insert(CacheKey::new((1, 1), 0), 7, 32 << 10, Priority::Low, Role::Misc).unwrap();
+        cache.set_capacity(0);
+        assert!(cache.usage() > cache.capacity(), "{}", cache_type.name());
+        let mut reservation = cache.reserve(Role::WriteBuffer, 0).unwrap();
+        assert!(reservation.resize(1).is_err() && reservation.resize(0).is_ok());
+        // A cache that is charged to it, too.
+        let other: Cache<u8> = Cache::new(&CacheOptions::with_capacity(64 << 10)).unwrap();
+        other.charge_usage_to(&cache, Role::BlobCache);
+        drop(held);
+    }
+}
