@@ -151,7 +151,8 @@ option_struct! {
         /// WAL append of one group overlaps the memtable insert of the one before. Default false. Fixed.
         enable_pipelined_write: bool = false, fixed;
 
-        /// MANIFEST bytes at which a fresh one is begun. Default 1 GiB. Mutable.
+        /// MANIFEST bytes at which a fresh one is begun, unless what a fresh one begins with would be a sixth of them or more. Default
+        /// 1 GiB. Mutable.
         max_manifest_file_size: u64 = 1 << 30, mutable;
         /// Microseconds between full scans for files that may go. Default 6 hours. Mutable.
         delete_obsolete_files_period_micros: u64 = 6 * 60 * 60 * 1_000_000, mutable;

@@ -19,7 +19,7 @@ pub struct VersionSetOptions {
     pub dir: PathBuf,
     /// Where tables are, by their path index; empty = all in `dir`.
     pub db_paths: Vec<PathBuf>,
-    /// Bytes after which the next edit goes to a fresh MANIFEST.
+    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also become several times what it began with.
     pub max_manifest_file_size: u64,
     /// Bytes to preallocate in a MANIFEST; 0 for none.
     pub manifest_preallocation_size: u64,

@@ -23,7 +23,14 @@ pub(super) struct ManifestWriter {
     use_fsync: bool,
     record: Vec<u8>,
     framed: Vec<u8>,
+    /// Bytes of what it began with: what held when it was made.
+    beginning: u64,
 }
+
+/// A MANIFEST may become so many times as large as what it began with, however little a MANIFEST may be: RocksDB's default of
+/// `max_manifest_space_amp_pct`, 500. What holds takes up bytes for each table there is, so that a bound for all MANIFESTs would have
+/// all of it written with each edit of a database that has outgrown the bound.
+const GROWTH: u64 = 6;
 
 impl ManifestWriter {
     /// Creates the file; CURRENT is not touched.
@@ -40,7 +47,18 @@ impl ManifestWriter {
             use_fsync: options.use_fsync,
             record: Vec::new(),
             framed: Vec::new(),
+            beginning: 0,
         })
+    }
+
+    /// All that holds has been appended; changes follow.
+    pub(super) fn begun(&mut self) {
+        self.beginning = self.bytes();
+    }
+
+    /// Whether the next edit should go into a fresh one, which need not be before this one has `max_bytes`.
+    pub(super) fn is_full(&self, max_bytes: u64) -> bool {
+        self.bytes() > max_bytes.max(self.beginning.saturating_mul(GROWTH))
     }
 
     /// Bytes appended so far.

@@ -265,8 +265,8 @@ impl VersionSet {
 
     /// Appends the edits and syncs; after an error the next call starts a fresh MANIFEST.
     fn write(&mut self, edits: &mut [VersionEdit], new_manifest: bool) -> Result<()> {
-        let full = |m: &ManifestWriter| m.bytes() > self.options.max_manifest_file_size;
-        let open = self.manifest.take().filter(|m| !new_manifest && !full(m));
+        let max_bytes = self.options.max_manifest_file_size;
+        let open = self.manifest.take().filter(|m| !new_manifest && !m.is_full(max_bytes));
         // Taken before the edits are numbered: their next_file must be above it.
         let number = if open.is_some() { self.manifest_number } else { self.numbers.new_file_number() };
         self.number_edits(edits);
@@ -313,6 +313,7 @@ impl VersionSet {
         for edit in snapshot::edits(self) {
             self.append(&mut manifest, &edit)?;
         }
+        manifest.begun();
         let manifest = self.append_and_sync(manifest, edits)?;
         set_current(&self.options, number)?;
         Ok(manifest)
@@ -515,7 +516,7 @@ impl VersionSet {
         &self.options
     }
 
-    /// From now on a MANIFEST that is larger than `bytes` is followed by a fresh one.
+    /// From now on a MANIFEST that is larger than `bytes`, and than several times what it began with, is followed by a fresh one.
     pub fn set_max_manifest_file_size(&mut self, bytes: u64) {
         self.options.max_manifest_file_size = bytes;
     }

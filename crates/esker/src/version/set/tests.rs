@@ -138,8 +138,10 @@ fn a_full_manifest_is_followed_by_a_fresh_one() {
     let mut set = create(&fs);
     set.options.max_manifest_file_size = 2000;
     let mut seen = BTreeSet::new();
-    for _ in 0..60 {
-        let edit = add(&set, 0, "a", "b");
+    for _ in 0..120 {
+        let mut edit = add(&set, 0, "a", "b");
+        let before = set.current(DEFAULT).unwrap().files(0).first().map(|f| (0, f.number));
+        edit.deleted_files.extend(before);
         set.log_and_apply(vec![edit], LogOptions::default()).unwrap();
         seen.insert(set.manifest_number());
     }
@@ -148,6 +150,36 @@ fn a_full_manifest_is_followed_by_a_fresh_one() {
     assert_eq!(obsolete.len(), seen.len(), "the first one of create_new_db included");
     assert!(!obsolete.contains(&set.manifest_number()));
     assert_eq!(read_current(fs.as_ref(), Path::new(DB)).unwrap(), set.manifest_number());
+    let again = VersionSet::recover(options(&fs), &descriptors()).unwrap();
+    assert_eq!(describe(&again), describe(&set));
+}
+
+/// What a MANIFEST must hold in any case may be more than it should be large.
+#[test]
+fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
+    let fs = mem();
+    let mut set = create(&fs);
+    set.options.max_manifest_file_size = 1000;
+    let log = |set: &mut VersionSet, edit| {
+        let before = set.manifest_number();
+        set.log_and_apply(vec![edit], LogOptions::default()).unwrap();
+        usize::from(set.manifest_number() != before)
+    };
+    let mut fresh = 0;
+    for _ in 0..200 {
+        let edit = add(&set, 0, "a", "b");
+        fresh += log(&mut set, edit);
+    }
+    assert!(fresh <= 6, "{fresh} MANIFESTs for 200 tables");
+    // As many tables as before: edits take up five times what the tables do until the next.
+    fresh = 0;
+    for _ in 0..2000 {
+        let mut edit = add(&set, 0, "a", "b");
+        let oldest = set.current(DEFAULT).unwrap().files(0).last().unwrap().number;
+        edit.deleted_files.push((0, oldest));
+        fresh += log(&mut set, edit);
+    }
+    assert!((1..=4).contains(&fresh), "{fresh} MANIFESTs for 2000 edits of 200 tables");
     let again = VersionSet::recover(options(&fs), &descriptors()).unwrap();
     assert_eq!(describe(&again), describe(&set));
 }
