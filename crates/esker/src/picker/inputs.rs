@@ -53,35 +53,32 @@ pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], larg
     LevelFiles { level, files }
 }
 
-fn overlapping_in_level0<'a>(
-    version: &'a Version,
-    smallest: &'a [u8],
-    largest: &'a [u8],
-) -> Vec<Arc<FileMeta>> {
-    let icmp = version.icmp();
-    let (mut smallest, mut largest) = (smallest, largest);
-    let mut taken = vec![false; version.num_files(0)];
-    loop {
-        let mut grew = false;
-        for (f, taken) in version.files(0).iter().zip(&mut taken) {
-            let apart = icmp.compare_plain_keys(f.largest_user_key(), smallest).is_lt()
-                || icmp.compare_plain_keys(f.smallest_user_key(), largest).is_gt();
-            if *taken || apart {
-                continue;
-            }
-            (*taken, grew) = (true, true);
-            if icmp.compare_plain_keys(f.smallest_user_key(), smallest).is_lt() {
-                smallest = f.smallest_user_key();
-            }
-            if icmp.compare_plain_keys(f.largest_user_key(), largest).is_gt() {
-                largest = f.largest_user_key();
-            }
+/// The files that overlap the user keys, those that overlap these, and so on. There may be thousands, each overlapping the next in no
+/// order of age: so they are gone through by key.
+fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> Vec<Arc<FileMeta>> {
+    let (files, icmp) = (version.files(0), version.icmp());
+    let start = |i: usize| files[i].smallest_user_key();
+    let mut by_start: Vec<usize> = (0..files.len()).collect();
+    by_start.sort_by(|&a, &b| icmp.compare_plain_keys(start(a), start(b)));
+    let mut taken = vec![false; files.len()];
+    let mut rest = &by_start[..];
+    while let Some(&first) = rest.first() {
+        // One run of files that hang together: all of it or none.
+        let (mut end, mut count) = (files[first].largest_user_key(), 1);
+        while let Some(&next) = rest.get(count)
+            && icmp.compare_plain_keys(start(next), end).is_le()
+        {
+            let next_end = files[next].largest_user_key();
+            end = if icmp.compare_plain_keys(next_end, end).is_gt() { next_end } else { end };
+            count += 1;
         }
-        if !grew {
-            let files = version.files(0).iter().zip(&taken);
-            return files.filter(|(_, taken)| **taken).map(|(f, _)| Arc::clone(f)).collect();
-        }
+        let apart = icmp.compare_plain_keys(end, smallest).is_lt()
+            || icmp.compare_plain_keys(start(first), largest).is_gt();
+        let run;
+        (run, rest) = rest.split_at(count);
+        run.iter().for_each(|&i| taken[i] = !apart);
     }
+    files.iter().zip(taken).filter(|(_, taken)| *taken).map(|(f, _)| Arc::clone(f)).collect()
 }
 
 /// The files and, in a sorted level, those to both sides that continue their user keys. Level 0 stays as it is.

@@ -167,15 +167,18 @@ impl Picker<'_> {
             return files;
         }
         let icmp = version.icmp();
+        let mut range: Option<(&[u8], &[u8])> = None;
         for f in version.files(0).iter().rev().take_while(|f| !self.is_busy(f)) {
-            let Some((smallest, largest)) = range_of(icmp, files.iter().chain([f])) else { break };
-            let apart = match range_of(icmp, &files) {
-                None => true,
-                Some((a, b)) => icmp.compare(&f.largest, a).is_lt() || icmp.compare(&f.smallest, b).is_gt(),
+            let with_it = match range {
+                None => (&f.smallest[..], &f.largest[..]),
+                Some((a, b)) if icmp.compare(&f.largest, a).is_lt() => (&f.smallest[..], b),
+                Some((a, b)) if icmp.compare(&f.smallest, b).is_gt() => (a, &f.largest[..]),
+                Some(_) => break,
             };
-            if !apart || !overlap_range(version, base, smallest, largest).is_empty() {
+            if !overlap_range(version, base, with_it.0, with_it.1).is_empty() {
                 break;
             }
+            range = Some(with_it);
             files.push(Arc::clone(f));
         }
         files.sort_by(|a, b| icmp.compare(&a.smallest, &b.smallest));

@@ -499,3 +499,57 @@ fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
     let within = inputs::clean_cut_within(&version, 6, &key("c", 6), &key("z", 0));
     assert_eq!(within.files.iter().map(|f| f.number.0).collect::<Vec<_>>(), [4]);
 }
+
+/// Bytewise; counts.
+#[derive(Default)]
+struct Counting(std::sync::atomic::AtomicU64);
+
+impl esker_base::comparator::Comparator for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        a.cmp(b)
+    }
+}
+
+/// What a repair leaves, or a load without compactions.
+#[test]
+fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
+    const FILES: u64 = 3000;
+    let pick_from_level0 = |bounds: &dyn Fn(u64) -> (u64, u64), below: (u64, u64), in_order: bool| {
+        let counting = Arc::new(Counting::default());
+        let mut ages: Vec<u64> = (1..=FILES).collect();
+        if !in_order {
+            fastrand::Rng::with_seed(7).shuffle(&mut ages);
+        }
+        let file = |age: u64, (from, to): (u64, u64)| parse_file(&format!("{age}:{from:08}-{to:08}")).0;
+        let mut new_files: Vec<_> =
+            (0..FILES).zip(&ages).map(|(i, age)| (0, file(*age, bounds(i)))).collect();
+        new_files.push((6, file(FILES + 1, below)));
+        let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::new(counting.clone()), 7);
+        let version = apply(&Arc::new(base), &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
+        let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
+        let context = PickContext {
+            options: &options,
+            running: &running,
+            now_seconds: 0,
+            oldest_snapshot: SequenceNumber::ZERO,
+            suggested: &[],
+        };
+        prepare(&version, &options, 0);
+        let before = counting.0.load(std::sync::atomic::Ordering::Relaxed);
+        let plan = pick(&version, &context).unwrap();
+        let compared = counting.0.load(std::sync::atomic::Ordering::Relaxed) - before;
+        (plan.inputs[0].files.len() as u64, plan.is_trivial_move, compared / FILES)
+    };
+    // Each shares a key with the next.
+    let (taken, _, compared) = pick_from_level0(&|i| (2 * i, 2 * i + 2), (0, 90_000_000), false);
+    assert_eq!(taken, FILES);
+    assert!(compared < 60, "{compared} times");
+    // Each lies behind those that are older.
+    let (taken, moves, compared) = pick_from_level0(&|i| (2 * i, 2 * i + 1), (90_000_000, 90_000_001), true);
+    assert_eq!((taken, moves), (FILES, true));
+    assert!(compared < 60, "{compared} times");
+}
