@@ -44,7 +44,7 @@ impl Db {
         if engine.wals.lock().total_bytes() >= log_size_for_flush {
             self.inner.write_path.flush_all(FlushReason::GetLiveFiles)?;
         }
-        let lead = self.inner.write_path.lead_alone();
+        let lead = self.inner.write_path.lead_alone_urgently();
         if engine.options.manual_wal_flush {
             self.inner.write_path.flush_wal()?;
         }

@@ -4,9 +4,8 @@ use super::{ColumnFamilyHandle, Db};
 use crate::compact::ManualRange;
 use crate::engine::maybe_schedule;
 use crate::observe::FlushReason;
-use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions};
+use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions};
 use esker_base::{Error, FileNumber, Result};
-use esker_format::write_batch::WriteBatch;
 
 impl Db {
     /// Flushes the default family's memtables and waits.
@@ -32,12 +31,12 @@ impl Db {
         self.inner.write_path.flush(&ids, FlushReason::ManualFlush, options.wait)
     }
 
-    /// Makes every write so far durable.
+    /// Makes every write so far durable. Does not wait for room, as writes do.
     /// # Errors
-    /// As [`Db::write`].
+    /// As [`Db::write`], but for `Incomplete`.
     pub fn sync_wal(&self) -> Result<()> {
         self.engine().check_writable()?;
-        self.inner.write_path.write(&WriteOptions::default().sync(true), &mut WriteBatch::default())
+        self.inner.write_path.sync_wal()
     }
 
     /// Hands WAL bytes that `manual_wal_flush` left in the process to the operating system, and waits for the medium if

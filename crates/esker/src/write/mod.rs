@@ -90,13 +90,30 @@ impl WritePath {
             no_slowdown: options.no_slowdown,
             ..Request::default()
         };
-        let leader = self.lead_alone();
-        let (own_batch, result) = match self.make_room(&leader, &request).and_then(|()| validate()) {
-            Ok(()) => write_group(self, &leader, request, 0),
+        let lead =
+            if options.no_slowdown { self.queue.lead_alone_without_stall() } else { Ok(self.lead_alone()) };
+        let (own_batch, result) = match lead {
+            Ok(leader) => match self.make_room(&leader, &request).and_then(|()| validate()) {
+                Ok(()) => write_group(self, &leader, request, 0),
+                Err(e) => (request.batch, Err(e)),
+            },
             Err(e) => (request.batch, Err(e)),
         };
         *batch = own_batch;
         result
+    }
+
+    /// Makes what was written before durable, whether or not there is room for more: with others who want that, if they are about
+    /// to write.
+    /// # Errors
+    /// `ShutdownInProgress` · the background error in force · `IoError`, as [`WritePath::write`].
+    pub(crate) fn sync_wal(&self) -> Result<()> {
+        self.engine.check_open()?;
+        let request = Request { sync: true, urgent: true, ..Request::default() };
+        match self.queue.join_and_wake(request, || self.wake_leader()) {
+            Joined::Done(_, result) => result,
+            Joined::Lead(leader, request) => self.lead(&leader, request).1,
+        }
     }
 
     /// Has a request written, by the caller or by somebody else, and gives its batch back.
@@ -116,20 +133,26 @@ impl WritePath {
 
     /// The same for what needs no room and may make some: it does not wait for a leader that is stalled, whose write comes later.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
-        self.queue.lead_alone_urgently(|| {
-            // Under the lock: the leader looks at the line before it lets go of that to sleep.
-            let state = self.engine.state.lock();
-            self.engine.state_changed.notify_all();
-            drop(state);
-        })
+        self.queue.lead_alone_urgently(|| self.wake_leader())
+    }
+
+    /// Has a stalled leader look for who wants its lead.
+    fn wake_leader(&self) {
+        // Under the lock: the leader looks at the line before it lets go of that to sleep.
+        let state = self.engine.state.lock();
+        self.engine.state_changed.notify_all();
+        drop(state);
     }
 
     fn lead(&self, leader: &Leader<'_>, own: Request) -> (WriteBatch, Result<()>) {
         if let Err(e) = self.make_room(leader, &own) {
             return (own.batch, Err(e));
         }
-        let limit =
-            usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX);
+        let limit = if own.urgent && !self.has_room() {
+            0 // those behind it need room
+        } else {
+            usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX)
+        };
         write_group(self, leader, own, limit)
     }
 

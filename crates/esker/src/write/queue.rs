@@ -50,7 +50,7 @@ pub(crate) struct Request {
     pub(crate) two_phase: Option<Arc<TwoPhase>>,
     /// Runs alone: memtable switches and the like.
     pub(crate) exclusive: bool,
-    /// It runs alone, writes nothing that would need room, and does not wait for a stalled leader.
+    /// It writes nothing that would need room, and does not wait for a stalled leader.
     pub(crate) urgent: bool,
 }
 
@@ -210,7 +210,7 @@ impl WriteQueue {
     }
 
     /// The same; wakes the leader if it may lend the lead, so that it looks for who wants it.
-    fn join_and_wake(&self, request: Request, wake_leader: impl FnOnce()) -> Joined<'_> {
+    pub(crate) fn join_and_wake(&self, request: Request, wake_leader: impl FnOnce()) -> Joined<'_> {
         let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
         if self.take_lead() || look_for(free).is_some() {
             return Joined::Lead(Leader { queue: self }, request);
@@ -290,7 +290,19 @@ impl WriteQueue {
         }
     }
 
-    /// The same, and does not wait for a leader that is stalled; `wake_leader` wakes it.
+    /// [`WriteQueue::lead_alone`] for who may not wait for a stalled leader.
+    /// # Errors
+    /// `Incomplete` if there is one.
+    pub(crate) fn lead_alone_without_stall(&self) -> Result<Leader<'_>> {
+        match self.join(Request { exclusive: true, no_slowdown: true, ..Request::default() }) {
+            Joined::Lead(leader, _) => Ok(leader),
+            Joined::Done(_, turned_away) => {
+                Err(turned_away.expect_err("nobody writes for an exclusive request"))
+            }
+        }
+    }
+
+    /// [`WriteQueue::lead_alone`], and does not wait for a leader that is stalled; `wake_leader` wakes it.
     pub(crate) fn lead_alone_urgently(&self, wake_leader: impl FnOnce()) -> Leader<'_> {
         let request = Request { exclusive: true, urgent: true, ..Request::default() };
         match self.join_and_wake(request, wake_leader) {

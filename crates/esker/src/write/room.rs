@@ -22,7 +22,7 @@ impl WritePath {
         if engine.writes_stopped.load(Ordering::Acquire) {
             engine.state.lock().background_error.check_writes()?;
         }
-        if own.exclusive {
+        if own.exclusive || own.urgent {
             return Ok(());
         }
         self.switch_where_due(leader)?;

@@ -1,6 +1,6 @@
 use crate::observe::{CompactionJobInfo, EventListener};
 use crate::options::{FlushOptions, Options, WriteOptions};
-use crate::{ColumnFamilyId, Db, WriteBatch};
+use crate::{ColumnFamilyHandle, ColumnFamilyId, Db, ErrorKind, WriteBatch};
 use esker_env::mem::MemFs;
 use esker_env::{Env, MockClock};
 use std::sync::{Arc, Condvar, Mutex};
@@ -173,9 +173,8 @@ impl EventListener for Gate {
     }
 }
 
-#[test]
-fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
-    let gate = Arc::new(Gate::default());
+/// A database whose writers are stopped until `gate` lets a compaction of the family begin.
+fn stopped(gate: &Arc<Gate>) -> (Db, ColumnFamilyHandle) {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
@@ -190,6 +189,13 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
         db.put_cf(&busy, format!("key{i}"), "value").unwrap();
         db.flush_opt(&FlushOptions::default(), &[&busy]).unwrap();
     }
+    (db, busy)
+}
+
+#[test]
+fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
+    let gate = Arc::new(Gate::default());
+    let (db, busy) = stopped(&gate);
     let path = &db.inner.write_path;
     let done = Gate::default();
     std::thread::scope(|scope| {
@@ -203,7 +209,7 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
                 gate.open();
             }
         });
-        let other = db.create_column_family("other", &options.cf).unwrap();
+        let other = db.create_column_family("other", &db.options_cf(&busy)).unwrap();
         db.flush().unwrap();
         assert_eq!(db.property("rocksdb.num-files-at-level0").as_deref(), Some("1"));
         db.drop_column_family(&other).unwrap();
@@ -216,6 +222,64 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
         gate.open();
     });
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn wals_are_synced_and_checkpoints_made_while_writers_are_stopped() {
+    let gate = Arc::new(Gate::default());
+    let (db, _busy) = stopped(&gate);
+    let done = Gate::default();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put("key", "value"));
+        while !db.inner.write_path.queue.is_stalled() {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| {
+            // Else nobody would ever come to an end.
+            if !done.is_passed_within(Duration::from_secs(10)) {
+                gate.open();
+            }
+        });
+        db.sync_wal().unwrap();
+        db.flush_wal(true).unwrap();
+        assert!(!*gate.is_open.lock().unwrap(), "the WAL was synced at once");
+        db.create_checkpoint("/copy", u64::MAX).unwrap();
+        assert!(!*gate.is_open.lock().unwrap(), "the checkpoint was made at once");
+        assert!(!writer.is_finished());
+        done.open();
+        gate.open();
+        writer.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn who_may_not_wait_does_not_wait_for_a_stopped_writer_to_check_and_write() {
+    let gate = Arc::new(Gate::default());
+    let (db, _busy) = stopped(&gate);
+    let done = Gate::default();
+    let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+    let check_and_write = || {
+        let error = db.write_if(&impatient, &mut batch(10), &mut || Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
+        assert!(!*gate.is_open.lock().unwrap(), "it was turned away at once");
+    };
+    check_and_write();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put("key", "value"));
+        while !db.inner.write_path.queue.is_stalled() {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| {
+            if !done.is_passed_within(Duration::from_secs(10)) {
+                gate.open();
+            }
+        });
+        check_and_write();
+        done.open();
+        gate.open();
+        writer.join().unwrap().unwrap();
+    });
+    db.write_if(&WriteOptions::default(), &mut batch(10), &mut || Ok(())).unwrap();
 }
 
 #[test]
