@@ -10,6 +10,7 @@
 
 use super::multi_get::{Output, behind_limit};
 use super::reads::PointRead;
+use super::writes::timestamp_wanted;
 use super::{ColumnFamilyHandle, Db, OwnWrites};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::answer::Answer;
@@ -85,7 +86,8 @@ pub struct AttributeGroup<'a> {
 impl Db {
     /// Sets `key` to an entity of these columns, which may stand in any order; what it was before is gone.
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice · as [`Db::write`].
+    /// `InvalidArgument` if a name occurs twice, or the family has timestamps (a batch takes keys that end in theirs) · as
+    /// [`Db::write`].
     pub fn put_entity(
         &self,
         options: &WriteOptions,
@@ -93,7 +95,7 @@ impl Db {
         key: impl AsRef<[u8]>,
         columns: &[(&[u8], &[u8])],
     ) -> Result<()> {
-        family.check_live(self)?;
+        check_takes_entities(family, self)?;
         let mut batch = WriteBatch::new();
         batch.put_entity(family.id(), key.as_ref(), columns)?;
         self.write(options, &mut batch)
@@ -113,7 +115,7 @@ impl Db {
         }
         let mut batch = WriteBatch::new();
         for group in groups {
-            group.column_family.check_live(self)?;
+            check_takes_entities(group.column_family, self)?;
             batch.put_entity(group.column_family.id(), key.as_ref(), group.columns)?;
         }
         self.write(options, &mut batch)
@@ -268,6 +270,17 @@ impl Output for EntityOutput {
     fn found_count(&self) -> u64 {
         self.entities.iter().filter(|entity| matches!(entity, Ok(Some(_)))).count() as u64
     }
+}
+
+/// # Errors
+/// `InvalidArgument` for a family of another database, or with timestamps: there is no telling them from the end of a key ·
+/// `ColumnFamilyDropped`.
+fn check_takes_entities(family: &ColumnFamilyHandle, db: &Db) -> Result<()> {
+    family.check_live(db)?;
+    if family.cf.icmp.timestamp_size() > 0 {
+        return Err(timestamp_wanted());
+    }
+    Ok(())
 }
 
 fn has_timestamps(options: &ReadOptions, family: &ColumnFamilyHandle) -> bool {

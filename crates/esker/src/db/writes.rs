@@ -410,6 +410,6 @@ fn check_can_merge(cf: &ColumnFamily) -> Result<()> {
 }
 
 #[cold]
-fn timestamp_wanted() -> Error {
+pub(super) fn timestamp_wanted() -> Error {
     Error::invalid_argument("keys of this column family have timestamps: write with one")
 }

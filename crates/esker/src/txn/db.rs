@@ -194,8 +194,7 @@ impl TransactionDb {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live(self.db())?;
-        self.write_one(options, |batch| batch.put(family.id(), key.as_ref(), value.as_ref()))
+        self.write_one(options, family, |batch| batch.put(family.id(), key.as_ref(), value.as_ref()))
     }
 
     /// Removes `key` from the default family, locking it for the moment.
@@ -214,8 +213,7 @@ impl TransactionDb {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live(self.db())?;
-        self.write_one(options, |batch| batch.delete(family.id(), key.as_ref()))
+        self.write_one(options, family, |batch| batch.delete(family.id(), key.as_ref()))
     }
 
     /// Adds an operand to `key` in `family`, locking it for the moment.
@@ -228,8 +226,7 @@ impl TransactionDb {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live(self.db())?;
-        self.write_one(options, |batch| batch.merge(family.id(), key.as_ref(), operand.as_ref()))
+        self.write_one(options, family, |batch| batch.merge(family.id(), key.as_ref(), operand.as_ref()))
     }
 
     /// Removes the keys from `begin` up to `end`, exclusive, locking the range, `end` included, for the moment.
@@ -242,15 +239,19 @@ impl TransactionDb {
         begin: impl AsRef<[u8]>,
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
-        family.check_live(self.db())?;
-        self.write_one(options, |batch| batch.delete_range(family.id(), begin.as_ref(), end.as_ref()))
+        self.write_one(options, family, |batch| batch.delete_range(family.id(), begin.as_ref(), end.as_ref()))
     }
 
     fn write_one(
         &self,
         options: &WriteOptions,
+        family: &ColumnFamilyHandle,
         fill: impl FnOnce(&mut WriteBatch) -> Result<()>,
     ) -> Result<()> {
+        family.check_live(self.db())?;
+        if has_timestamps(family) {
+            return Err(no_timestamps(family));
+        }
         let mut batch = WriteBatch::new();
         fill(&mut batch)?;
         self.write(options, &mut batch)

@@ -752,3 +752,20 @@ fn sizes_of_ranges_are_those_of_keys_without_their_timestamps() {
         }
     }
 }
+
+#[test]
+fn an_entity_without_a_timestamp_is_refused_however_long_its_key() {
+    for name in NAMES {
+        let db = Db::open(&options(name), "/db").unwrap();
+        let (family, write) = (db.default_column_family(), WriteOptions::default());
+        let columns: [(&[u8], &[u8]); 1] = [(b"", b"value")];
+        for key in ["k", "a key longer than a timestamp"] {
+            let error = db.put_entity(&write, &family, key, &columns).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            let groups = [esker::AttributeGroup { column_family: &family, columns: &columns }];
+            let error = db.put_entity_attribute_groups(&write, key, &groups).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        }
+        assert_eq!(db.latest_sequence_number().0, 0);
+    }
+}

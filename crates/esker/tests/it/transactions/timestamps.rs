@@ -240,6 +240,25 @@ fn a_prepared_transaction_gets_its_timestamp_when_it_commits_and_a_crash_changes
 }
 
 #[test]
+fn writes_without_a_timestamp_are_refused_outside_of_transactions_whatever_is_locked() {
+    for skip_concurrency_control in [false, true] {
+        let txn_options =
+            TransactionDbOptions { skip_concurrency_control, ..TransactionDbOptions::default() };
+        let (db, family) = open_with(&options(), &txn_options);
+        let (write, key) = (WriteOptions::default(), "longer than a timestamp");
+        for refused in [
+            db.put_cf(&write, &family, key, "1"),
+            db.delete_cf(&write, &family, key),
+            db.merge_cf(&write, &family, key, "1"),
+            db.delete_range_cf(&write, &family, key, "longer than a timestamp, too"),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotSupported);
+        }
+        assert_eq!(db.db().latest_sequence_number().0, 0);
+    }
+}
+
+#[test]
 fn timestamps_of_another_size_are_refused_at_open() {
     let (db, _) = open();
     let mut other = options().cf;
