@@ -274,26 +274,23 @@ impl TransactionDb {
         self.db().write(options, batch)
     }
 
-    /// Locks everything that `batch` writes, in order, so that two batches never wait for each other.
+    /// Locks everything that `batch` writes, family by family in the order of its keys, so that two batches never wait for each
+    /// other: in another order one could have a key in the midst of a range that the other begins with.
     fn lock_ops(&self, locker: &mut Locker, batch: &WriteBatch) -> Result<()> {
         let mut wanted: Vec<Target<'_>> = batch.iter().filter_map(target).collect();
-        let mut order = None;
-        wanted.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(b.1)));
-        for (id, key, end) in wanted {
-            let (family, locks) = match &order {
-                Some((last, family, locks)) if *last == id => (family, locks),
-                _ => {
-                    let Some(cf) = self.db().engine().families.by_id(id) else { continue };
-                    let family = ColumnFamilyHandle { cf };
-                    if has_timestamps(&family) {
-                        return Err(no_timestamps(&family));
-                    }
-                    let locks = self.shared.locks_of(&family)?.clone();
-                    let (_, family, locks) = order.insert((id, family, locks));
-                    (&*family, &*locks)
-                }
-            };
-            lock(locker, locks, family, key, end, LockMode::Exclusive)?;
+        wanted.sort_by_key(|(id, ..)| *id);
+        for of_family in wanted.chunk_by_mut(|a, b| a.0 == b.0) {
+            let Some(cf) = self.db().engine().families.by_id(of_family[0].0) else { continue };
+            let family = ColumnFamilyHandle { cf };
+            if has_timestamps(&family) {
+                return Err(no_timestamps(&family));
+            }
+            let (locks, icmp) = (self.shared.locks_of(&family)?, &family.cf.icmp);
+            // Where only points are locked, keys that are equal to the comparator may be two.
+            of_family.sort_by(|(_, a, _), (_, b, _)| icmp.compare_user_keys(a, b).then_with(|| a.cmp(b)));
+            for (_, key, end) in of_family {
+                lock(locker, locks, &family, key, *end, LockMode::Exclusive)?;
+            }
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_lock::{Canceller, Endpoint, LockMode, Locker, Locking};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 /// Longest name of a transaction, in bytes: RocksDB's.
@@ -57,18 +57,26 @@ pub(super) struct Core {
     /// The next operation that locks sets the snapshot.
     snapshot_needed: bool,
     pub(super) save_points: Vec<SavePoint>,
-    /// Keys that were read for update: how often, and after how many save points for the first time.
-    pub(super) reads: HashMap<(ColumnFamilyId, Vec<u8>), (u32, usize)>,
+    /// How often keys were read for update since the newest save point, or the begin; before that it is with the save points.
+    pub(super) reads: Reads,
+    /// Families in which ranges are locked.
+    pub(super) range_locked: BTreeSet<ColumnFamilyId>,
     pub(super) read_timestamp: u64,
     pub(super) commit_timestamp: u64,
     /// It has come to families with user-defined timestamps.
     pub(super) may_have_timestamps: bool,
 }
 
+/// How often each key was read for update.
+pub(super) type Reads = HashMap<(ColumnFamilyId, Vec<u8>), u32>;
+
 #[derive(Debug)]
 pub(super) struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
+    /// Those of [`Core`], between this save point and the one before.
+    pub(super) reads: Reads,
+    range_locked: BTreeSet<ColumnFamilyId>,
 }
 
 impl Core {
@@ -85,7 +93,8 @@ impl Core {
             snapshot: None,
             snapshot_needed: false,
             save_points: Vec::new(),
-            reads: HashMap::new(),
+            reads: Reads::new(),
+            range_locked: BTreeSet::new(),
             read_timestamp: UNSET,
             commit_timestamp: UNSET,
             may_have_timestamps: false,
@@ -102,6 +111,7 @@ impl Core {
         self.locker.release_all();
         self.save_points.clear();
         self.reads.clear();
+        self.range_locked.clear();
         self.snapshot = None;
         self.snapshot_needed = false;
     }
@@ -341,7 +351,9 @@ impl Transaction {
         self.check_started()?;
         family.check_live(self.db())?;
         let locks = self.shared.locks_of(family)?.clone();
-        self.core_mut().locker.lock_range(&locks, begin, end, mode)
+        let core = self.core_mut();
+        core.range_locked.insert(family.id());
+        core.locker.lock_range(&locks, begin, end, mode)
     }
 
     /// Puts bytes into the WAL that mean nothing to the database.
@@ -382,8 +394,12 @@ impl Transaction {
         let core = self.core_mut();
         core.batch.set_save_point();
         core.locker.set_save_point();
-        core.save_points
-            .push(SavePoint { snapshot: core.snapshot.clone(), snapshot_needed: core.snapshot_needed });
+        core.save_points.push(SavePoint {
+            snapshot: core.snapshot.clone(),
+            snapshot_needed: core.snapshot_needed,
+            reads: std::mem::take(&mut core.reads),
+            range_locked: core.range_locked.clone(),
+        });
     }
 
     /// Forgets what was written since the newest save point and gives up what was locked since, unless the level is
@@ -394,14 +410,14 @@ impl Transaction {
         self.check_started()?;
         let core = self.core_mut();
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
-        let depth = core.save_points.len();
         core.batch.rollback_to_save_point()?;
         if core.options.isolation == IsolationLevel::Serializable {
             core.locker.pop_save_point()?;
         } else {
             core.locker.rollback_to_save_point()?;
+            core.range_locked = point.range_locked;
         }
-        core.reads.retain(|_, (_, since)| *since <= depth);
+        core.reads = point.reads;
         core.snapshot = point.snapshot;
         core.snapshot_needed = point.snapshot_needed;
         Ok(())
@@ -412,9 +428,9 @@ impl Transaction {
     /// `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {
         let core = self.core_mut();
-        core.save_points.pop().ok_or_else(no_save_point)?;
-        let depth = core.save_points.len();
-        core.reads.values_mut().for_each(|(_, since)| *since = (*since).min(depth));
+        let point = core.save_points.pop().ok_or_else(no_save_point)?;
+        let since = std::mem::replace(&mut core.reads, point.reads);
+        since.into_iter().for_each(|(key, count)| *core.reads.entry(key).or_insert(0) += count);
         core.batch.pop_save_point()?;
         core.locker.pop_save_point()
     }
@@ -580,6 +596,9 @@ impl Transaction {
             return Err(Error::not_supported("ranges cannot be locked: TransactionDbOptions::locking"));
         }
         let core = self.core_mut();
+        if end.is_some() {
+            core.range_locked.insert(family.id());
+        }
         let checks_timestamp = timestamped && validate && core.read_timestamp != UNSET;
         if core.snapshot.is_none() && !core.snapshot_needed && !checks_timestamp {
             return lock(&mut core.locker, &locks, family, key, end, mode);

@@ -169,15 +169,13 @@ impl Transaction {
         }
         self.check_read_timestamp(options, family, do_validate)?;
         self.lock(family, key, None, mode, do_validate)?;
-        let core = self.core_mut();
-        let depth = core.save_points.len();
-        core.reads.entry((family.id(), key.to_vec())).or_insert((0, depth)).0 += 1;
+        *self.core_mut().reads.entry((family.id(), key.to_vec())).or_insert(0) += 1;
         Ok(())
     }
 
     /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
-    /// has not written the key, others may lock it. Nothing changes at the level `Serializable`, where what was read stays
-    /// locked.
+    /// has not written the key, others may lock it; unless it has locked ranges in `family`: what these need stays locked. Nothing
+    /// changes at the level `Serializable`, where what was read stays locked.
     pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
@@ -185,21 +183,20 @@ impl Transaction {
         if core.options.isolation == IsolationLevel::Serializable {
             return;
         }
-        let depth = core.save_points.len();
         let name = (family.id(), key.to_vec());
-        let Some((count, since)) = core.reads.get_mut(&name) else { return };
+        let Some(count) = core.reads.get_mut(&name) else { return };
         *count -= 1;
         if *count > 0 {
             return;
         }
-        let is_written = core.batch.names(family, key).unwrap_or(true);
-        if is_written || *since < depth {
-            *count = 1;
-            return;
-        }
         core.reads.remove(&name);
-        // Held as a part of a range: it stays.
-        drop(core.locker.unlock_key(&locks, key));
+        let is_read_before = core.save_points.iter().any(|point| point.reads.contains_key(&name));
+        let is_needed =
+            core.range_locked.contains(&family.id()) || core.batch.names(family, key).unwrap_or(true);
+        if !is_read_before && !is_needed {
+            // Held as a part of what escalation has joined: it stays.
+            drop(core.locker.unlock_key(&locks, key));
+        }
     }
 
     pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {

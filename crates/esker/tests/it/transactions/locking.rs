@@ -182,6 +182,81 @@ fn each_get_for_update_has_to_be_undone_and_only_since_the_save_point() {
 }
 
 #[test]
+fn a_key_in_a_range_that_is_locked_stays_locked_though_its_get_for_update_is_undone() {
+    let db = open();
+    let family = db.db().default_column_family();
+    let lock_range = |txn: &mut Transaction| {
+        let (begin, end) = (Endpoint::Key(b"a"), Endpoint::Key(b"z"));
+        txn.get_range_lock(&family, begin, end, LockMode::Exclusive).unwrap();
+    };
+    let delete_range = |txn: &mut Transaction| txn.delete_range_cf(&family, "a", "z").unwrap();
+    let take: [&dyn Fn(&mut Transaction); 2] = [&lock_range, &delete_range];
+    for (i, take) in take.into_iter().enumerate() {
+        for is_read_first in [false, true] {
+            let mut txn = begin(&db);
+            if is_read_first {
+                txn.get_for_update("k").unwrap();
+            }
+            take(&mut txn);
+            if !is_read_first {
+                txn.get_for_update("k").unwrap();
+            }
+            txn.undo_get_for_update(&family, "k");
+            assert_eq!(kind(begin(&db).put("k", "1")), TIMED_OUT, "{i}, {is_read_first}");
+        }
+    }
+}
+
+#[test]
+fn what_was_read_again_since_a_save_point_is_undone_as_often_as_it_was_read_before() {
+    let db = open();
+    let family = db.db().default_column_family();
+    let mut txn = begin(&db);
+    let is_locked = || begin(&db).get_for_update("a").is_err();
+    txn.get_for_update("a").unwrap();
+    txn.set_save_point();
+    txn.get_for_update("a").unwrap();
+    txn.rollback_to_save_point().unwrap();
+    assert!(is_locked());
+    txn.undo_get_for_update(&family, "a");
+    assert!(!is_locked());
+}
+
+#[test]
+fn batches_over_a_range_and_a_key_in_it_do_not_wait_for_each_other_in_a_descending_order() {
+    let mut options = options();
+    options.cf.comparator = esker::comparator::by_name("rocksdb.ReverseBytewiseComparator").unwrap();
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), "/db").unwrap();
+    let family = db.db().default_column_family();
+    let mut txn = begin(&db);
+    txn.put("d", "0").unwrap();
+    let write = |fill: &dyn Fn(&mut WriteBatch)| {
+        let mut batch = WriteBatch::new();
+        fill(&mut batch);
+        db.write(&WriteOptions::default(), &mut batch)
+    };
+    thread::scope(|scope| {
+        let points = scope.spawn(|| {
+            write(&|batch| {
+                batch.put(family.id(), b"d", b"1").unwrap();
+                batch.put(family.id(), b"e", b"1").unwrap();
+            })
+        });
+        until_waits(&db, 1);
+        let range = scope.spawn(|| {
+            write(&|batch| {
+                batch.put(family.id(), b"e", b"2").unwrap();
+                batch.delete_range(family.id(), b"g", b"c").unwrap();
+            })
+        });
+        until_waits(&db, 2);
+        txn.commit().unwrap();
+        assert!(points.join().unwrap().is_ok());
+        assert!(range.join().unwrap().is_ok());
+    });
+}
+
+#[test]
 fn what_a_serializable_transaction_has_read_stays_locked_though_its_get_for_update_is_undone() {
     let db = open();
     let family = db.db().default_column_family();
