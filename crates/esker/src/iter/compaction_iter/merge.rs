@@ -11,6 +11,7 @@ use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::key::ParsedInternalKey;
 use esker_format::wide_column::DEFAULT_COLUMN_NAME;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue};
+use std::borrow::Cow;
 
 /// What lies below the operands of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,15 @@ enum Base {
     Nothing,
     /// An older stripe, a deeper level, or a value that cannot be merged onto.
     Unknown,
+}
+
+/// Some neighbouring operands, combined.
+struct Part<'a> {
+    /// The sequence number of the newest of them.
+    newest: SequenceNumber,
+    operand: Cow<'a, [u8]>,
+    /// The operator does not combine it with the older one before it.
+    is_apart: bool,
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
@@ -179,26 +189,47 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Queues as few operands as the operator can make of them. False if it can combine none.
+    /// Queues what the operator makes of neighbouring operands. False if it can combine none.
     fn merge_partially(&mut self) -> bool {
         let Some(operator) = &self.options.merge_operator else { return false };
         let count = self.operands.len();
         if count < 2 {
             return false;
         }
-        // Oldest first: (sequence of the newest that went in, operand).
-        let mut combined: Vec<(SequenceNumber, Vec<u8>)> = Vec::new();
+        let join = |left: &Part<'_>, right: &Part<'_>| {
+            operator.partial_merge(&self.user_key, &left.operand, &right.operand)
+        };
+        // Oldest first, each more than twice as long as the next one that it may be joined with: so each byte is copied a few
+        // times only, however many operands there are. One after the other onto the first, an operator that appends would copy
+        // all that went before for each of them.
+        let mut parts: Vec<Part<'_>> = Vec::new();
         for i in (0..count).rev() {
-            let (sequence, operand) = (self.operand_sequences[i], self.operands.operand(i));
-            let joined =
-                combined.last().and_then(|(_, left)| operator.partial_merge(&self.user_key, left, operand));
-            match (joined, combined.last_mut()) {
-                (Some(joined), Some(last)) => *last = (sequence, joined),
-                _ => combined.push((sequence, operand.to_vec())),
+            let operand = Cow::Borrowed(self.operands.operand(i));
+            parts.push(Part { newest: self.operand_sequences[i], operand, is_apart: false });
+            while let [.., left, right] = &mut parts[..]
+                && !right.is_apart
+                && right.operand.len().saturating_mul(2) >= left.operand.len()
+            {
+                match join(left, right) {
+                    Some(joined) => {
+                        (left.newest, left.operand) = (right.newest, Cow::Owned(joined));
+                        parts.pop();
+                    }
+                    None => right.is_apart = true,
+                }
             }
         }
-        for (sequence, operand) in combined.iter().rev() {
-            self.queue.push(*sequence, ValueType::Merge, operand);
+        let mut combined: Vec<Part<'_>> = Vec::new();
+        for left in parts.into_iter().rev() {
+            match combined.last_mut().filter(|right| !right.is_apart) {
+                Some(right) if let Some(joined) = join(&left, right) => {
+                    (right.operand, right.is_apart) = (Cow::Owned(joined), left.is_apart);
+                }
+                _ => combined.push(left),
+            }
+        }
+        for part in &combined {
+            self.queue.push(part.newest, ValueType::Merge, &part.operand);
         }
         self.stats.operands_merged += (count - combined.len()) as u64;
         true

@@ -3,6 +3,7 @@ use crate::iter::tests::script::{entries, run, text, tombstones};
 use crate::iter::vec_iter::VecIter;
 use esker_base::ErrorKind;
 use esker_base::merge_operator::MergeOperator;
+use esker_base::sync::atomic::AtomicU64;
 use esker_format::blob::BlobIndex;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
 use esker_format::wide_column::{self, WideColumns};
@@ -145,6 +146,46 @@ fn operands_are_combined_as_far_as_is_known() {
         CompactionIteratorOptions { merge_operator: Some(Arc::new(Join { partial: false })), ..options(&[]) };
     let lines = ["a@9 merge 9", "a@8 merge 8", "b@1 put 1"];
     assert_eq!(compacted(&lines, apart), lines);
+}
+
+/// Joins, and counts the bytes that it is given; nothing is joined that would be longer than `longest`.
+struct Counting {
+    longest: usize,
+    bytes: Arc<AtomicU64>,
+}
+impl MergeOperator for Counting {
+    fn name(&self) -> &str {
+        "Counting"
+    }
+    fn full_merge(&self, _key: &[u8], _existing: Option<&[u8]>, _operands: &[&[u8]]) -> Option<Vec<u8>> {
+        None
+    }
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        let bytes = left.len() + right.len();
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        (bytes <= self.longest).then(|| [left, right].concat())
+    }
+}
+
+#[test]
+fn what_it_takes_to_combine_operands_does_not_grow_with_the_square_of_their_number() {
+    const COUNT: usize = 4096;
+    let lines: Vec<String> = (0..COUNT).rev().map(|i| format!("a@{} merge {i:04}", i + 1)).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let all: String = (0..COUNT).map(|i| format!("{i:04}")).collect();
+    for longest in [usize::MAX, 64, 0] {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let merge_operator: MergeOperatorRef = Arc::new(Counting { longest, bytes: bytes.clone() });
+        let options = CompactionIteratorOptions { merge_operator: Some(merge_operator), ..options(&[]) };
+        let (out, stats) = compacted_with_stats(&lines, options);
+        let operands: Vec<&str> = out.iter().map(|line| line.split_once(" merge ").unwrap().1).collect();
+        assert_eq!(operands.iter().rev().copied().collect::<String>(), all, "longest {longest}");
+        let fewest = if longest == 0 { COUNT } else { all.len().div_ceil(longest) };
+        assert!((fewest..=fewest * 2).contains(&operands.len()), "longest {longest}: {}", operands.len());
+        assert_eq!(stats.operands_merged as usize, COUNT - operands.len());
+        let bytes = bytes.load(Ordering::Relaxed);
+        assert!(bytes <= all.len() as u64 * 16, "longest {longest}: {bytes} bytes of {}", all.len());
+    }
 }
 
 #[test]
