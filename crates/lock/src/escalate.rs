@@ -18,6 +18,10 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
+/// When nothing was to be gained, it is not tried again for so many times as long as it took: it goes through all locks there are, and
+/// everybody who asks for one is refused meanwhile. What is given back makes room at once.
+const REST: u64 = 8;
+
 impl Inner {
     /// True if there is room for more locks, made if need be. `untold` bytes are the caller's own.
     #[inline]
@@ -34,9 +38,14 @@ impl Inner {
 
     #[cold]
     fn make_room(&self, untold: i64) -> bool {
-        let _one_at_a_time = self.making_room.lock();
+        // One at a time.
+        let mut not_before = self.making_room.lock();
         if self.fits(untold) {
             return true;
+        }
+        let start = self.shared.now();
+        if start < *not_before {
+            return false;
         }
         let families = self.all_families();
         let barrier = self.barrier.lock().clone();
@@ -49,6 +58,8 @@ impl Inner {
                 return true;
             }
         }
+        let end = self.shared.now();
+        *not_before = end.saturating_add(end.saturating_sub(start).saturating_mul(REST));
         false
     }
 

@@ -113,6 +113,12 @@ impl Locker {
         self.log.capacity()
     }
 
+    /// How many entries of it were looked at to forget one.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn log_entries_looked_at(&self) -> usize {
+        self.log.looked_at
+    }
+
     /// Locks one key. Held already in this mode or a stronger one: nothing happens. Held shared and wanted exclusive: an
     /// upgrade.
     /// # Errors

@@ -5,8 +5,9 @@
 //! One buffer, because transactions hold many locks and most keys are short:
 //!
 //! ```text
-//! entry = flags u8 | [family varint] | end | [end]      flags: 1 upgraded, 2 a point (one end), 4 not the first family
+//! entry = flags u8 | [family varint] | end | [end] | length     flags: 1 upgraded, 2 a point (one end), 4 not the first family
 //! end   = [place u8, not for points] | length varint | key
+//! length of the entry but for itself = u8, or fixed64 | 255     at the end, so that the log is read backwards, too
 //! ```
 //!
 //! Invariant: entries are whole; a mark lies between two. The log may name what is no longer held (it was unlocked, stolen
@@ -15,16 +16,26 @@
 use crate::cut::{Cut, Place, Span};
 use crate::fragment::Change;
 use esker_base::Result;
-use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
+use esker_base::coding::{Decoder, put_fixed64, put_length_prefixed, put_varint32};
 
 const UPGRADED: u8 = 1;
 const POINT: u8 = 2;
 const OTHER_FAMILY: u8 = 4;
 
+/// The last byte of entries of so many bytes or more, with eight of their length before it.
+const LONG: u8 = 255;
+
+/// How far back an entry is looked for that is to be forgotten. What is unlocked has mostly just been locked: a row was read for
+/// update, and is not wanted. Further back it stays, or each unlocking would go through all that is held.
+const MOST_LOOKED_AT: usize = 256;
+
 /// The log.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     bytes: Vec<u8>,
+    /// Entries that were read to forget one.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) looked_at: usize,
 }
 
 /// One entry of it.
@@ -60,11 +71,12 @@ impl Log {
     #[inline]
     pub(crate) fn push(&mut self, change: Change, family: usize, span: Span<'_>) {
         let is_point = span.is_point();
-        let room = span.lo.key.len() + if is_point { 7 } else { span.hi.key.len() + 14 } + 5;
+        let room = span.lo.key.len() + if is_point { 7 } else { span.hi.key.len() + 14 } + 13;
         if self.bytes.capacity() - self.bytes.len() < room {
             // An eighth, not as much again: this counts into the memory per lock.
             self.bytes.reserve_exact(room.max(self.bytes.len() / 8).max(64));
         }
+        let start = self.bytes.len();
         let flags = if change == Change::Upgraded { UPGRADED } else { 0 }
             | if is_point { POINT } else { 0 }
             | if family != 0 { OTHER_FAMILY } else { 0 };
@@ -80,6 +92,14 @@ impl Log {
                 put_length_prefixed(&mut self.bytes, cut.key);
             }
         }
+        let len = self.bytes.len() - start;
+        match u8::try_from(len) {
+            Ok(short) if short < LONG => self.bytes.push(short),
+            _ => {
+                put_fixed64(&mut self.bytes, len as u64);
+                self.bytes.push(LONG);
+            }
+        }
     }
 
     /// Entries from a mark on.
@@ -91,22 +111,36 @@ impl Log {
         })
     }
 
-    /// Forgets the newest entry that names just this, so that locking and unlocking in turn does not make it grow. Returns
-    /// where it was and how many bytes went, for marks behind it to follow.
+    /// Forgets the newest entry that names just this, if it is among the last ones, so that locking and unlocking in turn does not
+    /// make it grow. Returns where it was and how many bytes went, for marks behind it to follow.
     pub(crate) fn forget(&mut self, family: usize, span: Span<'_>) -> Option<(usize, usize)> {
-        let mut rest = Decoder::new(&self.bytes);
-        let mut found = None;
-        while !rest.is_empty() {
-            let start = self.bytes.len() - rest.rest().len();
-            let entry = entry(&mut rest).expect("the log holds whole entries");
-            let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
-            if entry.family == family && is_same(entry.span.lo, span.lo) && is_same(entry.span.hi, span.hi) {
-                found = Some((start, self.bytes.len() - rest.rest().len()));
+        let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
+        let mut end = self.bytes.len();
+        for _ in 0..MOST_LOOKED_AT {
+            let start = self.start_of_entry(end)?;
+            #[cfg(all(test, not(any(loom, shuttle))))]
+            {
+                self.looked_at += 1;
             }
+            let entry =
+                entry(&mut Decoder::new(&self.bytes[start..end])).expect("the log holds whole entries");
+            if entry.family == family && is_same(entry.span.lo, span.lo) && is_same(entry.span.hi, span.hi) {
+                self.bytes.drain(start..end);
+                return Some((start, end - start));
+            }
+            end = start;
         }
-        let (start, end) = found?;
-        self.bytes.drain(start..end);
-        Some((start, end - start))
+        None
+    }
+
+    /// Where the entry begins that ends here; `None` if that is the beginning of the log.
+    fn start_of_entry(&self, end: usize) -> Option<usize> {
+        let (last, before) = self.bytes[..end].split_last()?;
+        let len = match *last {
+            LONG => before.last_chunk().map(|len| u64::from_le_bytes(*len) as usize + 8),
+            short => Some(usize::from(short)),
+        };
+        Some(before.len() - len.expect("the log holds whole entries"))
     }
 
     /// Forgets everything, but keeps the memory if it is little.
@@ -120,6 +154,7 @@ impl Log {
 
 #[inline]
 fn entry<'a>(rest: &mut Decoder<'a>) -> Result<Entry<'a>> {
+    let before = rest.rest().len();
     let flags = rest.u8()?;
     let change = if flags & UPGRADED == 0 { Change::Taken } else { Change::Upgraded };
     let family = if flags & OTHER_FAMILY == 0 { 0 } else { rest.varint32()? as usize };
@@ -128,6 +163,8 @@ fn entry<'a>(rest: &mut Decoder<'a>) -> Result<Entry<'a>> {
     } else {
         Span { lo: cut(rest)?, hi: cut(rest)? }
     };
+    let len = before - rest.rest().len();
+    rest.bytes(if len < usize::from(LONG) { 1 } else { 9 })?;
     Ok(Entry { change, family, span })
 }
 

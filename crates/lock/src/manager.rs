@@ -138,8 +138,8 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<Family>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
-    /// Held while locks are joined: one thread at a time makes room.
-    pub(crate) making_room: Mutex<()>,
+    /// Held while locks are joined: one thread at a time makes room. When it may be tried again, after it was of no use.
+    pub(crate) making_room: Mutex<u64>,
 }
 
 impl fmt::Debug for Inner {
@@ -230,7 +230,7 @@ impl LockManager {
                 shared: Arc::new(shared),
                 families: Mutex::new(BTreeMap::new()),
                 barrier: Mutex::new(None),
-                making_room: Mutex::new(()),
+                making_room: Mutex::new(0),
             }),
         }
     }
@@ -312,11 +312,13 @@ impl LockManager {
     /// not help, requests get `LockLimit`. `usize::MAX`: no limit.
     pub fn set_max_lock_memory(&self, bytes: usize) {
         self.inner.shared.max_bytes.store(bytes, Ordering::Relaxed);
+        *self.inner.making_room.lock() = 0;
     }
 
     /// What forbids joining two locks; `None` if nothing.
     pub fn set_escalation_barrier(&self, barrier: Option<EscalationBarrier>) {
         *self.inner.barrier.lock() = barrier;
+        *self.inner.making_room.lock() = 0;
     }
 
     /// What happened so far.

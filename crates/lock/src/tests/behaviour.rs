@@ -5,6 +5,7 @@ use crate::LockMode::{Exclusive, Shared};
 use crate::*;
 use esker_base::comparator::ReverseBytewiseComparator;
 use esker_base::sync::Arc;
+use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, SubCode};
 use std::time::Duration;
 
@@ -143,6 +144,95 @@ fn locking_and_unlocking_in_turn_does_not_grow_the_log() {
         a.unlock_key(&family, b"key").unwrap();
     }
     assert!(a.log_bytes() < 1024);
+}
+
+#[test]
+fn to_unlock_what_was_just_locked_is_as_cheap_with_many_locks_as_with_few() {
+    const HELD: usize = 5000;
+    let manager = manager();
+    let family = family(&manager);
+    let mut a = manager.locker(TRY);
+    let key = |i: usize| i.to_be_bytes();
+    (0..HELD).for_each(|i| a.lock_key(&family, &key(i), Exclusive).unwrap());
+    for i in HELD..HELD + 100 {
+        a.lock_key(&family, &key(i), Exclusive).unwrap();
+        a.lock_key(&family, &key(i + 1), Exclusive).unwrap();
+        a.unlock_key(&family, &key(i)).unwrap();
+    }
+    assert!(a.log_entries_looked_at() <= 200, "{}", a.log_entries_looked_at());
+    // In the order in which they were taken: soon nobody looks for the entries.
+    let bytes = a.log_bytes();
+    for i in 0..HELD {
+        a.unlock_key(&family, &key(i)).unwrap();
+    }
+    assert!(a.log_entries_looked_at() <= HELD * 300, "{}", a.log_entries_looked_at());
+    let mut b = manager.locker(TRY);
+    (0..HELD).for_each(|i| b.lock_key(&family, &key(i), Exclusive).unwrap());
+    timed_out(b.lock_key(&family, &key(HELD + 100), Shared));
+    assert!(a.log_bytes() <= bytes);
+    a.release_all();
+    b.lock_key(&family, &key(HELD + 100), Shared).unwrap();
+    manager.check().unwrap();
+}
+
+#[test]
+fn keys_of_all_lengths_are_taken_back_one_by_one_and_by_save_points() {
+    let manager = manager();
+    let family = family(&manager);
+    let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+    let lengths = [0, 1, 100, 245, 246, 251, 252, 253, 254, 255, 256, 70_000];
+    let keys: Vec<Vec<u8>> = (1_u8..).zip(lengths).map(|(i, len)| vec![i; len]).collect();
+    for (i, key) in keys.iter().enumerate() {
+        a.set_save_point();
+        a.lock_key(&family, key, Exclusive).unwrap();
+        let end = [key.as_slice(), b"\0"].concat();
+        a.lock_range(&family, Endpoint::Key(key), Endpoint::Key(&end), Exclusive).unwrap();
+        if i % 2 == 0 {
+            a.unlock_key(&family, key).unwrap();
+        }
+    }
+    for (i, key) in keys.iter().enumerate().rev() {
+        if i % 2 == 0 {
+            b.lock_key(&family, key, Exclusive).unwrap();
+        } else {
+            timed_out(b.lock_key(&family, key, Exclusive));
+        }
+        timed_out(b.lock_key(&family, &[key.as_slice(), b"\0"].concat(), Exclusive));
+        a.rollback_to_save_point().unwrap();
+        b.lock_key(&family, key, Exclusive).unwrap();
+        b.release_all();
+    }
+    assert!(a.is_empty() && manager.locks().is_empty());
+}
+
+/// A clock by which each look at it takes a microsecond.
+#[derive(Debug, Default)]
+struct TickingClock(AtomicU64);
+
+impl Clock for TickingClock {
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+    fn now_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+}
+
+#[test]
+fn who_is_refused_for_lack_of_memory_does_not_have_all_locks_gone_through_each_time() {
+    let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
+    let family = family(&manager);
+    let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+    manager.set_max_lock_memory(2000);
+    // Nothing can be joined.
+    assert!((0..100_u64).any(|i| a.lock_key(&family, &i.to_be_bytes(), Shared).is_err()));
+    for i in 100..200_u8 {
+        refused(b.lock_key(&family, &[i], Exclusive), ErrorKind::Aborted, SubCode::LockLimit);
+    }
+    assert!(manager.counters().escalations <= 20, "{:?}", manager.counters());
+    // What is given back can be taken at once.
+    drop(a);
+    b.lock_key(&family, b"key", Exclusive).unwrap();
 }
 
 #[test]
