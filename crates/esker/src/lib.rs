@@ -73,8 +73,8 @@ pub use esker_table::{AheadCounts, ScanRanges};
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, ReadOptions, ReadTier,
-    WalRecoveryMode, WriteOptions,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, RangeOpt, ReadOptions,
+    ReadTier, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use snapshot::Snapshot;

@@ -4,15 +4,18 @@
 //!
 //!   `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key range · `output.rs` cuts files
 //!   · `damage.rs` finds out which inputs are damaged · `manual.rs` is `compact_range` and `compact_files`, `refit.rs` the former's `change_level`
+//!   · `delete_files.rs` is `delete_files_in_ranges`
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
 mod damage;
+mod delete_files;
 mod job;
 mod manual;
 mod output;
 mod refit;
 mod subjob;
 
+pub(crate) use delete_files::delete_files_in_ranges;
 pub(crate) use job::background_compaction;
 pub(crate) use manual::{ManualRange, compact_files, compact_range};

@@ -4,7 +4,7 @@ use super::{ColumnFamilyHandle, Db};
 use crate::compact::ManualRange;
 use crate::engine::maybe_schedule;
 use crate::observe::FlushReason;
-use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions};
+use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, RangeOpt};
 use esker_base::{Error, FileNumber, Result};
 
 impl Db {
@@ -114,6 +114,37 @@ impl Db {
         engine.check_open()?;
         family.check_live(self)?;
         crate::compact::compact_files(engine, &family.cf, input_files, output_level, options)
+    }
+
+    /// Deletes every table of `family` all of whose keys lie in one of the ranges, without reading it: room is made at once. Tables
+    /// whose last key is a range's `limit` are among them with `include_end`. How many tables went.
+    ///
+    /// This is no [`Db::delete_range`]: memtables, tables of level 0, those being compacted, and those that reach beyond the range or share a
+    /// key with their neighbour stay, and what is older than a deleted table and stays is seen again. Snapshots lose what the tables held.
+    /// Iterators keep theirs until they go over to a newer view. A [`Db::delete_range`] beforehand hides what is left.
+    /// # Errors
+    /// `InvalidArgument`: a range ends before it begins; nothing is deleted · the MANIFEST's error: the tables stay · `NotSupported`
+    /// when read-only · `ShutdownInProgress`.
+    pub fn delete_files_in_ranges(
+        &self,
+        family: &ColumnFamilyHandle,
+        ranges: &[RangeOpt<'_>],
+        include_end: bool,
+    ) -> Result<usize> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        family.check_live(self)?;
+        let order = family.cf.icmp.without_timestamp();
+        for (number, range) in ranges.iter().enumerate() {
+            if let (Some(start), Some(limit)) = (range.start, range.limit)
+                && order.compare_user_keys(start, limit).is_gt()
+            {
+                let what = format!("delete_files_in_ranges: range {number} ends before it begins");
+                return Err(Error::invalid_argument(what));
+            }
+        }
+        crate::compact::delete_files_in_ranges(engine, &family.cf, ranges, include_end)
     }
 
     /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for those that run. Calls nest.

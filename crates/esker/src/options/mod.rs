@@ -87,7 +87,7 @@ pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, WriteOptions,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, RangeOpt, WriteOptions,
 };
 pub use write_buffer_manager::WriteBufferManager;
 

@@ -149,6 +149,15 @@ option_enum! {
     }
 }
 
+/// A range of keys, without timestamps; whoever takes one says whether `limit` belongs to it. RocksDB's `RangeOpt`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RangeOpt<'a> {
+    /// The first key; `None`: from the start.
+    pub start: Option<&'a [u8]>,
+    /// The last one; `None`: to the end.
+    pub limit: Option<&'a [u8]>,
+}
+
 /// Options of `compact_range`.
 #[derive(Clone, Debug)]
 pub struct CompactRangeOptions {

@@ -114,8 +114,15 @@ pub(super) fn clean_cut_within(
     largest: &[u8],
 ) -> LevelFiles {
     let (files, icmp) = (version.files(level), version.icmp());
-    let mut from = files.partition_point(|f| compare_bounds(icmp, &f.smallest, smallest).is_lt());
-    let mut to = files.partition_point(|f| compare_bounds(icmp, &f.largest, largest).is_le()).max(from);
+    let from = files.partition_point(|f| compare_bounds(icmp, &f.smallest, smallest).is_lt());
+    let to = files.partition_point(|f| compare_bounds(icmp, &f.largest, largest).is_le());
+    LevelFiles { level, files: files[shrink_to_clean_cut(version, level, from..to)].to_vec() }
+}
+
+/// Those of these files of a sorted level that share no user key with others.
+pub(super) fn shrink_to_clean_cut(version: &Version, level: usize, these: Range<usize>) -> Range<usize> {
+    let (files, icmp) = (version.files(level), version.icmp());
+    let (mut from, mut to) = (these.start, these.end.max(these.start));
     let joined = |i: usize| compare_bounds(icmp, &files[i - 1].largest, &files[i].smallest).is_eq();
     while from > 0 && from < to && joined(from) {
         from += 1;
@@ -123,7 +130,7 @@ pub(super) fn clean_cut_within(
     while to < files.len() && to > from && joined(to) {
         to -= 1;
     }
-    LevelFiles { level, files: files[from..to].to_vec() }
+    from..to
 }
 
 pub(super) fn any_busy(files: &[Arc<FileMeta>], running: &RunningCompactions) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`options`] (what a family says), [`running`] (what is being compacted), [`score`] (how large each level
 //! should be and how urgent it is), [`plan`] (what comes out), `inputs` (geometry of files), `priority` (which file of a level
-//! first), `marked` (files that want to go for other reasons than size), [`leveled`], `universal`, `fifo` and [`manual`] (how a
-//! plan is found),
+//! first), `marked` (files that want to go for other reasons than size), [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (how
+//! a plan is found),
 //! [`cut`] (where its outputs end).
 //!
 //! Whoever holds the db mutex asks [`pick`], registers the plan in the family's [`RunningCompactions`] under the same hold,
@@ -21,6 +21,7 @@ mod priority;
 pub mod running;
 pub mod score;
 mod universal;
+pub mod whole_files;
 
 pub use crate::observe::CompactionReason;
 pub use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};

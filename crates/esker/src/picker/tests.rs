@@ -9,8 +9,8 @@ mod simulation;
 use super::manual::{ManualCompaction, ManualStep, pick_files};
 use super::score::scores;
 use super::*;
-use crate::options::CompactionStopStyle;
 use crate::options::value::OptionValue;
+use crate::options::{CompactionStopStyle, RangeOpt};
 use crate::version::builder::VersionBuilder;
 use crate::version::file_meta::{FileMeta, FileStats, ObsoleteFiles};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
@@ -467,8 +467,8 @@ fn a_file_waits_for_snapshots_as_soon_as_nothing_is_left_below_it_and_no_longer(
 }
 
 /// RocksDB ends files between the versions of a key if they have timestamps.
-#[test]
-fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
+/// Level 6: `a` to `c`, `c` to `d` and `d` to `e`, which share keys but for their timestamps; `f` to `g`.
+fn files_that_share_keys() -> (Arc<Version>, impl Fn(&str, u64) -> Vec<u8>) {
     use esker_base::comparator::BytewiseComparatorWithU64Ts;
     let key = |key: &str, timestamp: u64| {
         let user_key = [key.as_bytes(), &timestamp.to_le_bytes()].concat();
@@ -491,6 +491,12 @@ fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
     let icmp = InternalKeyComparator::new(Arc::new(BytewiseComparatorWithU64Ts));
     let base = Version::empty(ColumnFamilyId::DEFAULT, icmp, 7);
     let version = apply(&Arc::new(base), &edit).unwrap();
+    (version, key)
+}
+
+#[test]
+fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
+    let (version, key) = files_that_share_keys();
     let one = inputs::overlapping(&version, 6, &key("a", 1), &key("b", 1));
     let numbers: Vec<_> = one.files.iter().map(|f| f.number.0).collect();
     assert_eq!(numbers, [1]);
@@ -552,4 +558,35 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
     let (taken, moves, compared) = pick_from_level0(&|i| (2 * i, 2 * i + 1), (90_000_000, 90_000_001), true);
     assert_eq!((taken, moves), (FILES, true));
     assert!(compared < 60, "{compared} times");
+}
+
+#[test]
+fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
+    let (version, _) = files_that_share_keys();
+    let mut running = RunningCompactions::default();
+    let pick = |running: &RunningCompactions, ranges: &[RangeOpt<'_>], include_end| {
+        whole_files::pick_whole_files(&version, &CompactionOptions::default(), running, ranges, include_end)
+    };
+    let numbers = |ranges: &[(&'static str, &'static str)], include_end| {
+        let key = |key: &'static str| (!key.is_empty()).then_some(key.as_bytes());
+        let ranges: Vec<_> = ranges.iter().map(|(a, b)| RangeOpt { start: key(a), limit: key(b) }).collect();
+        let plan = pick(&RunningCompactions::default(), &ranges, include_end);
+        plan.map_or(vec![], |plan| plan.input_files().map(|(_, f)| f.number.0).collect())
+    };
+    assert_eq!(numbers(&[("", "")], true), [1, 2, 3, 4]);
+    assert_eq!(numbers(&[("a", "e")], true), [1, 2, 3]);
+    assert_eq!(numbers(&[("a", "e")], false), [], "the third reaches the end, the others hang on it");
+    assert_eq!(numbers(&[("", "d")], true), []);
+    assert_eq!(numbers(&[("d", "")], true), [4]);
+    assert_eq!(numbers(&[("b", "h")], true), [4]);
+    assert_eq!(numbers(&[("f", "h"), ("", ""), ("a", "e")], true), [1, 2, 3, 4], "each once");
+    assert_eq!(numbers(&[], true), []);
+    // Who is being compacted stays.
+    let plan = pick(&running, &[RangeOpt { start: Some(b"f"), limit: None }], true).unwrap();
+    assert!(plan.is_deletion);
+    running.start(&plan);
+    let others = pick(&running, &[RangeOpt::default()], true).unwrap();
+    assert_eq!(others.input_files().map(|(_, f)| f.number.0).collect::<Vec<_>>(), [1, 2, 3]);
+    running.start(&others);
+    assert!(pick(&running, &[RangeOpt::default()], true).is_none());
 }

@@ -15,6 +15,7 @@ mod checkpoint;
 mod collectors;
 mod compact_range;
 mod dead_runs;
+mod delete_files;
 mod direct_io;
 mod door;
 mod entities;

@@ -1,0 +1,69 @@
+//! `delete_files_in_ranges`: files that lie in ranges of keys go at once, unread.
+//!
+//! In: ranges of a family. Out: an edit that deletes files of all levels but 0, logged and in force. Whoever calls does the work: no
+//! job has to be free for it, and no background error stands in its way, so that it makes room on a full disk if the MANIFEST finds any.
+//!
+//! Invariants
+//!  1. From the moment they are picked until the version without them is in force, no compaction takes these files.
+//!  2. All of them go in one edit: after a crash all are there or none.
+
+use crate::cf::ColumnFamily;
+use crate::engine::{Engine, maybe_schedule, publish_super_version, queue_if_due};
+use crate::options::RangeOpt;
+use crate::picker::whole_files::pick_whole_files;
+use crate::version::LogOptions;
+use esker_base::sync::{Arc, epoch};
+use esker_base::{Error, Result};
+use esker_format::version_edit::VersionEdit;
+
+/// Deletes what lies in the ranges and is not being compacted; how many files that was.
+/// # Errors
+/// `ColumnFamilyDropped` · the MANIFEST's: the files stay.
+pub(crate) fn delete_files_in_ranges(
+    engine: &Arc<Engine>,
+    family: &Arc<ColumnFamily>,
+    ranges: &[RangeOpt<'_>],
+    include_end: bool,
+) -> Result<usize> {
+    let mut manifest = engine.manifest.lock();
+    let mut state = engine.state.lock();
+    let Some(found) = state.family_mut(family.id) else {
+        return Err(Error::column_family_dropped("delete_files_in_ranges: the family was dropped"));
+    };
+    let (version, options) = (&found.version, &found.compaction_options);
+    let Some(plan) = pick_whole_files(version, options, &found.running, ranges, include_end) else {
+        return Ok(0);
+    };
+    let running = found.running.start(&plan);
+    drop(state);
+    esker_base::probe!("delete_files:picked");
+    let deleted_files: Vec<_> = plan.input_files().map(|(level, f)| (level, f.number)).collect();
+    let count = deleted_files.len();
+    let edit = VersionEdit { column_family: family.id, deleted_files, ..VersionEdit::default() };
+    let logged = manifest.log_and_apply(vec![edit], LogOptions::default());
+    if let Ok(versions) = &logged {
+        engine.prepare_versions(versions);
+    }
+    let mut state = engine.state.lock();
+    if let Some(found) = state.family_mut(family.id) {
+        found.running.finish(running);
+    }
+    for (id, version) in logged.as_ref().map_or(&[][..], Vec::as_slice) {
+        if let Some(found) = state.family_mut(*id) {
+            found.version = Arc::clone(version);
+            // What the deletions in these files hid may be there again where scans have found nothing.
+            found.dead_ranges = Arc::new(found.dead_ranges.fresh());
+        }
+        publish_super_version(engine, &mut state, *id);
+    }
+    // The files may have been in a compaction's way.
+    queue_if_due(engine, &mut state, family.id, engine.oldest_snapshot_at_release());
+    maybe_schedule(engine, &mut state);
+    engine.state_changed.notify_all();
+    drop(state);
+    drop((manifest, plan));
+    epoch::collect();
+    engine.purger.request();
+    engine.tell_stall_changes();
+    logged.map(|_| count)
+}
