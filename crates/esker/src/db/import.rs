@@ -74,8 +74,9 @@ fn name_tables(
     id: ColumnFamilyId,
 ) -> Result<()> {
     let logged = manifest.log_and_apply(vec![import.edit(id)], LogOptions::default());
-    // After a failed write nobody knows what the MANIFEST on disk says.
-    if logged.is_ok() || !manifest.files_to_quarantine().is_empty() {
+    // After a failed write nobody may know what the MANIFEST on disk says.
+    if logged.is_ok() || import.edit(id).new_files.iter().any(|(_, file)| manifest.may_be_named(file.number))
+    {
         import.set_named();
     }
     logged?;

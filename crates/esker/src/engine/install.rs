@@ -138,22 +138,24 @@ impl Engine {
         }
     }
 
-    /// Deletes files of a job that no MANIFEST names. Not while one that could not be written may name them: what is left then, the next
-    /// open removes.
+    /// Deletes files of a job that no MANIFEST names. Not those that one may name which could not be written: they go with the next that
+    /// is, or with the next open.
     pub(crate) fn delete_outputs(
         &self,
         cf: &ColumnFamily,
         tables: impl Iterator<Item = FileNumber>,
         blobs: impl Iterator<Item = FileNumber>,
     ) {
-        if !self.manifest.lock().files_to_quarantine().is_empty() {
-            return;
-        }
-        let tables = tables.map(|number| {
+        let manifest = self.manifest.lock();
+        let is_nobodys = |number: &FileNumber| !manifest.may_be_named(*number);
+        let tables: Vec<_> = tables.filter(is_nobodys).collect();
+        let blobs: Vec<_> = blobs.filter(is_nobodys).collect();
+        drop(manifest);
+        let tables = tables.into_iter().map(|number| {
             cf.tables.evict(number);
             file_name::table_file_name(&self.path, number)
         });
-        let blobs = blobs.map(|number| {
+        let blobs = blobs.into_iter().map(|number| {
             cf.tables.blobs().evict(number);
             file_name::blob_file_name(&self.path, number)
         });

@@ -125,9 +125,10 @@ fn install(
     esker_base::probe!("ingest:planned");
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let logged = manifest.log_and_apply(edits, log);
-    // After a failed write nobody knows what the MANIFEST on disk says.
-    let may_be_named = logged.is_ok() || !manifest.files_to_quarantine().is_empty();
-    prepared.iter_mut().for_each(|file| file.is_named = may_be_named);
+    // After a failed write nobody may know what the MANIFEST on disk says.
+    prepared.iter_mut().for_each(|file| {
+        file.is_named = logged.is_ok() || manifest.may_be_named(file.number);
+    });
     // Nor whether the files will be found there after a crash, under these numbers: what is written from now on is newer.
     engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
     if let Ok(versions) = &logged {

@@ -8,7 +8,8 @@
 //!  1. A version in the set is what the MANIFEST that CURRENT names says, up to the last synced record.
 //!  2. After a failed write the set is at the old versions, and what the MANIFEST on disk says is unknown: either the
 //!     old versions or the new ones. The next `log_and_apply` writes a fresh MANIFEST; until that has succeeded, the files
-//!     of both must stay: [`VersionSet::files_to_quarantine`].
+//!     of both must stay: [`VersionSet::files_to_quarantine`]. If that fails before CURRENT was to name it, nothing of it is in
+//!     force: it is deleted, and its edits' files are nobody's, so that one attempt after the other leaves nothing behind.
 //!  3. Every number in a logged edit is below the `next_file` logged with it (formats.md §2.2).
 
 use super::builder::{Built, Locations, VersionBuilder};
@@ -21,6 +22,7 @@ use esker_base::sync::atomic::AtomicU64;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::FileSystem;
+use esker_format::file_name;
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -275,7 +277,14 @@ impl VersionSet {
         }
         let written = match open {
             Some(manifest) => self.append_and_sync(manifest, edits),
-            None => self.write_fresh(number, edits),
+            None => match self.write_fresh(number, edits) {
+                Ok(manifest) => set_current(&self.options, number).map(|()| manifest),
+                Err(e) => {
+                    esker_base::probe!("manifest:write_failed");
+                    self.give_up_manifest(number);
+                    return Err(e);
+                }
+            },
         };
         match written {
             Ok(manifest) => {
@@ -289,6 +298,16 @@ impl VersionSet {
                 self.quarantine_after_failure(edits, number);
                 Err(e)
             }
+        }
+    }
+
+    /// Deletes a MANIFEST that CURRENT was never to name; if that fails, it goes with the next that is obsolete.
+    fn give_up_manifest(&mut self, number: FileNumber) {
+        let fs = &self.options.fs;
+        let path = file_name::descriptor_file_name(&self.options.dir, number);
+        let is_gone = matches!(fs.file_exists(&path), Ok(false)) || fs.delete_file(&path).is_ok();
+        if !is_gone {
+            self.unsure_manifests.push(number);
         }
     }
 
@@ -308,15 +327,14 @@ impl VersionSet {
         }
     }
 
+    /// A MANIFEST that stands alone, synced. CURRENT is not touched.
     fn write_fresh(&self, number: FileNumber, edits: &[VersionEdit]) -> Result<ManifestWriter> {
         let mut manifest = ManifestWriter::create(&self.options, number)?;
         for edit in snapshot::edits(self) {
             self.append(&mut manifest, &edit)?;
         }
         manifest.begun();
-        let manifest = self.append_and_sync(manifest, edits)?;
-        set_current(&self.options, number)?;
-        Ok(manifest)
+        self.append_and_sync(manifest, edits)
     }
 
     fn append(&self, manifest: &mut ManifestWriter, edit: &VersionEdit) -> Result<()> {
@@ -616,10 +634,15 @@ impl VersionSet {
     }
 
     /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows what is on disk: the
-    /// tables and blobs of the failed edits, and both MANIFESTs. WALs are safe by themselves, as no log number rose.
+    /// tables and blobs of the edits that may be in force, and both MANIFESTs. WALs are safe by themselves, as no log number rose.
     /// When this is empty again, what failed edits left behind is obsolete.
     pub fn files_to_quarantine(&self) -> &BTreeSet<FileNumber> {
         &self.quarantine
+    }
+
+    /// Whether a MANIFEST may name this table or blob file although its edit failed: it is not its maker's to delete then.
+    pub fn may_be_named(&self, file: FileNumber) -> bool {
+        self.quarantine.contains(&file)
     }
 
     /// Has `tell` called whenever [`VersionSet::take_obsolete_tables`] has one more to report: on any thread, under any

@@ -1,10 +1,11 @@
 //! After an error that may pass the database goes on by itself, as often and as long as options and listeners let it.
 
 use esker::internals::env::fault::OpKind;
-use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
 use esker::observe::{BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionJobInfo, EventListener};
 use esker::stats::{Histogram, Statistics, Ticker};
 use esker::{Db, Env, Error, ErrorKind, FlushOptions, Options, Severity, WriteOptions};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -156,6 +157,36 @@ fn it_gives_up_after_so_many_attempts() {
     scene.fs.clear_rules();
     scene.db.resume().unwrap();
     scene.db.put("b", "2").unwrap();
+}
+
+/// Each attempt writes all that is in memory: what it leaves would fill the disk, the more so where that is what fails.
+#[test]
+fn attempts_that_cannot_write_the_manifest_leave_no_files_behind() {
+    let scene = scene(5, 1000, true);
+    scene.db.put("a", "1").unwrap();
+    scene.fs.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST").retryable(true).forever());
+    scene.fail_flush();
+    scene.begun();
+    assert!(scene.ended().1.is_some());
+    assert_eq!(scene.counts([Ticker::ErrorHandlerAutoresumeRetryTotalCount]), [5]);
+    let count = |part: &str| {
+        let names = scene.fs.children(Path::new("/db")).unwrap();
+        names.iter().filter(|name| name.contains(part)).count()
+    };
+    // What was flushed first the MANIFEST may name.
+    assert_eq!((count(".sst"), count("MANIFEST-")), (1, 1));
+    let crashed = scene.disk.crash_clone(&CrashChoices::process_kill());
+    scene.fs.clear_rules();
+    scene.db.resume().unwrap();
+    scene.db.put("b", "2").unwrap();
+    scene.db.wait_for_background_work().unwrap();
+    assert_eq!((count(".sst"), count("MANIFEST-")), (1, 1));
+    for fs in [crashed, scene.disk.crash_clone(&CrashChoices::process_kill())] {
+        let mut options = Options::default();
+        options.db.env = Env::with_fs(Arc::new(fs));
+        let db = Db::open(&options, "/db").unwrap();
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    }
 }
 
 #[test]
