@@ -152,8 +152,14 @@ impl WritePath {
             return self.flush_all(reason);
         }
         let leader = self.lead_alone_urgently();
-        let fresh = self.engine.numbers.new_file_number();
-        self.engine.wals.lock().abandon_current(fresh)?;
+        let fresh = {
+            let mut wals = self.engine.wals.lock();
+            // Tried again and again, each attempt would make one: that of the one before has nothing that could be wrong.
+            if wals.has_failed() || !wals.current_is_empty() {
+                wals.abandon_current(self.engine.numbers.new_file_number())?;
+            }
+            wals.current_number()
+        };
         self.log_sections_again(fresh)?;
         // An earlier attempt may have left a WAL without a record. If that is a recycled one, its old records would stop
         // replay before the fresh one, so nobody may need it.

@@ -190,6 +190,35 @@ fn attempts_that_cannot_write_the_manifest_leave_no_files_behind() {
 }
 
 #[test]
+fn attempts_behind_a_damaged_wal_make_one_wal() {
+    let scene = scene(5, 1000, true);
+    let sync = WriteOptions::default().sync(true);
+    scene.db.put_opt(&sync, &scene.db.default_column_family(), "a", "1").unwrap();
+    scene.fs.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name(".log").retryable(true));
+    scene.fs.add_rule(tables().forever());
+    scene.db.put_opt(&sync, &scene.db.default_column_family(), "b", "2").unwrap_err();
+    scene.begun();
+    assert!(scene.ended().1.is_some());
+    assert_eq!(scene.counts([Ticker::ErrorHandlerAutoresumeRetryTotalCount]), [5]);
+    let wals = || {
+        let names = scene.fs.children(Path::new("/db")).unwrap();
+        names.iter().filter(|name| name.ends_with(".log")).count()
+    };
+    assert_eq!(wals(), 2);
+    scene.fs.clear_rules();
+    scene.db.resume().unwrap();
+    scene.db.put_opt(&sync, &scene.db.default_column_family(), "c", "3").unwrap();
+    scene.db.wait_for_background_work().unwrap();
+    assert_eq!(wals(), 1);
+    let mut options = Options::default();
+    let crashed = scene.disk.crash_clone(&CrashChoices::lose_unsynced());
+    options.db.env = Env::with_fs(Arc::new(crashed));
+    let db = Db::open(&options, "/db").unwrap();
+    let found = ["a", "b", "c"].map(|key| db.get(key).unwrap().is_some());
+    assert_eq!(found, [true, false, true]);
+}
+
+#[test]
 fn an_error_that_will_not_pass_ends_it() {
     let scene = scene(i32::MAX, 1000, true);
     scene.db.put("a", "1").unwrap();
