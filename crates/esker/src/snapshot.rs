@@ -230,22 +230,23 @@ impl LiveSnapshots {
         (sequence, ticket)
     }
 
-    /// Gives it back. Whether the oldest number is another one now.
+    /// Gives it back. Gives the oldest number that is held still or, if there is none, the one that `newest` gives, under the lock:
+    /// whoever takes one afterwards takes none that is older.
     #[inline]
-    pub(crate) fn release(&self, ticket: Ticket) -> bool {
+    pub(crate) fn release(&self, ticket: Ticket, newest: impl FnOnce() -> SequenceNumber) -> SequenceNumber {
         let mut list = self.list.lock();
-        list.release(ticket) && self.set_oldest(&list)
+        if list.release(ticket) {
+            self.set_oldest(&list);
+        }
+        list.oldest().unwrap_or_else(newest)
     }
 
-    /// Whether it has changed.
     #[inline]
-    fn set_oldest(&self, list: &SnapshotList) -> bool {
+    fn set_oldest(&self, list: &SnapshotList) {
         let oldest = list.oldest().map_or(NONE, |sequence| sequence.0);
-        let has_changed = self.oldest.load(Ordering::Relaxed) != oldest;
-        if has_changed {
+        if self.oldest.load(Ordering::Relaxed) != oldest {
             self.oldest.store(oldest, Ordering::SeqCst);
         }
-        has_changed
     }
 
     /// The oldest number held by anybody. Takes no lock.

@@ -108,10 +108,11 @@ impl Db {
 
 impl SnapshotOwner for DbInner {
     fn release_snapshot(&self, ticket: Ticket) {
-        self.engine.snapshots.release(ticket);
+        let engine = &self.engine;
+        let oldest = engine.snapshots.release(ticket, || engine.visible_sequence());
         // As in RocksDB, the end of an iterator is no reason to rewrite files.
         if ticket.is_of_user() {
-            self.engine.snapshot_released();
+            engine.snapshot_released(oldest);
         }
     }
 }

@@ -234,10 +234,10 @@ impl Engine {
         self.options_in_force.read().clone()
     }
 
-    /// A snapshot was given back: compactions may drop what only it saw.
+    /// A snapshot was given back: compactions may drop what only it saw. `oldest`: of those that are left, and come; if that were newer
+    /// than one of them, files that this one needs would be rewritten again and again for nothing.
     #[inline]
-    pub(crate) fn snapshot_released(self: &Arc<Self>) {
-        let oldest = self.snapshots.oldest().unwrap_or_else(|| self.visible_sequence());
+    pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SequenceNumber) {
         // Stored before the threshold is looked at; `publish_super_version` has it the other way round.
         let before = self.snapshots.raise_oldest_at_release(oldest);
         if oldest > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {

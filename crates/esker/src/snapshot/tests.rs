@@ -82,18 +82,37 @@ fn the_oldest_is_known_without_the_lock() {
     let take = |n| live.acquire(|| seq(n), Holder::User, || 0).1;
     let (five, six, seven) = (take(5), take(6), take(7));
     assert_eq!(live.oldest(), Some(seq(5)));
-    assert!(!live.release(six), "the oldest is still there");
-    assert!(live.release(five));
-    assert_eq!(live.oldest(), Some(seq(7)));
-    assert!(live.release(seven));
-    assert_eq!(live.oldest(), None);
+    let give_back = |ticket| live.release(ticket, || seq(9));
+    assert_eq!((give_back(six), live.oldest()), (seq(5), Some(seq(5))));
+    assert_eq!((give_back(five), live.oldest()), (seq(7), Some(seq(7))));
+    assert_eq!((give_back(seven), live.oldest()), (seq(9), None));
+}
+
+/// Else files of the last level that such a snapshot needs as they are would be rewritten again and again as long as it lives.
+#[test]
+#[cfg(not(any(loom, shuttle)))]
+fn what_is_over_when_a_number_is_given_back_is_older_than_one_that_is_taken_meanwhile() {
+    let (live, visible) = (LiveSnapshots::new(), AtomicU64::new(1));
+    let now = || seq(visible.load(Ordering::Acquire));
+    let (_, ticket) = live.acquire(now, Holder::User, || 0);
+    std::thread::scope(|scope| {
+        let mut taker = None;
+        let oldest = live.release(ticket, || {
+            taker = Some(scope.spawn(|| live.acquire(now, Holder::User, || 0).0));
+            esker_env::Env::default().clock.sleep(std::time::Duration::from_millis(50));
+            visible.store(2, Ordering::Release);
+            now()
+        });
+        let taken = taker.expect("none was held").join().unwrap();
+        assert!(oldest <= taken, "{oldest} is over, and {taken} is read at");
+    });
 }
 
 struct Owner(LiveSnapshots);
 
 impl SnapshotOwner for Owner {
     fn release_snapshot(&self, ticket: Ticket) {
-        self.0.release(ticket);
+        self.0.release(ticket, || SequenceNumber::MAX);
     }
 }
 
@@ -156,7 +175,7 @@ mod models {
                 assert!(sequence.0 >= NEW || !is_gone, "what a snapshot sees has been dropped");
                 thread::yield_now();
             }
-            self.live.release(ticket);
+            self.live.release(ticket, now);
             sequence
         }
     }
@@ -194,6 +213,27 @@ mod models {
     }
 
     #[test]
+    fn loom_what_is_over_when_a_number_is_given_back_is_older_than_all_that_are_held() {
+        explore("a number given back beside one that is taken", 3, || {
+            let key = Key::new();
+            let now = |key: &Key| SequenceNumber(key.visible.load(Ordering::Acquire));
+            let ticket = key.live.acquire(|| now(&key), Holder::User, || 0).1;
+            let taker = key.clone();
+            let taker = thread::spawn(move || {
+                let (sequence, _) = taker.live.acquire(|| now(&taker), Holder::User, || 0);
+                assert!(taker.live.oldest_at_release() <= sequence);
+                sequence
+            });
+            let writer = key.clone();
+            let writer = thread::spawn(move || writer.visible.store(NEW, Ordering::Release));
+            key.live.raise_oldest_at_release(key.live.release(ticket, || now(&key)));
+            let sequence = taker.join().unwrap();
+            writer.join().unwrap();
+            assert!(key.live.oldest_at_release() <= sequence);
+        });
+    }
+
+    #[test]
     fn loom_the_oldest_number_is_the_lists_when_nobody_takes_or_gives_back() {
         explore("the oldest number", 3, || {
             let key = Key::new();
@@ -202,7 +242,7 @@ mod models {
                 let (sequence, ticket) = one.live.acquire(|| seq(OLD), Holder::Iterator, || 0);
                 // Its own is held: the oldest is no newer.
                 assert!(one.live.oldest().is_some_and(|oldest| oldest <= sequence));
-                one.live.release(ticket);
+                one.live.release(ticket, || seq(NEW));
             });
             let two = thread::spawn(move || two.live.acquire(|| seq(NEW), Holder::User, || 0).1);
             // Whatever it is, somebody held it.
@@ -210,7 +250,7 @@ mod models {
             one.join().unwrap();
             let ticket = two.join().unwrap();
             assert_eq!(key.live.oldest(), Some(seq(NEW)));
-            key.live.release(ticket);
+            key.live.release(ticket, || seq(NEW));
             assert_eq!(key.live.oldest(), None);
         });
     }
