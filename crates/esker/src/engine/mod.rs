@@ -119,6 +119,8 @@ pub(crate) struct Engine {
     /// Bytes of the WALs still needed, and how many there may be before families are flushed to let some go.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
+    /// The oldest WAL stays for a prepared transaction, and for nothing else: no flush lets it go before a section is resolved.
+    pub(crate) section_keeps_wals: AtomicBool,
     pub(crate) counters: Counters,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,

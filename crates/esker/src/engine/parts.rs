@@ -71,6 +71,7 @@ impl Engine {
             shutdown_told: AtomicBool::new(false),
             writes_stopped: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
+            section_keeps_wals: AtomicBool::new(false),
             switch_wanted: AtomicBool::new(false),
             deletions_noted: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),

@@ -45,7 +45,7 @@ impl WritePath {
         let engine = &self.engine;
         !engine.is_shutting_down()
             && !engine.writes_stopped.load(Ordering::Acquire)
-            && engine.wal_bytes.load(Ordering::Relaxed) <= engine.wal_bytes_limit.load(Ordering::Relaxed)
+            && !self.wals_are_long()
             && !engine.switch_wanted.load(Ordering::Relaxed)
             && engine
                 .options
@@ -55,11 +55,20 @@ impl WritePath {
             && engine.stall.condition() == WriteStallCondition::Normal
     }
 
+    /// Whether there is more in the WALs than there should be, and flushes may let some go.
+    fn wals_are_long(&self) -> bool {
+        let engine = &self.engine;
+        engine.wal_bytes.load(Ordering::Relaxed) > engine.wal_bytes_limit.load(Ordering::Relaxed)
+            && !engine.section_keeps_wals.load(Ordering::Relaxed)
+    }
+
     fn switch_where_due(&self, leader: &Leader<'_>) -> Result<()> {
         let engine = &self.engine;
-        if engine.wal_bytes.load(Ordering::Relaxed) > engine.wal_bytes_limit.load(Ordering::Relaxed) {
+        if self.wals_are_long() {
             let holding_back = families_holding_back_oldest_wal(engine);
-            if !holding_back.is_empty() {
+            if holding_back.is_empty() {
+                note_what_keeps_oldest_wal(engine);
+            } else {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
                 // Some have nothing but memtables that wait for more of them.
                 self.flush_sealed(&holding_back, FlushReason::WalFull, false)?;
@@ -227,6 +236,16 @@ fn families_holding_back_oldest_wal(engine: &Engine) -> Vec<ColumnFamilyId> {
             && (!f.memtables.immutables.is_empty() || !f.memtables.active.is_empty())
     });
     holding.map(|f| f.cf.id).collect()
+}
+
+/// Nobody's memtables hold the oldest WAL back. If a prepared transaction does, that is so until it is resolved, and the next writers
+/// need not ask all families.
+fn note_what_keeps_oldest_wal(engine: &Engine) {
+    let oldest = engine.wals.lock().oldest_alive();
+    let section = engine.prepared.lock().oldest_wal();
+    if section.is_some() && section <= oldest {
+        engine.section_keeps_wals.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The family whose active memtable is the largest, if any has entries.

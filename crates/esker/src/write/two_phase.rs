@@ -110,10 +110,12 @@ impl WritePath {
     pub(super) fn resolve_sections(&self, own: &Request, group: &[Follower]) {
         for step in steps(own, group) {
             match step {
-                TwoPhase::Prepare { .. } => {}
+                TwoPhase::Prepare { .. } => continue,
                 TwoPhase::Rollback { xid } => self.engine.prepared.lock().remove(xid),
                 TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch),
             }
+            // By the leader, as it is set: flushes may let WALs go now.
+            self.engine.section_keeps_wals.store(false, Ordering::Relaxed);
         }
     }
 
@@ -149,6 +151,7 @@ impl WritePath {
         }
         wals.sync()?;
         prepared.moved_to(wal);
+        engine.section_keeps_wals.store(false, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -253,6 +253,36 @@ fn wals_are_synced_and_checkpoints_made_while_writers_are_stopped() {
 }
 
 #[test]
+fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_room() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.allow_2pc = true;
+    options.db.max_total_wal_size = 10_000;
+    let db = Db::open(&options, "/db").unwrap();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    let path = &db.inner.write_path;
+    db.put_cf(&other, "key", "value").unwrap();
+    db.prepare(&WriteOptions::default(), b"one", batch(10)).unwrap();
+    let write = || (0..40).for_each(|_| db.write(&WriteOptions::default(), &mut batch(1000)).unwrap());
+    write();
+    db.wait_for_background_work().unwrap();
+    write();
+    // What else was in that WAL is in tables, and there is nothing that would let it go.
+    let wals = || db.engine().wals.lock().alive().count();
+    assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 10_000);
+    assert!(path.has_room());
+    // Nor is it left for long once that has been resolved.
+    path.commit_prepared(&WriteOptions::default(), b"one", None).unwrap();
+    assert!(!path.has_room());
+    db.put("key", "value").unwrap();
+    db.wait_for_background_work().unwrap();
+    while wals() > 1 || !path.has_room() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn who_may_not_wait_does_not_wait_for_a_stopped_writer_to_check_and_write() {
     let gate = Arc::new(Gate::default());
     let (db, _busy) = stopped(&gate);
