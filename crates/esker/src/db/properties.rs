@@ -5,6 +5,7 @@ use super::{ColumnFamilyHandle, Db};
 use crate::cf::{ColumnFamily, FamilyState};
 use crate::engine::{DbState, Engine};
 use crate::observe::{LevelStats, Property, StallCounts, WriteStallCondition, parse_property};
+use crate::options::ColumnFamilyOptions;
 use crate::picker::score::scores;
 use crate::read::tables::open_file;
 use crate::snapshot::SnapshotList;
@@ -24,6 +25,11 @@ impl Db {
     /// The value of property `name` of `family`, as text.
     pub fn property_cf(&self, family: &ColumnFamilyHandle, name: &str) -> Option<String> {
         let property = parse_property(name)?;
+        if !family.cf.is_dropped()
+            && let Some(text) = text_of_view(&family.cf, property)
+        {
+            return Some(text);
+        }
         if let Some(number) = self.number_of(family, property) {
             return Some(number.to_string());
         }
@@ -64,8 +70,14 @@ impl Db {
         if let Some(number) = number_of_versions(engine, family.id(), property) {
             return Some(number);
         }
+        if family.cf.is_dropped() {
+            return None;
+        }
         if property == Property::EstimateNumKeys {
             load_file_stats(&family.cf);
+        }
+        if let Some(number) = number_of_view(&family.cf, property) {
+            return Some(number);
         }
         let state = engine.state.lock();
         let family_state = state.families.get(&family.id())?;
@@ -94,27 +106,8 @@ impl Db {
         let state = engine.state.lock();
         let f = state.families.get(&family.id())?;
         Some(match property {
-            Property::NumFilesAtLevel(level) if level < f.version.num_levels() => {
-                f.version.num_files(level).to_string()
-            }
-            Property::CompressionRatioAtLevel(level) if level < f.version.num_levels() => {
-                compression_ratio_at(&f.version, level)
-            }
-            Property::LiveSstFilesSizeAtTemperature(temperature) => {
-                let files = f.version.all_files().map(|(_, file)| file);
-                let of_it = files.filter(|file| usize::from(file.temperature) == temperature);
-                of_it.map(|file| file.file_size).sum::<u64>().to_string()
-            }
-            Property::BlobStats => blob_stats(&f.version),
             Property::LevelStats => cf_stats(engine, f).level_stats_text(),
             Property::CfWriteStallStats => f.stall_counts.to_text(&StallCounts::default()),
-            Property::SsTables => f.version.to_string(),
-            Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
-                stats_dump::cache_entry_stats(f)?.to_text()
-            }
-            Property::BlockCacheMissEstimate => {
-                miss_estimates(f)?.into_iter().map(|(size, ratio)| format!("{size}: {ratio}\n")).collect()
-            }
             _ => return None,
         })
     }
@@ -143,14 +136,22 @@ impl Db {
             }
             _ => {}
         }
-        let state = engine.state.lock();
-        let f = state.families.get(&family.id())?;
-        let stats = cf_stats(engine, f);
+        if family.cf.is_dropped() {
+            return None;
+        }
+        let options = family.cf.super_version.load_full().options.clone();
         match property {
             Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
-                Some(stats_dump::cache_entry_stats(f)?.to_map())
+                return Some(stats_dump::cache_entry_stats(&options)?.to_map());
             }
-            Property::BlockCacheMissEstimate => Some(miss_estimates(f)?.into_iter().collect()),
+            Property::BlockCacheMissEstimate => return Some(miss_estimates(&options)?.into_iter().collect()),
+            _ => {}
+        }
+        let stats = {
+            let state = engine.state.lock();
+            cf_stats(engine, state.families.get(&family.id())?)
+        };
+        match property {
             Property::CfStats => Some(stats.to_map()),
             Property::CfWriteStallStats => Some(stats.stalls.to_map()),
             Property::LevelStats => {
@@ -246,10 +247,79 @@ fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Propert
     Some(sizes.into_values().sum())
 }
 
+/// What a family's view says, and its caches: asked every few seconds by whoever watches a database, and long in the telling where
+/// there are many files, or many blocks in a cache. Under no lock.
+fn number_of_view(cf: &ColumnFamily, property: Property) -> Option<u64> {
+    let view = cf.super_version.load_full();
+    let (version, options) = (&view.version, &view.options);
+    Some(match property {
+        Property::EstimateNumKeys => {
+            // A deletion hides itself and a key. Summed before it is cut at 0: a file may delete keys of others.
+            let in_memory = view.memtables().map(|m| (m.num_entries(), m.num_deletes()));
+            let stats = version.all_files().filter_map(|(_, file)| file.stats());
+            let in_files = stats.map(|s| (s.entries, s.deletions));
+            let left = |(entries, deletions): (u64, u64)| entries.saturating_sub(2 * deletions);
+            left(in_memory.fold((0, 0), sum_pairs)) + left(in_files.fold((0, 0), sum_pairs))
+        }
+        Property::LiveSstFilesSize => version.total_size(),
+        Property::EstimateLiveDataSize => version.estimate_live_data_size(),
+        Property::EstimateTableReadersMem => {
+            let open = version.all_files().filter_map(|(_, file)| file.open_table());
+            let kept = open.map(|reader| reader.approximate_memory_usage()).sum::<usize>();
+            // With a limit, files do not keep theirs.
+            kept.max(cf.tables.approximate_memory_usage()) as u64
+        }
+        Property::BlockCacheCapacity => options.table.block_cache.as_ref()?.capacity() as u64,
+        Property::BlockCacheUsage => options.table.block_cache.as_ref()?.usage() as u64,
+        Property::BlockCachePinnedUsage => options.table.block_cache.as_ref()?.pinned_usage() as u64,
+        Property::SecondaryCacheCapacity => {
+            options.table.block_cache.as_ref()?.secondary()?.capacity() as u64
+        }
+        Property::SecondaryCacheUsage => options.table.block_cache.as_ref()?.secondary()?.usage() as u64,
+        Property::NumBlobFiles => version.blob_files().len() as u64,
+        Property::LiveBlobFileSize => version.blob_files().values().map(BlobFileMeta::file_size).sum(),
+        Property::LiveBlobFileGarbageSize => {
+            version.blob_files().values().map(|blob| blob.garbage_blob_bytes).sum()
+        }
+        Property::BlobCacheCapacity => options.blob_cache.as_ref()?.capacity() as u64,
+        Property::BlobCacheUsage => options.blob_cache.as_ref()?.usage() as u64,
+        Property::BlobCachePinnedUsage => options.blob_cache.as_ref()?.pinned_usage() as u64,
+        _ => return None,
+    })
+}
+
+/// As [`number_of_view`], of properties that are no number.
+fn text_of_view(cf: &ColumnFamily, property: Property) -> Option<String> {
+    let view = cf.super_version.load_full();
+    let version = &view.version;
+    Some(match property {
+        Property::NumFilesAtLevel(level) if level < version.num_levels() => {
+            version.num_files(level).to_string()
+        }
+        Property::CompressionRatioAtLevel(level) if level < version.num_levels() => {
+            compression_ratio_at(version, level)
+        }
+        Property::LiveSstFilesSizeAtTemperature(temperature) => {
+            let files = version.all_files().map(|(_, file)| file);
+            let of_it = files.filter(|file| usize::from(file.temperature) == temperature);
+            of_it.map(|file| file.file_size).sum::<u64>().to_string()
+        }
+        Property::BlobStats => blob_stats(version),
+        Property::SsTables => version.to_string(),
+        Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
+            stats_dump::cache_entry_stats(&view.options)?.to_text()
+        }
+        Property::BlockCacheMissEstimate => {
+            let estimates = miss_estimates(&view.options)?.into_iter();
+            estimates.map(|(size, ratio)| format!("{size}: {ratio}\n")).collect()
+        }
+        _ => return None,
+    })
+}
+
 fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property: Property) -> Option<u64> {
     let mem = &f.memtables;
     let waiting = || mem.immutables.iter().map(|i| &i.mem);
-    let all = || waiting().chain(std::iter::once(&mem.active));
     Some(match property {
         Property::NumImmutableMemTable => mem.immutables.len() as u64,
         Property::NumImmutableMemTableFlushed => mem.num_flushed() as u64,
@@ -273,42 +343,11 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::NumEntriesImmMemTables => waiting().map(|m| m.num_entries()).sum(),
         Property::NumDeletesActiveMemTable => mem.active.num_deletes(),
         Property::NumDeletesImmMemTables => waiting().map(|m| m.num_deletes()).sum(),
-        Property::EstimateNumKeys => {
-            // A deletion hides itself and a key. Summed before it is cut at 0: a file may delete keys of others.
-            let in_memory = all().map(|m| (m.num_entries(), m.num_deletes())).fold((0, 0), sum_pairs);
-            let stats = f.version.all_files().filter_map(|(_, file)| file.stats());
-            let in_files = stats.map(|s| (s.entries, s.deletions)).fold((0, 0), sum_pairs);
-            let left = |(entries, deletions): (u64, u64)| entries.saturating_sub(2 * deletions);
-            left(in_memory) + left(in_files)
-        }
         Property::IsFileDeletionsEnabled => u64::from(!state.keeps_files()),
         Property::CurrentSuperVersionNumber => f.cf.super_version.load_full().number,
-        Property::LiveSstFilesSize => f.version.total_size(),
-        Property::EstimateLiveDataSize => f.version.estimate_live_data_size(),
         Property::MinLogNumberToKeep => engine.oldest_wal_needed(state)?.0,
         Property::BaseLevel => scores(&f.version, &f.compaction_options, &f.running).base_level as u64,
         Property::EstimatePendingCompactionBytes => f.pending_compaction_bytes,
-        Property::EstimateTableReadersMem => {
-            let open = f.version.all_files().filter_map(|(_, file)| file.open_table());
-            let kept = open.map(|reader| reader.approximate_memory_usage()).sum::<usize>();
-            // With a limit, files do not keep theirs.
-            kept.max(f.cf.tables.approximate_memory_usage()) as u64
-        }
-        Property::BlockCacheCapacity => f.options.table.block_cache.as_ref()?.capacity() as u64,
-        Property::BlockCacheUsage => f.options.table.block_cache.as_ref()?.usage() as u64,
-        Property::BlockCachePinnedUsage => f.options.table.block_cache.as_ref()?.pinned_usage() as u64,
-        Property::SecondaryCacheCapacity => {
-            f.options.table.block_cache.as_ref()?.secondary()?.capacity() as u64
-        }
-        Property::SecondaryCacheUsage => f.options.table.block_cache.as_ref()?.secondary()?.usage() as u64,
-        Property::NumBlobFiles => f.version.blob_files().len() as u64,
-        Property::LiveBlobFileSize => f.version.blob_files().values().map(BlobFileMeta::file_size).sum(),
-        Property::LiveBlobFileGarbageSize => {
-            f.version.blob_files().values().map(|blob| blob.garbage_blob_bytes).sum()
-        }
-        Property::BlobCacheCapacity => f.options.blob_cache.as_ref()?.capacity() as u64,
-        Property::BlobCacheUsage => f.options.blob_cache.as_ref()?.usage() as u64,
-        Property::BlobCachePinnedUsage => f.options.blob_cache.as_ref()?.pinned_usage() as u64,
         _ => return None,
     })
 }
@@ -346,8 +385,8 @@ fn six_digits(number: f64) -> String {
 }
 
 /// Sizes in bytes, and how often a cache of that size would miss, from 0 to 1. None if the cache takes no sample.
-fn miss_estimates(f: &FamilyState) -> Option<Vec<(String, String)>> {
-    let estimates = f.options.table.block_cache.as_ref()?.miss_estimates();
+fn miss_estimates(options: &ColumnFamilyOptions) -> Option<Vec<(String, String)>> {
+    let estimates = options.table.block_cache.as_ref()?.miss_estimates();
     let as_text = estimates.into_iter().map(|e| (e.capacity.to_string(), format!("{:.4}", e.miss_ratio)));
     Some(as_text.collect())
 }
@@ -401,3 +440,7 @@ fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> BTreeM
     }
     NAMES.iter().zip(sums).map(|(name, sum)| ((*name).to_owned(), sum.to_string())).collect()
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

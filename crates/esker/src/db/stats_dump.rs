@@ -7,6 +7,7 @@
 use crate::cf::FamilyState;
 use crate::engine::Engine;
 use crate::observe::{CacheEntryStats, CfStats, LevelStats, SecondaryStats};
+use crate::options::ColumnFamilyOptions;
 use crate::picker::score::scores;
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -41,19 +42,20 @@ pub(super) fn db_stats(engine: &Engine) -> String {
 
 /// `rocksdb.cfstats` of a family; `None` if it was dropped.
 pub(super) fn family_stats(engine: &Engine, family: ColumnFamilyId) -> Option<String> {
-    let (now, cache) = {
+    let (now, options) = {
         let state = engine.state.lock();
         let f = state.families.get(&family)?;
-        (cf_stats(engine, f), cache_entry_stats(f))
+        (cf_stats(engine, f), f.options.clone())
     };
+    let cache = cache_entry_stats(&options);
     let last = engine.last_stats_dump.lock();
     let of_cache = cache.map_or_else(String::new, |cache| cache.to_text());
     Some(now.to_text(last.families.get(&family)) + &of_cache)
 }
 
 /// What is in a family's block cache; `None` if it has none.
-pub(super) fn cache_entry_stats(f: &FamilyState) -> Option<CacheEntryStats> {
-    let cache = f.options.table.block_cache.as_ref()?;
+pub(super) fn cache_entry_stats(options: &ColumnFamilyOptions) -> Option<CacheEntryStats> {
+    let cache = options.table.block_cache.as_ref()?;
     Some(CacheEntryStats {
         id: format!("{}@{:p}#{}", cache.cache_type().name(), Arc::as_ptr(cache), std::process::id()),
         capacity: cache.capacity(),
@@ -76,12 +78,7 @@ pub(super) fn cf_stats(engine: &Engine, f: &FamilyState) -> CfStats {
     stats.levels = (0..f.version.num_levels())
         .map(|level| LevelStats {
             num_files: f.version.num_files(level),
-            being_compacted: f
-                .version
-                .files(level)
-                .iter()
-                .filter(|file| f.running.is_input(file.number))
-                .count(),
+            being_compacted: f.running.inputs_of_level(level).count(),
             bytes: f.version.size(level),
             score: urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score),
         })
@@ -100,13 +97,13 @@ fn dump_stats(engine: &Engine) {
     let db = engine.counters.db_stats(engine.env.clock.as_ref());
     let families: Vec<_> = {
         let state = engine.state.lock();
-        state.families.iter().map(|(id, f)| (*id, cf_stats(engine, f), cache_entry_stats(f))).collect()
+        state.families.iter().map(|(id, f)| (*id, cf_stats(engine, f), f.options.clone())).collect()
     };
     let mut last = engine.last_stats_dump.lock();
     let mut text = db.to_text(&last.db);
-    for (id, now, cache) in &families {
+    for (id, now, options) in &families {
         text.push_str(&now.to_text(last.families.get(id)));
-        text.extend(cache.as_ref().map(CacheEntryStats::to_text));
+        text.extend(cache_entry_stats(options).as_ref().map(CacheEntryStats::to_text));
     }
     last.db = db;
     last.families = families.into_iter().map(|(id, now, _)| (id, now)).collect();

@@ -138,3 +138,16 @@ fn under_the_db_mutex_nobody_walks_over_files() {
         assert!(many.compaction.before < 50 * 11_000, "{many:?}");
     }
 }
+
+#[test]
+fn statistics_of_a_family_are_told_without_a_walk_over_its_files() {
+    let db = with_files(10_000, false);
+    for name in ["rocksdb.stats", "rocksdb.cfstats", "rocksdb.levelstats"] {
+        LOOKS.set(0);
+        assert!(db.property(name).is_some_and(|text| text.contains("6")), "{name}");
+        assert!(LOOKS.get() < 50, "{name}: {}", LOOKS.get());
+    }
+    LOOKS.set(0);
+    assert!(db.map_property("rocksdb.cfstats").is_some());
+    assert!(LOOKS.get() < 50, "{}", LOOKS.get());
+}
