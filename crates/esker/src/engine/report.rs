@@ -473,11 +473,14 @@ impl Engine {
         }
     }
 
-    /// Lets listeners see an error that no caller waits for. One of them may call it off, or replace it.
+    /// Lets listeners see an error that no caller waits for. One of them may call it off, or replace it; one that panics does neither:
+    /// the error is put in force, or those who wait for the work that failed would wait for ever.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
-        self.listeners().iter().for_each(|l| l.on_background_error(reason.told(), &mut told));
-        told
+        let asked = self.outlive("on_background_error", || {
+            self.listeners().iter().for_each(|l| l.on_background_error(reason.told(), &mut told));
+        });
+        if asked { told } else { Some(error.clone()) }
     }
 
     /// Whether all listeners let the database recover from an error by itself; one that panics does not.

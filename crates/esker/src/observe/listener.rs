@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //!  1. No lock of the database is held during a call; a listener may call the database, but must not wait for
-//!     background work (a flush, a compaction, close) or it waits for itself.
+//!     background work (a flush, a compaction, close) or it waits for itself. Sealed memtables, stalls and errors are told by
+//!     writers, too, before their write is done: a listener that writes then waits for itself as well, as with RocksDB.
 //!  2. A listener that panics takes its background thread's job down: it must not panic.
 
 use super::compaction_stats::CompactionJobStats;

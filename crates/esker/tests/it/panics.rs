@@ -7,12 +7,15 @@ use esker::internals::base::merge_operator::MergeOperator;
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule};
-use esker::observe::{BackgroundErrorRecoveryInfo, EventListener, FlushJobInfo, MemTableInfo};
+use esker::observe::{
+    BackgroundErrorReason, BackgroundErrorRecoveryInfo, EventListener, FlushJobInfo, MemTableInfo,
+};
 use esker::{ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, Error, ErrorKind, Options};
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Panics while it is told to.
 #[derive(Default)]
@@ -266,4 +269,50 @@ fn a_listener_that_panics_in_resume_keeps_nobody_waiting() {
     let other = db.column_family("other").unwrap();
     assert_eq!(db.get("key").unwrap().unwrap(), b"value");
     assert_eq!(db.get_cf(&other, "key").unwrap().unwrap(), b"value");
+}
+
+/// Panics when it is told of an error.
+struct Nervous;
+
+impl EventListener for Nervous {
+    fn on_background_error(&self, _reason: BackgroundErrorReason, error: &mut Option<Error>) {
+        let error = error.take();
+        panic!("touched by {error:?}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
+fn an_error_is_in_force_and_told_to_all_writers_though_a_listener_panics_at_it() {
+    const WRITERS: usize = 8;
+    for op in [OpKind::Create, OpKind::Append] {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let mut options = options();
+        options.db.env = Env::with_fs(Arc::new(fs.clone()));
+        options.db.max_bgerror_resume_count = 0;
+        options.db.listeners.push(Arc::new(Nervous));
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("key", "value").unwrap();
+        let (tell, told) = channel();
+        let name = if op == OpKind::Create { ".sst" } else { ".log" };
+        fs.add_rule(FaultRule::fail(&[op]).on_name(name).retryable(true).times(1));
+        for i in 0..WRITERS {
+            let (db, tell) = (db.clone(), tell.clone());
+            std::thread::spawn(move || {
+                let result = match op {
+                    OpKind::Create => db.flush(),
+                    _ => db.put(format!("key{i}"), vec![1; 30_000]),
+                };
+                tell.send(result).unwrap_or_default();
+            });
+        }
+        for _ in 0..WRITERS {
+            let result = told.recv_timeout(Duration::from_secs(20)).expect("nobody waits in vain");
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::IoError);
+        }
+        db.resume().unwrap();
+        db.put("key", "again").unwrap();
+        db.flush().unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), b"again");
+    }
 }
