@@ -1,11 +1,10 @@
 //! What a caller sees, case by case, by one thread.
 
-use super::{StillClock, manager, manager_with_patience};
+use super::{StillClock, TickingClock, manager, manager_with_patience};
 use crate::LockMode::{Exclusive, Shared};
 use crate::*;
 use esker_base::comparator::ReverseBytewiseComparator;
 use esker_base::sync::Arc;
-use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, SubCode};
 use std::time::Duration;
 
@@ -203,19 +202,6 @@ fn keys_of_all_lengths_are_taken_back_one_by_one_and_by_save_points() {
         b.release_all();
     }
     assert!(a.is_empty() && manager.locks().is_empty());
-}
-
-/// A clock by which each look at it takes a microsecond.
-#[derive(Debug, Default)]
-struct TickingClock(AtomicU64);
-
-impl Clock for TickingClock {
-    fn monotonic_nanos(&self) -> u64 {
-        self.0.fetch_add(1000, Ordering::Relaxed)
-    }
-    fn now_seconds(&self) -> u64 {
-        1_700_000_000
-    }
 }
 
 #[test]

@@ -5,27 +5,16 @@
 //! releases, circles. Real threads here; under `--cfg shuttle` orders that a scheduler chooses. `ROUNDS` gives more rounds;
 //! `cargo xtask long locks` gives twenty million requests.
 
+use super::TickingClock;
 use super::history::KEYS;
 use crate::*;
 use esker_base::sync::Arc;
+#[cfg(shuttle)]
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ErrorKind, Result};
 
 /// A number below a bound.
 type Pick<'a> = &'a mut dyn FnMut(u32) -> u32;
-
-/// A microsecond later at each look.
-#[derive(Debug, Default)]
-struct TickingClock(AtomicU64);
-
-impl Clock for TickingClock {
-    fn monotonic_nanos(&self) -> u64 {
-        self.0.fetch_add(1000, Ordering::Relaxed)
-    }
-    fn now_seconds(&self) -> u64 {
-        1_700_000_000
-    }
-}
 
 const FAMILIES: usize = 3;
 /// For how many tickets ranges are passed.

@@ -192,34 +192,46 @@ fn stopped(gate: &Arc<Gate>) -> (Db, ColumnFamilyHandle) {
     (db, busy)
 }
 
-#[test]
-fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
-    let gate = Arc::new(Gate::default());
-    let (db, busy) = stopped(&gate);
-    let path = &db.inner.write_path;
+/// Calls `then` with a writer who waits for the gate, and opens that behind it. A writer that nobody lets go on would wait for ever, and so
+/// may what `then` asks for: after a minute the gate opens all the same.
+fn beside_a_stopped_writer(db: &Db, gate: &Gate, then: impl FnOnce(&dyn Fn() -> bool)) {
     let done = Gate::default();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| db.put("key", "value"));
-        while !path.queue.is_stalled() {
+        while !db.inner.write_path.queue.is_stalled() {
             std::thread::yield_now();
         }
         scope.spawn(|| {
-            // Else nobody would ever come to an end.
             if !done.is_passed_within(Duration::from_secs(60)) {
                 gate.open();
             }
         });
+        then(&|| writer.is_finished());
+        done.open();
+        gate.open();
+        writer.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
+    let gate = Arc::new(Gate::default());
+    let (db, busy) = stopped(&gate);
+    beside_a_stopped_writer(&db, &gate, |writer_is_done| {
         let other = db.create_column_family("other", &db.options_cf(&busy)).unwrap();
         db.flush().unwrap();
         assert_eq!(db.property("rocksdb.num-files-at-level0").as_deref(), Some("1"));
         db.drop_column_family(&other).unwrap();
-        assert!(path.queue.is_stalled() && !writer.is_finished(), "nobody has waited for the writer");
+        assert!(
+            db.inner.write_path.queue.is_stalled() && !writer_is_done(),
+            "nobody has waited for the writer"
+        );
         // What it waits for is gone.
         db.drop_column_family(&busy).unwrap();
-        writer.join().unwrap().unwrap();
+        while !writer_is_done() {
+            std::thread::yield_now();
+        }
         assert!(!*gate.is_open.lock().unwrap());
-        done.open();
-        gate.open();
     });
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
@@ -228,27 +240,13 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
 fn wals_are_synced_and_checkpoints_made_while_writers_are_stopped() {
     let gate = Arc::new(Gate::default());
     let (db, _busy) = stopped(&gate);
-    let done = Gate::default();
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| db.put("key", "value"));
-        while !db.inner.write_path.queue.is_stalled() {
-            std::thread::yield_now();
-        }
-        scope.spawn(|| {
-            // Else nobody would ever come to an end.
-            if !done.is_passed_within(Duration::from_secs(10)) {
-                gate.open();
-            }
-        });
+    beside_a_stopped_writer(&db, &gate, |writer_is_done| {
         db.sync_wal().unwrap();
         db.flush_wal(true).unwrap();
         assert!(!*gate.is_open.lock().unwrap(), "the WAL was synced at once");
         db.create_checkpoint("/copy", u64::MAX).unwrap();
         assert!(!*gate.is_open.lock().unwrap(), "the checkpoint was made at once");
-        assert!(!writer.is_finished());
-        done.open();
-        gate.open();
-        writer.join().unwrap().unwrap();
+        assert!(!writer_is_done());
     });
 }
 
@@ -286,7 +284,6 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
 fn who_may_not_wait_does_not_wait_for_a_stopped_writer_to_check_and_write() {
     let gate = Arc::new(Gate::default());
     let (db, _busy) = stopped(&gate);
-    let done = Gate::default();
     let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
     let check_and_write = || {
         let error = db.write_if(&impatient, &mut batch(10), &mut || Ok(())).unwrap_err();
@@ -294,21 +291,7 @@ fn who_may_not_wait_does_not_wait_for_a_stopped_writer_to_check_and_write() {
         assert!(!*gate.is_open.lock().unwrap(), "it was turned away at once");
     };
     check_and_write();
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| db.put("key", "value"));
-        while !db.inner.write_path.queue.is_stalled() {
-            std::thread::yield_now();
-        }
-        scope.spawn(|| {
-            if !done.is_passed_within(Duration::from_secs(10)) {
-                gate.open();
-            }
-        });
-        check_and_write();
-        done.open();
-        gate.open();
-        writer.join().unwrap().unwrap();
-    });
+    beside_a_stopped_writer(&db, &gate, |_| check_and_write());
     db.write_if(&WriteOptions::default(), &mut batch(10), &mut || Ok(())).unwrap();
 }
 
