@@ -8,7 +8,7 @@ use crate::version::Version;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::epoch::Swap;
 use esker_base::sync::{Arc, OnceLock};
-use esker_base::{ColumnFamilyId, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_table::TableCache;
 use std::fmt;
@@ -81,6 +81,8 @@ pub(crate) struct FamilyState {
     pub(crate) flushing: bool,
     /// Meanwhile somebody asked for another one.
     pub(crate) flush_wanted: Option<FlushReason>,
+    /// Those of its flushes that failed without the error being put in force.
+    pub(crate) failed_flushes: FailedFlushes,
     /// In the compaction queue.
     pub(crate) compaction_queued: bool,
     pub(crate) stall: WriteStall,
@@ -93,6 +95,29 @@ pub(crate) struct FamilyState {
     pub(crate) ingested: IngestedFiles,
     pub(crate) stall_counts: StallCounts,
     pub(crate) next_memtable_id: u64,
+}
+
+/// Flushes that failed while a listener had the database go on: who waits for one is told by this.
+#[derive(Debug, Default)]
+pub(crate) struct FailedFlushes {
+    /// How many there were.
+    pub(crate) count: u64,
+    /// The error of the last one, and the newest memtable that it had taken.
+    last: Option<(u64, Error)>,
+}
+
+impl FailedFlushes {
+    /// One more, which had taken memtables up to `newest`.
+    pub(crate) fn note(&mut self, newest: u64, error: Error) {
+        self.count += 1;
+        self.last = Some((newest, error));
+    }
+
+    /// The error of one that had taken memtable `id` and was not among the first `seen`.
+    pub(crate) fn of(&self, id: u64, seen: u64) -> Option<&Error> {
+        let (newest, error) = self.last.as_ref().filter(|_| self.count > seen)?;
+        (*newest >= id).then_some(error)
+    }
 }
 
 impl FamilyState {

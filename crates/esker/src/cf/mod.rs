@@ -8,7 +8,7 @@ mod set;
 mod super_version;
 mod write_stall;
 
-pub(crate) use column_family::{ColumnFamily, FamilyState};
+pub(crate) use column_family::{ColumnFamily, FailedFlushes, FamilyState};
 pub(crate) use dead_ranges::DeadRanges;
 pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::MemTables;

@@ -322,7 +322,11 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
     {
         esker_base::info_log!(engine.info_log, Error, "[{}] Compaction failed: {error}", task.cf.name);
         drop(state);
-        engine.set_background_error(error, ErrorReason::Compaction);
+        let called_off = engine.set_background_error(error, ErrorReason::Compaction).is_none();
+        if called_off && task.manual.is_none() {
+            // It is in the queue again.
+            engine.pause_before_retry();
+        }
         state = engine.state.lock();
     }
     if let Some(id) = task.manual

@@ -3,7 +3,7 @@
 use super::Db;
 use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
-use crate::cf::{ColumnFamily, DeadRanges, FamilyState, MemTables, SuperVersion, WriteStall};
+use crate::cf::{ColumnFamily, DeadRanges, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::engine::{Engine, maybe_schedule, publish_super_versions};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
@@ -279,6 +279,7 @@ pub(super) fn family_with(
         flush_queued: false,
         flushing: false,
         flush_wanted: None,
+        failed_flushes: FailedFlushes::default(),
         compaction_queued: false,
         stall: WriteStall::default(),
         pending_compaction_bytes: 0,

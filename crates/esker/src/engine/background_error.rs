@@ -131,6 +131,13 @@ pub(crate) fn may_pass(error: &Error) -> bool {
     error.is_retryable() && error.severity() <= Severity::HardError
 }
 
+/// Whether no listener may call an error off: half a group may be in the memtables, the WAL takes no more records, or work was
+/// left where it was. Only a recovery, or opening anew, goes on from there.
+pub(crate) fn must_be_in_force(error: &Error, reason: ErrorReason) -> bool {
+    let is_unknown = matches!(reason, ErrorReason::MemTable | ErrorReason::WalWrite);
+    is_unknown || error.severity() == Severity::FatalError
+}
+
 fn severity(error: &Error, reason: ErrorReason) -> Severity {
     match (error.kind(), error.subcode(), reason) {
         (ErrorKind::Corruption, ..) => Severity::UnrecoverableError,

@@ -22,6 +22,7 @@ mod scrub;
 mod stall;
 mod state;
 
+use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
@@ -53,6 +54,10 @@ use esker_env::timer::Repeating;
 use esker_env::{Env, FileLock, FileSystem};
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Before work is tried again whose error a listener has called off: RocksDB's number.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The ranks of the engine's locks: a thread may only take a lock of a higher rank than it holds.
 pub(crate) mod rank {
@@ -265,10 +270,12 @@ impl Engine {
     }
 
     /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background work in any case. If it may
-    /// pass, an automatic recovery begins, unless options or listeners do not want that.
-    pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Error {
+    /// pass, an automatic recovery begins, unless options or listeners do not want that. Gives what is in force then; `None`: a listener
+    /// has called the error off, and what has failed is to be done again or told to whoever waits for it.
+    pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
-        let Some(error) = self.ask_listeners(error, reason) else { return error.clone() };
+        let told = self.ask_listeners(error, reason);
+        let error = told.or_else(|| must_be_in_force(error, reason).then(|| error.clone()))?;
         esker_base::probe!("background_error:set");
         let mut state = self.state.lock();
         let in_force = state.background_error.set(&error, reason);
@@ -282,7 +289,20 @@ impl Engine {
         if recovers {
             self.begin_recovery(&in_force, reason);
         }
-        in_force
+        Some(in_force)
+    }
+
+    /// Waits before work is tried again whose error a listener has called off; not for those who want the jobs to end.
+    pub(crate) fn pause_before_retry(&self) {
+        let mut state = self.state.lock();
+        let clock = self.env.clock.as_ref();
+        let end = clock.monotonic_nanos().saturating_add(RETRY_PAUSE.as_nanos() as u64);
+        while !self.is_shutting_down() && !state.is_paused() && state.background_error.current().is_none() {
+            let left = Duration::from_nanos(end.saturating_sub(clock.monotonic_nanos()));
+            if left.is_zero() || self.state_changed.wait_timeout(&mut state, left) {
+                break;
+            }
+        }
     }
 
     fn count_background_error(&self, error: &Error) {

@@ -19,6 +19,7 @@ use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
 use crate::engine::{
     DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_dead_walks,
+    queue_flushes,
 };
 use crate::iter::timestamped::compare_timestamps;
 use crate::observe::FlushReason;
@@ -26,7 +27,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, VersionSet, blob_file_size};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, FileNumber, Result, Severity};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
@@ -48,14 +49,17 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
         state.flushes_unbegun -= 1;
         state.flush_queue.pop_front()
     };
-    if let Some(request) = request
-        && let Err(e) = contained("a flush", Severity::FatalError, || flush(engine, &request))
-    {
-        fail(engine, &e);
+    let Some(request) = request else { return };
+    let mut taken = Vec::new();
+    if let Err(e) = contained("a flush", Severity::FatalError, || flush(engine, &request, &mut taken)) {
+        fail(engine, &request, &taken, &e);
     }
 }
 
-fn fail(engine: &Engine, error: &esker_base::Error) {
+/// The newest memtable that a flush has taken of a family.
+type Taken = (ColumnFamilyId, u64);
+
+fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
     if engine.is_shutting_down() {
         return;
     }
@@ -63,14 +67,35 @@ fn fail(engine: &Engine, error: &esker_base::Error) {
     // After a failed sync nobody knows what of the WALs is on the medium: they must not be relied on.
     let wal_failed = engine.wals.lock().has_failed();
     let reason = if wal_failed { ErrorReason::WalWrite } else { ErrorReason::Flush };
-    engine.set_background_error(error, reason);
+    if engine.set_background_error(error, reason).is_none() {
+        go_on(engine, request, taken, error);
+    }
+}
+
+/// A listener has called the error off. Who waits for the flush is told; it is tried again, as writers stop when memtables pile up, and
+/// nobody else might ask for it.
+fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
+    let mut state = engine.state.lock();
+    for (id, newest) in taken {
+        if let Some(family) = state.family_mut(*id) {
+            family.failed_flushes.note(*newest, error.clone());
+        }
+    }
+    engine.state_changed.notify_all();
+    drop(state);
+    // A recovery is told, and decides itself.
+    if request.reason != FlushReason::ErrorRecovery {
+        engine.pause_before_retry();
+        requeue(engine, &mut engine.state.lock(), request, taken.iter().map(|(id, _)| *id));
+    }
 }
 
 /// Flushes what waits of these families, together.
 /// # Errors
 /// The first error; the memtables wait on.
-fn flush(engine: &Arc<Engine>, request: &FlushRequest) -> Result<()> {
+fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -> Result<()> {
     let parts = take_parts(engine, request);
+    taken.extend(parts.iter().filter_map(|part| Some((part.cf.id, part.memtables.last()?.id()))));
     if parts.is_empty() {
         return Ok(());
     }
@@ -208,7 +233,7 @@ fn install(
     for (part, built) in parts.iter().zip(files) {
         queue_dead_walks(&mut state, part.cf.id, &built.long_dead_spans);
     }
-    requeue_waiting(engine, &mut state, request, parts);
+    requeue(engine, &mut state, request, parts.iter().map(|part| part.cf.id));
     Ok(dropped)
 }
 
@@ -282,13 +307,17 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
 
 /// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs at a time; and what was asked
 /// for meanwhile is asked for still.
-fn requeue_waiting(engine: &Engine, state: &mut DbState, request: &FlushRequest, parts: &[Part]) {
-    let waiting: Vec<ColumnFamilyId> = request.families.clone();
-    crate::engine::queue_flushes(engine, state, &waiting, request.reason);
-    for part in parts {
-        let wanted = state.family_mut(part.cf.id).and_then(|family| family.flush_wanted.take());
+fn requeue(
+    engine: &Engine,
+    state: &mut DbState,
+    request: &FlushRequest,
+    taken: impl Iterator<Item = ColumnFamilyId>,
+) {
+    queue_flushes(engine, state, &request.families, request.reason);
+    for id in taken {
+        let wanted = state.family_mut(id).and_then(|family| family.flush_wanted.take());
         if let Some(reason) = wanted {
-            crate::engine::queue_flushes(engine, state, &[part.cf.id], reason);
+            queue_flushes(engine, state, &[id], reason);
         }
     }
 }

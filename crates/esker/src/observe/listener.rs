@@ -46,8 +46,9 @@ pub trait EventListener: Send + Sync {
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {}
     /// A file from outside is live.
     fn on_external_file_ingested(&self, _info: &ExternalFileIngestionInfo) {}
-    /// Background work failed. Setting `error` to `None` makes the database go on as if it had not; setting it to
-    /// another error replaces it.
+    /// Background work failed. Setting `error` to `None` makes the database go on: a flush or compaction is tried again after a second,
+    /// and whoever waits for it has the error. What must not be gone on from (a failed write to a WAL or a memtable, a job that
+    /// panicked) is in force all the same. Setting it to another error replaces it.
     fn on_background_error(&self, _reason: BackgroundErrorReason, _error: &mut Option<Error>) {}
     /// Writers are slowed down, stopped, or free again.
     fn on_stall_conditions_changed(&self, _info: &WriteStallInfo) {}

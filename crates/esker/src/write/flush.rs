@@ -8,7 +8,7 @@ use crate::engine::{DbState, ErrorReason, maybe_schedule, publish_super_versions
 use crate::observe::FlushReason;
 use crate::version::LogOptions;
 use esker_base::sync::epoch;
-use esker_base::{ColumnFamilyId, Result};
+use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::version_edit::VersionEdit;
 
 impl WritePath {
@@ -55,8 +55,8 @@ impl WritePath {
         if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
     }
 
-    /// Queues what was sealed of these families, and gives the newest memtable of each of which something waits.
-    fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<(ColumnFamilyId, u64)> {
+    /// Queues what was sealed of these families, and gives what to wait for of each of which something waits.
+    fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         // Memtables that filled up earlier and still wait are part of what was asked for.
@@ -67,18 +67,22 @@ impl WritePath {
         };
         queue_flushes(engine, &mut state, &all, reason);
         maybe_schedule(engine, &mut state);
-        all.iter().filter_map(|id| Some((*id, newest_waiting(&state, *id)?))).collect()
+        all.iter().filter_map(|id| newest_waiting(&state, *id)).collect()
     }
 
     /// Waits until these memtables and all before them are in tables.
-    fn wait_for_flush(&self, newest: &[(ColumnFamilyId, u64)], reason: FlushReason) -> Result<()> {
+    fn wait_for_flush(&self, newest: &[Sealed], reason: FlushReason) -> Result<()> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         loop {
-            if newest.iter().all(|(id, mem)| is_flushed(&state, *id, *mem)) {
+            if newest.iter().all(|sealed| sealed.is_flushed(&state)) {
                 return Ok(());
             }
             engine.check_open()?;
+            // Called off by a listener: the database goes on, and tries again; whoever asked knows what to do.
+            if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state)) {
+                return Err(error.clone());
+            }
             if reason != FlushReason::ErrorRecovery {
                 // Also while somebody recovers from it: he may be waiting for us to let others lead.
                 state.background_error.check_writes()?;
@@ -204,13 +208,32 @@ impl WritePath {
     }
 }
 
-fn newest_waiting(state: &DbState, family: ColumnFamilyId) -> Option<u64> {
-    Some(state.families.get(&family)?.memtables.immutables.last()?.mem.id())
+/// What is waited for of a family.
+struct Sealed {
+    family: ColumnFamilyId,
+    /// The memtable; with it, all before it.
+    memtable: u64,
+    /// Failures from before it was asked for.
+    failures: u64,
 }
 
-/// Whether memtable `id` and all before it are in tables, or the family is gone.
-fn is_flushed(state: &DbState, family: ColumnFamilyId, id: u64) -> bool {
-    state.families.get(&family).is_none_or(|f| f.memtables.immutables.iter().all(|i| i.mem.id() > id))
+impl Sealed {
+    /// Whether it is in tables, or the family is gone.
+    fn is_flushed(&self, state: &DbState) -> bool {
+        let family = state.families.get(&self.family);
+        family.is_none_or(|f| f.memtables.immutables.iter().all(|i| i.mem.id() > self.memtable))
+    }
+
+    /// The error of a flush of it that was not put in force.
+    fn failure<'a>(&self, state: &'a DbState) -> Option<&'a Error> {
+        state.families.get(&self.family)?.failed_flushes.of(self.memtable, self.failures)
+    }
+}
+
+fn newest_waiting(state: &DbState, family: ColumnFamilyId) -> Option<Sealed> {
+    let waits = state.families.get(&family)?;
+    let memtable = waits.memtables.immutables.last()?.mem.id();
+    Some(Sealed { family, memtable, failures: waits.failed_flushes.count })
 }
 
 #[cfg(test)]

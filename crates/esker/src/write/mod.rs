@@ -221,6 +221,7 @@ impl WritePath {
     /// Records an error after which the database must not go on writing, and gives back what to tell the writers.
     fn stop_writes(&self, error: &Error, reason: ErrorReason) -> Error {
         let in_force = self.engine.set_background_error(error, reason);
+        let in_force = in_force.unwrap_or_else(|| error.clone());
         esker_base::info_log!(self.engine.info_log, Error, "Write failed ({reason:?}): {in_force}");
         error.clone().with_severity(in_force.severity())
     }

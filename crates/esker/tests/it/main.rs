@@ -10,6 +10,7 @@ mod blobs;
 mod block_cache;
 mod block_protection;
 mod cache_tiers;
+mod called_off;
 mod changed_views;
 mod checkpoint;
 mod collectors;

@@ -1,0 +1,143 @@
+//! A listener may call an error off: the database goes on, whoever waits for the work that failed is told, and it is done again.
+
+use esker::internals::env::fault::OpKind;
+use esker::internals::env::{FaultFs, FaultRule, MemFs};
+use esker::observe::{BackgroundErrorReason, EventListener};
+use esker::{Db, Env, Error, ErrorKind, FlushOptions, Options, WriteOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Calls errors off while it is told to, and notes when it was asked.
+struct Careless {
+    calls_off: AtomicBool,
+    asked: Mutex<Vec<Instant>>,
+}
+
+impl EventListener for Careless {
+    #[expect(clippy::disallowed_methods, reason = "pauses are real ones")]
+    fn on_background_error(&self, _reason: BackgroundErrorReason, error: &mut Option<Error>) {
+        self.asked.lock().unwrap().push(Instant::now());
+        if self.calls_off.load(Ordering::Relaxed) {
+            *error = None;
+        }
+    }
+}
+
+struct Scene {
+    db: Db,
+    fs: FaultFs,
+    listener: Arc<Careless>,
+}
+
+fn scene(change: impl Fn(&mut Options)) -> Scene {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let listener = Arc::new(Careless { calls_off: AtomicBool::new(true), asked: Mutex::default() });
+    let mut options = Options::default();
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.db.create_if_missing = true;
+    options.db.max_bgerror_resume_count = 0;
+    options.db.listeners = vec![listener.clone()];
+    change(&mut options);
+    Scene { db: Db::open(&options, "/db").unwrap(), fs, listener }
+}
+
+fn no_table() -> FaultRule {
+    FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true)
+}
+
+/// What `work` gives, which must not take for ever.
+#[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = channel();
+    std::thread::spawn(move || tell.send(work()).unwrap_or_default());
+    told.recv_timeout(PATIENCE).expect("nobody waits in vain")
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is done by itself, and says so to nobody")]
+fn wait_until(what: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !what() {
+        assert!(Instant::now() < end, "it is not done again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_waits_for_a_flush_whose_error_is_called_off_is_told_and_it_is_done_again() {
+    for atomic_flush in [false, true] {
+        let Scene { db, fs, listener } = scene(|options| options.db.atomic_flush = atomic_flush);
+        db.put("key", "value").unwrap();
+        fs.add_rule(no_table().times(1));
+        let waiting = db.clone();
+        let error = in_time(move || waiting.flush()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IoError);
+        assert!(db.background_error().is_none());
+        // Though nobody asks again, and nothing more is written.
+        wait_until(|| db.live_files().len() == 1);
+        assert_eq!(listener.asked.lock().unwrap().len(), 1);
+        db.put("key", "again").unwrap();
+        let waiting = db.clone();
+        in_time(move || waiting.flush()).unwrap();
+    }
+}
+
+#[test]
+fn writers_do_not_wait_for_ever_for_flushes_whose_errors_are_called_off() {
+    let Scene { db, fs, .. } = scene(|options| options.cf.write_buffer_size = 64 << 10);
+    fs.add_rule(no_table().times(2));
+    let writing = db.clone();
+    in_time(move || (0..40).try_for_each(|i| writing.put(format!("key{i}"), vec![0; 20_000]))).unwrap();
+    assert_eq!(db.get("key0").unwrap().unwrap().len(), 20_000);
+}
+
+#[test]
+fn a_recovery_whose_error_is_called_off_ends_with_it() {
+    let Scene { db, fs, listener } = scene(|_| ());
+    db.put("key", "value").unwrap();
+    listener.calls_off.store(false, Ordering::Relaxed);
+    fs.add_rule(no_table().times(2));
+    db.flush().unwrap_err();
+    listener.calls_off.store(true, Ordering::Relaxed);
+    let resuming = db.clone();
+    assert_eq!(in_time(move || resuming.resume()).unwrap_err().kind(), ErrorKind::IoError);
+    assert!(db.background_error().is_some(), "who began it decides");
+    db.resume().unwrap();
+    assert_eq!(db.live_files().len(), 1);
+}
+
+#[test]
+fn work_whose_error_is_called_off_is_not_tried_again_without_a_pause() {
+    let Scene { db, fs, listener } = scene(|options| {
+        options.cf.level0_file_num_compaction_trigger = 2;
+        options.db.max_background_jobs = 1;
+    });
+    for value in ["one", "two"] {
+        db.put("key", value).unwrap();
+        if value == "two" {
+            // The second table is a flush's; those after it are the compaction's.
+            fs.add_rule(no_table().nth(1).times(2));
+        }
+        db.flush().unwrap();
+    }
+    wait_until(|| db.live_files().iter().all(|file| file.level > 0));
+    let asked = listener.asked.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1] - asked[0] > Duration::from_millis(900), "{:?}", asked[1] - asked[0]);
+}
+
+#[test]
+fn a_wal_that_takes_no_more_records_is_an_error_in_force_whatever_listeners_say() {
+    let Scene { db, fs, .. } = scene(|_| ());
+    let sync = WriteOptions::default().sync(true);
+    fs.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name(".log").times(1));
+    db.put_opt(&sync, &db.default_column_family(), "a", "1").unwrap_err();
+    assert!(db.background_error().is_some());
+    db.resume().unwrap();
+    db.put_opt(&sync, &db.default_column_family(), "b", "2").unwrap();
+    db.flush_opt(&FlushOptions::default(), &[&db.default_column_family()]).unwrap();
+}
