@@ -69,6 +69,14 @@ struct AliveWal {
     ours: bool,
 }
 
+/// A file that was begun behind a failed one.
+#[derive(Clone, Copy, Debug)]
+struct Fresh {
+    number: FileNumber,
+    /// All that is needed from before is in it, and durable, in so many bytes. `None`: nobody needs anything of it yet.
+    complete: Option<u64>,
+}
+
 /// All WALs of a database.
 pub(crate) struct Wals {
     fs: Arc<dyn FileSystem>,
@@ -76,6 +84,7 @@ pub(crate) struct Wals {
     directory: Option<Box<dyn Directory>>,
     options: WalOptions,
     current: Option<WalFile>,
+    fresh: Option<Fresh>,
     /// Full files with bytes that are not synced, oldest first.
     unsynced: Vec<WalFile>,
     alive: VecDeque<AliveWal>,
@@ -98,6 +107,7 @@ impl Wals {
             directory: None,
             options,
             current: None,
+            fresh: None,
             unsynced: Vec::new(),
             alive: VecDeque::new(),
             recyclable: VecDeque::new(),
@@ -180,15 +190,37 @@ impl Wals {
     }
 
     /// Creates file `number` after a failure of the current one, which is left as it is: whoever calls this makes sure
-    /// that nothing depends on it, or on older ones that are not synced, for long.
+    /// that nothing depends on it, or on older ones that are not synced, for long. Gives the current one if that was begun so and never
+    /// complete: it is to be deleted.
     /// # Errors
     /// `IoError` if the file cannot be created; everything stays as it was.
-    pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<()> {
+    pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<Option<FileNumber>> {
+        let before = self.current_number();
         self.current = Some(self.create(number)?);
         self.unsynced.clear();
+        let fresh = self.fresh.replace(Fresh { number, complete: None });
+        let useless = fresh.filter(|f| f.number == before && f.complete.is_none()).map(|f| f.number);
+        self.alive.retain(|wal| Some(wal.number) != useless);
         self.alive.push_back(AliveWal { number, bytes: 0, ours: true });
         self.failed = None;
-        Ok(())
+        Ok(useless)
+    }
+
+    /// Whether nothing can be wrong with the current file: it has no record, or those that a recovery has made durable and no other.
+    pub(crate) fn current_is_sound(&self) -> bool {
+        self.failed.is_none() && (self.current_is_empty() || self.current_is_complete())
+    }
+
+    /// Whether it has what a recovery has put there, and nothing else.
+    pub(crate) fn current_is_complete(&self) -> bool {
+        let bytes = self.current.as_ref().map(|c| c.file.file_size());
+        self.fresh.is_some_and(|f| f.number == self.current_number() && f.complete == bytes)
+    }
+
+    /// All that is needed from before is in the current file, durable.
+    pub(crate) fn set_current_complete(&mut self) {
+        let complete = self.current.as_ref().map(|c| c.file.file_size());
+        self.fresh = Some(Fresh { number: self.current_number(), complete });
     }
 
     fn create(&mut self, number: FileNumber) -> Result<WalFile> {

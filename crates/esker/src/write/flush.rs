@@ -8,7 +8,8 @@ use crate::engine::{DbState, ErrorReason, maybe_schedule, publish_super_versions
 use crate::observe::FlushReason;
 use crate::version::LogOptions;
 use esker_base::sync::epoch;
-use esker_base::{ColumnFamilyId, Error, Result};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
+use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 
 impl WritePath {
@@ -158,9 +159,11 @@ impl WritePath {
         let leader = self.lead_alone_urgently();
         let fresh = {
             let mut wals = self.engine.wals.lock();
-            // Tried again and again, each attempt would make one: that of the one before has nothing that could be wrong.
-            if wals.has_failed() || !wals.current_is_empty() {
-                wals.abandon_current(self.engine.numbers.new_file_number())?;
+            // Tried again and again, each attempt would leave one: that of the one before serves, or goes.
+            if !wals.current_is_sound()
+                && let Some(useless) = wals.abandon_current(self.engine.numbers.new_file_number())?
+            {
+                self.delete_wal(useless);
             }
             wals.current_number()
         };
@@ -171,6 +174,13 @@ impl WritePath {
         drop(leader);
         self.flush_all(reason)?;
         self.disown_old_wals()
+    }
+
+    fn delete_wal(&self, number: FileNumber) {
+        let engine = &self.engine;
+        if let Err(e) = engine.fs().delete_file(&file_name::wal_file_name(&engine.wal_dir, number)) {
+            esker_base::info_log!(engine.info_log, Warn, "Could not delete an unfinished WAL: {e}");
+        }
     }
 
     /// Says in the MANIFEST that no family needs anything from before the current WAL: replay must not stop at the damage

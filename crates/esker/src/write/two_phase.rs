@@ -133,14 +133,19 @@ impl WritePath {
         self.engine.prepared.lock().remove(xid);
     }
 
-    /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in are given up.
+    /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in are given up. Nothing is to be done
+    /// if an earlier attempt has, and nothing was written since.
     /// # Errors
     /// `IoError`.
     pub(super) fn log_sections_again(&self, wal: FileNumber) -> Result<()> {
         let engine = &self.engine;
         let mut wals = engine.wals.lock();
         let mut prepared = engine.prepared.lock();
+        if wals.current_is_complete() {
+            return Ok(());
+        }
         if prepared.oldest_wal().is_none() {
+            wals.set_current_complete();
             return Ok(());
         }
         let next = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
@@ -150,6 +155,7 @@ impl WritePath {
             wals.append(&[record.data()], next..next)?;
         }
         wals.sync()?;
+        wals.set_current_complete();
         prepared.moved_to(wal);
         engine.section_keeps_wals.store(false, Ordering::Relaxed);
         Ok(())

@@ -449,3 +449,38 @@ fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
         }
     });
 }
+
+#[test]
+fn attempts_behind_a_damaged_wal_do_not_pile_up_wals_beside_prepared_transactions() {
+    let tables = || FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true);
+    let syncs = || FaultRule::fail(&[OpKind::Sync]).on_name(".log").retryable(true);
+    // The damaged one, the one with what is prepared, and an empty one if the flush came so far.
+    for (rules, most) in [(vec![syncs(), tables().forever()], 3), (vec![syncs().forever()], 2)] {
+        let disk = CrashFs::new();
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        let mut options = on(Arc::new(fs.clone()));
+        options.db.max_bgerror_resume_count = 0;
+        let db = open(&options);
+        let sync = WriteOptions::default().sync(true);
+        db.db().put_opt(&sync, &db.db().default_column_family(), "a", "1").unwrap();
+        let txn = prepared(&db, "one", "b");
+        db.db().sync_wal().unwrap();
+        rules.into_iter().for_each(|rule| fs.add_rule(rule));
+        db.db().put_opt(&sync, &db.db().default_column_family(), "c", "1").unwrap_err();
+        for _ in 0..5 {
+            db.db().resume().unwrap_err();
+            assert!(wals(&options) <= most);
+        }
+        let crashed = disk.crash_clone(&CrashChoices::lose_unsynced());
+        fs.clear_rules();
+        db.db().resume().unwrap();
+        db.db().put_opt(&sync, &db.db().default_column_family(), "d", "1").unwrap();
+        let later = disk.crash_clone(&CrashChoices::lose_unsynced());
+        drop((txn, db));
+        for (fs, expected) in [(crashed, [true, true, false, false]), (later, [true, true, false, true])] {
+            let db = open(&on(Arc::new(fs)));
+            db.get_transaction_by_name(b"one").unwrap().commit().unwrap();
+            assert_eq!(["a", "b", "c", "d"].map(|key| db.db().get(key).unwrap().is_some()), expected);
+        }
+    }
+}
