@@ -191,6 +191,7 @@ impl Db {
         engine.families_changed(&state);
         crate::engine::update_stall(engine, &state);
         drop(state);
+        engine.wals.lock().forget_family(family.id());
         drop(manifest);
         drop(lead);
         self.write_options_file()?;

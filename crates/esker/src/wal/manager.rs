@@ -126,6 +126,14 @@ impl Wals {
         }
     }
 
+    /// Nothing more is written of `family`: later files need not tell of it.
+    pub(crate) fn forget_family(&mut self, family: ColumnFamilyId) {
+        if let Some(at) = self.timestamp_sizes.iter().position(|(id, _)| *id == family) {
+            self.timestamp_sizes.remove(at);
+            self.told_sizes -= usize::from(at < self.told_sizes);
+        }
+    }
+
     /// From now on write-back is started after so many bytes; 0 never.
     pub(crate) fn set_bytes_per_sync(&mut self, bytes: u64) {
         self.options.wal_bytes_per_sync = bytes;

@@ -769,3 +769,30 @@ fn an_entity_without_a_timestamp_is_refused_however_long_its_key() {
         assert_eq!(db.latest_sequence_number().0, 0);
     }
 }
+
+#[test]
+fn wals_tell_of_no_family_that_was_dropped() {
+    let wal_of_one_row = |dropped: usize| {
+        let mut options = options(NAMES[0]);
+        options.db.compatible_with = TargetVersion::V11;
+        let db = Db::open(&options, "/db").unwrap();
+        for i in 0..dropped {
+            let family = db.create_column_family(&format!("family {i}"), &options.cf).unwrap();
+            db.put_with_ts(&WriteOptions::default(), &family, "key", &ts(1), "value").unwrap();
+            db.drop_column_family(&family).unwrap();
+        }
+        db.put_with_ts(&WriteOptions::default(), &db.default_column_family(), "key", &ts(1), "value")
+            .unwrap();
+        // Else the next file may say where this one ends.
+        db.sync_wal().unwrap();
+        db.flush().unwrap();
+        db.put_with_ts(&WriteOptions::default(), &db.default_column_family(), "key", &ts(2), "value")
+            .unwrap();
+        let fs = &options.db.env.fs;
+        let mut wals = fs.children("/db".as_ref()).unwrap();
+        wals.retain(|name| name.ends_with(".log"));
+        let newest = wals.into_iter().max().unwrap();
+        fs.file_size(&std::path::Path::new("/db").join(newest)).unwrap()
+    };
+    assert_eq!(wal_of_one_row(20), wal_of_one_row(0));
+}

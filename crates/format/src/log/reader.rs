@@ -9,6 +9,7 @@ use super::{
 };
 use esker_base::coding::Decoder;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, crc32c};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -153,6 +154,8 @@ pub struct LogReader<S> {
     record_seen: bool,
     max_record_bytes: usize,
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
+    /// The families of these.
+    timestamped: BTreeSet<ColumnFamilyId>,
 }
 
 impl<S: LogSource> LogReader<S> {
@@ -164,6 +167,7 @@ impl<S: LogSource> LogReader<S> {
             record_seen: false,
             max_record_bytes: u32::MAX as usize,
             timestamp_sizes: Vec::new(),
+            timestamped: BTreeSet::new(),
         }
     }
 
@@ -320,7 +324,7 @@ impl<S: LogSource> LogReader<S> {
         while !decoder.is_empty() {
             let (Ok(id), Ok(size)) = (decoder.fixed32(), decoder.fixed16()) else { break };
             let id = ColumnFamilyId(id);
-            if size == 0 || self.timestamp_sizes.iter().any(|&(old, _)| old == id) {
+            if size == 0 || !self.timestamped.insert(id) {
                 break;
             }
             self.timestamp_sizes.push((id, size));
@@ -329,6 +333,7 @@ impl<S: LogSource> LogReader<S> {
             return LogEvent::TimestampSizes;
         }
         self.timestamp_sizes.truncate(known);
+        self.timestamped = self.timestamp_sizes.iter().map(|(id, _)| *id).collect();
         self.corrupt(LogCorruption::BadTimestampSizes, offset, bytes)
     }
 

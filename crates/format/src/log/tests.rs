@@ -1,4 +1,5 @@
 use super::*;
+use esker_base::ColumnFamilyId;
 use proptest::prelude::*;
 
 /// Every event of a log, each with the record it brought.
@@ -234,6 +235,26 @@ fn timestamp_size_records_add_up_and_may_not_contradict() {
             events(&bytes, 1)[0].0,
             LogEvent::Corrupt { what: LogCorruption::BadTimestampSizes, .. }
         ));
+    }
+}
+
+#[test]
+fn more_families_with_timestamps_than_a_block_holds_are_told_of_in_several_records() {
+    for recyclable in [false, true] {
+        let mut writer = LogWriter::new(7, recyclable);
+        let mut bytes = Vec::new();
+        let sizes: Vec<_> = (1..20_000).map(|id| (ColumnFamilyId(id), 8)).collect();
+        writer.add_record(b"before", &mut bytes);
+        writer.add_timestamp_sizes(&sizes, &mut bytes);
+        writer.add_record(b"behind", &mut bytes);
+        let found = events(&bytes, 7);
+        assert!(found.iter().all(|(event, _)| !matches!(event, LogEvent::Corrupt { .. })), "{found:?}");
+        let records: Vec<_> =
+            found.iter().filter(|(event, _)| matches!(event, LogEvent::Record { .. })).collect();
+        assert_eq!(records.iter().map(|(_, record)| &record[..]).collect::<Vec<_>>(), [b"before", b"behind"]);
+        let mut reader = LogReader::new(SliceSource(&bytes), 7);
+        while reader.next_record(&mut Vec::new()).unwrap() != LogEvent::End {}
+        assert_eq!(reader.timestamp_sizes(), sizes);
     }
 }
 

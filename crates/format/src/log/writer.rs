@@ -4,6 +4,9 @@ use super::{BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stor
 use esker_base::ColumnFamilyId;
 use esker_base::crc32c;
 
+/// What is said of one family: its id and a size.
+const TIMESTAMP_SIZE_BYTES: usize = 6;
+
 /// Makes the bytes of a log. Knows no file: it appends to a vector, so that a group of records is one `write`.
 ///
 /// The caller appends everything it gets to the log, in order. After a failed append the two disagree about the
@@ -68,24 +71,27 @@ impl LogWriter {
         }
     }
 
-    /// Appends a record that says how many bytes of timestamp the keys of these families have in the records that follow:
-    /// without it RocksDB 11 takes them for keys without. Never split. At most 5,000 families.
+    /// Appends what says how many bytes of timestamp the keys of these families have in the records that follow: without it RocksDB 11
+    /// takes them for keys without. A record of this kind is never split: of many families there are several.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(ColumnFamilyId, u16)], out: &mut Vec<u8>) {
-        let mut payload = Vec::with_capacity(sizes.len() * 6);
-        for (family, size) in sizes {
-            payload.extend_from_slice(&family.0.to_le_bytes());
-            payload.extend_from_slice(&size.to_le_bytes());
+        let most = (BLOCK_BYTES - self.header_bytes()) / TIMESTAMP_SIZE_BYTES;
+        for sizes in sizes.chunks(most) {
+            let mut payload = Vec::with_capacity(sizes.len() * TIMESTAMP_SIZE_BYTES);
+            for (family, size) in sizes {
+                payload.extend_from_slice(&family.0.to_le_bytes());
+                payload.extend_from_slice(&size.to_le_bytes());
+            }
+            let rest = BLOCK_BYTES - self.block_offset;
+            if rest < self.header_bytes() + payload.len() {
+                out.resize(out.len() + rest, 0);
+                self.block_offset = 0;
+            }
+            let record_type = match self.recyclable {
+                false => RecordType::UserDefinedTimestampSize,
+                true => RecordType::RecyclableUserDefinedTimestampSize,
+            };
+            self.emit(record_type, payload.len(), &mut Pieces { parts: &[&payload], head: &[] }, out);
         }
-        let rest = BLOCK_BYTES - self.block_offset;
-        if rest < self.header_bytes() + payload.len() {
-            out.resize(out.len() + rest, 0);
-            self.block_offset = 0;
-        }
-        let record_type = match self.recyclable {
-            false => RecordType::UserDefinedTimestampSize,
-            true => RecordType::RecyclableUserDefinedTimestampSize,
-        };
-        self.emit(record_type, payload.len(), &mut Pieces { parts: &[&payload], head: &[] }, out);
     }
 
     /// How many bytes the next record of `payload_bytes` appends.
