@@ -483,6 +483,17 @@ impl Engine {
         if asked { told } else { Some(error.clone()) }
     }
 
+    /// Scrubbing has found damage.
+    pub(crate) fn tell_damage_found(&self, error: &Error) {
+        esker_base::info_log!(self.info_log, Error, "Scrubbing found: {error}");
+        let mut told = Some(error.clone());
+        self.outlive("on_background_error", || {
+            self.listeners()
+                .iter()
+                .for_each(|l| l.on_background_error(BackgroundErrorReason::Scrub, &mut told));
+        });
+    }
+
     /// Whether all listeners let the database recover from an error by itself; one that panics does not.
     pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
         let mut may = true;

@@ -12,7 +12,6 @@
 //!  3. Its thread has ended when `Scrubber` is dropped.
 
 use super::Engine;
-use crate::observe::BackgroundErrorReason;
 use crate::read::tables::open_file;
 use crate::version::FileMeta;
 use crate::version::blob_meta::LiveBlobFile;
@@ -23,7 +22,7 @@ use esker_base::{Error, FileNumber, Result};
 use esker_env::rate_limiter::{IoKind, IoPriority};
 use esker_env::thread_pool::spawn;
 use esker_table::TableCache;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 /// The least time between two passes, in seconds: a database of a few files is not read all the time.
@@ -133,6 +132,15 @@ enum Scrubbed {
     Blobs(Arc<LiveBlobFile>),
 }
 
+impl Listed {
+    fn hold(&self) -> Option<Scrubbed> {
+        match self {
+            Listed::Table(file) => file.upgrade().map(Scrubbed::Table),
+            Listed::Blobs(file) => file.upgrade().map(Scrubbed::Blobs),
+        }
+    }
+}
+
 impl Scrubbed {
     fn number(&self) -> FileNumber {
         match self {
@@ -142,33 +150,55 @@ impl Scrubbed {
     }
 }
 
+/// A file that is to be checked, which goes when nobody else holds it.
+enum Listed {
+    Table(Weak<FileMeta>),
+    Blobs(Weak<LiveBlobFile>),
+}
+
 /// One look at each file; false if it was ended.
 fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
-    let mut last = None;
-    while let Some(strong) = engine.upgrade().filter(|_| !shared.is_over.load(Ordering::Acquire)) {
-        let Some((tables, file)) = next_file(&strong, last) else {
+    // Those that came since the files were listed, and those that were listed and gone, perhaps to another level.
+    let (mut last, mut missed) = (None, BTreeSet::new());
+    loop {
+        let Some(strong) = engine.upgrade() else { return false };
+        let listed = list(&strong, last, &std::mem::take(&mut missed));
+        if listed.is_empty() {
             forget_gone(&strong, shared);
             return true;
-        };
-        let number = file.number();
-        last = Some(number);
-        let is_known = shared.state.lock().damaged.contains_key(&number);
-        let checked = check(&strong, &tables, &file, shared, rate);
-        if shared.is_over.load(Ordering::Acquire) {
-            return false;
         }
-        match file {
-            Scrubbed::Table(_) => shared.state.lock().tables += 1,
-            Scrubbed::Blobs(_) => shared.state.lock().blob_files += 1,
-        }
-        if let Err(e) = checked {
-            shared.state.lock().damaged.insert(number, e.clone());
-            if !is_known {
-                tell(&strong, &e);
+        drop(strong);
+        for (number, (tables, listed)) in listed {
+            last = last.max(Some(number));
+            let Some(strong) = engine.upgrade().filter(|_| !shared.is_over.load(Ordering::Acquire)) else {
+                return false;
+            };
+            let Some(file) = listed.hold() else {
+                missed.insert(number);
+                continue;
+            };
+            let checked = check(&strong, &tables, &file, shared, rate);
+            if shared.is_over.load(Ordering::Acquire) {
+                return false;
             }
+            note(&strong, shared, &file, checked);
         }
     }
-    false
+}
+
+/// Says what has come of a check.
+fn note(engine: &Engine, shared: &Shared, file: &Scrubbed, checked: Result<()>) {
+    let mut state = shared.state.lock();
+    match file {
+        Scrubbed::Table(_) => state.tables += 1,
+        Scrubbed::Blobs(_) => state.blob_files += 1,
+    }
+    let Err(e) = checked else { return };
+    let is_known = state.damaged.insert(file.number(), e.clone()).is_some();
+    drop(state);
+    if !is_known {
+        engine.tell_damage_found(&e);
+    }
 }
 
 /// Checks one file, slowly.
@@ -202,36 +232,33 @@ fn check(engine: &Engine, tables: &TableCache, file: &Scrubbed, shared: &Shared,
     }
 }
 
-fn tell(engine: &Engine, error: &Error) {
-    esker_base::info_log!(engine.info_log, Error, "Scrubbing found: {error}");
-    let mut told = Some(error.clone());
-    for listener in &engine.options.listeners {
-        listener.on_background_error(BackgroundErrorReason::Scrub, &mut told);
-    }
-}
-
 /// Damage that has gone with its file is not shown any more.
 fn forget_gone(engine: &Engine, shared: &Shared) {
+    if shared.state.lock().damaged.is_empty() {
+        return;
+    }
     let views: Vec<_> = engine.families.all().iter().map(|family| family.super_version.load_full()).collect();
-    let is_live = |number| views.iter().any(|v| v.version.live_files().any(|live| live == number));
-    shared.state.lock().damaged.retain(|number, _| is_live(*number));
+    let live: HashSet<FileNumber> = views.iter().flat_map(|v| v.version.live_files()).collect();
+    shared.state.lock().damaged.retain(|number, _| live.contains(number));
 }
 
-/// The live file with the lowest number above `last`, and how it is opened. Held so that it stays while it is read.
-fn next_file(engine: &Engine, last: Option<FileNumber>) -> Option<(Arc<TableCache>, Scrubbed)> {
-    let mut next: Option<(Arc<TableCache>, Scrubbed)> = None;
+/// The live files with numbers above `last`, and those of `missed`, and how each is opened. Of all files at once: a walk for each of them
+/// would be one over all.
+fn list(
+    engine: &Engine,
+    last: Option<FileNumber>,
+    missed: &BTreeSet<FileNumber>,
+) -> BTreeMap<FileNumber, (Arc<TableCache>, Listed)> {
+    esker_base::probe!("scrub:list", &mut engine.path.clone());
+    let is_due = |number: FileNumber| Some(number) > last || missed.contains(&number);
+    let mut listed = BTreeMap::new();
     for family in engine.families.all() {
         let view = family.super_version.load_full();
-        let tables = view.version.all_files().map(|(_, file)| Scrubbed::Table(Arc::clone(file)));
-        let blobs = view.version.live_blob_files().values().map(|file| Scrubbed::Blobs(Arc::clone(file)));
-        for file in tables.chain(blobs) {
-            let number = file.number();
-            let is_next = last.is_none_or(|last| number > last)
-                && next.as_ref().is_none_or(|(_, next)| number < next.number());
-            if is_next {
-                next = Some((family.tables.clone(), file));
-            }
-        }
+        let tables = view.version.all_files().map(|(_, f)| (f.number, Listed::Table(Arc::downgrade(f))));
+        let blobs = view.version.live_blob_files().values();
+        let blobs = blobs.map(|file| (file.number(), Listed::Blobs(Arc::downgrade(file))));
+        let due = tables.chain(blobs).filter(|(number, _)| is_due(*number));
+        listed.extend(due.map(|(number, file)| (number, (family.tables.clone(), file))));
     }
-    next
+    listed
 }

@@ -1,10 +1,12 @@
 //! Damage in a table is found by scrubbing before anybody reads it, and stays where it is: everything else goes on.
 
+use esker::internals::base::probe::Probes;
 use esker::internals::env::{FileSystem, MemFs};
 use esker::observe::{BackgroundErrorReason, EventListener};
 use esker::options::CompressionType;
 use esker::{Db, Env, Error, ErrorKind, Options, ReadOptions};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -193,4 +195,63 @@ fn blob_files_are_read_too_and_damage_in_one_costs_only_its_value() {
     assert!(state.damaged.len() == 1 && state.blob_files > 0 && state.tables > 0, "{state:?}");
     assert_eq!(unreadable(&db), [1050]);
     assert!(heard.try_recv().is_err(), "it is told once");
+}
+
+/// Panics when it is told of damage.
+struct Nervous;
+
+impl EventListener for Nervous {
+    fn on_background_error(&self, _reason: BackgroundErrorReason, error: &mut Option<Error>) {
+        panic!("touched by {error:?}");
+    }
+}
+
+#[test]
+fn a_listener_that_panics_at_damage_ends_neither_scrubbing_nor_the_process() {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    fill(&Db::open(&options, "/db").unwrap());
+    damage(&fs, &tables(&fs).remove(0), 1050);
+    options.db.scrub_bytes_per_second = FAST;
+    options.db.listeners = vec![Arc::new(Nervous)];
+    let db = Db::open(&options, "/db").unwrap();
+    let state = || db.scrub_state().unwrap();
+    while state().passes < 1 {
+        assert!(state().damaged.is_empty() || state().tables > 0);
+        std::thread::yield_now();
+    }
+    assert_eq!(state().damaged.len(), 1);
+    db.close().unwrap();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_pass_does_not_go_through_all_files_for_each() {
+    const FILES: u64 = 50;
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    let db = Db::open(&options, "/counted").unwrap();
+    for n in 0..FILES as usize {
+        db.put(key(n), value(n)).unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let probes = Probes::new();
+    let lists = Arc::new(AtomicU64::new(0));
+    let counted = lists.clone();
+    probes.on("scrub:list", move |path| {
+        // Other tests come by, too.
+        let is_ours = path.downcast_ref::<PathBuf>().is_some_and(|path| path == Path::new("/counted"));
+        counted.fetch_add(u64::from(is_ours), Ordering::Relaxed);
+    });
+    options.db.scrub_bytes_per_second = FAST;
+    let db = Db::open(&options, "/counted").unwrap();
+    while db.scrub_state().unwrap().passes == 0 {
+        std::thread::yield_now();
+    }
+    let lists = lists.load(Ordering::Relaxed);
+    let state = db.scrub_state().unwrap();
+    assert!(state.tables >= FILES, "{state:?}");
+    // All files, and then whether there are new ones.
+    assert!(lists <= 2 * (state.passes + 1), "{lists} in {state:?}");
 }
