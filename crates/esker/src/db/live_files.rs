@@ -12,7 +12,7 @@ use crate::version::{FileMeta, LogOptions, Version};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::file_name;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything that the database consists of at one moment.
 #[derive(Debug)]
@@ -58,27 +58,34 @@ impl Db {
         if let Some(error) = state.background_error.current() {
             return Err(error.clone());
         }
-        let versions = || state.families.values().map(|f| &f.version);
-        let tables: BTreeSet<FileNumber> =
-            versions().flat_map(|v| v.all_files()).map(|(_, file)| file.number).collect();
-        let blobs: BTreeSet<FileNumber> = versions().flat_map(|v| v.blob_files().keys()).copied().collect();
-        let mut checksums = BTreeMap::new();
-        versions().for_each(|version| add_checksums(version, &mut checksums));
+        let versions: Vec<_> = state.families.values().map(|f| f.version.clone()).collect();
         let oldest_needed = engine.oldest_wal_needed(&state).unwrap_or(FileNumber(0));
-        let wals = engine.wals.lock();
-        let wals = wals.alive().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
-        let cut = LiveCut {
-            path: engine.path.clone(),
-            tables: tables.iter().map(|n| file_name::table_file_name(&engine.path, *n)).collect(),
-            blobs: blobs.iter().map(|n| file_name::blob_file_name(&engine.path, *n)).collect(),
-            checksums,
-            manifest: (manifest.manifest_number(), manifest.manifest_bytes()),
-            wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
-            last_sequence: engine.visible_sequence(),
-            options_number,
-        };
+        let alive: Vec<_> = engine.wals.lock().alive().collect();
+        let last_sequence = engine.visible_sequence();
+        drop(state);
+        let manifest_at = (manifest.manifest_number(), manifest.manifest_bytes());
+        drop(manifest);
         drop(lead);
-        Ok(cut)
+        // Nobody waits while they are named: the versions stay as they are, and no file is deleted.
+        esker_base::probe!("live_cut:name_files", &mut engine.path.clone());
+        let tables = versions.iter().flat_map(|v| v.all_files()).map(|(_, file)| file.number);
+        let blobs = versions.iter().flat_map(|v| v.blob_files().keys().copied());
+        let mut checksums = BTreeMap::new();
+        versions.iter().for_each(|version| add_checksums(version, &mut checksums));
+        let named = |numbers: BTreeSet<FileNumber>, name: fn(&Path, FileNumber) -> PathBuf| {
+            numbers.into_iter().map(|number| name(&engine.path, number)).collect()
+        };
+        let wals = alive.into_iter().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
+        Ok(LiveCut {
+            path: engine.path.clone(),
+            tables: named(tables.collect(), file_name::table_file_name),
+            blobs: named(blobs.collect(), file_name::blob_file_name),
+            checksums,
+            manifest: manifest_at,
+            wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
+            last_sequence,
+            options_number,
+        })
     }
 
     /// The table files of all families as of now: family by family, level by level, level 0 newest first.

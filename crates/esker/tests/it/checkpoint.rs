@@ -1,9 +1,10 @@
 //! A checkpoint is a database of its own that holds one moment of another.
 
+use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule, FileSystem, OpKind};
 use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, Options, WriteBatch, WriteOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -163,4 +164,31 @@ fn it_is_whole_although_a_write_to_the_manifest_has_failed() {
     }
     db.create_checkpoint("/copy", u64::MAX).unwrap();
     assert_eq!(number_in(&open(&options, "/copy"), "other"), "9");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn nobody_waits_while_the_files_of_a_checkpoint_are_named() {
+    let options = options();
+    let db = open(&options, "/named");
+    (0..10).for_each(|n| write(&db, n));
+    let probes = Probes::new();
+    let (writer, was_there) = (db.clone(), Arc::new(AtomicBool::new(false)));
+    let comes = was_there.clone();
+    probes.on("live_cut:name_files", move |path| {
+        // Other tests come by, too.
+        if path.downcast_ref::<PathBuf>().is_some_and(|path| path == Path::new("/named")) {
+            comes.store(true, Ordering::Relaxed);
+            // No lock of the database is held, its MANIFEST's included, and no writer waits.
+            assert!(writer.background_error().is_none());
+            write(&writer, 10);
+            writer.flush().unwrap();
+            writer.compact_range(None, None).unwrap();
+        }
+    });
+    db.create_checkpoint("/copy", 0).unwrap();
+    assert!(was_there.load(Ordering::Relaxed));
+    assert_eq!(number_in(&db, "default"), "10");
+    assert_eq!(number_in(&open(&options, "/copy"), "other"), "9");
+    probes.clear("live_cut:name_files");
 }
