@@ -43,6 +43,12 @@ pub(super) fn overlap_range(
     from..from + count
 }
 
+/// Where files of a sorted level that end at `end` end if they go on to the bound `largest`.
+pub(super) fn end_at(version: &Version, level: usize, end: usize, largest: &[u8]) -> usize {
+    let (rest, icmp) = (&version.files(level)[end..], version.icmp());
+    end + rest.partition_point(|f| compare_bounds(icmp, &f.smallest, largest).is_le())
+}
+
 /// Files of any level that share a user key with the bounds; in level 0 also those that overlap these, and so on.
 pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> LevelFiles {
     let files = if level > 0 {
@@ -96,6 +102,13 @@ pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
     inputs
 }
 
+/// Where a run of files of a sorted level, which ends at `end` and is not empty, ends with those that continue its last user key.
+pub(super) fn clean_end(version: &Version, level: usize, end: usize) -> usize {
+    let (files, icmp) = (version.files(level), version.icmp());
+    let joined = |i: usize| compare_bounds(icmp, &files[i - 1].largest, &files[i].smallest).is_eq();
+    (end..files.len()).find(|&i| !joined(i)).unwrap_or(files.len())
+}
+
 /// [`clean_cut`], if none of its files is being compacted.
 pub(super) fn idle_clean_cut(
     version: &Version,
@@ -137,7 +150,15 @@ pub(super) fn any_busy(files: &[Arc<FileMeta>], running: &RunningCompactions) ->
     files.iter().any(|f| running.is_busy(f.number))
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many files this thread has added up.
+    pub(super) static SUMMED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 pub(super) fn bytes_of(files: &[Arc<FileMeta>]) -> u64 {
+    #[cfg(test)]
+    SUMMED.set(SUMMED.get() + files.len() as u64);
     files.iter().map(|f| f.file_size).sum()
 }
 

@@ -9,8 +9,8 @@
 
 pub use super::PickContext;
 use super::inputs::{
-    any_busy, bytes_of, clean_cut, idle_clean_cut, is_written_into, overlap_range, overlapping, range_of,
-    with_output_level,
+    any_busy, bytes_of, clean_cut, clean_end, end_at, idle_clean_cut, is_written_into, overlap_range,
+    overlapping, range_of, with_output_level,
 };
 use super::marked::{self, Marked};
 use super::plan::Draft;
@@ -299,34 +299,47 @@ impl Picker<'_> {
         LevelFiles { level: inputs.level, files: files[from..to].to_vec() }
     }
 
-    /// The files behind, until the level would be within its size or the compaction would be too large.
+    /// The files behind, until the level would be within its size or the compaction would be too large. Both levels' files only grow
+    /// to the right.
     fn extend_round_robin(&self, inputs: LevelFiles) -> LevelFiles {
         let (version, running, options) = (self.version, self.context.running, self.context.options);
         let level = inputs.level;
-        let files = version.files(level);
-        let idle: u64 = files.iter().filter(|f| !self.is_busy(f)).map(|f| f.file_size).sum();
+        let (files, below) = (version.files(level), version.files(level + 1));
+        let idle: u64 = match running.has_set_aside() {
+            true => files.iter().filter(|f| !self.is_busy(f)).map(|f| f.file_size).sum(),
+            false => {
+                let busy: u64 = running.inputs_of_level(level).map(|f| f.file_size).sum();
+                version.size(level).saturating_sub(busy)
+            }
+        };
         let too_much = idle.saturating_sub(self.scores.sizes.max_bytes[level]);
-        let mut inputs = inputs;
-        loop {
-            let Some(last) = inputs.files.last() else { return inputs };
-            let next = files.partition_point(|f| version.icmp().compare(&f.smallest, &last.smallest).is_le());
-            if bytes_of(&inputs.files) >= too_much || next >= files.len() {
-                return inputs;
-            }
-            let mut wider = inputs.clone();
-            wider.files.push(Arc::clone(&files[next]));
-            let wider = clean_cut(version, wider);
-            let Some((smallest, largest)) = range_of(version.icmp(), &wider.files) else { return inputs };
-            let output = clean_cut(version, overlapping(version, level + 1, smallest, largest));
-            let bytes = bytes_of(&wider.files).saturating_add(bytes_of(&output.files));
-            if any_busy(&wider.files, running)
-                || any_busy(&output.files, running)
-                || bytes > options.max_compaction_bytes()
+        let Some((smallest, largest)) = range_of(version.icmp(), &inputs.files) else { return inputs };
+        let output = clean_cut(version, overlapping(version, level + 1, smallest, largest));
+        let Some(last) = output.files.last().filter(|_| !any_busy(&output.files, running)) else {
+            return inputs;
+        };
+        let at = |files: &[Arc<FileMeta>], bound: &[u8]| {
+            files.partition_point(|f| version.icmp().compare(&f.smallest, bound).is_lt())
+        };
+        let (from, mut output_to) = (at(files, smallest), at(below, &last.smallest) + 1);
+        let mut to = from + inputs.files.len();
+        let (mut bytes, mut output_bytes) = (bytes_of(&inputs.files), bytes_of(&output.files));
+        while bytes < too_much && to < files.len() {
+            let wider = clean_end(version, level, to + 1);
+            let touched = end_at(version, level + 1, output_to, &files[wider - 1].largest);
+            let output_wider = clean_end(version, level + 1, touched);
+            let (more, more_below) = (&files[to..wider], &below[output_to..output_wider]);
+            let with = bytes.saturating_add(bytes_of(more));
+            let with_below = output_bytes.saturating_add(bytes_of(more_below));
+            if any_busy(more, running)
+                || any_busy(more_below, running)
+                || with.saturating_add(with_below) > options.max_compaction_bytes()
             {
-                return inputs;
+                break;
             }
-            inputs = wider;
+            (to, output_to, bytes, output_bytes) = (wider, output_wider, with, with_below);
         }
+        LevelFiles { level, files: files[from..to].to_vec() }
     }
 
     fn marked_file(&self) -> Option<CompactionPlan> {

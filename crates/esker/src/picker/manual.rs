@@ -6,8 +6,8 @@
 //! `max_compaction_bytes`; then the last level may be rewritten. [`ManualCompaction`] says what to run next.
 
 use super::inputs::{
-    any_busy, bytes_of, clean_cut, idle_clean_cut, is_written_into, overlap_range, overlapping, range_of,
-    with_output_level,
+    any_busy, bytes_of, clean_cut, end_at, idle_clean_cut, is_written_into, overlap_range, overlapping,
+    range_of, with_output_level,
 };
 use super::plan::Draft;
 use super::score::LevelSizes;
@@ -286,12 +286,14 @@ pub fn pick_range(
     request: ManualRequest<'_>,
 ) -> ManualPick {
     let level = request.input_level;
-    let (mut files, mut covers_range) = files_in(version, request);
-    if level > 0 {
-        let count = portion(version, options, &files, request);
-        covers_range &= count == files.len();
-        files.truncate(count);
-    }
+    let (files, covers_range) = match level {
+        0 => {
+            let mut files = version.overlapping(0, request.begin, request.end);
+            files.retain(|f| request.takes(f));
+            (files, true)
+        }
+        _ => portion(version, options, request),
+    };
     if files.is_empty() {
         return ManualPick::Nothing;
     }
@@ -321,42 +323,46 @@ pub fn pick_range(
     ManualPick::Plan { plan, next_begin }
 }
 
-/// The files of a request, and whether no further ones remain: those between new files are taken first.
-fn files_in(version: &Version, request: ManualRequest<'_>) -> (Vec<Arc<FileMeta>>, bool) {
-    let files = version.overlapping(request.input_level, request.begin, request.end);
-    let Some(limit) = request.files_below else { return (files, true) };
-    let is_old = |f: &Arc<FileMeta>| f.number < limit;
-    let from = files.iter().position(is_old).unwrap_or(files.len());
-    let rest = &files[from..];
-    let count = rest.iter().position(|f| !is_old(f)).unwrap_or(rest.len());
-    (rest[..count].to_vec(), !rest[count..].iter().any(is_old))
+impl ManualRequest<'_> {
+    fn takes(&self, f: &FileMeta) -> bool {
+        self.files_below.is_none_or(|limit| f.number < limit)
+    }
 }
 
-/// How many of the files of a sorted level go at once: one, and more as long as they and what they overlap in the output
-/// level stay within `max_compaction_bytes`.
+/// The files of a sorted level that go at once, and whether no further ones remain: one, and more as long as they and what they overlap
+/// in the output level stay within `max_compaction_bytes`. Those between new files are taken first.
 fn portion(
     version: &Version,
     options: &CompactionOptions,
-    files: &[Arc<FileMeta>],
     request: ManualRequest<'_>,
-) -> usize {
-    let Some(first) = files.first() else { return 0 };
-    let output_level = request.output_level;
+) -> (Vec<Arc<FileMeta>>, bool) {
+    let (level, output_level) = (request.input_level, request.output_level);
+    let rest = &version.files(level)[version.overlapping_range(level, request.begin, request.end)];
+    let from = rest.iter().position(|f| request.takes(f)).unwrap_or(rest.len());
+    let rest = &rest[from..];
+    let Some(first) = rest.first() else { return (Vec::new(), true) };
+    // What they overlap, which only grows to the right.
+    let mut below = if level == output_level {
+        0..0
+    } else {
+        overlap_range(version, output_level, &first.smallest, &first.largest)
+    };
     let mut bytes = first.file_size;
-    for (i, f) in files.iter().enumerate().skip(1) {
+    let mut bytes_below = bytes_of(&version.files(output_level)[below.clone()]);
+    let mut count = 1;
+    for f in rest[1..].iter().take_while(|f| request.takes(f)) {
         bytes = bytes.saturating_add(f.file_size);
-        let below = match request.input_level == output_level {
-            true => 0,
-            false => {
-                let range = overlap_range(version, output_level, &first.smallest, &f.largest);
-                bytes_of(&version.files(output_level)[range])
-            }
-        };
-        if bytes.saturating_add(below) > options.max_compaction_bytes() {
-            return i;
+        if level != output_level {
+            let end = end_at(version, output_level, below.end, &f.largest);
+            bytes_below = bytes_below.saturating_add(bytes_of(&version.files(output_level)[below.end..end]));
+            below.end = end;
         }
+        if bytes.saturating_add(bytes_below) > options.max_compaction_bytes() {
+            break;
+        }
+        count += 1;
     }
-    files.len()
+    (rest[..count].to_vec(), !rest[count..].iter().any(|f| request.takes(f)))
 }
 
 /// The files and all that must go with them; `None` if some of it is being compacted.

@@ -560,6 +560,50 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
     assert!(compared < 60, "{compared} times");
 }
 
+/// A level of thousands of small files over one of as many, and no limit of what is compacted at once.
+#[test]
+fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() {
+    const FILES: u64 = 3000;
+    let counting = Arc::new(Counting::default());
+    let at = |level: usize, number: u64, i: u64| {
+        (level, parse_file(&format!("{number}:{:08}-{:08},1M", 2 * i, 2 * i + 1)).0)
+    };
+    let new_files = (0..FILES).flat_map(|i| [at(5, i + 1, i), at(6, FILES + i + 1, i)]).collect();
+    let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::new(counting.clone()), 7);
+    let version = apply(&Arc::new(base), &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
+    let options = CompactionOptions {
+        compaction_pri: CompactionPri::RoundRobin,
+        max_compaction_bytes: u64::MAX / 4,
+        ..CompactionOptions::default()
+    };
+    let running = RunningCompactions::default();
+    let context = PickContext {
+        options: &options,
+        running: &running,
+        now_seconds: 0,
+        oldest_snapshot: SequenceNumber::ZERO,
+        suggested: &[],
+    };
+    prepare(&version, &options, 0);
+    let cost = |pick: &dyn Fn() -> CompactionPlan| {
+        let looks = || counting.0.load(std::sync::atomic::Ordering::Relaxed) + inputs::SUMMED.get();
+        let before = looks();
+        let plan = pick();
+        (plan.inputs[0].files.len() as u64, (looks() - before) / FILES)
+    };
+    let (taken, looks) = cost(&|| pick(&version, &context).unwrap());
+    assert!(taken > FILES / 2 && looks < 100, "{taken} files, each looked at {looks} times");
+    let (taken, looks) = cost(&|| {
+        let bottommost = BottommostLevelCompaction::Skip;
+        let mut manual = ManualCompaction::new(Some(b"0"), None, bottommost, FileNumber(3 * FILES));
+        match manual.next(&version, &options, &running) {
+            ManualStep::Run(plan) => *plan,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(taken == FILES && looks < 100, "{taken} files, each looked at {looks} times");
+}
+
 #[test]
 fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
     let (version, _) = files_that_share_keys();
