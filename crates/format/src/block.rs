@@ -20,10 +20,13 @@ mod cursor;
 mod hash_index;
 mod prefixes;
 mod protection;
+mod restarts;
 mod run;
 
 pub use builder::{BlockBuilder, common_prefix};
 pub use cursor::{BlockCursor, EntryShape};
+pub use restarts::RestartCheck;
+pub(crate) use restarts::check as check_restarts;
 pub use run::cut_run;
 
 use esker_base::memory::prefetch;

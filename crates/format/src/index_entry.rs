@@ -53,6 +53,13 @@ pub fn prepare_for_search(block: &mut Block, shape: IndexShape, icmp: &InternalK
     }
 }
 
+/// Whether seeks in an index block find what a walk over it does.
+/// # Errors
+/// `Corruption`.
+pub fn check_restarts(block: &Block, shape: IndexShape) -> Result<()> {
+    crate::block::check_restarts(block, shape.entry_shape())
+}
+
 /// A place in an index block: a separator and the handle of its block.
 #[derive(Clone, Debug)]
 pub struct IndexCursor {

@@ -8,7 +8,7 @@ use crate::readahead::ReadPace;
 use esker_base::Result;
 use esker_format::block::Block;
 use esker_format::handle::BlockHandle;
-use esker_format::index_entry::{IndexCursor, IndexShape};
+use esker_format::index_entry::{IndexCursor, IndexShape, check_restarts};
 use esker_format::key::{self, InternalKeyComparator};
 use std::ops::Deref;
 
@@ -90,6 +90,23 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().separator_user_key()
     }
 
+    /// Whether seeks find what it walks over: of the block at the top, and of the partition here if that is not `checked`, which
+    /// becomes it.
+    /// # Errors
+    /// `Corruption`.
+    pub(crate) fn check_restarts(&self, checked: &mut Option<BlockHandle>) -> Result<()> {
+        if checked.is_none() {
+            check_restarts(self.top.key_value()?, self.shape)?;
+        }
+        if let Some((block, _)) = &self.partition
+            && *checked != Some(self.partition_handle)
+        {
+            check_restarts(block.key_value()?, self.shape)?;
+        }
+        *checked = Some(self.partition_handle);
+        Ok(())
+    }
+
     /// Whether the separator is at or after the internal key `target`. REQUIRES: `valid()`.
     #[inline]
     pub(crate) fn reaches(&self, target: &[u8], icmp: &InternalKeyComparator) -> bool {
@@ -105,6 +122,11 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
     /// Its separator: a user key, or an internal key.
     pub(crate) fn separator(&self) -> &[u8] {
         self.cursor().separator()
+    }
+
+    /// What leads to the partition here: its separator at the top. REQUIRES: `valid()`.
+    pub(crate) fn partition_separator(&self) -> Option<&[u8]> {
+        self.two_level.then(|| self.top_cursor.separator())
     }
 
     /// The first key of the data block here, if the index has first keys.

@@ -1,12 +1,13 @@
-//! Checks a whole table: every block's checksum, the order of all keys, that timed values have their times, the index's separators,
-//! the filter, the counts.
+//! Checks a whole table: every block's checksum, the order of all keys, the restart points, that timed values have their times, the
+//! index's separators, the filter, the counts.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use crate::reader::TableReader;
 use esker_base::{Error, ErrorKind, Result, ValueType};
-use esker_format::block::BlockCursor;
+use esker_format::block::{BlockCursor, RestartCheck};
+use esker_format::handle::BlockHandle;
 use esker_format::key::{self, ParsedInternalKey};
 
 /// Verification reads the file, not the cache, and leaves no trace in it.
@@ -25,8 +26,11 @@ const OPTIONS: TableReadOptions = TableReadOptions {
 struct Seen {
     entries: u64,
     last_key: Vec<u8>,
-    /// The separator of the block before this one.
+    /// The separator of the block before this one; that of its partition of the index, if there are such.
     separator: Vec<u8>,
+    partition_separator: Vec<u8>,
+    /// The index block whose restarts were checked last.
+    partition: Option<BlockHandle>,
 }
 
 impl TableReader {
@@ -41,6 +45,7 @@ impl TableReader {
         let mut bytes = 0;
         walker.seek_to_first(&self.source, &OPTIONS).map_err(|e| self.source.in_file(e))?;
         while walker.valid() {
+            walker.check_restarts(&mut seen.partition).map_err(|e| self.source.in_file(e))?;
             let handle = walker.handle();
             let block = self.source.read_with(&mut readahead, handle, BlockKind::Data, true)?;
             self.verify_block(&block, &walker, &mut seen).map_err(|e| self.source.at(e, handle))?;
@@ -62,20 +67,18 @@ impl TableReader {
     ) -> Result<()> {
         let icmp = &self.options.icmp;
         let block = block.key_value()?;
-        let mut cursor = BlockCursor::new();
+        let (mut cursor, mut restarts) = (BlockCursor::new(), RestartCheck::default());
         cursor.seek_to_first(block)?;
         let mut is_first = true;
         while cursor.valid() {
+            restarts.entry(block, &cursor)?;
             let here = cursor.key();
             check_entry(here, cursor.value(block))?;
             if !seen.last_key.is_empty() && icmp.compare(&seen.last_key, here).is_ge() {
                 return Err(out_of_order(&seen.last_key, here, "the key before it"));
             }
-            if is_first
-                && !seen.separator.is_empty()
-                && self.separator_is_before(&seen.separator, here).is_ge()
-            {
-                return Err(out_of_order(&seen.separator, here, "the index entry of the block before"));
+            if is_first {
+                self.verify_separators_before(seen, walker, here)?;
             }
             if !self.may_contain(&OPTIONS, key::user_key(here)) {
                 return Err(Error::corruption(format!(
@@ -89,10 +92,39 @@ impl TableReader {
             is_first = false;
             cursor.next(block)?;
         }
-        if !seen.last_key.is_empty() && self.separator_is_before(walker.separator(), &seen.last_key).is_lt() {
-            return Err(out_of_order(&seen.last_key, walker.separator(), "the last key of its block"));
+        restarts.end(block)?;
+        let above = walker.partition_separator();
+        for separator in [Some(walker.separator()), above].into_iter().flatten() {
+            if !seen.last_key.is_empty() && self.separator_is_before(separator, &seen.last_key).is_lt() {
+                return Err(out_of_order(&seen.last_key, separator, "the last key of its block"));
+            }
         }
         seen.separator = walker.separator().to_vec();
+        seen.partition_separator = above.unwrap_or_default().to_vec();
+        Ok(())
+    }
+
+    /// What led to the blocks before leads to none of the keys from `here`, the first of this one, on.
+    fn verify_separators_before(
+        &self,
+        seen: &Seen,
+        walker: &IndexWalker<BlockRef>,
+        here: &[u8],
+    ) -> Result<()> {
+        let leads_here =
+            |separator: &[u8]| !separator.is_empty() && self.separator_is_before(separator, here).is_ge();
+        if leads_here(&seen.separator) {
+            return Err(out_of_order(&seen.separator, here, "the index entry of the block before"));
+        }
+        let is_of_another =
+            walker.partition_separator().is_some_and(|above| above != seen.partition_separator);
+        if is_of_another && leads_here(&seen.partition_separator) {
+            return Err(out_of_order(
+                &seen.partition_separator,
+                here,
+                "the index entry of the partition before",
+            ));
+        }
         Ok(())
     }
 
