@@ -185,6 +185,19 @@ fn by_hand(corpus: &mut Corpus) {
             corpus.add("rocksdb_sst", &[kind % 3, place, place, 0, kind, 3, 1]);
         }
     }
+    for kind in 0..16 {
+        corpus.add("backups", &[kind, 3 * kind, kind % 6, 9 * kind, 0, 5, 1, 2, 3]);
+        corpus.add("ingested_file", &[kind % 6, kind, 2 * kind, 7 * kind, 0, kind % 4, 3, 1]);
+        corpus.add(
+            "file_tier",
+            &[
+                [8 + 2 * (kind % 4), 0, kind % 6, 40 * (kind % 6), 0, 5, 1, 2, 3].as_slice(),
+                b"abcdefabcuvwxyz",
+            ]
+            .concat(),
+        );
+    }
+    corpus.add_with("file_tier", &[1], &[b"esker tier 0001\n".as_slice(), &[0; 60]].concat());
     corpus.add("embedded_blobs", b"\0\x03\0\x04\x02ab\0\x03abc\x02\x04\x01\x02\x03\x04");
     corpus.add("embedded_blobs", b"\x03\x04\x05hello\x03\x01");
     for kind in 0..6 {

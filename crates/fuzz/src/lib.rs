@@ -15,6 +15,7 @@
     reason = "a target is a test: what must hold is unwrapped, and RocksDB reads real files"
 )]
 
+mod blocks;
 pub mod oracle;
 mod world;
 
@@ -28,8 +29,8 @@ macro_rules! targets {
 }
 
 targets! {
-    blob_file blob_index block commands compression database dead_spans embedded_blobs file_name filter footer index_block internal_key
-    log meta_index options_file options_text properties range_del
+    backups blob_file blob_index block commands compression database dead_spans embedded_blobs file_name file_tier filter footer
+    index_block ingested_file internal_key log meta_index options_file options_text properties range_del
     rocksdb_sst rocksdb_wal stored_columns trailer version_edit wal_recovery wide_column
     write_batch
 }

@@ -1,0 +1,137 @@
+//! A directory of backups with changes in its files: it opens, whatever is wrong with a backup is told, a backup that is found
+//! whole is restored as it was made, and deleting one or making a new one hurts no other.
+
+use crate::world::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
+use esker::internals::env::MemFs;
+use esker::{BackupEngine, BackupEngineOptions, Env, OpenMode, destroy_db};
+use esker_peer::contents::Pair;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The two backups that there are, then what comes to them.
+const OLD: [u32; 2] = [1, 2];
+/// Which of `databases` is backed up: the one with blob files.
+const VARIANT: usize = 1;
+
+/// What each family holds.
+type Contents = Vec<Vec<Pair>>;
+
+/// A directory as it was left.
+struct Made {
+    files: Files,
+    /// What each backup holds.
+    contents: [Contents; 2],
+}
+
+fn engine(fs: &MemFs) -> BackupEngine {
+    let env = Env::with_fs(Arc::new(fs.clone()));
+    BackupEngine::open(&BackupEngineOptions { backup_dir: PathBuf::from("/backups"), env }).unwrap()
+}
+
+fn of_database(fs: &MemFs) -> Contents {
+    contents(&files_below(fs, Path::new("/db")), VARIANT, 2).unwrap()
+}
+
+/// A backup with a WAL, then one of tables only that shares the first one's.
+fn make() -> Made {
+    let fs = MemFs::new();
+    lay(&fs, &databases()[VARIANT]);
+    let mut engine = engine(&fs);
+    let mut held = Vec::new();
+    for id in OLD {
+        let db = open(&options(&fs, VARIANT), OpenMode::ReadWrite).unwrap();
+        if id == 2 {
+            db.put(key(7), value(7, 1)).unwrap();
+        }
+        let made = engine.create_new_backup_with_metadata(&db, b"of a test", id == 2).unwrap();
+        assert_eq!(made, id);
+        db.close().unwrap();
+        held.push(of_database(&fs));
+    }
+    Made { files: files_below(&fs, Path::new("/backups")), contents: held.try_into().unwrap() }
+}
+
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(make)
+}
+
+/// What `id` is restored to is opened: what is read was written, all that was backed up if `whole` says what that is.
+fn restored(fs: &MemFs, engine: &BackupEngine, id: u32, whole: Option<&Contents>) {
+    let restored = engine.restore_db_from_backup(id, "/db", "/db");
+    if let Some(whole) = whole {
+        restored.unwrap();
+        assert_eq!(&of_database(fs), whole);
+        return;
+    }
+    if restored.is_ok()
+        && let Ok(held) = contents(&files_below(fs, Path::new("/db")), VARIANT, 2)
+    {
+        for (key, value) in held.iter().flatten() {
+            assert!(is_written(value, key), "{} is {}", key.escape_ascii(), value.escape_ascii());
+        }
+    }
+}
+
+/// Whether all of `id`'s bytes are there; it cannot be, and is no backup, without its meta file.
+fn is_whole(engine: &BackupEngine, id: u32) -> bool {
+    let is_whole = engine.verify_backup(id, true).is_ok();
+    let is_told = engine.backup_infos().iter().any(|info| info.backup_id == id);
+    assert!(is_told || !is_whole, "backup {id} is whole and is not listed");
+    is_whole
+}
+
+/// The first byte says what is done behind the reading; each eight bytes behind it are a change.
+pub fn run(data: &[u8]) {
+    let Some((&then, data)) = data.split_first() else { return };
+    let made = made();
+    let mut files = made.files.clone();
+    let (changes, _) = data.as_chunks::<8>();
+    for change in changes.iter().take(4) {
+        damage(&mut files, change);
+    }
+    let fs = MemFs::new();
+    lay(&fs, &files);
+    let mut engine = engine(&fs);
+    // Nothing guards a meta file: another one that is well formed is another backup.
+    let same_meta = |id: u32| {
+        let path = PathBuf::from(format!("/backups/meta/{id}"));
+        let of = |files: &Files| files.iter().find(|(p, _)| *p == path).map(|(_, bytes)| bytes.clone());
+        of(&files) == of(&made.files)
+    };
+    let whole = OLD.map(|id| is_whole(&engine, id) && same_meta(id));
+    for (i, id) in OLD.into_iter().enumerate() {
+        restored(&fs, &engine, id, whole[i].then_some(&made.contents[i]));
+    }
+    let gone = 1 + u32::from(then & 1);
+    if then & 2 != 0 {
+        drop(engine.delete_backup(gone));
+    }
+    if then & 4 != 0 {
+        drop(engine.garbage_collect());
+    }
+    if then & 8 != 0 {
+        added(&fs, &mut engine);
+    }
+    // What goes with a backup is what no other needs, also when the directory is opened anew.
+    let engine = self::engine(&fs);
+    for (i, id) in OLD.into_iter().enumerate() {
+        if whole[i] && !(then & 2 != 0 && id == gone) {
+            restored(&fs, &engine, id, Some(&made.contents[i]));
+        }
+    }
+}
+
+/// One more backup: it may share files that have suffered, and is not whole then.
+fn added(fs: &MemFs, engine: &mut BackupEngine) {
+    let options = options(fs, VARIANT);
+    destroy_db(&options.db, "/db").unwrap();
+    lay(fs, &databases()[VARIANT]);
+    let db = open(&options, OpenMode::ReadWrite).unwrap();
+    let id = engine.create_new_backup(&db, false);
+    db.close().unwrap();
+    let Ok(id) = id else { return };
+    let held = of_database(fs);
+    let whole = is_whole(engine, id);
+    restored(fs, engine, id, whole.then_some(&held));
+}
