@@ -14,6 +14,7 @@
 //! compaction into the last level took its sequence number away, and the MANIFEST is so damaged, or so many tables are lost,
 //! that nobody knows that it was flushed. Source: RocksDB `db/repair.cc`.
 
+mod order;
 mod scan;
 mod wals;
 
@@ -28,9 +29,9 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 use esker_env::{FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
-use esker_format::key;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use esker_table::OpenFiles;
+use order::unsure_pairs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -53,7 +54,7 @@ pub struct RepairSummary {
     /// with the larger newest sequence number, which may be the older one; scans and compactions go by each key's own. A
     /// `compact_range` by this engine brings them in order. RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested
     /// table, whose entries have no sequence number of their own, and one that overlaps it, if no readable MANIFEST says how old the
-    /// ingested one is: it counts as the older one, for good.
+    /// ingested one is: it counts as the older one, for good. Of each family the first 10,000.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
     /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are lost.
     pub blobs_lost: Vec<(FileNumber, Error)>,
@@ -225,7 +226,8 @@ struct Found {
 impl Repair {
     /// Whether every table of the readable part of the MANIFEST could be read: then what it says of others holds.
     fn has_all_tables(&self) -> bool {
-        self.flushed.tables.keys().all(|table| self.summary.tables_kept.contains(table))
+        let kept: BTreeSet<_> = self.summary.tables_kept.iter().collect();
+        self.flushed.tables.keys().all(|table| kept.contains(table))
     }
 
     /// A table that a compaction has replaced would bring operands back that the new one holds, too.
@@ -318,7 +320,8 @@ impl Repair {
                 ..VersionEdit::default()
             });
             family.tables.sort_by_key(|f| (f.largest_seqno, f.smallest_seqno, f.number));
-            self.summary.order_unsure.extend(unsure_pairs(family, &self.of_unknown_age));
+            let unsure = unsure_pairs(&family.tables, options.comparator.as_ref(), &self.of_unknown_age);
+            self.summary.order_unsure.extend(unsure);
             for (epoch, file) in (1..).zip(&mut family.tables) {
                 file.epoch_number = epoch;
                 last_sequence = last_sequence.max(file.largest_seqno);
@@ -350,9 +353,9 @@ impl Repair {
     /// Moves what the repaired database does not use into `lost`.
     fn archive(&self, found: &Found) -> Result<()> {
         let lost = self.summary.tables_lost.iter().map(|(number, _)| number);
-        for number in lost.chain(&self.summary.tables_obsolete) {
-            let names = found.tables.iter().filter(|(n, _)| n == number);
-            names.into_iter().try_for_each(|(_, name)| self.move_to_lost(&self.path.join(name)))?;
+        let unused: BTreeSet<_> = lost.chain(&self.summary.tables_obsolete).collect();
+        for (_, name) in found.tables.iter().filter(|(number, _)| unused.contains(number)) {
+            self.move_to_lost(&self.path.join(name))?;
         }
         for number in &self.blobs_left_over {
             self.move_to_lost(&file_name::blob_file_name(&self.path, *number))?;
@@ -375,23 +378,4 @@ impl Repair {
             result => result,
         }
     }
-}
-
-/// Of tables sorted by sequence number, those pairs that are not really in order, or of which nobody knows.
-fn unsure_pairs(family: &Family, of_unknown_age: &BTreeSet<FileNumber>) -> Vec<(FileNumber, FileNumber)> {
-    let comparator = &family.descriptor.options.comparator;
-    let before = |a: &FileMetaData, b: &FileMetaData| {
-        comparator.compare(key::user_key(&a.largest), key::user_key(&b.smallest)).is_lt()
-    };
-    let mut pairs = Vec::new();
-    for (i, newer) in family.tables.iter().enumerate() {
-        for older in &family.tables[..i] {
-            let in_order =
-                newer.smallest_seqno > older.largest_seqno && !of_unknown_age.contains(&older.number);
-            if !in_order && !before(newer, older) && !before(older, newer) {
-                pairs.push((older.number, newer.number));
-            }
-        }
-    }
-    pairs
 }

@@ -33,6 +33,9 @@ impl Repair {
     /// # Errors
     /// `IoError` that is not about the file's contents.
     pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
+        // Of each family the first blob file that a table names, and what all of them refer to.
+        let named: BTreeMap<_, _> =
+            self.families.iter().map(|(id, family)| (*id, family.blobs_named())).collect();
         for &number in &found.blobs {
             let path = file_name::blob_file_name(&self.path, number);
             let scanned =
@@ -44,13 +47,12 @@ impl Repair {
                     })?;
                     Ok((reader.header().column_family, reader.blob_count(), bytes))
                 });
-            let needed = |family: &Family| {
-                family.tables.iter().filter_map(|t| t.oldest_blob_file_number).any(|oldest| oldest <= number)
-            };
+            let needed =
+                |id| named.get(id).filter(|named| named.oldest.is_some_and(|oldest| oldest <= number));
             match scanned {
-                Ok((id, count, bytes)) if count > 0 && self.families.get(&id).is_some_and(needed) => {
-                    let family = self.families.get_mut(&id).expect("asked for above");
-                    let (references, referred_bytes) = family.references_to(number);
+                Ok((id, count, bytes)) if count > 0 && needed(&id).is_some() => {
+                    let (references, referred_bytes) = named[&id].references.of_file(number);
+                    let family = self.families.get_mut(&id).expect("they name it");
                     family.blobs.push(BlobFileAddition {
                         number,
                         total_blob_count: references.max(count),
@@ -200,12 +202,19 @@ fn is_of_contents(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
+/// What the tables of a family say of blob files.
+struct BlobsNamed {
+    oldest: Option<FileNumber>,
+    references: BlobTally,
+}
+
 impl Family {
-    /// How often its tables refer to records of this blob file, and the bytes of these.
-    fn references_to(&self, blob_file: FileNumber) -> (u64, u64) {
+    fn blobs_named(&self) -> BlobsNamed {
+        let oldest = self.tables.iter().filter_map(|table| table.oldest_blob_file_number).min();
+        let mut references = BlobTally::default();
         let of_tables = self.tables.iter().filter_map(|table| self.references.get(&table.number));
-        let of_file = of_tables.map(|tally| tally.of_file(blob_file));
-        of_file.fold((0, 0), |(count, bytes), (c, b)| (count + c, bytes.saturating_add(b)))
+        of_tables.for_each(|tally| references.merge(tally));
+        BlobsNamed { oldest, references }
     }
 }
 

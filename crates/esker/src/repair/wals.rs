@@ -16,6 +16,7 @@ use esker_format::wal_recovery::{ReplayStep, WalRecoveryMode, WalReplay};
 use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableFile, TableReadOptions};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ struct Replayed {
     icmp: InternalKeyComparator,
     mem: Arc<MemTable>,
     tables: Arc<TableCache>,
-    /// The tables that were there before.
+    /// The tables that were there before, newest first.
     old: Vec<FileMetaData>,
     /// Whether all tables that were found could be read.
     no_table_lost: bool,
@@ -73,11 +74,13 @@ impl Repair {
 
     fn start(&self, family: &Family) -> Replayed {
         let icmp = InternalKeyComparator::new(family.descriptor.options.comparator.clone());
+        let mut old = family.tables.clone();
+        old.sort_by_key(|file| Reverse(file.largest_seqno));
         Replayed {
             mem: new_memtable(&self.options, &icmp, &family.descriptor.options, 1, SequenceNumber::ZERO),
             icmp,
             tables: db::family_tables(&self.options, &self.path, &family.descriptor, &self.open_files),
-            old: family.tables.clone(),
+            old,
             no_table_lost: self.summary.tables_lost.is_empty(),
             flushed_before: FileNumber(0),
         }
@@ -223,7 +226,7 @@ impl Replayed {
     fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let plain = self.icmp.without_timestamp();
-        for file in self.old.iter().filter(|file| sequence <= file.largest_seqno) {
+        for file in self.old.iter().take_while(|file| sequence <= file.largest_seqno) {
             let reader = self.tables.reader(&TableFile { meta: file, level: None })?;
             let (key, icmp) = match reader.lacks_timestamps() {
                 true => (self.icmp.split_timestamp(entry.key).0, &plain),

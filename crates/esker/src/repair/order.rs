@@ -1,0 +1,185 @@
+//! Which tables a repair cannot bring in order for sure.
+//!
+//! In: the tables of a family, by sequence number. Out: the pairs whose keys and whose sequence numbers both overlap.
+//!
+//! There may be tens of thousands, most of them with keys of their own or sequence numbers of their own. So they are gone through by
+//! key, and of those whose keys reach so far a tree finds the ones whose sequence numbers do.
+
+use esker_base::comparator::Comparator;
+use esker_base::{FileNumber, SequenceNumber};
+use esker_format::key;
+use esker_format::version_edit::FileMetaData;
+use std::collections::BTreeSet;
+
+/// More are not named: with all tables in each other's way that would be the square of their number.
+const MOST: usize = 10_000;
+
+/// Of tables sorted by sequence number, pairs that are not really in order, or of which nobody knows: an ingested one `of_unknown_age`
+/// and any behind it. The older of each first.
+pub(super) fn unsure_pairs(
+    tables: &[FileMetaData],
+    comparator: &dyn Comparator,
+    of_unknown_age: &BTreeSet<FileNumber>,
+) -> Vec<(FileNumber, FileNumber)> {
+    let start = |i: usize| key::user_key(&tables[i].smallest);
+    let end = |i: usize| key::user_key(&tables[i].largest);
+    let newest = |i: usize| match of_unknown_age.contains(&tables[i].number) {
+        true => SequenceNumber::MAX,
+        false => tables[i].largest_seqno,
+    };
+    let mut by_oldest: Vec<usize> = (0..tables.len()).collect();
+    by_oldest.sort_by_key(|&i| tables[i].smallest_seqno);
+    let mut rank = vec![0; tables.len()];
+    (0..).zip(&by_oldest).for_each(|(at, &i)| rank[i] = at);
+    let mut by_start: Vec<usize> = (0..tables.len()).collect();
+    by_start.sort_by(|&a, &b| comparator.compare(start(a), start(b)));
+    let mut by_end: Vec<usize> = (0..tables.len()).collect();
+    by_end.sort_by(|&a, &b| comparator.compare(end(a), end(b)));
+    let mut ended = by_end.into_iter().peekable();
+    // Those whose keys reach to where the walk is.
+    let mut reaching = Reaching::new(tables.len());
+    let mut pairs = Vec::new();
+    for i in by_start {
+        while let Some(gone) = ended.next_if(|&e| comparator.compare(end(e), start(i)).is_lt()) {
+            reaching.set(rank[gone], None);
+        }
+        let begun = by_oldest.partition_point(|&j| tables[j].smallest_seqno <= newest(i));
+        reaching.for_each(begun, tables[i].smallest_seqno, &mut |at| {
+            pairs.push((i.min(by_oldest[at]), i.max(by_oldest[at])));
+            pairs.len() < MOST
+        });
+        if pairs.len() >= MOST {
+            break;
+        }
+        reaching.set(rank[i], Some(newest(i)));
+    }
+    pairs.sort_unstable_by_key(|&(older, newer)| (newer, older));
+    pairs.into_iter().map(|(older, newer)| (tables[older].number, tables[newer].number)).collect()
+}
+
+/// Tables by their oldest sequence number, and up to which one they go: a tree whose nodes know the newest below them.
+struct Reaching {
+    /// Of leaves, a power of two.
+    width: usize,
+    newest: Vec<Option<SequenceNumber>>,
+}
+
+impl Reaching {
+    fn new(count: usize) -> Reaching {
+        let width = count.next_power_of_two();
+        Reaching { width, newest: vec![None; 2 * width] }
+    }
+
+    fn set(&mut self, at: usize, newest: Option<SequenceNumber>) {
+        let mut node = self.width + at;
+        self.newest[node] = newest;
+        while node > 1 {
+            node /= 2;
+            self.newest[node] = self.newest[2 * node].max(self.newest[2 * node + 1]);
+        }
+    }
+
+    /// Of the first `count`, those that go up to `oldest` or beyond, until `found` has enough.
+    fn for_each(&self, count: usize, oldest: SequenceNumber, found: &mut dyn FnMut(usize) -> bool) {
+        let mut nodes = vec![(1, 0, self.width)];
+        while let Some((node, from, to)) = nodes.pop() {
+            if from >= count || self.newest[node] < Some(oldest) {
+                continue;
+            }
+            if to - from == 1 {
+                if !found(from) {
+                    return;
+                }
+                continue;
+            }
+            let middle = from.midpoint(to);
+            nodes.extend([(2 * node + 1, middle, to), (2 * node, from, middle)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_base::ValueType;
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
+    /// Bytewise; counts.
+    #[derive(Default)]
+    struct Counting(std::sync::atomic::AtomicU64);
+
+    impl Comparator for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            a.cmp(b)
+        }
+    }
+
+    fn table(number: u64, keys: (u64, u64), seqs: (u64, u64)) -> FileMetaData {
+        let key = |n: u64| key::internal_key(&n.to_be_bytes(), SequenceNumber(1), ValueType::Value);
+        FileMetaData {
+            number: FileNumber(number),
+            smallest: key(keys.0),
+            largest: key(keys.1),
+            smallest_seqno: SequenceNumber(seqs.0),
+            largest_seqno: SequenceNumber(seqs.1),
+            ..FileMetaData::default()
+        }
+    }
+
+    fn sorted(mut tables: Vec<FileMetaData>) -> Vec<FileMetaData> {
+        tables.sort_by_key(|f| (f.largest_seqno, f.smallest_seqno, f.number));
+        tables
+    }
+
+    #[test]
+    fn pairs_are_those_that_each_table_has_with_each_other() {
+        esker_testkit::seed::for_each_seed("unsure pairs", 200, |_, mut rng| {
+            let count = rng.u64(0..40);
+            let span = rng.u64(1..60);
+            let bounds = |rng: &mut fastrand::Rng| {
+                let from = rng.u64(0..100);
+                (from, from + rng.u64(0..span))
+            };
+            let tables = sorted((0..count).map(|n| table(n, bounds(&mut rng), bounds(&mut rng))).collect());
+            let unknown: BTreeSet<_> = (0..count).filter(|_| rng.u8(..) < 40).map(FileNumber).collect();
+            let comparator = Counting::default();
+            let mut expected = Vec::new();
+            for (i, newer) in tables.iter().enumerate() {
+                for older in &tables[..i] {
+                    let apart = |a: &FileMetaData, b: &FileMetaData| {
+                        key::user_key(&a.largest) < key::user_key(&b.smallest)
+                    };
+                    let in_order =
+                        newer.smallest_seqno > older.largest_seqno && !unknown.contains(&older.number);
+                    if !in_order && !apart(newer, older) && !apart(older, newer) {
+                        expected.push((older.number, newer.number));
+                    }
+                }
+            }
+            assert_eq!(unsure_pairs(&tables, &comparator, &unknown), expected);
+        });
+    }
+
+    #[test]
+    fn thousands_of_tables_are_not_compared_each_with_each() {
+        const TABLES: u64 = 20_000;
+        let compared = Cell::new(0);
+        let pairs = |tables: Vec<FileMetaData>| {
+            let comparator = Counting::default();
+            let pairs = unsure_pairs(&sorted(tables), &comparator, &BTreeSet::new());
+            compared.set(comparator.0.into_inner() / TABLES);
+            pairs.len()
+        };
+        // Of the last level, whose sequence numbers are gone; of level 0; and all in each other's way.
+        assert_eq!(pairs((0..TABLES).map(|n| table(n, (2 * n, 2 * n + 1), (0, 0))).collect()), 0);
+        assert!(compared.get() < 60, "{compared:?}");
+        assert_eq!(pairs((0..TABLES).map(|n| table(n, (0, 9), (2 * n, 2 * n + 1))).collect()), 0);
+        assert!(compared.get() < 60, "{compared:?}");
+        assert_eq!(pairs((0..TABLES).map(|n| table(n, (0, 9), (0, 9))).collect()), MOST);
+    }
+}
