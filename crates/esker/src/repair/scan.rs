@@ -6,7 +6,7 @@ use crate::iter::timestamped::{stored_tombstones, table_iter};
 use crate::version::manifest::{ManifestReader, read_current};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode, ValueType};
 use esker_format::blob::file::record_bytes;
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -24,6 +24,11 @@ struct Said {
     flushed: Flushed,
     /// All that there was when it was written is in it.
     is_whole: bool,
+}
+
+/// Whether a file could not be read, which may pass: it need not be damaged.
+fn is_of_reading(error: &Error) -> bool {
+    error.kind() == ErrorKind::IoError && error.subcode() != SubCode::PathNotFound
 }
 
 impl Repair {
@@ -74,8 +79,10 @@ impl Repair {
 
     /// Takes names of families from as much of the MANIFEST as can be read: for those that have WAL entries and no table yet. And what
     /// was flushed by then.
+    /// # Errors
+    /// `IoError` of a MANIFEST that may be whole.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
-        let Some(said) = self.read_manifest(found) else { return Ok(()) };
+        let Some(said) = self.read_manifest(found)? else { return Ok(()) };
         let names = said.names;
         self.flushed = said.flushed;
         names.iter().try_for_each(|(id, name)| self.family(*id, name).map(drop))?;
@@ -90,19 +97,39 @@ impl Repair {
     /// What the MANIFEST in force says, if it can be read beyond what it begins with: all that there was when it was written. Else the
     /// newest one of which that holds. A newer one was only begun when power failed, or by a repair before; only if there is no
     /// other does it count as far as it goes.
-    fn read_manifest(&self, found: &Found) -> Option<Said> {
-        let in_force = read_current(self.fs.as_ref(), &self.path).ok();
+    /// # Errors
+    /// `IoError`: one could not be read, this time at least. What it says may be whole.
+    fn read_manifest(&self, found: &Found) -> Result<Option<Said>> {
+        let in_force = match read_current(self.fs.as_ref(), &self.path) {
+            Err(e) if is_of_reading(&e) => return Err(e),
+            current => current.ok(),
+        };
         let newest_first = found.manifests.iter().rev().copied().filter(|number| Some(*number) != in_force);
-        let all = in_force.into_iter().chain(newest_first);
-        let mut said: Vec<Said> = all.filter_map(|number| self.what_manifest_says(number)).collect();
-        let best = said.iter().position(|said| said.is_whole).unwrap_or(0);
-        (best < said.len()).then(|| said.swap_remove(best))
+        let mut best = None;
+        for number in in_force.into_iter().chain(newest_first) {
+            let said = self.what_manifest_says(number)?;
+            if said.as_ref().is_some_and(|said| said.is_whole) {
+                return Ok(said);
+            }
+            best = best.or(said);
+        }
+        Ok(best)
     }
 
-    fn what_manifest_says(&self, number: FileNumber) -> Option<Said> {
-        let mut manifest = ManifestReader::open(self.fs.as_ref(), &self.path, number).ok()?;
+    fn what_manifest_says(&self, number: FileNumber) -> Result<Option<Said>> {
+        let without_it = |e: Error| e.advising("without that file it is made of the tables and WALs alone");
+        let mut manifest = match ManifestReader::open(self.fs.as_ref(), &self.path, number) {
+            Err(e) if is_of_reading(&e) => return Err(without_it(e)),
+            Err(_) => return Ok(None),
+            Ok(manifest) => manifest,
+        };
         let mut said = Said { names: BTreeMap::new(), flushed: Flushed::default(), is_whole: false };
-        while let Ok(Some(edit)) = manifest.next_edit() {
+        loop {
+            let edit = match manifest.next_edit() {
+                Err(e) if is_of_reading(&e) => return Err(without_it(e)),
+                Err(_) | Ok(None) => return Ok(Some(said)),
+                Ok(Some(edit)) => edit,
+            };
             if let Some(name) = &edit.column_family_add {
                 said.names.insert(edit.column_family, name.clone());
             }
@@ -113,7 +140,6 @@ impl Repair {
             said.is_whole |= edit.next_file_number.is_some();
             said.flushed.apply(&edit);
         }
-        Some(said)
     }
 
     /// Checks every table and describes those that are whole.

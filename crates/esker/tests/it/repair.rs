@@ -1,7 +1,7 @@
 //! A database without MANIFEST and CURRENT comes back from its tables and WALs.
 
 use esker::internals::env::mem::MemFs;
-use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,
@@ -566,5 +566,31 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
                 break;
             }
         }
+    }
+}
+
+/// Without what it says a family that was dropped would be there again, and what had been compacted away.
+#[test]
+fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
+    let path = Path::new("/db");
+    for name in ["CURRENT", "MANIFEST"] {
+        let disk = CrashFs::new();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let mut options = options();
+        options.db.env = Env::with_fs(Arc::new(faults.clone()));
+        fill(&options, path);
+        let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
+        let reverse = db.column_family("reverse").unwrap();
+        db.drop_column_family(&reverse).unwrap();
+        let left = disk.crash_clone(&CrashChoices::process_kill());
+        let faults = FaultFs::new(Arc::new(left.clone()));
+        options.db.env = Env::with_fs(Arc::new(faults.clone()));
+        let before = left.children(path).unwrap();
+        faults.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(name));
+        let error = repair_db(&options, &families(&options), path).unwrap_err();
+        assert!(error.kind() == ErrorKind::IoError && error.to_string().contains(name), "{error}");
+        assert_eq!(left.children(path).unwrap(), before);
+        let summary = repair_db(&options, &families(&options), path).unwrap();
+        assert_eq!(summary.families, ["default", "merging"]);
     }
 }
