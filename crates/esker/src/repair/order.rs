@@ -102,19 +102,20 @@ impl Reaching {
 mod tests {
     use super::*;
     use esker_base::ValueType;
+    use esker_base::sync::atomic::{self, AtomicU64};
     use std::cell::Cell;
     use std::cmp::Ordering;
 
     /// Bytewise; counts.
     #[derive(Default)]
-    struct Counting(std::sync::atomic::AtomicU64);
+    struct Counting(AtomicU64);
 
     impl Comparator for Counting {
         fn name(&self) -> &str {
             "counting"
         }
         fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.0.fetch_add(1, atomic::Ordering::Relaxed);
             a.cmp(b)
         }
     }
