@@ -18,9 +18,12 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// When nothing was to be gained, it is not tried again for so many times as long as it took: it goes through all locks there are, and
-/// everybody who asks for one is refused meanwhile. What is given back makes room at once.
+/// When little was to be gained, it is not tried again for so many times as long as it took: it goes through all locks there are, and
+/// everybody who asks for one beyond the limit is refused meanwhile. What is given back makes room at once.
 const REST: u64 = 8;
+
+/// So large a part of the limit is made free, if it can be: else the next lock but a few would have all of them gone through again.
+const GAIN: i64 = 16;
 
 impl Inner {
     /// True if there is room for more locks, made if need be. `untold` bytes are the caller's own.
@@ -32,8 +35,11 @@ impl Inner {
     }
 
     fn fits(&self, untold: i64) -> bool {
-        let limit = self.shared.max_bytes.load(Ordering::Relaxed);
-        self.shared.bytes() + untold < i64::try_from(limit).unwrap_or(i64::MAX)
+        self.shared.bytes() + untold < self.limit()
+    }
+
+    fn limit(&self) -> i64 {
+        i64::try_from(self.shared.max_bytes.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
     }
 
     #[cold]
@@ -50,20 +56,29 @@ impl Inner {
         let families = self.all_families();
         let barrier = self.barrier.lock().clone();
         self.shared.counters.escalations.fetch_add(1, Ordering::Relaxed);
-        for owner in greediest_first(&families) {
+        let owners = greediest_first(&families);
+        let mut rest = &owners[..];
+        let mut count = 1;
+        // Twice as many each time: of many who hold little each would take a walk of its own.
+        while !rest.is_empty() {
+            let these;
+            (these, rest) = rest.split_at(count.min(rest.len()));
+            let these = these.iter().map(|owner| (owner.id, &**owner)).collect();
             for family in &families {
-                self.escalate(family, &owner, barrier.as_ref());
+                self.escalate(family, &these, barrier.as_ref());
             }
-            if self.fits(untold) {
+            let limit = self.limit();
+            if self.fits(untold.saturating_add(limit / GAIN)) {
                 return true;
             }
+            count *= 2;
         }
         let end = self.shared.now();
         *not_before = end.saturating_add(end.saturating_sub(start).saturating_mul(REST));
-        false
+        self.fits(untold)
     }
 
-    fn escalate(&self, family: &Family, owner: &Owner, barrier: Option<&EscalationBarrier>) {
+    fn escalate(&self, family: &Family, owners: &HashMap<u64, &Owner>, barrier: Option<&EscalationBarrier>) {
         family.for_each_leaf(|_, state| {
             let LeafState { fragments, queue, .. } = state;
             let is_wanted =
@@ -71,13 +86,10 @@ impl Inner {
             let is_barred = |lo: Cut<'_>, hi: Cut<'_>| {
                 barrier.is_some_and(|b| b(family.id, &lo.to_endpoint(), &hi.to_endpoint()))
             };
-            let (joined, saved) = fragments.escalate(owner.id, |lo, hi| {
+            let (joined, saved) = fragments.escalate(owners, |lo, hi| {
                 let gap = Span { lo, hi };
                 is_adjacent(&family.order, gap) || !(is_wanted(gap) || is_barred(lo, hi))
             });
-            if joined > 0 {
-                owner.escalated.store(true, Ordering::Release);
-            }
             self.shared.add_bytes(-saved);
             self.shared.counters.escalated_locks.fetch_add(joined as u64, Ordering::Relaxed);
         });

@@ -13,6 +13,8 @@ use crate::key::KeyBuf;
 use crate::owner::Owner;
 use crate::{LockMode, cut::EndpointBuf};
 use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A locked piece of the key space.
@@ -453,20 +455,23 @@ impl Fragments {
         saved
     }
 
-    /// Joins runs of `id`'s exclusive locks, nobody else's between them, wherever `may_bridge` agrees to the gap.
-    /// Number of locks that went, bytes saved.
+    /// Joins runs of exclusive locks of each of `owners`, nobody else's between them, wherever `may_bridge` agrees to the gap, and
+    /// marks those of whom some were joined. Number of locks that went, bytes saved.
     pub(crate) fn escalate(
         &mut self,
-        id: u64,
+        owners: &HashMap<u64, &Owner>,
         may_bridge: impl Fn(Cut<'_>, Cut<'_>) -> bool,
     ) -> (usize, i64) {
         let (mut merged, mut saved) = (0, 0);
         let mut start = 0;
         while start < self.all.len() {
+            let owner = owners.get(&self.all[start].owner.id);
             let mut end = start + 1;
             while end < self.all.len() {
                 let (a, b) = (&self.all[end - 1], &self.all[end]);
-                let is_joinable = |f: &Fragment| f.mode == LockMode::Exclusive && f.is_sole_owner(id);
+                let is_joinable = |f: &Fragment| {
+                    f.mode == LockMode::Exclusive && owner.is_some_and(|owner| f.is_sole_owner(owner.id))
+                };
                 let alike = is_joinable(a) && is_joinable(b);
                 if !alike || !may_bridge(a.span().hi, b.span().lo) {
                     break;
@@ -477,6 +482,7 @@ impl Fragments {
                 merged += end - start - 1;
                 saved += self.join_range(start..end);
                 self.all[start].escalated = true;
+                owner.inspect(|owner| owner.escalated.store(true, Ordering::Release));
             }
             start += 1;
         }

@@ -222,6 +222,38 @@ fn who_is_refused_for_lack_of_memory_does_not_have_all_locks_gone_through_each_t
 }
 
 #[test]
+fn who_takes_locks_just_below_the_limit_does_not_have_all_of_them_gone_through_each_time() {
+    let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
+    let family = family(&manager);
+    let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
+    // Those cannot be joined; the few beside them can, and leave room for as few.
+    for i in 0..2000_u64 {
+        a.lock_key(&family, &i.to_be_bytes(), Shared).unwrap();
+    }
+    let floor = manager.counters().lock_memory as usize;
+    manager.set_max_lock_memory(floor + floor / 400);
+    let granted =
+        (0..2000_u64).filter(|i| b.lock_key(&family, &(1 << 32 | i).to_be_bytes(), Exclusive).is_ok());
+    assert!(granted.count() > 100);
+    let counters = manager.counters();
+    assert!(counters.escalations > 1 && counters.escalations < 300, "{counters:?}");
+    manager.check().unwrap();
+    // With as much room as that, it is made for many at once, whoever has it.
+    let before = manager.counters().escalations;
+    manager.set_max_lock_memory(2 * floor);
+    let mut others: Vec<_> = (0..100).map(|_| manager.locker(TRY)).collect();
+    for i in 0..20_000_u64 {
+        let key = ((2 + i % 100) << 32 | i).to_be_bytes();
+        others[(i % 100) as usize].lock_key(&family, &key, Exclusive).unwrap();
+    }
+    let counters = manager.counters();
+    assert!(counters.escalations - before < 60, "{counters:?}");
+    manager.check().unwrap();
+    drop((a, b, others));
+    assert_eq!(manager.counters().lock_memory, 0);
+}
+
+#[test]
 fn expired_locks_are_stolen_unless_their_owner_commits() {
     let clock = Arc::new(StillClock::default());
     let manager = LockManager::new(LockManagerOptions::new(clock.clone()));
