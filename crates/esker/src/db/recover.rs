@@ -377,9 +377,9 @@ impl ReplayRun<'_> {
             }
             Ok(())
         })?;
-        if consumed > 0 {
-            self.last_sequence = self.last_sequence.max(SequenceNumber(batch.sequence().0 + consumed - 1));
-        }
+        // Also where it takes no number: what comes behind it in a WAL must not go back.
+        let last = (batch.sequence().0 + consumed).saturating_sub(1);
+        self.last_sequence = self.last_sequence.max(SequenceNumber(last));
         Ok(consumed)
     }
 

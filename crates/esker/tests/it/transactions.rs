@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batch;
+mod cut_short;
 mod entities;
 mod isolation;
 mod locking;
