@@ -154,19 +154,22 @@ impl WalReplay {
         Ok(())
     }
 
-    /// The WAL at hand says that `due` was due when `predecessor`, which is replayed too, was full. Whether to go on: not
-    /// if the end of `predecessor` was lost without a trace and the mode wants no holes.
+    /// The WAL at hand says that `due`, if that is known, was due when `predecessor`, which is replayed too, was full, and it has not
+    /// fewer records than it had then if it `is_whole`. Whether to go on: not if the end of `predecessor` was lost without a trace and the
+    /// mode wants no holes.
     /// # Errors
     /// `Corruption` where nothing may be lost.
-    pub fn after(&mut self, predecessor: FileNumber, due: SequenceNumber) -> Result<bool> {
-        if self.next_sequence >= Some(due) {
+    pub fn after(
+        &mut self,
+        predecessor: FileNumber,
+        due: Option<SequenceNumber>,
+        is_whole: bool,
+    ) -> Result<bool> {
+        if is_whole && due.is_none_or(|due| self.next_sequence >= Some(due)) {
             return Ok(true);
         }
-        let what = format!(
-            "{:06}.log: its end is lost; {} begins at sequence number {due}",
-            predecessor.0,
-            self.name()
-        );
+        let due = due.map_or(String::new(), |due| format!(" at sequence number {due}"));
+        let what = format!("{:06}.log: its end is lost; {} begins{due}", predecessor.0, self.name());
         match self.mode {
             WalRecoveryMode::AbsoluteConsistency => Err(Error::corruption(what)),
             WalRecoveryMode::PointInTimeRecovery => {

@@ -118,6 +118,7 @@ impl Recovery<'_> {
             last_sequence: manifest.numbers().last_sequence(),
             two_phase: TwoPhaseReplay::new(self.options.allow_2pc),
             at: (FileNumber(0), None),
+            records: (0, 0),
             stopped_in_recycled: false,
             ended_in_doubt: false,
         };
@@ -291,6 +292,8 @@ struct ReplayRun<'a> {
     two_phase: TwoPhaseReplay,
     /// The WAL at hand, and the one that was replayed before it.
     at: (FileNumber, Option<FileNumber>),
+    /// How many records each of them has.
+    records: (u64, u64),
     /// The WAL that replay stopped in was written over an older one: what it stopped at may be just that.
     stopped_in_recycled: bool,
     /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
@@ -309,6 +312,7 @@ impl ReplayRun<'_> {
         let mut reader = open_wal(recovery.fs.as_ref(), recovery.wal_dir, wal)?;
         self.decide.begin_file(wal);
         self.at = (wal, Some(self.at.0).filter(|wal| wal.0 > 0));
+        self.records = (0, self.records.0);
         self.two_phase.begin_file();
         let mut record = Vec::new();
         loop {
@@ -327,6 +331,7 @@ impl ReplayRun<'_> {
                     if !self.follows_predecessor(&batch)? {
                         break;
                     }
+                    self.records.0 += 1;
                     let (first, consumed) = (batch.sequence(), self.apply(wal, &batch)?);
                     self.decide.applied(first, consumed)?;
                     self.flush_full()?;
@@ -343,7 +348,8 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
-    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
+    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it. Copies of what is in one that has
+    /// failed count only when that one does not any more.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
         // One that nobody needs any more may have gone. For sections the MANIFEST names the oldest that may be needed, which
@@ -351,10 +357,12 @@ impl ReplayRun<'_> {
         let for_families = self.manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
         let is_wanted = p.number >= self.recovery.smallest_wanted(self.manifest)
             && (p.number >= for_families || self.at.1 == Some(p.number));
-        if is_wanted && self.two_phase.knows_next_number() {
-            return self.decide.after(p.number, p.due);
+        if !is_wanted || p.has_failed() {
+            return Ok(!is_wanted);
         }
-        Ok(true)
+        let found = if self.at.1 == Some(p.number) { self.records.1 } else { 0 };
+        let is_whole = p.records.is_none_or(|records| found >= records);
+        self.decide.after(p.number, self.two_phase.knows_next_number().then_some(p.due), is_whole)
     }
 
     fn log_warning(&mut self) {

@@ -9,7 +9,7 @@
 //!     those files.
 //!  3. A file leaves `alive` only when the caller says that no family needs it; the caller deletes it.
 //!  4. A file that gets its first record while the one before it is not synced says where that one ended: recovery finds
-//!     out if that end was lost.
+//!     out if that end was lost. One that replaces a failed file says so as long as anybody may need that.
 //!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to it.
 //!  6. A file that was another log's before is cut behind its last record before the next one is begun, and that is durable
 //!     before a family's tables are: only the last file may end in older records. Readers take those for damage, RocksDB's
@@ -57,6 +57,7 @@ struct WalFile {
     is_cut: bool,
     /// The sequence number after that of the last record.
     due: SequenceNumber,
+    records: u64,
 }
 
 /// A WAL that some family may still need.
@@ -96,6 +97,8 @@ pub(crate) struct Wals {
     /// Physical records of the append in hand.
     buffer: Vec<u8>,
     failed: Option<Error>,
+    /// The file that failed and was abandoned, until no recovery comes back to it.
+    replaced: Option<FileNumber>,
 }
 
 impl Wals {
@@ -115,6 +118,7 @@ impl Wals {
             told_sizes: 0,
             buffer: Vec::new(),
             failed: None,
+            replaced: None,
         }
     }
 
@@ -205,6 +209,7 @@ impl Wals {
     pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<Option<FileNumber>> {
         let before = self.current_number();
         self.current = Some(self.create(number)?);
+        self.replaced = self.replaced.or(Some(before));
         self.unsynced.clear();
         let fresh = self.fresh.replace(Fresh { number, complete: None });
         let useless = fresh.filter(|f| f.number == before && f.complete.is_none()).map(|f| f.number);
@@ -229,6 +234,11 @@ impl Wals {
     pub(crate) fn set_current_complete(&mut self) {
         let complete = self.current.as_ref().map(|c| c.file.file_size());
         self.fresh = Some(Fresh { number: self.current_number(), complete });
+    }
+
+    /// The MANIFEST says that nobody needs what was abandoned, nor what came before.
+    pub(crate) fn forget_replaced(&mut self) {
+        self.replaced = None;
     }
 
     fn create(&mut self, number: FileNumber) -> Result<WalFile> {
@@ -256,6 +266,7 @@ impl Wals {
             has_old_tail,
             is_cut: false,
             due: SequenceNumber::ZERO,
+            records: 0,
         })
     }
 
@@ -275,14 +286,22 @@ impl Wals {
             current.writer.add_timestamp_sizes(&self.timestamp_sizes[self.told_sizes..], &mut self.buffer);
             self.told_sizes = self.timestamp_sizes.len();
         }
+        let predecessor = match (self.replaced, self.unsynced.last()) {
+            (Some(replaced), _) => Some(Predecessor::that_failed(replaced)),
+            (None, Some(last)) => {
+                Some(Predecessor { number: last.number, due: last.due, records: Some(last.records) })
+            }
+            (None, None) => None,
+        };
         if current.file.file_size() == 0
-            && let Some(last) = self.unsynced.last()
+            && let Some(predecessor) = predecessor
         {
-            let predecessor = Predecessor { number: last.number, due: last.due };
             let batch = predecessor.to_batch(sequences.start)?;
             current.writer.add_record(batch.data(), &mut self.buffer);
+            current.records += 1;
         }
         current.due = sequences.end;
+        current.records += 1;
         current.writer.add_record_parts(pieces, &mut self.buffer);
         let result = current
             .file

@@ -4,7 +4,12 @@
 //! and there is a hole. RocksDB 10 can tell with a record type of its own (`track_and_verify_wals`), at which older ones
 //! stop. Here it is a write batch without operations that carries log data, which every RocksDB passes over.
 //!
-//! In: number of the predecessor and the sequence number due after its last record. Out: a batch; and back.
+//! In: number of the predecessor, the sequence number due after its last record, and how many records it has, as steps of prepared
+//! transactions take no numbers. Out: a batch; and back.
+//!
+//! A WAL that replaces one that has failed begins with copies of what is prepared there. It says so in the same way, with a number
+//! that is never due: until the MANIFEST says that nobody needs the failed one any more, that one counts, and not the copies. It
+//! may hold the commit of what was copied, which was refused, or have lost what came before.
 
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, WriteBatch, WriteBatchView};
@@ -17,12 +22,28 @@ pub(crate) struct Predecessor {
     pub(crate) number: FileNumber,
     /// Of the first record that is not in it.
     pub(crate) due: SequenceNumber,
+    /// How many records are in it; `None`: that was not said when this was written.
+    pub(crate) records: Option<u64>,
 }
 
+/// Due after a WAL that has failed.
+const NEVER: SequenceNumber = SequenceNumber(u64::MAX);
+
 impl Predecessor {
+    /// One whose end is not known.
+    pub(crate) fn that_failed(number: FileNumber) -> Predecessor {
+        Predecessor { number, due: NEVER, records: None }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.due == NEVER
+    }
+
     /// The batch that says so, ahead of the one numbered `next`.
     pub(crate) fn to_batch(self, next: SequenceNumber) -> Result<WriteBatch> {
-        let blob = [MAGIC, &self.number.0.to_le_bytes(), &self.due.0.to_le_bytes()].concat();
+        let records = self.records.map(u64::to_le_bytes);
+        let records = records.as_ref().map_or(&[][..], |bytes| bytes);
+        let blob = [MAGIC, &self.number.0.to_le_bytes(), &self.due.0.to_le_bytes(), records].concat();
         let mut batch = WriteBatch::new();
         batch.put_log_data(&blob)?;
         batch.set_sequence(next);
@@ -35,10 +56,16 @@ impl Predecessor {
             return None;
         }
         let Some(BatchOp::LogData(blob)) = batch.iter().next() else { return None };
-        let (number, due) = blob.strip_prefix(MAGIC)?.split_at_checked(8)?;
+        let (numbers, rest) = blob.strip_prefix(MAGIC)?.as_chunks::<8>();
+        let (number, due, records) = match (numbers, rest) {
+            ([number, due], []) => (number, due, None),
+            ([number, due, records], []) => (number, due, Some(u64::from_le_bytes(*records))),
+            _ => return None,
+        };
         Some(Predecessor {
-            number: FileNumber(u64::from_le_bytes(number.try_into().ok()?)),
-            due: SequenceNumber(u64::from_le_bytes(due.try_into().ok()?)),
+            number: FileNumber(u64::from_le_bytes(*number)),
+            due: SequenceNumber(u64::from_le_bytes(*due)),
+            records,
         })
     }
 }
@@ -49,10 +76,15 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood_and_other_batches_say_nothing() {
-        let said = Predecessor { number: FileNumber(7), due: SequenceNumber(300) };
-        let batch = said.to_batch(SequenceNumber(305)).unwrap();
-        assert_eq!(Predecessor::of_batch(&batch.view()), Some(said));
-        assert_eq!((batch.count(), batch.sequence()), (0, SequenceNumber(305)));
+        let (number, due) = (FileNumber(7), SequenceNumber(300));
+        let failed = Predecessor::that_failed(number);
+        assert!(failed.has_failed());
+        let before = Predecessor { number, due, records: None };
+        for said in [before, Predecessor { records: Some(12), ..before }, failed] {
+            let batch = said.to_batch(SequenceNumber(305)).unwrap();
+            assert_eq!(Predecessor::of_batch(&batch.view()), Some(said));
+            assert_eq!((batch.count(), batch.sequence()), (0, SequenceNumber(305)));
+        }
         let mut other = WriteBatch::new();
         assert_eq!(Predecessor::of_batch(&other.view()), None);
         other.put_log_data(b"esker.wal.predecessor, not").unwrap();

@@ -173,7 +173,9 @@ impl WritePath {
         forget_old_wals(&mut self.engine.state.lock(), fresh);
         drop(leader);
         self.flush_all(reason)?;
-        self.disown_old_wals()
+        self.disown_old_wals()?;
+        self.engine.wals.lock().forget_replaced();
+        Ok(())
     }
 
     fn delete_wal(&self, number: FileNumber) {

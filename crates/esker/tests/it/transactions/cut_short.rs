@@ -3,10 +3,12 @@
 //! Steps of a transaction take no sequence numbers of their own, so that numbers alone do not tell whether one is missing.
 
 use super::options;
+use esker::internals::env::crash::{CrashKind, Keep, Tail};
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
 use esker::{
-    Env, Options, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
+    Env, FlushOptions, Options, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
+    WriteOptions,
 };
 use std::sync::{Arc, Mutex};
 
@@ -67,4 +69,92 @@ fn an_opening_that_is_cut_short_behind_a_failed_write_may_be_begun_again() {
             assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
         }
     }
+}
+
+/// The sections of a WAL that has failed are written again, and durably, before what else was in it is in tables.
+#[test]
+fn no_prepared_transaction_is_ahead_of_earlier_writes_while_a_failed_wal_is_replaced() {
+    for choices in [CrashChoices::lose_unsynced(), CrashChoices::keep_flushed()] {
+        let disk = CrashFs::new();
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        let db = open(Arc::new(fs.clone()));
+        drop(prepared(&db, "first", "a", true));
+        db.put("b", "1").unwrap();
+        let second = prepared(&db, "second", "c", false);
+        fs.add_rule(FaultRule::short_write(None).on_name(".log"));
+        assert!(db.put("d", "1").is_err());
+        fs.clear_rules();
+        let all = crashes(&fs, &disk, choices, || db.db().resume().unwrap());
+        drop((second, db));
+        for left in all {
+            let db = open(Arc::new(left));
+            assert!(db.get_transaction_by_name(b"first").is_some());
+            if db.get_transaction_by_name(b"second").is_some() {
+                assert_eq!(db.db().get("b").unwrap().as_deref(), Some(&b"1"[..]));
+            }
+        }
+    }
+}
+
+/// The commit is whole in the WAL whose sync has failed, and was refused: so the section is written again.
+#[test]
+fn no_transaction_is_both_committed_and_prepared_while_a_failed_wal_is_replaced() {
+    for choices in [CrashChoices::process_kill(), CrashChoices::keep_flushed()] {
+        let disk = CrashFs::new();
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        let db = open(Arc::new(fs.clone()));
+        let mut one = prepared(&db, "one", "a", true);
+        fs.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name(".log"));
+        assert!(one.commit().is_err());
+        fs.clear_rules();
+        let all = crashes(&fs, &disk, choices, || db.db().resume().unwrap());
+        drop((one, db));
+        for left in all {
+            let db = open(Arc::new(left));
+            let is_committed = db.db().get("a").unwrap().is_some();
+            assert_ne!(is_committed, db.get_transaction_by_name(b"one").is_some());
+        }
+    }
+}
+
+/// The end of a WAL that is full is lost, cut behind a record, and the next one is not.
+#[test]
+fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
+    let cut = |seed| CrashChoices {
+        kind: CrashKind::PowerLoss,
+        keep_names: Keep::Everything,
+        keep_data: Keep::Some,
+        tear: seed % 2 == 0,
+        tail: Tail::Cut,
+        ..CrashChoices::random(seed)
+    };
+    let mut lost = 0;
+    for (rolls_back, seed) in (0..400).map(|n| (n % 2 == 0, n / 2)) {
+        let disk = CrashFs::new();
+        let db = open(Arc::new(disk.clone()));
+        let mut one = prepared(&db, "one", "a", true);
+        db.put("x", "1").unwrap();
+        let two = if rolls_back {
+            one.rollback().unwrap();
+            None
+        } else {
+            Some(prepared(&db, "two", "b", false))
+        };
+        db.db().pause_background_work();
+        let family = db.db().default_column_family();
+        db.db().flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&family]).unwrap();
+        db.put("x", "2").unwrap();
+        let left = disk.crash_clone(&cut(seed));
+        db.db().continue_background_work().unwrap();
+        drop((one, two, db));
+        let db = open(Arc::new(left));
+        let is_later = db.db().get("x").unwrap().as_deref() == Some(b"2");
+        let is_done = match rolls_back {
+            true => db.get_transaction_by_name(b"one").is_none(),
+            false => db.get_transaction_by_name(b"two").is_some(),
+        };
+        assert!(is_done || !is_later, "seed {seed}, rolls back {rolls_back}");
+        lost += u32::from(!is_done);
+    }
+    assert!(lost > 20, "{lost}");
 }
