@@ -344,7 +344,8 @@ impl Engine {
     /// The oldest WAL that is needed: by the memtables of any family, or for a transaction that is prepared.
     pub(crate) fn oldest_wal_needed(&self, state: &DbState) -> Option<FileNumber> {
         // In this order: a commit names its section in a memtable before it takes it out of the list.
-        let outstanding = self.prepared.lock().oldest_wal();
+        let durable = self.wals.lock().durable_before();
+        let outstanding = self.prepared.lock().oldest_wal_needed(durable);
         let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(0)).min();
         state.oldest_log_needed().into_iter().chain(outstanding).chain(committed).min()
     }

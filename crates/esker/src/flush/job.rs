@@ -282,7 +282,8 @@ fn oldest_section_of(
     flushed: &dyn Fn(ColumnFamilyId) -> usize,
     leaving: Option<ColumnFamilyId>,
 ) -> Option<FileNumber> {
-    let outstanding = engine.prepared.lock().oldest_wal();
+    let durable = engine.wals.lock().durable_before();
+    let outstanding = engine.prepared.lock().oldest_wal_needed(durable);
     let staying = state.families.values().filter(|f| Some(f.cf.id) != leaving);
     let committed = staying.filter_map(|f| f.memtables.oldest_section(flushed(f.cf.id)));
     committed.chain(outstanding).min()

@@ -456,43 +456,61 @@ fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<
     record.put_marker(BatchOp::EndPrepare { xid })
 }
 
-/// The sections of an open database, by name: what is prepared, and in which WAL that is written.
+/// The sections of an open database: what is prepared, and in which WAL that is written.
 #[derive(Debug, Default)]
-pub(crate) struct PreparedSections(BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>);
+pub(crate) struct PreparedSections {
+    /// Those that are not resolved, by name.
+    open: BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>,
+    /// The WALs of those that are, each with the WAL that says so, until that is durable: else a crash could take a section though
+    /// it leaves nothing of what was written before that was resolved.
+    resolved: Vec<(FileNumber, FileNumber)>,
+}
 
 impl PreparedSections {
     /// Notes a section that is in `wal`.
     pub(crate) fn insert(&mut self, xid: Vec<u8>, wal: FileNumber, batch: Arc<WriteBatch>) {
-        self.0.insert(xid, (wal, batch));
+        self.open.insert(xid, (wal, batch));
     }
 
-    /// The section is resolved.
-    pub(crate) fn remove(&mut self, xid: &[u8]) {
-        self.0.remove(xid);
+    /// The section is resolved, in that WAL; in none if it is durable there already.
+    pub(crate) fn remove(&mut self, xid: &[u8], resolved_in: Option<FileNumber>) {
+        if let Some((wal, _)) = self.open.remove(xid)
+            && let Some(resolved_in) = resolved_in.filter(|resolved_in| *resolved_in > wal)
+        {
+            self.resolved.push((wal, resolved_in));
+        }
     }
 
     /// The WAL that a section is in.
     pub(crate) fn wal_of(&self, xid: &[u8]) -> Option<FileNumber> {
-        self.0.get(xid).map(|(wal, _)| *wal)
+        self.open.get(xid).map(|(wal, _)| *wal)
     }
 
     /// The ops of a transaction.
     pub(crate) fn get(&self, xid: &[u8]) -> Option<Arc<WriteBatch>> {
-        self.0.get(xid).map(|(_, batch)| batch.clone())
+        self.open.get(xid).map(|(_, batch)| batch.clone())
     }
 
     /// The oldest WAL with a section that is not resolved.
     pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
-        self.0.values().map(|(wal, _)| *wal).min()
+        self.open.values().map(|(wal, _)| *wal).min()
     }
 
-    /// All of them.
+    /// The oldest WAL that is needed for a section: it is not resolved, or that is in a WAL that is not durable, as those before
+    /// `durable_before` are.
+    pub(crate) fn oldest_wal_needed(&mut self, durable_before: FileNumber) -> Option<FileNumber> {
+        self.resolved.retain(|(_, resolved_in)| *resolved_in >= durable_before);
+        let resolved = self.resolved.iter().map(|(wal, _)| *wal);
+        resolved.chain(self.oldest_wal()).min()
+    }
+
+    /// All that are not resolved.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<WriteBatch>)> + '_ {
-        self.0.iter().map(|(xid, (_, batch))| (xid.as_slice(), batch))
+        self.open.iter().map(|(xid, (_, batch))| (xid.as_slice(), batch))
     }
 
-    /// All of them have been written to `wal` again.
+    /// All that are not resolved have been written to `wal` again.
     pub(crate) fn moved_to(&mut self, wal: FileNumber) {
-        self.0.values_mut().for_each(|section| section.0 = wal);
+        self.open.values_mut().for_each(|section| section.0 = wal);
     }
 }

@@ -10,6 +10,8 @@
 //!  1. A section that is in a WAL and not resolved is in `Engine::prepared`: its WAL stays.
 //!  2. A commit names the section's WAL in every memtable it writes to before it takes the section out of the list: the
 //!     WAL stays until these memtables are in tables, as replaying the commit takes both.
+//!  3. The section's WAL stays until the WAL that resolves it is durable: after a crash it is not resolved before what was
+//!     written before that.
 //!
 //! Source: RocksDB `utilities/transactions/pessimistic_transaction.cc`, `db/logs_with_prep_tracker.h`.
 
@@ -109,17 +111,21 @@ impl WritePath {
     /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer by themselves.
     pub(super) fn resolve_sections(&self, own: &Request, group: &[Follower]) {
         for step in steps(own, group) {
+            let current = || (!own.sync).then(|| self.engine.wals.lock().current_number());
             match step {
                 TwoPhase::Prepare { .. } => continue,
-                TwoPhase::Rollback { xid } => self.engine.prepared.lock().remove(xid),
-                TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch),
+                TwoPhase::Rollback { xid } => {
+                    let resolved_in = current();
+                    self.engine.prepared.lock().remove(xid, resolved_in);
+                }
+                TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch, current()),
             }
             // By the leader, as it is set: flushes may let WALs go now.
             self.engine.section_keeps_wals.store(false, Ordering::Relaxed);
         }
     }
 
-    fn note_commit(&self, xid: &[u8], batch: &WriteBatch) {
+    fn note_commit(&self, xid: &[u8], batch: &WriteBatch, resolved_in: Option<FileNumber>) {
         let mut state = self.engine.state.lock();
         let wal = self.engine.prepared.lock().wal_of(xid);
         if let Some(wal) = wal {
@@ -130,7 +136,7 @@ impl WritePath {
                 }
             }
         }
-        self.engine.prepared.lock().remove(xid);
+        self.engine.prepared.lock().remove(xid, resolved_in);
     }
 
     /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in are given up. Nothing is to be done

@@ -158,3 +158,38 @@ fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
     }
     assert!(lost > 20, "{lost}");
 }
+
+/// The section's WAL would go with the family; the rollback is in the current one, which nobody has synced.
+#[test]
+fn a_transaction_is_not_rolled_back_before_what_was_written_before_that() {
+    for commits in [false, true] {
+        let disk = CrashFs::new();
+        let options = on(Arc::new(disk.clone()));
+        let db = open(Arc::new(disk.clone()));
+        let other = db.create_column_family("other", &options.cf).unwrap();
+        let mut one =
+            db.begin_transaction(&WriteOptions::default().sync(true), &TransactionOptions::default());
+        one.set_name(b"one").unwrap();
+        if commits {
+            one.put_cf(&other, "a", "one").unwrap();
+        }
+        one.prepare().unwrap();
+        db.put("x", "1").unwrap();
+        db.db().flush().unwrap();
+        db.put("x", "2").unwrap();
+        one.set_write_options(&WriteOptions::default());
+        if commits {
+            one.commit().unwrap()
+        } else {
+            one.rollback().unwrap()
+        }
+        db.drop_column_family(&other).unwrap();
+        db.db().wait_for_background_work().unwrap();
+        let left = disk.crash_clone(&CrashChoices::lose_unsynced());
+        drop((one, other, db));
+        let db = open(Arc::new(left));
+        let is_resolved = db.get_transaction_by_name(b"one").is_none();
+        let is_later = db.db().get("x").unwrap().as_deref() == Some(b"2");
+        assert!(is_later || !is_resolved, "commits {commits}");
+    }
+}
