@@ -7,8 +7,8 @@
 //! any kind, within openings too, again and again. What is then found must be what some prefix of the writes leads to, the
 //! same in all families, with all that was promised: flushed and synced writes after a power loss, acknowledged ones after
 //! the death of the process, families that were dropped and made. The history goes on from there, with other options. Between
-//! crashes every answer is compared with the model: gets, scans, iterators that live on, snapshots, beside flushes, compactions
-//! and threads that write.
+//! crashes every answer is compared with the model: gets, scans, iterators that live on, snapshots, transactions, beside flushes,
+//! compactions and threads that write. Transactions that were prepared are so after a crash, or over and whole.
 //!
 //! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives the same history again. Built
 //! without, operations, options and what crashes leave are drawn from the seed, and threads take their own time.
@@ -122,7 +122,7 @@ impl fmt::Display for Report {
             "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
              recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {} times trouble with the disk: {} \
              faults, {} operations and {} openings refused, {} times opened again; RocksDB read {} disks alike, \
-             refused {} as Esker did, read on behind a hole in {}; {:.1} simulated hours; {:.3} s each; history {:016x}",
+             refused {} as Esker did, read on behind a hole in {}; {}; {:.1} simulated hours; {:.3} s each; history {:016x}",
             self.histories,
             self.answers.operations,
             self.answers.comparisons,
@@ -139,6 +139,7 @@ impl fmt::Display for Report {
             self.second_readings,
             self.second_refusals,
             self.holes,
+            self.answers.steps,
             self.simulated.as_secs_f64() / 3600.0,
             each,
             self.fingerprint
@@ -170,6 +171,7 @@ impl Report {
         self.fingerprint ^= one.fingerprint;
         self.answers.operations += one.answers.operations;
         self.answers.comparisons += one.answers.comparisons;
+        self.answers.steps.add(&one.answers.steps);
         for (kind, count) in &one.answers.by_kind {
             match self.answers.by_kind.iter_mut().find(|(k, _)| k == kind) {
                 Some((_, sum)) => *sum += count,

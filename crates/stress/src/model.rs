@@ -65,8 +65,58 @@ pub struct Report {
     pub by_kind: Vec<(Kind, u64)>,
     /// Answers compared with the model's.
     pub comparisons: u64,
+    /// Steps of transactions, where there are any.
+    pub steps: Steps,
     /// Seconds it took.
     pub seconds: f64,
+}
+
+/// How many transactions came how far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
+    /// Prepared.
+    pub prepared: u64,
+    /// Committed without that.
+    pub committed: u64,
+    /// Committed after they were prepared.
+    pub committed_prepared: u64,
+    /// Rolled back after they were prepared.
+    pub rolled_back_prepared: u64,
+    /// Found prepared after a crash.
+    pub found: u64,
+    /// Crashes after which some were found prepared.
+    pub crashes_with_some: u64,
+    /// Tables that were deleted with all their keys.
+    pub files_deleted: u64,
+}
+
+impl Steps {
+    pub(crate) fn add(&mut self, more: &Steps) {
+        self.prepared += more.prepared;
+        self.committed += more.committed;
+        self.committed_prepared += more.committed_prepared;
+        self.rolled_back_prepared += more.rolled_back_prepared;
+        self.found += more.found;
+        self.crashes_with_some += more.crashes_with_some;
+        self.files_deleted += more.files_deleted;
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "transactions: {} committed, {} prepared, of which {} committed and {} rolled back; {} found prepared after {} \
+             crashes; {} tables deleted whole",
+            self.committed,
+            self.prepared,
+            self.committed_prepared,
+            self.rolled_back_prepared,
+            self.found,
+            self.crashes_with_some,
+            self.files_deleted
+        )
+    }
 }
 
 impl fmt::Display for Report {

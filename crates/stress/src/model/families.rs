@@ -8,6 +8,8 @@ use esker::merge_operator::MergeOperatorRef;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// Of those beyond the four natures.
+const MORE: [&str; 6] = ["fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
 /// Every how many keys one is deleted by single deletions only.
 const SINGLE_EVERY: usize = 8;
 
@@ -76,9 +78,14 @@ pub(crate) struct FamilySpec {
 }
 
 impl FamilySpec {
-    /// The families of a database, with `count` keys each. `shared`: such as RocksDB reads, too: an order of our own it does not know,
-    /// and where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
-    pub(crate) fn all(rng: &mut fastrand::Rng, count: usize, shared: bool) -> Vec<FamilySpec> {
+    /// So many families of a database, 4 to 10, with `count` keys each. `shared`: such as RocksDB reads, too: an order of our own it
+    /// does not know, and where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
+    pub(crate) fn all(
+        rng: &mut fastrand::Rng,
+        families: usize,
+        count: usize,
+        shared: bool,
+    ) -> Vec<FamilySpec> {
         let bytewise: ComparatorRef = Arc::new(BytewiseComparator);
         let reverse: ComparatorRef = Arc::new(ReverseBytewiseComparator);
         let custom: ComparatorRef = if shared { bytewise.clone() } else { Arc::new(ByLength) };
@@ -93,7 +100,8 @@ impl FamilySpec {
             let keys = random_keys(rng, comparator.as_ref(), count);
             FamilySpec { name, comparator, operator: merge.operator(), merge, prefixes_lie_together, keys }
         };
-        natures.into_iter().map(make).collect()
+        let more = natures.clone().into_iter().cycle().zip(MORE).map(|((_, a, b, c), name)| (name, a, b, c));
+        natures.into_iter().chain(more).take(families).map(make).collect()
     }
 
     /// What RocksDB must know of it to read it, as its options text.

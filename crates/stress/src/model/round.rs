@@ -2,10 +2,12 @@
 
 mod journal;
 mod reads;
+mod transactions;
 mod trouble;
 
 use journal::Journal;
 pub(crate) use journal::{Floor, Promises};
+use transactions::{Live, open_database};
 pub(crate) use trouble::End;
 use trouble::Trouble;
 
@@ -13,12 +15,12 @@ use super::cursor::{Cursor, show};
 use super::families::{FamilySpec, Merge};
 use super::settings::Settings;
 use super::state::State;
-use super::{Parameters, Report};
+use super::{Parameters, Report, Steps};
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
-    ColumnFamilyHandle, CompactRangeOptions, Db, Env, Error, FlushOptions, OpenMode, Snapshot, WriteBatch,
-    WriteOptions,
+    ColumnFamilyHandle, ColumnFamilyId, CompactRangeOptions, Db, Env, Error, ErrorKind, FlushOptions,
+    OpenMode, RangeOpt, Snapshot, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,10 +56,16 @@ pub enum Kind {
     /// Several threads that write.
     Burst,
     SyncWal,
+    /// Tables whose keys have just been deleted.
+    DeleteFiles,
+    /// Reads and writes of a transaction.
+    Transaction,
+    /// A transaction is prepared, committed or rolled back.
+    Resolve,
 }
 
 /// How often, of the sum.
-const WEIGHTS: [(Kind, u32); 16] = [
+const WEIGHTS: [(Kind, u32); 17] = [
     (Kind::Put, 24_000),
     (Kind::Delete, 8_000),
     (Kind::Merge, 9_000),
@@ -74,10 +82,11 @@ const WEIGHTS: [(Kind, u32); 16] = [
     (Kind::Reopen, 8),
     (Kind::DropFamily, 2),
     (Kind::Pause, 10),
+    (Kind::DeleteFiles, 20),
 ];
 
 /// As [`WEIGHTS`], for short lives with crashes.
-const WEIGHTS_WITH_CRASHES: [(Kind, u32); 18] = [
+const WEIGHTS_WITH_CRASHES: [(Kind, u32); 21] = [
     (Kind::Put, 240),
     (Kind::Delete, 80),
     (Kind::Merge, 90),
@@ -96,6 +105,9 @@ const WEIGHTS_WITH_CRASHES: [(Kind, u32); 18] = [
     (Kind::Pause, 2),
     (Kind::Burst, 12),
     (Kind::SyncWal, 8),
+    (Kind::DeleteFiles, 8),
+    (Kind::Transaction, 110),
+    (Kind::Resolve, 70),
 ];
 
 /// A write to one family.
@@ -106,6 +118,18 @@ pub(crate) enum Write {
     SingleDelete(usize),
     Merge(usize, Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
+}
+
+/// Changes of families, with the numbers that these had.
+type Changes = Vec<(usize, ColumnFamilyId, Write)>;
+
+/// Where a range begins and ends, if it does.
+type Bounds = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// An open database.
+enum Opened {
+    Plain(Db),
+    WithTransactions(TransactionDb),
 }
 
 /// Something that happened, for the report.
@@ -165,7 +189,7 @@ pub(crate) struct Round {
     cursors: Vec<Cursor>,
     snapshots: Vec<TakenSnapshot>,
     handles: Vec<ColumnFamilyHandle>,
-    db: Option<Db>,
+    db: Option<Opened>,
     settings: Settings,
     env: Env,
     events: VecDeque<(u64, Event)>,
@@ -176,6 +200,13 @@ pub(crate) struct Round {
     counts: Vec<u64>,
     /// If there are crashes: what may and must be there after one.
     journal: Option<Journal>,
+    /// Most lives have transactions, and all keep those that are prepared.
+    has_transactions: bool,
+    /// Not over.
+    live: Vec<Live>,
+    steps: Steps,
+    /// Since the last crash the database was open where prepared transactions are refused: there is none.
+    opened_without: bool,
     /// While the disk makes trouble: what has come of it.
     trouble: Option<Trouble>,
 }
@@ -184,17 +215,17 @@ impl Round {
     pub(super) fn new(seed: u64, parameters: &Parameters) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = if parameters.keys > 0 { parameters.keys } else { [60, 300, 1000, 3000][rng.usize(..4)] };
-        Round::with(rng, keys, parameters, Env::with_fs(Arc::new(MemFs::new())), &WEIGHTS)
+        Round::with(rng, (4, keys), parameters, Env::with_fs(Arc::new(MemFs::new())), &WEIGHTS)
     }
 
     fn with(
         mut rng: fastrand::Rng,
-        keys: usize,
+        (families, keys): (usize, usize),
         parameters: &Parameters,
         env: Env,
         weights: &[(Kind, u32)],
     ) -> Round {
-        let specs = FamilySpec::all(&mut rng, keys, parameters.shared_orders);
+        let specs = FamilySpec::all(&mut rng, families, keys, parameters.shared_orders);
         let settings = Settings::random(&mut rng, &env, &specs);
         let states = specs.iter().map(|spec| State::empty(spec.keys.len())).collect();
         let weights: Vec<_> =
@@ -217,6 +248,10 @@ impl Round {
             operation: 0,
             comparisons: 0,
             journal: None,
+            has_transactions: false,
+            live: Vec::new(),
+            steps: Steps::default(),
+            opened_without: false,
             trouble: None,
         }
     }
@@ -275,6 +310,7 @@ impl Round {
     fn add_to(&self, report: &mut Report) {
         report.operations += self.operation;
         report.comparisons += self.comparisons;
+        report.steps.add(&self.steps);
         for ((kind, _), count) in self.weights.iter().zip(&self.counts) {
             match report.by_kind.iter_mut().find(|(k, _)| k == kind) {
                 Some((_, sum)) => *sum += count,
@@ -307,11 +343,17 @@ impl Round {
             Kind::Pause => self.pause_and_read(),
             Kind::Burst => self.burst(),
             Kind::SyncWal => self.sync_wal(),
+            Kind::DeleteFiles => self.delete_files(),
+            Kind::Transaction => self.transact(),
+            Kind::Resolve => self.resolve(),
         }
     }
 
     fn db(&self) -> &Db {
-        self.db.as_ref().expect("open between operations")
+        match self.db.as_ref().expect("open between operations") {
+            Opened::Plain(db) => db,
+            Opened::WithTransactions(db) => db.db(),
+        }
     }
 
     fn note(&mut self, event: Event) {
@@ -329,10 +371,13 @@ impl Round {
     // ---- opening and closing
 
     fn open(&mut self) -> Checked {
-        let descriptors = self.settings.descriptors(&self.specs);
-        let db = Db::open_cf(&self.settings.db, PATH, descriptors).map_err(|e| format!("open: {e}"))?;
-        self.handles = handles_of(&db, &self.specs);
-        self.db = Some(db);
+        self.open_as(self.has_transactions)
+    }
+
+    fn open_as(&mut self, with_transactions: bool) -> Checked {
+        let opened = open_database(&self.settings, &self.specs, with_transactions);
+        self.db = Some(opened.map_err(|e| format!("open: {e}"))?);
+        self.handles = handles_of(self.db(), &self.specs);
         Ok(())
     }
 
@@ -340,11 +385,11 @@ impl Round {
         self.cursors.clear();
         self.snapshots.clear();
         self.handles.clear();
-        let db = self.db.take().expect("open between operations");
+        self.let_transactions_go();
         if self.rng.bool() {
-            db.close().map_err(|e| format!("close: {e}"))?;
+            self.db().close().map_err(|e| format!("close: {e}"))?;
         }
-        drop(db);
+        self.db = None;
         if let Some(journal) = &mut self.journal {
             journal.closed();
         }
@@ -360,7 +405,7 @@ impl Round {
             let db = db.map_err(|e| format!("open for reading only: {e}"))?;
             self.handles = handles_of(&db, &self.specs);
             self.note(Event::Other("open for reading only".to_owned()));
-            self.db = Some(db);
+            self.db = Some(Opened::Plain(db));
             self.verify()?;
             self.handles.clear();
             self.db = None;
@@ -371,7 +416,9 @@ impl Round {
             db.atomic_flush, db.avoid_flush_during_recovery, db.recycle_log_file_num
         );
         self.note(Event::Other(text));
-        self.open()?;
+        let with_transactions = self.has_transactions && self.rng.u8(..4) > 0;
+        self.open_as(with_transactions)?;
+        self.check_prepared()?;
         if self.rng.u8(..4) == 0 {
             self.verify()?;
         }
@@ -383,9 +430,15 @@ impl Round {
         let name = self.specs[family].name;
         self.note(Event::Other(format!("drop '{name}' and create it again")));
         self.journal.iter_mut().for_each(|j| j.family_goes(family));
-        let db = self.db.as_ref().expect("open between operations");
-        db.drop_column_family(&self.handles[family]).map_err(|e| format!("drop '{name}': {e}"))?;
-        let created = db.create_column_family(name, &self.settings.families[family]);
+        self.family_leaves(family);
+        let (handle, options) = (&self.handles[family], &self.settings.families[family]);
+        let (dropped, created) = match self.db.as_ref().expect("open between operations") {
+            Opened::Plain(db) => (db.drop_column_family(handle), db.create_column_family(name, options)),
+            Opened::WithTransactions(db) => {
+                (db.drop_column_family(handle), db.create_column_family(name, options))
+            }
+        };
+        dropped.map_err(|e| format!("drop '{name}': {e}"))?;
         self.handles[family] = created.map_err(|e| format!("create '{name}': {e}"))?;
         self.journal.iter().for_each(|j| j.family_is(family, self.handles[family].id()));
         self.states[family] = State::empty(self.specs[family].keys.len());
@@ -421,12 +474,24 @@ impl Round {
     }
 
     fn random_write(&mut self, family: usize, kind: Kind) -> Write {
+        let state = self.states[family].clone();
+        loop {
+            let write = self.random_write_over(family, kind, &state);
+            let single = write.index().filter(|&index| self.specs[family].is_single(index));
+            if !single.is_some_and(|index| self.is_in_transaction(family, index)) {
+                return write;
+            }
+        }
+    }
+
+    /// Where this is what is there.
+    fn random_write_over(&mut self, family: usize, kind: Kind, state: &State) -> Write {
         let spec = &self.specs[family];
         let (index, merge) = (self.rng.usize(..spec.keys.len()), spec.merge);
         if kind == Kind::DeleteRange {
             return self.random_range(family);
         }
-        let existing = self.states[family].get(index);
+        let existing = state.get(index);
         if spec.is_single(index) {
             return if existing.is_some() {
                 Write::SingleDelete(index)
@@ -523,10 +588,21 @@ impl Round {
             }
         }
         let options = self.write_options();
-        if let Err(error) = self.db().write(&options, &mut batch) {
+        let with_locks = self.transaction_db().filter(|_| self.rng.u8(..3) == 0);
+        let done = match &with_locks {
+            Some(db) => db.write(&options, &mut batch),
+            None => self.db().write(&options, &mut batch),
+        };
+        if let Err(error) = done {
             self.go_back_to(before.0, before.1);
+            if with_locks.is_some() && error.kind() == ErrorKind::TimedOut && !self.live.is_empty() {
+                return Ok(());
+            }
             self.unwritten(writes);
             return Err(refused("write of a batch")(error));
+        }
+        if with_locks.is_some() {
+            self.check_not_locked(&writes)?;
         }
         if !writes.is_empty() {
             self.wrote(batch.sequence().0, options.sync, writes);
@@ -602,6 +678,70 @@ impl Round {
         let (db, handle) = (self.db(), &self.handles[family]);
         db.compact_range_opt(&options, handle, begin.as_deref(), end.as_deref())
             .map_err(refused(format!("compact_range of '{name}'")))
+    }
+
+    /// Tables all of whose keys lie in a range go, behind a deletion of that range that is durable: no answer changes but those of
+    /// who looks at a moment before.
+    fn delete_files(&mut self) -> Done {
+        if self.journal.as_ref().is_some_and(Journal::unlogged) {
+            return self.get();
+        }
+        let family = self.family();
+        // Level 0 stays as it is.
+        if self.rng.bool() {
+            let options = CompactRangeOptions::default();
+            let compacted = self.db().compact_range_opt(&options, &self.handles[family], None, None);
+            compacted.map_err(refused("compact_range before delete_files_in_ranges"))?;
+        }
+        let Some((writes, range)) = self.deletion_of_range(family) else { return self.get() };
+        let mut batch = WriteBatch::new();
+        let id = self.handles[family].id();
+        for (_, write) in &writes {
+            let done = write.add_to(&mut batch, id, &self.specs[family]);
+            done.map_err(|e| format!("{write:?} into a batch: {e}"))?;
+        }
+        if let Err(error) = self.db().write(&WriteOptions::default().sync(true), &mut batch) {
+            self.unwritten(writes);
+            return Err(refused("a deletion before delete_files_in_ranges")(error));
+        }
+        writes.iter().for_each(|(family, write)| self.apply(*family, write));
+        self.wrote(batch.sequence().0, true, writes);
+        self.cursors.retain(|cursor| cursor.family != family);
+        self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+        self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
+        let range = RangeOpt { start: range.0.as_deref(), limit: range.1.as_deref() };
+        let deleted = self.db().delete_files_in_ranges(&self.handles[family], &[range], false);
+        let deleted = deleted.map_err(refused("delete_files_in_ranges"))?;
+        self.steps.files_deleted += deleted as u64;
+        let name = self.specs[family].name;
+        self.note(Event::Other(format!("delete_files_in_ranges of '{name}': {deleted}")));
+        Ok(())
+    }
+
+    /// Deletes all keys in a range; none if a transaction needs to know what is there.
+    fn deletion_of_range(&mut self, family: usize) -> Option<(Vec<(usize, Write)>, Bounds)> {
+        let spec = &self.specs[family];
+        let (mut begin, mut end) = (spec.random_target(&mut self.rng), spec.random_target(&mut self.rng));
+        if spec.comparator.compare(&begin, &end).is_gt() {
+            std::mem::swap(&mut begin, &mut end);
+        }
+        if self.rng.bool() {
+            let write = Write::DeleteRange(begin.clone(), end.clone());
+            return Some((vec![(family, write)], (Some(begin), Some(end))));
+        }
+        // Everything: behind the last key there is none to name as the end.
+        let last = spec.keys.len() - 1;
+        if spec.is_single(last) && self.is_in_transaction(family, last) {
+            return None;
+        }
+        let mut writes = vec![(family, Write::DeleteRange(spec.keys[0].clone(), spec.keys[last].clone()))];
+        let is_there = self.states[family].get(last).is_some();
+        match (spec.is_single(last), is_there) {
+            (true, true) => writes.push((family, Write::SingleDelete(last))),
+            (true, false) => {}
+            (false, _) => writes.push((family, Write::Delete(last))),
+        }
+        Some((writes, (None, None)))
     }
 
     /// Background work stands still while there are reads.

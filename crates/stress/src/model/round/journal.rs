@@ -1,17 +1,18 @@
 //! A round with crashes: what is promised while it goes on, and what may be there afterwards.
 //!
-//! In: the writes that were acknowledged, flushes, families that were dropped. Out: [`Promises`], which a crash looks at when it
-//! happens, and whether what is found afterwards is what some prefix of the writes leads to, the same in all families, and
-//! not less than what was promised.
+//! In: the writes that were acknowledged, steps of prepared transactions, flushes, families that were dropped. Out: [`Promises`],
+//! which a crash looks at when it happens, and whether what is found afterwards is what some prefix of the writes leads to, the same in
+//! all families and with the same transactions prepared, and not less than what was promised.
 //!
 //! Invariants
 //!  1. A promise is in [`Promises`] before the next operation begins, and not before the database has given it.
-//!  2. `written` is in the order of sequence numbers.
+//!  2. `written` is in the order of [`Position`]s: that of the WAL.
 //!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there is a crash that was made before
 //!     that was over.
 //!  4. Each operation draws from a generator of its own, so that leaving out others changes little: for shrinking.
 
-use super::{Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
+use super::transactions::{Found, Image, Section, What};
+use super::{Changes, Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
 use crate::model::Parameters;
 use crate::model::families::FamilySpec;
 use crate::model::settings::Settings;
@@ -19,19 +20,48 @@ use crate::model::state::State;
 use esker::internals::base::sync::process::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use esker::internals::base::sync::thread;
 use esker::internals::env::crash::CrashKind;
-use esker::{ColumnFamilyId, Db, Env, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyId, Env, WriteBatch, WriteOptions};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const FAMILIES: usize = 4;
+/// At most.
+const FAMILIES: usize = 10;
 /// Instead of a family's number: it is being dropped or made.
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// Where something stands in the order of all that is written: its sequence number, and among those that take none, as
+/// preparing a transaction, how many came before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Position(u64);
+
+impl Position {
+    /// So that both fit into an atomic.
+    const STEP_BITS: u32 = 20;
+
+    pub(super) fn of_write(sequence: u64) -> Position {
+        Position(sequence << Position::STEP_BITS)
+    }
+
+    /// Behind everything up to this number, and behind the steps before.
+    fn of_step(sequence: u64, step: u64) -> Position {
+        assert!(step < 1 << Position::STEP_BITS, "a life has fewer steps");
+        Position(sequence << Position::STEP_BITS | step)
+    }
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sequence, step) = (self.0 >> Position::STEP_BITS, self.0 & ((1 << Position::STEP_BITS) - 1));
+        write!(f, "sequence {sequence}, step {step}")
+    }
+}
+
 /// What must be there after a crash now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floor {
-    /// The newest sequence number.
-    sequence: u64,
+    /// Of the newest write or step.
+    position: Position,
     families: [u32; FAMILIES],
 }
 
@@ -59,33 +89,30 @@ pub(crate) struct Promises {
 impl Promises {
     pub(crate) fn at(&self, kind: CrashKind) -> Floor {
         self.looked_at.store(true, Ordering::SeqCst);
-        let sequence = match kind {
+        let position = Position(match kind {
             CrashKind::ProcessKill => self.acknowledged.load(Ordering::SeqCst),
             CrashKind::PowerLoss => self.durable.load(Ordering::SeqCst),
-        };
-        Floor { sequence, families: std::array::from_fn(|i| self.families[i].load(Ordering::SeqCst)) }
+        });
+        Floor { position, families: std::array::from_fn(|i| self.families[i].load(Ordering::SeqCst)) }
     }
 
-    fn promise(&self, kind: CrashKind, sequence: u64) {
+    fn promise(&self, kind: CrashKind, position: Position) {
         match kind {
-            CrashKind::ProcessKill => self.acknowledged.fetch_max(sequence, Ordering::SeqCst),
-            CrashKind::PowerLoss => self.durable.fetch_max(sequence, Ordering::SeqCst),
+            CrashKind::ProcessKill => self.acknowledged.fetch_max(position.0, Ordering::SeqCst),
+            CrashKind::PowerLoss => self.durable.fetch_max(position.0, Ordering::SeqCst),
         };
     }
 
-    fn promise_all(&self, sequence: u64) {
-        self.promise(CrashKind::ProcessKill, sequence);
-        self.promise(CrashKind::PowerLoss, sequence);
+    fn promise_all(&self, position: Position) {
+        self.promise(CrashKind::ProcessKill, position);
+        self.promise(CrashKind::PowerLoss, position);
     }
 }
 
-/// Changes of families, with the numbers that these had.
-type Changes = Vec<(usize, ColumnFamilyId, Write)>;
-
 pub(super) struct Written {
-    /// Of its first change; none if the database refused it on a disk that made trouble: after a crash it may be there or not.
-    pub(super) sequence: Option<u64>,
-    pub(super) changes: Changes,
+    /// None if the database refused it on a disk that made trouble: after a crash it may be there or not.
+    pub(super) at: Option<Position>,
+    pub(super) what: What,
 }
 
 /// See the head of the file.
@@ -100,10 +127,14 @@ pub(crate) struct Journal {
     /// What the last crash has left.
     base: Vec<State>,
     base_ids: Vec<ColumnFamilyId>,
+    /// Transactions that were prepared then.
+    base_prepared: BTreeMap<Vec<u8>, Section>,
     /// Since then.
     pub(super) written: Vec<Written>,
-    /// The newest number of each family.
-    newest: [u64; FAMILIES],
+    /// Of those, how many steps.
+    steps: u64,
+    /// The newest of each family.
+    newest: [Position; FAMILIES],
 }
 
 impl Journal {
@@ -114,7 +145,7 @@ impl Journal {
     /// It is dropped now. A flush of the one that comes in its place says nothing of its writes.
     pub(super) fn family_goes(&mut self, family: usize) {
         self.promises.families[family].store(CHANGING, Ordering::SeqCst);
-        self.newest[family] = 0;
+        self.newest[family] = Position::default();
     }
 
     pub(super) fn family_is(&self, family: usize, id: ColumnFamilyId) {
@@ -127,7 +158,7 @@ impl Journal {
             true => self.newest.iter().max(),
             false => families.iter().map(|&f| &self.newest[f]).max(),
         };
-        self.promises.promise_all(newest.copied().unwrap_or(0));
+        self.promises.promise_all(newest.copied().unwrap_or_default());
     }
 
     /// The database was closed: what had no WAL was flushed.
@@ -138,49 +169,59 @@ impl Journal {
     }
 
     fn wrote(&mut self, sequence: u64, sync: bool, changes: Changes) {
-        for (family, ..) in &changes {
-            self.newest[*family] = self.newest[*family].max(sequence);
-        }
-        self.promise_write(sequence, sync);
-        self.written.push(Written { sequence: Some(sequence), changes });
+        self.wrote_at(Position::of_write(sequence), sync, What::Changes(changes));
     }
 
-    fn promise_write(&self, sequence: u64, sync: bool) {
-        let (unlogged, manual) = (self.unlogged, self.manual);
-        promise_write(&self.promises, unlogged, manual, sequence, sync);
+    /// A transaction was prepared, committed or rolled back, after which this was the last number.
+    pub(super) fn stepped(&mut self, last_sequence: u64, sync: bool, what: What) {
+        self.steps += 1;
+        self.wrote_at(Position::of_step(last_sequence, self.steps), sync, what);
+    }
+
+    fn wrote_at(&mut self, at: Position, sync: bool, what: What) {
+        for (family, id, _) in what.changes() {
+            // Not what a transaction has written to one that is gone.
+            if self.promises.families[*family].load(Ordering::SeqCst) == id.0 {
+                self.newest[*family] = self.newest[*family].max(at);
+            }
+        }
+        promise_write(&self.promises, self.unlogged, self.manual, at, sync);
+        self.written.push(Written { at: Some(at), what });
     }
 
     /// A recovery came to its end after all that was refused: nothing of that comes back, unless a crash was made before.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
-            self.written.retain(|written| written.sequence.is_some());
+            self.written.retain(|written| written.at.is_some());
         }
     }
 
     /// Writes that were acknowledged.
     pub(super) fn written_certainly(&self) -> usize {
-        self.written.iter().filter(|written| written.sequence.is_some()).count()
+        self.written.iter().filter(|written| written.at.is_some()).count()
     }
 
-    /// The longest prefix of the writes that leads to what was found, in families with these numbers.
-    fn prefix_of(&self, specs: &[FamilySpec], found: &[State], ids: &[ColumnFamilyId]) -> Option<usize> {
+    /// What the last crash has left, but for families that have other numbers now.
+    fn base_with(&self, specs: &[FamilySpec], ids: &[ColumnFamilyId]) -> Image {
         let of_base = |f: usize| match ids[f] == self.base_ids[f] {
             true => self.base[f].clone(),
             false => State::empty(specs[f].keys.len()),
         };
-        let apply = |written: &Written, states: &mut Vec<State>| {
-            for (family, _, write) in written.changes.iter().filter(|(family, id, _)| *id == ids[*family]) {
-                write.apply(&specs[*family], &mut states[*family]);
-            }
-        };
+        let states = (0..specs.len()).map(of_base).collect();
+        Image { states, prepared: self.base_prepared.clone() }
+    }
+
+    /// The longest prefix of the writes that leads to what was found, and the transactions that are prepared then.
+    fn prefix_of(&self, specs: &[FamilySpec], found: &Found) -> Option<(usize, BTreeMap<Vec<u8>, Section>)> {
+        let apply = |written: &Written, image: &mut Image| image.apply(&written.what, specs, &found.ids);
         // More than one if some were refused.
-        let mut possible: Vec<Vec<State>> = vec![(0..specs.len()).map(of_base).collect()];
-        let mut longest = (possible[0] == found).then_some(0);
+        let mut possible: Vec<Image> = vec![self.base_with(specs, &found.ids)];
+        let mut longest = found.is(&possible[0]).then(|| (0, possible[0].prepared.clone()));
         let mut end = 0;
         while end < self.written.len() {
-            let refused = self.written[end..].iter().take_while(|w| w.sequence.is_none()).count();
+            let refused = self.written[end..].iter().take_while(|w| w.at.is_none()).count();
             if refused == 0 {
-                possible.iter_mut().for_each(|states| apply(&self.written[end], states));
+                possible.iter_mut().for_each(|image| apply(&self.written[end], image));
             }
             for before in 0..possible.len() {
                 for order in some_of(refused) {
@@ -190,26 +231,28 @@ impl Journal {
                 }
             }
             end += refused.max(1);
-            if possible.iter().any(|states| states == found) {
-                longest = Some(end);
+            if let Some(image) = possible.iter().find(|image| found.is(image)) {
+                longest = Some((end, image.prepared.clone()));
             }
         }
         longest
     }
 
-    fn sequence_of(&self, prefix: usize) -> u64 {
-        self.written[..prefix].iter().rev().find_map(|written| written.sequence).unwrap_or(0)
+    fn position_of(&self, prefix: usize) -> Position {
+        self.written[..prefix].iter().rev().find_map(|written| written.at).unwrap_or_default()
     }
 
-    /// Goes on from what was found.
-    fn restart(&mut self, found: &[State], ids: Vec<ColumnFamilyId>) {
+    /// Goes on from what was found, with these transactions prepared.
+    fn restart(&mut self, found: &[State], ids: Vec<ColumnFamilyId>, prepared: BTreeMap<Vec<u8>, Section>) {
         self.base = found.to_vec();
+        self.base_prepared = prepared;
         for (family, id) in ids.iter().enumerate() {
             self.family_is(family, *id);
         }
         self.base_ids = ids;
         self.written.clear();
-        self.newest = [0; FAMILIES];
+        self.steps = 0;
+        self.newest = [Position::default(); FAMILIES];
         self.promises.acknowledged.store(0, Ordering::SeqCst);
         self.promises.durable.store(0, Ordering::SeqCst);
         self.promises.looked_at.store(false, Ordering::SeqCst);
@@ -234,11 +277,11 @@ fn some_of(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-fn promise_write(promises: &Promises, unlogged: bool, manual: bool, sequence: u64, sync: bool) {
+fn promise_write(promises: &Promises, unlogged: bool, manual: bool, at: Position, sync: bool) {
     if sync {
-        promises.promise_all(sequence);
+        promises.promise_all(at);
     } else if !unlogged && !manual {
-        promises.promise(CrashKind::ProcessKill, sequence);
+        promises.promise(CrashKind::ProcessKill, at);
     }
 }
 
@@ -275,8 +318,11 @@ impl Round {
     pub(crate) fn with_crashes(seed: u64, parameters: &Parameters, env: Env) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
-        let mut round = Round::with(rng, keys, parameters, env, &WEIGHTS_WITH_CRASHES);
-        let families = round.specs.len();
+        let families = if rng.u8(..4) == 0 { rng.usize(5..=FAMILIES) } else { 4 };
+        // RocksDB opens what was prepared with an option only, which its reader does not set.
+        let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
+        let mut round = Round::with(rng, (families, keys), parameters, env, &WEIGHTS_WITH_CRASHES);
+        round.has_transactions = with_transactions;
         round.journal = Some(Journal {
             promises: Arc::default(),
             seed,
@@ -284,8 +330,10 @@ impl Round {
             manual: false,
             base: round.states.clone(),
             base_ids: vec![ColumnFamilyId(CHANGING); families],
+            base_prepared: BTreeMap::new(),
             written: Vec::new(),
-            newest: [0; FAMILIES],
+            steps: 0,
+            newest: [Position::default(); FAMILIES],
         });
         round
     }
@@ -296,7 +344,7 @@ impl Round {
         self.open()?;
         let ids = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
         let states = self.states.clone();
-        self.journal.as_mut().expect("it was made with crashes").restart(&states, ids);
+        self.journal.as_mut().expect("it was made with crashes").restart(&states, ids, BTreeMap::new());
         Ok(())
     }
 
@@ -341,16 +389,20 @@ impl Round {
         // So that no clean close loses anything.
         db.avoid_flush_during_shutdown &= !journal.unlogged;
         journal.manual = db.manual_wal_flush;
+        db.allow_2pc = self.has_transactions;
         if cfg!(shuttle) {
             self.settings.let_time_matter(&mut self.rng);
         }
     }
 
     pub(super) fn wrote(&mut self, sequence: u64, sync: bool, writes: Vec<(usize, Write)>) {
-        let handles = &self.handles;
-        let Some(journal) = &mut self.journal else { return };
-        let with_id = |(family, write): (usize, Write)| (family, handles[family].id(), write);
-        journal.wrote(sequence, sync, writes.into_iter().map(with_id).collect());
+        let changes = self.with_ids(writes);
+        self.journal.iter_mut().for_each(|journal| journal.wrote(sequence, sync, changes.clone()));
+    }
+
+    pub(super) fn with_ids(&self, writes: Vec<(usize, Write)>) -> Changes {
+        let with_id = |(family, write): (usize, Write)| (family, self.handles[family].id(), write);
+        writes.into_iter().map(with_id).collect()
     }
 
     pub(super) fn sync_wal(&mut self) -> Done {
@@ -359,7 +411,7 @@ impl Round {
         self.db().flush_wal(sync).map_err(refused("flush_wal"))?;
         let journal = self.journal();
         if !journal.unlogged {
-            let last = journal.sequence_of(journal.written.len());
+            let last = journal.position_of(journal.written.len());
             journal.promises.promise(CrashKind::ProcessKill, last);
             if sync {
                 journal.promises.promise(CrashKind::PowerLoss, last);
@@ -383,7 +435,7 @@ impl Round {
             }
             db.write(options, &mut batch)?;
             let sequence = batch.sequence().0;
-            promise_write(promises, unlogged, manual, sequence, options.sync);
+            promise_write(promises, unlogged, manual, Position::of_write(sequence), options.sync);
             Ok(sequence)
         };
         // Until the first that is refused.
@@ -451,6 +503,7 @@ impl Round {
         self.cursors.clear();
         self.snapshots.clear();
         self.handles.clear();
+        self.live.clear();
         self.db = None;
         self.trouble = None;
     }
@@ -460,8 +513,7 @@ impl Round {
     /// Why it does not open.
     pub(crate) fn try_to_open(&mut self, env: Env) -> Checked {
         let settings = Settings::random(&mut self.rng, &env, &self.specs);
-        let opened = Db::open_cf(&settings.db, super::PATH, settings.descriptors(&self.specs));
-        opened.map(drop).map_err(|e| format!("open: {e}"))
+        self.open_and_close(settings).map_err(|e| format!("open: {e}"))
     }
 
     /// Opens what a crash has left, compares, and goes on from there; `what` tells of the crash. Gives the number of writes that
@@ -472,32 +524,39 @@ impl Round {
         self.env = env;
         self.draw_settings();
         self.note(Event::Other(what.to_owned()));
-        self.open().map_err(|why| (true, format!("the database does not open: {why}")))?;
+        let does_not_open = |why| (true, format!("the database does not open: {why}"));
+        self.open_without_transactions().map_err(does_not_open)?;
+        self.open().map_err(does_not_open)?;
         self.compare_with_promises(floor).map_err(|why| (false, why))
     }
 
     fn compare_with_promises(&mut self, floor: Floor) -> Result<usize, String> {
-        let found = (0..self.specs.len()).map(|f| self.contents_of(f)).collect::<Result<Vec<_>, _>>()?;
+        let states = (0..self.specs.len()).map(|f| self.contents_of(f)).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<_> = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
-        for (family, promised) in floor.families.iter().enumerate() {
+        for (promised, id) in floor.families.iter().zip(&ids) {
             // 0: that of "default", and of a database that was never open.
-            if ![0, CHANGING, ids[family].0].contains(promised) {
-                let name = self.specs[family].name;
-                return Err(format!("family '{name}' was {promised} and is {}", ids[family].0));
+            if ![0, CHANGING, id.0].contains(promised) {
+                return Err(format!("a family was {promised} and is {}", id.0));
             }
+        }
+        let found = Found { states, ids, prepared: self.prepared_in_database() };
+        if self.opened_without && !found.prepared.is_empty() {
+            return Err("it was open where prepared transactions are refused, and has some".to_owned());
         }
         let journal = self.journal.as_mut().expect("it was made with crashes");
         let all = journal.written.len();
-        let Some(prefix) = journal.prefix_of(&self.specs, &found, &ids) else {
-            let why = journal.nearest(&self.specs, &found, &ids);
+        let Some((prefix, prepared)) = journal.prefix_of(&self.specs, &found) else {
+            let why = journal.nearest(&self.specs, &found);
             return Err(self.blame(why.0, why.1, &why.2));
         };
-        let (survived, promised) = (journal.sequence_of(prefix), floor.sequence);
+        let (survived, promised) = (journal.position_of(prefix), floor.position);
         if survived < promised {
-            return Err(format!("promised up to sequence {promised}, found up to {survived}"));
+            return Err(format!("promised up to {promised}, found up to {survived}"));
         }
-        journal.restart(&found, ids);
-        self.states = found;
+        self.take_up_prepared(&prepared);
+        let journal = self.journal.as_mut().expect("it was made with crashes");
+        journal.restart(&found.states, found.ids, prepared);
+        self.states = found.states;
         if self.rng.u8(..4) == 0 {
             self.verify()?;
         }
@@ -524,6 +583,7 @@ impl Round {
 
     /// All is compared once more, and the database is closed.
     pub(crate) fn finish(&mut self, report: &mut super::Report) -> Checked {
+        self.resolve_all()?;
         self.verify()?;
         self.db().verify_checksum().map_err(|e| format!("verify_checksum: {e}"))?;
         self.close()?;
@@ -534,43 +594,36 @@ impl Round {
 
 impl Journal {
     /// Of no prefix: how the nearest one differs. Family, key, and what to say.
-    fn nearest(
-        &self,
-        specs: &[FamilySpec],
-        found: &[State],
-        ids: &[ColumnFamilyId],
-    ) -> (usize, Option<usize>, String) {
-        let mut best: Option<(usize, usize, usize, usize)> = None;
+    fn nearest(&self, specs: &[FamilySpec], found: &Found) -> (usize, Option<usize>, String) {
+        // How many differ, the prefix, the first key, and what is prepared.
+        type Nearest = (usize, usize, Option<(usize, usize)>, String);
+        let mut best: Option<Nearest> = None;
+        let mut image = self.base_with(specs, &found.ids);
         for prefix in 0..=self.written.len() {
+            if let Some(written) = prefix.checked_sub(1).map(|last| &self.written[last]) {
+                image.apply(&written.what, specs, &found.ids);
+            }
             let mut differ = Vec::new();
             for (family, spec) in specs.iter().enumerate() {
-                let mut state = match ids[family] == self.base_ids[family] {
-                    true => self.base[family].clone(),
-                    false => State::empty(spec.keys.len()),
-                };
-                for written in &self.written[..prefix] {
-                    let of_family = |c: &&(usize, ColumnFamilyId, Write)| c.0 == family && c.1 == ids[family];
-                    written.changes.iter().filter(of_family).for_each(|c| c.2.apply(spec, &mut state));
-                }
-                let keys = 0..spec.keys.len();
-                differ.extend(
-                    keys.filter(|&i| state.get(i) != found[family].get(i)).map(|index| (family, index)),
-                );
+                let of_family =
+                    |&index: &usize| image.states[family].get(index) != found.states[family].get(index);
+                differ.extend((0..spec.keys.len()).filter(of_family).map(|index| (family, index)));
             }
-            if let Some((family, index)) = differ.first()
-                && best.is_none_or(|(fewest, ..)| differ.len() <= fewest)
-            {
-                best = Some((differ.len(), prefix, *family, *index));
+            let sections = found.sections_that_differ(&image);
+            let count = differ.len() + sections;
+            if best.as_ref().is_none_or(|(fewest, ..)| count <= *fewest) {
+                best = Some((count, prefix, differ.first().copied(), found.tell_prepared(&image)));
             }
         }
-        let (keys, prefix, family, index) = best.expect("it differs from each prefix");
-        let text = format!(
-            "not what any prefix of {} writes leads to; nearest is that of {prefix} (up to sequence {}), from which {keys} \
-             keys differ: found {:?}",
+        let (keys, prefix, first, prepared) = best.expect("there is a prefix of none");
+        let mut text = format!(
+            "not what any prefix of {} writes leads to; nearest is that of {prefix} (up to {}), from which {keys} keys or \
+             transactions differ; {prepared}",
             self.written.len(),
-            self.sequence_of(prefix),
-            found[family].get(index).map(super::show)
+            self.position_of(prefix),
         );
+        let Some((family, index)) = first else { return (0, None, text) };
+        text += &format!("; found {:?}", found.states[family].get(index).map(super::show));
         (family, Some(index), text)
     }
 }

@@ -13,10 +13,11 @@
 //! tried; so trouble ends once there are `MOST_IN_DOUBT`.
 
 use super::journal::{Journal, Written};
-use super::{Checked, Done, Event, PATH, Round, Stop, Write};
+use super::transactions::What;
+use super::{Checked, Done, Event, Round, Stop, Write};
 use crate::crash::is_of_the_disk;
 use crate::model::settings::Settings;
-use esker::{Db, Env, Severity};
+use esker::{Env, Severity};
 
 /// Resumes until no job of the bad time brings another error.
 const ATTEMPTS: usize = 20;
@@ -98,8 +99,14 @@ impl Round {
         }
     }
 
-    /// These were refused: before anything was done, if no error has come in force.
+    /// These were refused.
     pub(super) fn unwritten(&mut self, writes: Vec<(usize, Write)>) {
+        let changes = self.with_ids(writes);
+        self.undone(What::Changes(changes));
+    }
+
+    /// This was refused: before anything was done, if no error has come in force.
+    pub(super) fn undone(&mut self, what: What) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
         // Errors of the disk have numbers: if it is the same one, no recovery came between.
@@ -107,11 +114,7 @@ impl Round {
         if trouble.refuses && (is_same || !self.resumes_itself()) {
             return;
         }
-        let handles = &self.handles;
-        let Some(journal) = &mut self.journal else { return };
-        let with_id = |(family, write): (usize, Write)| (family, handles[family].id(), write);
-        let changes = writes.into_iter().map(with_id).collect();
-        journal.written.push(Written { sequence: None, changes });
+        self.journal.iter_mut().for_each(|j| j.written.push(Written { at: None, what: what.clone() }));
     }
 
     /// An opening with settings of its own, and nothing more. Gives whether it was refused.
@@ -119,8 +122,8 @@ impl Round {
     /// For a reason that is not the disk's, but perhaps the crash's.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
         let settings = Settings::random(&mut self.rng, &env, &self.specs);
-        match Db::open_cf(&settings.db, PATH, settings.descriptors(&self.specs)) {
-            Ok(_) => Ok(false),
+        match self.open_and_close(settings) {
+            Ok(()) => Ok(false),
             Err(error) if is_of_the_disk(&error) => Ok(true),
             Err(error) => Err(format!("on a disk in trouble, open: {error}")),
         }

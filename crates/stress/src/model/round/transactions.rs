@@ -1,0 +1,702 @@
+//! Transactions of a round with crashes: what each has written, what it must see, and which are prepared.
+//!
+//! In: some transactions at once, with save points, three levels of isolation and locks that are not waited for, beside writes that take no
+//! locks. Out: each read compared with what the transaction must see, each change of hands of a lock looked at; what was
+//! prepared, committed and rolled back goes into the journal, as one step each, so that after a crash a transaction is
+//! whole or not there, and those that are prepared are those of a prefix of everything that was written, with all their ops.
+//!
+//! Invariants
+//!  1. `live` has the transactions that have begun and are not over; those that are prepared outlive closing and crashes.
+//!  2. Keys that are deleted singly are written by nobody else while a transaction that is not over has written them: it may
+//!     have counted on their being there or not. That is what `random_write` looks for.
+
+use super::journal::Journal;
+use super::{Changes, Checked, Done, Event, Kind, Opened, PATH, Round, Write, refused};
+use crate::model::cursor::show;
+use crate::model::families::FamilySpec;
+use crate::model::settings::Settings;
+use crate::model::state::State;
+use esker::txn::LockMode;
+use esker::{
+    ColumnFamilyId, Db, Error, ErrorKind, FlushOptions, IsolationLevel, OpenMode, ReadOptions, Transaction,
+    TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+/// At once, but for those that are prepared.
+const LIVE: usize = 4;
+
+/// What a transaction has written, as it lies in the WAL while it is prepared.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    changes: Rc<Changes>,
+    ops: Rc<[u8]>,
+}
+
+impl Section {
+    fn new(changes: &Changes, specs: &[FamilySpec]) -> Result<Section, String> {
+        let mut batch = WriteBatch::new();
+        for (family, id, write) in changes {
+            let added = write.add_to(&mut batch, *id, &specs[*family]);
+            added.map_err(|e| format!("{write:?} into a batch: {e}"))?;
+        }
+        Ok(Section { changes: Rc::new(changes.clone()), ops: batch.ops_bytes().into() })
+    }
+}
+
+/// What was done at one place of the WAL.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A write, or the commit of a transaction that was not prepared.
+    Changes(Changes),
+    Prepare(Vec<u8>, Section),
+    /// Of one that was prepared.
+    Commit(Vec<u8>, Section),
+    Rollback(Vec<u8>),
+}
+
+impl What {
+    /// What memtables get.
+    pub(super) fn changes(&self) -> &[(usize, ColumnFamilyId, Write)] {
+        match self {
+            What::Changes(changes) => changes,
+            What::Commit(_, section) => &section.changes,
+            What::Prepare(..) | What::Rollback(_) => &[],
+        }
+    }
+}
+
+/// What a database should hold.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    pub(super) states: Vec<State>,
+    pub(super) prepared: BTreeMap<Vec<u8>, Section>,
+}
+
+impl Image {
+    /// The families have these numbers: changes of others are of families that are gone.
+    pub(super) fn apply(&mut self, what: &What, specs: &[FamilySpec], ids: &[ColumnFamilyId]) {
+        let changes = match what {
+            What::Changes(changes) => changes.as_slice(),
+            What::Prepare(name, section) => {
+                self.prepared.insert(name.clone(), section.clone());
+                return;
+            }
+            What::Rollback(name) => {
+                self.prepared.remove(name);
+                return;
+            }
+            What::Commit(name, section) => match self.prepared.remove(name) {
+                Some(_) => section.changes.as_slice(),
+                // Refused, and so was what it follows.
+                None => return,
+            },
+        };
+        for (family, _, write) in changes.iter().filter(|(family, id, _)| *id == ids[*family]) {
+            write.apply(&specs[*family], &mut self.states[*family]);
+        }
+    }
+}
+
+/// What a database does hold.
+pub(super) struct Found {
+    pub(super) states: Vec<State>,
+    pub(super) ids: Vec<ColumnFamilyId>,
+    /// Transactions that are prepared, with their ops.
+    pub(super) prepared: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Found {
+    pub(super) fn is(&self, image: &Image) -> bool {
+        self.states == image.states && self.sections_that_differ(image) == 0
+    }
+
+    pub(super) fn sections_that_differ(&self, image: &Image) -> usize {
+        sections_that_differ(&self.prepared, &image.prepared)
+    }
+
+    /// Which transactions are prepared, and which should be.
+    pub(super) fn tell_prepared(&self, image: &Image) -> String {
+        tell_prepared(&self.prepared, &image.prepared)
+    }
+}
+
+fn sections_that_differ(found: &BTreeMap<Vec<u8>, Vec<u8>>, expected: &BTreeMap<Vec<u8>, Section>) -> usize {
+    let is_as_found =
+        |name: &Vec<u8>, section: &Section| found.get(name).is_some_and(|ops| **ops == *section.ops);
+    let missed = expected.iter().filter(|(name, section)| !is_as_found(name, section)).count();
+    missed + found.keys().filter(|name| !expected.contains_key(*name)).count()
+}
+
+fn tell_prepared(found: &BTreeMap<Vec<u8>, Vec<u8>>, expected: &BTreeMap<Vec<u8>, Section>) -> String {
+    let named = |name: &[u8], ops: &[u8]| format!("{} ({} bytes)", name.escape_ascii(), ops.len());
+    let found: Vec<_> = found.iter().map(|(name, ops)| named(name, ops)).collect();
+    let expected: Vec<_> = expected.iter().map(|(name, section)| named(name, &section.ops)).collect();
+    format!("prepared are {}, not {}", found.join(", "), expected.join(", "))
+}
+
+/// A transaction that is not over.
+pub(super) struct Live {
+    name: Vec<u8>,
+    /// None while nobody has it: it is prepared, and can be asked for.
+    txn: Option<Transaction>,
+    is_named: bool,
+    is_prepared: bool,
+    isolation: IsolationLevel,
+    changes: Changes,
+    /// How many changes there were.
+    save_points: Vec<usize>,
+    /// Where it has a snapshot: what that shows, but for families that were dropped or lost files since.
+    snapshot: Option<Vec<Option<State>>>,
+}
+
+impl Live {
+    fn prepared(name: &[u8], section: &Section) -> Live {
+        Live {
+            name: name.to_vec(),
+            txn: None,
+            is_named: true,
+            is_prepared: true,
+            isolation: IsolationLevel::ReadCommitted,
+            changes: section.changes.to_vec(),
+            save_points: Vec::new(),
+            snapshot: None,
+        }
+    }
+
+    fn txn(&mut self) -> &mut Transaction {
+        self.txn.as_mut().expect("it was asked for")
+    }
+
+    fn has_written(&self, id: ColumnFamilyId, index: usize) -> bool {
+        self.changes.iter().any(|(_, of, write)| *of == id && write.index() == Some(index))
+    }
+
+    fn told(&self) -> String {
+        self.name.escape_ascii().to_string()
+    }
+
+    pub(super) fn forget_snapshot_of(&mut self, family: usize) {
+        self.snapshot.iter_mut().for_each(|states| states[family] = None);
+    }
+}
+
+impl Write {
+    /// The key, if it is one.
+    pub(super) fn index(&self) -> Option<usize> {
+        match self {
+            Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _) => Some(*i),
+            Write::DeleteRange(..) => None,
+        }
+    }
+}
+
+// ---- opening and closing
+
+impl Round {
+    /// Opens as these options say, with transactions or at least so that they are kept, and closes again.
+    pub(super) fn open_and_close(&mut self, mut settings: Settings) -> esker::Result<()> {
+        settings.db.allow_2pc = self.has_transactions;
+        let is_plain = !self.has_transactions || self.rng.bool();
+        open_database(&settings, &self.specs, !is_plain).map(drop)
+    }
+
+    /// Now and then who knows nothing of transactions has the database first: it keeps them, or refuses to open.
+    pub(super) fn open_without_transactions(&mut self) -> Checked {
+        self.opened_without = false;
+        if !self.has_transactions || self.rng.u8(..5) > 0 {
+            return Ok(());
+        }
+        let mut settings = Settings::random(&mut self.rng, &self.env, &self.specs);
+        let (allow_2pc, read_only) = (self.rng.bool(), self.rng.u8(..3) == 0);
+        settings.db.allow_2pc = allow_2pc;
+        let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let opened = Db::open_with(&settings.db, PATH, settings.descriptors(&self.specs), mode);
+        let told = format!("opened without transactions, allow_2pc {allow_2pc}, {mode:?}");
+        match opened {
+            Ok(_) => {
+                self.opened_without = !allow_2pc;
+                self.note(Event::Other(told));
+                Ok(())
+            }
+            Err(error) if !allow_2pc && is_two_phase(&error) => {
+                self.note(Event::Other(format!("{told}: refused: {error}")));
+                Ok(())
+            }
+            // A read-only opening cannot make families that the crash has taken.
+            Err(error) if read_only && error.kind() == ErrorKind::InvalidArgument => Ok(()),
+            Err(error) => Err(format!("{told}: open: {error}")),
+        }
+    }
+
+    /// Transactions that are prepared, by the database's word, and which ops they have. Nobody has them.
+    pub(super) fn prepared_in_database(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let Some(Opened::WithTransactions(db)) = &self.db else { return BTreeMap::new() };
+        let all = db.get_all_prepared_transactions();
+        let ops = |txn: &Transaction| txn.write_batch().write_batch().ops_bytes().to_vec();
+        all.iter().map(|txn| (txn.name().unwrap_or_default().to_vec(), ops(txn))).collect()
+    }
+
+    /// What a crash has left prepared goes on.
+    pub(super) fn take_up_prepared(&mut self, prepared: &BTreeMap<Vec<u8>, Section>) {
+        self.steps.found += prepared.len() as u64;
+        self.steps.crashes_with_some += u64::from(!prepared.is_empty());
+        self.live = prepared.iter().map(|(name, section)| Live::prepared(name, section)).collect();
+    }
+
+    /// Before the database is closed.
+    pub(super) fn let_transactions_go(&mut self) {
+        self.live.retain(|live| live.is_prepared);
+        for live in &mut self.live {
+            (live.txn, live.snapshot) = (None, None);
+        }
+    }
+
+    /// Behind a clean opening: all that was prepared is.
+    pub(super) fn check_prepared(&self) -> Checked {
+        if !matches!(self.db, Some(Opened::WithTransactions(_))) {
+            return Ok(());
+        }
+        let mut expected = BTreeMap::new();
+        for live in &self.live {
+            expected.insert(live.name.clone(), Section::new(&live.changes, &self.specs)?);
+        }
+        let found = self.prepared_in_database();
+        if sections_that_differ(&found, &expected) == 0 {
+            return Ok(());
+        }
+        Err(format!("after it was closed and opened again {}", tell_prepared(&found, &expected)))
+    }
+
+    /// In the end all is resolved, and no WAL stays that is not needed.
+    pub(super) fn resolve_all(&mut self) -> Checked {
+        if !self.has_transactions {
+            return Ok(());
+        }
+        self.close()?;
+        self.draw_settings();
+        self.open_as(true)?;
+        self.check_prepared()?;
+        while let Some(mut live) = self.live.pop() {
+            self.ask_for(&mut live)?;
+            let (commits, told) = (self.rng.bool(), live.told());
+            let done = if commits { live.txn().commit() } else { live.txn().rollback() };
+            done.map_err(|e| format!("at the end, commit {commits} of '{told}': {e}"))?;
+            if commits {
+                self.apply_changes(&live.changes);
+            }
+        }
+        // A WAL is given up with a memtable.
+        self.write_one(Kind::Put)?;
+        let handles: Vec<_> = self.handles.iter().collect();
+        let options = FlushOptions { wait: true, allow_write_stall: true };
+        self.db().flush_opt(&options, &handles).map_err(|e| format!("flush at the end: {e}"))?;
+        self.db().wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
+        self.check_wals()
+    }
+
+    fn check_wals(&self) -> Checked {
+        let names = self.env.fs.children(Path::new(PATH)).map_err(|e| format!("list: {e}"))?;
+        let wals: Vec<&String> = names.iter().filter(|name| name.ends_with(".log")).collect();
+        let most = 1 + self.settings.db.recycle_log_file_num;
+        if wals.len() > most {
+            return Err(format!("all is in tables, and nothing prepared: at most {most} WALs, not {wals:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// # Errors
+/// As the database's.
+pub(super) fn open_database(
+    settings: &Settings,
+    specs: &[FamilySpec],
+    with_transactions: bool,
+) -> esker::Result<Opened> {
+    let descriptors = settings.descriptors(specs);
+    if !with_transactions {
+        return Db::open_cf(&settings.db, PATH, descriptors).map(Opened::Plain);
+    }
+    // Nobody is there who would give up a lock.
+    let options = TransactionDbOptions {
+        transaction_lock_timeout: 0,
+        default_lock_timeout: 0,
+        ..TransactionDbOptions::default()
+    };
+    TransactionDb::open_cf(&settings.db, &options, PATH, descriptors).map(Opened::WithTransactions)
+}
+
+fn is_two_phase(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotSupported && error.to_string().contains("two-phase")
+}
+
+// ---- operations
+
+impl Round {
+    pub(super) fn transaction_db(&self) -> Option<TransactionDb> {
+        match &self.db {
+            Some(Opened::WithTransactions(db)) => Some(db.clone()),
+            _ => None,
+        }
+    }
+
+    /// Begins one, or goes on with one.
+    pub(super) fn transact(&mut self) -> Done {
+        let Some(db) = self.transaction_db() else { return self.get() };
+        let begun = self.live.iter().filter(|live| !live.is_prepared).count();
+        if begun == 0 || begun < LIVE && self.rng.u8(..3) == 0 {
+            let live = self.begin(&db);
+            self.live.push(live);
+        }
+        let chosen = self.rng.usize(..self.live.len());
+        let mut live = self.live.swap_remove(chosen);
+        if live.is_prepared {
+            self.ask_for(&mut live)?;
+        }
+        let done = (0..self.rng.usize(1..6)).try_for_each(|_| self.act(&mut live));
+        self.live.push(live);
+        done
+    }
+
+    fn begin(&mut self, db: &TransactionDb) -> Live {
+        let levels = [IsolationLevel::ReadCommitted, IsolationLevel::Snapshot, IsolationLevel::Serializable];
+        let isolation = levels[self.rng.usize(..3)];
+        let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+        let name = format!("t{}", self.operation).into_bytes();
+        self.note(Event::Other(format!("begin '{}', {isolation:?}", name.escape_ascii())));
+        Live {
+            name,
+            txn: Some(db.begin_transaction(&WriteOptions::default(), &options)),
+            is_named: false,
+            is_prepared: false,
+            isolation,
+            changes: Vec::new(),
+            save_points: Vec::new(),
+            snapshot: self.snapshot_at(isolation),
+        }
+    }
+
+    fn snapshot_at(&self, isolation: IsolationLevel) -> Option<Vec<Option<State>>> {
+        (isolation == IsolationLevel::Snapshot).then(|| self.states.iter().cloned().map(Some).collect())
+    }
+
+    /// A prepared transaction that nobody has.
+    fn ask_for(&mut self, live: &mut Live) -> Checked {
+        if live.txn.is_none() {
+            live.txn = self.transaction_db().and_then(|db| db.get_transaction_by_name(&live.name));
+        }
+        match &live.txn {
+            Some(_) => Ok(()),
+            None => Err(format!("the prepared transaction '{}' is gone", live.told())),
+        }
+    }
+
+    /// What it must see of a family; none if that cannot be said.
+    fn seen_by(&self, live: &Live, family: usize) -> Option<State> {
+        let id = self.handles[family].id();
+        let mut state = match &live.snapshot {
+            Some(states) => states[family].clone()?,
+            None => self.states[family].clone(),
+        };
+        let of_family = live.changes.iter().filter(|(of, number, _)| *of == family && *number == id);
+        of_family.for_each(|(_, _, write)| write.apply(&self.specs[family], &mut state));
+        Some(state)
+    }
+
+    /// Something that a transaction does.
+    fn act(&mut self, live: &mut Live) -> Done {
+        let family = self.family();
+        let Some(seen) = self.seen_by(live, family) else { return Ok(()) };
+        let most = if live.is_prepared { 4 } else { 16 };
+        match self.rng.u8(..most) {
+            0..=2 => self.get_in(live, family, &seen, false),
+            3 => self.scan_in(live, family, &seen),
+            4 | 5 => self.get_in(live, family, &seen, true),
+            6..=11 => self.write_in(live, family, &seen, true),
+            12 => self.write_in(live, family, &seen, false),
+            13 | 14 => {
+                live.txn().set_save_point();
+                live.save_points.push(live.changes.len());
+                Ok(())
+            }
+            _ => {
+                let Some(kept) = live.save_points.pop() else { return Ok(()) };
+                if self.rng.u8(..3) == 0 {
+                    return live.txn().pop_save_point().map_err(refused("pop_save_point"));
+                }
+                live.changes.truncate(kept);
+                live.txn().rollback_to_save_point().map_err(refused("rollback_to_save_point"))
+            }
+        }
+    }
+
+    fn get_in(&mut self, live: &mut Live, family: usize, seen: &State, for_update: bool) -> Done {
+        let index = self.rng.usize(..self.specs[family].keys.len());
+        let (handle, key) = (&self.handles[family], &self.specs[family].keys[index]);
+        let (options, txn) = (ReadOptions::default(), live.txn());
+        let found = match for_update {
+            true => txn.get_for_update_opt(&options, handle, key, LockMode::Exclusive, true),
+            false => txn.get_opt(&options, handle, key),
+        };
+        let found = match found {
+            Err(error) if self.is_conflict(&error, live) => return Ok(()),
+            found => found,
+        };
+        if for_update {
+            self.check_lock(live, family, &Write::Delete(index))?;
+            self.check_unchanged(live, family, &Write::Delete(index))?;
+        }
+        let call = format!("get of '{}', for update {for_update}", live.told());
+        self.compare(
+            family,
+            index,
+            &call,
+            seen.get(index),
+            found.as_ref().map(Option::as_deref).map_err(Clone::clone),
+        )
+    }
+
+    fn scan_in(&mut self, live: &mut Live, family: usize, seen: &State) -> Done {
+        let backward = self.rng.bool();
+        let iter = live.txn().iter_opt(&ReadOptions::default(), &self.handles[family]);
+        let mut iter = match iter {
+            Err(error) if self.is_conflict(&error, live) => return Ok(()),
+            iter => iter.map_err(refused("iter_opt of a transaction"))?,
+        };
+        if backward {
+            iter.seek_to_last()
+        } else {
+            iter.seek_to_first()
+        }
+        let keys = self.specs[family].keys.len();
+        for step in 0..keys {
+            let index = if backward { keys - 1 - step } else { step };
+            let Some(expected) = seen.get(index) else { continue };
+            iter.status().map_err(refused("an iterator of a transaction"))?;
+            self.comparisons += 1;
+            if iter.item() != Some((&self.specs[family].keys[index], expected)) {
+                let found = iter.item().map(|(key, value)| format!("{} = {}", show(key), show(value)));
+                let what = format!("scan of '{}': expected {}, found {found:?}", live.told(), show(expected));
+                return Err(self.blame(family, Some(index), &what).into());
+            }
+            if backward { iter.prev() } else { iter.next() }
+        }
+        iter.status().map_err(refused("an iterator of a transaction"))?;
+        match iter.item() {
+            None => Ok(()),
+            Some((key, _)) => {
+                let what = format!("scan of '{}' goes on to {}", live.told(), show(key));
+                Err(self.blame(family, None, &what).into())
+            }
+        }
+    }
+
+    /// `tracked`: whether it is looked at who has written since the snapshot.
+    fn write_in(&mut self, live: &mut Live, family: usize, seen: &State, tracked: bool) -> Done {
+        let kinds = [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge];
+        let kind = if self.rng.u8(..12) == 0 { Kind::DeleteRange } else { kinds[self.rng.usize(..4)] };
+        let write = self.random_write_over(family, kind, seen);
+        let (spec, handle) = (&self.specs[family], &self.handles[family]);
+        // Of those that are deleted singly it must be known what is there.
+        let tracked = tracked || write.index().is_none_or(|index| spec.is_single(index));
+        let key = write.index().map_or(&[][..], |index| &spec.keys[index]);
+        let txn = live.txn();
+        let done = match (&write, tracked) {
+            (Write::Put(_, value), true) => txn.put_cf(handle, key, value),
+            (Write::Put(_, value), false) => txn.put_untracked(handle, key, value),
+            (Write::Delete(_), true) => txn.delete_cf(handle, key),
+            (Write::Delete(_), false) => txn.delete_untracked(handle, key),
+            (Write::SingleDelete(_), _) => txn.single_delete_cf(handle, key),
+            (Write::Merge(_, operand), true) => txn.merge_cf(handle, key, operand),
+            (Write::Merge(_, operand), false) => txn.merge_untracked(handle, key, operand),
+            (Write::DeleteRange(begin, end), _) => txn.delete_range_cf(handle, begin, end),
+        };
+        match done {
+            Err(error) if self.is_conflict(&error, live) => return Ok(()),
+            done => done.map_err(refused(format!("{write:?} in '{}'", live.told())))?,
+        }
+        self.check_lock(live, family, &write)?;
+        if tracked {
+            self.check_unchanged(live, family, &write)?;
+        }
+        live.changes.push((family, self.handles[family].id(), write));
+        Ok(())
+    }
+
+    /// Whether it may not have what it wants because of others. It is not among `self.live` now.
+    fn is_conflict(&self, error: &Error, live: &Live) -> bool {
+        match error.kind() {
+            ErrorKind::TimedOut => !self.live.is_empty(),
+            ErrorKind::Busy => live.snapshot.is_some(),
+            // Its reads lock, and one that is prepared locks nothing more.
+            ErrorKind::InvalidArgument => live.is_prepared && live.isolation == IsolationLevel::Serializable,
+            _ => false,
+        }
+    }
+
+    /// Nobody else has what it was just given.
+    fn check_lock(&self, live: &Live, family: usize, write: &Write) -> Checked {
+        let (id, Some(index)) = (self.handles[family].id(), write.index()) else { return Ok(()) };
+        match self.live.iter().find(|other| other.has_written(id, index)) {
+            None => Ok(()),
+            Some(other) => {
+                let what = format!("'{}' has locked what '{}' has written", live.told(), other.told());
+                Err(self.blame(family, Some(index), &what))
+            }
+        }
+    }
+
+    /// Nobody has written since the snapshot what it was just given.
+    fn check_unchanged(&self, live: &Live, family: usize, write: &Write) -> Checked {
+        let at_snapshot = live.snapshot.as_ref().and_then(|states| states[family].as_ref());
+        let Some((at_snapshot, index)) = at_snapshot.zip(write.index()) else { return Ok(()) };
+        if at_snapshot.get(index) == self.states[family].get(index) {
+            return Ok(());
+        }
+        let what = format!("'{}' may write what has changed since its snapshot", live.told());
+        Err(self.blame(family, Some(index), &what))
+    }
+
+    /// Prepares, commits or rolls back.
+    pub(super) fn resolve(&mut self) -> Done {
+        if self.transaction_db().is_none() || self.live.is_empty() {
+            return self.get();
+        }
+        let chosen = self.rng.usize(..self.live.len());
+        let mut live = self.live.swap_remove(chosen);
+        self.ask_for(&mut live)?;
+        let (options, roll) = (self.write_options(), self.rng.u8(..6));
+        live.txn().set_write_options(&options);
+        // What is prepared is in a WAL, and would be there without what was written before.
+        let steps_are_taken = !self.journal.as_ref().is_some_and(Journal::unlogged);
+        match (live.is_prepared, roll) {
+            (true, 0..=2) if steps_are_taken => self.end_of_prepared(live, options.sync, true),
+            (true, 3 | 4) if steps_are_taken => self.end_of_prepared(live, options.sync, false),
+            (true, _) => {
+                live.txn = None;
+                self.live.push(live);
+                Ok(())
+            }
+            (false, 0..=2) if steps_are_taken => self.prepare(live, options.sync),
+            (false, 5) => self.rollback(live),
+            (false, _) => self.commit(live, options.sync),
+        }
+    }
+
+    fn prepare(&mut self, mut live: Live, sync: bool) -> Done {
+        if !live.is_named {
+            let name = live.name.clone();
+            live.txn().set_name(&name).map_err(refused("set_name"))?;
+            live.is_named = true;
+        }
+        let section = Section::new(&live.changes, &self.specs)?;
+        if live.txn().write_batch().write_batch().ops_bytes() != &*section.ops {
+            let told = (live.told(), &live.changes);
+            return Err(format!("the batch of {told:?} has other ops").into());
+        }
+        let done = live.txn().prepare();
+        let what = What::Prepare(live.name.clone(), section);
+        live.is_prepared = done.is_ok();
+        let told = format!("prepare of '{}'", live.told());
+        self.live.push(live);
+        self.stepped(done, what, sync, told)
+    }
+
+    fn commit(&mut self, mut live: Live, sync: bool) -> Done {
+        let (done, told) = (live.txn().commit(), format!("commit of '{}'", live.told()));
+        let changes = live.changes.clone();
+        if done.is_err() {
+            self.live.push(live);
+        }
+        // Without any it writes nothing.
+        if !changes.is_empty() {
+            return self.stepped(done, What::Changes(changes), sync, told);
+        }
+        done.map_err(refused(told))
+    }
+
+    fn end_of_prepared(&mut self, mut live: Live, sync: bool, commits: bool) -> Done {
+        let done = if commits { live.txn().commit() } else { live.txn().rollback() };
+        let (name, told) = (live.name.clone(), live.told());
+        let (what, told) = match commits {
+            true => (
+                What::Commit(name, Section::new(&live.changes, &self.specs)?),
+                format!("commit of prepared '{told}'"),
+            ),
+            false => (What::Rollback(name), format!("rollback of prepared '{told}'")),
+        };
+        if done.is_err() {
+            self.live.push(live);
+        }
+        self.stepped(done, what, sync, told)
+    }
+
+    /// It is as if it had just begun, or gone.
+    fn rollback(&mut self, mut live: Live) -> Done {
+        if self.rng.bool() {
+            return Ok(());
+        }
+        live.txn().rollback().map_err(refused("rollback"))?;
+        live.changes.clear();
+        live.save_points.clear();
+        live.snapshot = self.snapshot_at(live.isolation);
+        self.live.push(live);
+        Ok(())
+    }
+
+    /// Something was done in the WAL, or refused.
+    fn stepped(&mut self, done: esker::Result<()>, what: What, sync: bool, told: String) -> Done {
+        if let Err(error) = done {
+            self.undone(what);
+            return Err(refused(told)(error));
+        }
+        self.note(Event::Other(format!("{told}, sync {sync}")));
+        match &what {
+            What::Changes(_) => self.steps.committed += 1,
+            What::Prepare(..) => self.steps.prepared += 1,
+            What::Commit(..) => self.steps.committed_prepared += 1,
+            What::Rollback(_) => self.steps.rolled_back_prepared += 1,
+        }
+        self.apply_changes(what.changes());
+        let last = self.db().latest_sequence_number().0;
+        self.journal.iter_mut().for_each(|journal| journal.stepped(last, sync, what.clone()));
+        Ok(())
+    }
+
+    fn apply_changes(&mut self, changes: &[(usize, ColumnFamilyId, Write)]) {
+        for (family, id, write) in changes {
+            if *id == self.handles[*family].id() {
+                self.apply(*family, write);
+            }
+        }
+    }
+
+    // ---- beside transactions
+
+    /// Who has written these took locks for it.
+    pub(super) fn check_not_locked(&self, writes: &[(usize, Write)]) -> Checked {
+        for (family, write) in writes {
+            let id = self.handles[*family].id();
+            let by = write.index().and_then(|i| self.live.iter().find(|live| live.has_written(id, i)));
+            if let Some(live) = by {
+                return Err(format!("{write:?}: what '{}' has written was not locked", live.told()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a transaction that is not over has written a key.
+    pub(super) fn is_in_transaction(&self, family: usize, index: usize) -> bool {
+        let id = self.handles.get(family).map(esker::ColumnFamilyHandle::id);
+        id.is_some_and(|id| self.live.iter().any(|live| live.has_written(id, index)))
+    }
+
+    /// A family is about to be dropped: transactions that have not been prepared could not be committed.
+    pub(super) fn family_leaves(&mut self, family: usize) {
+        let writes_to = |live: &Live| live.changes.iter().any(|(of, ..)| *of == family);
+        self.live.retain(|live| live.is_prepared || !writes_to(live));
+        self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
+    }
+}
