@@ -17,7 +17,7 @@ use crate::cf::{DeadRanges, SuperVersion};
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
 use crate::iter::timestamped::compare_timestamps;
-use crate::options::{DbOptions, WalRecoveryMode};
+use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
 use crate::read::answer::Answer;
 use crate::read::get::{ReadContext, find};
 use crate::version::{Family, VersionSet};
@@ -29,7 +29,7 @@ use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_env::FileSystem;
 use esker_env::rate_limiter::IoPriority;
-use esker_format::file_name::{FileType, parse_file_name};
+use esker_format::file_name::{FileType, current_file_name, parse_file_name};
 use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -39,6 +39,7 @@ use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableReadOptions};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 /// Stands for the WAL that is not there yet.
@@ -155,6 +156,7 @@ impl Recovery<'_> {
             return Err(Error::invalid_argument(what));
         }
         let smallest_wanted = self.smallest_wanted(manifest);
+        let next_file = manifest.numbers().next_file_number();
         if self.wal_dir != self.path {
             self.check_for_wals_elsewhere(smallest_wanted)?;
         }
@@ -168,7 +170,35 @@ impl Recovery<'_> {
             }
         }
         wals.sort_unstable();
+        if wals.is_empty() && self.options.wal_dir.is_none() {
+            self.check_for_forgotten_wal_dir(smallest_wanted..next_file)?;
+        }
         Ok(wals)
+    }
+
+    /// Whoever leaves out the `wal_dir` that the database was last opened with would lose what is in the WALs there. Not looked into is a
+    /// directory that is a database's: the OPTIONS file may come from where this one was copied from.
+    /// # Errors
+    /// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
+    fn check_for_forgotten_wal_dir(&self, wanted: Range<FileNumber>) -> Result<()> {
+        // An OPTIONS file that cannot be read keeps no database shut.
+        let said = load_latest_options(self.fs.as_ref(), self.path).ok().and_then(|said| said.db.wal_dir);
+        let Some(wal_dir) = said.filter(|wal_dir| wal_dir != self.path) else { return Ok(()) };
+        if self.fs.file_exists(&current_file_name(&wal_dir)).unwrap_or(true) {
+            return Ok(());
+        }
+        for name in self.fs.children(&wal_dir).unwrap_or_default() {
+            let Some((FileType::Wal, number)) = parse_file_name(&name) else { continue };
+            let path = wal_dir.join(&name);
+            if wanted.contains(&number) && self.fs.file_size(&path).is_ok_and(|bytes| bytes > 0) {
+                return Err(Error::invalid_argument(format!(
+                    "{} may hold writes that no table has: the database was last opened with wal_dir {}. Set wal_dir to that, or to the database's own directory to do without them",
+                    path.display(),
+                    wal_dir.display()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Before `wal_dir` was set they were written into the database's directory: they would not be replayed, and deleted.

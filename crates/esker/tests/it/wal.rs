@@ -485,3 +485,40 @@ fn damage_that_was_tolerated_once_does_not_stay() {
         }
     }
 }
+
+#[test]
+fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
+    let fs = Arc::new(MemFs::new());
+    let mut options = Options::default();
+    options.db.env = Env::with_fs(fs.clone());
+    options.db.create_if_missing = true;
+    options.db.avoid_flush_during_shutdown = true;
+    let forgetful = options.clone();
+    options.db.wal_dir = Some("/wals".into());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "flushed").unwrap();
+    db.flush().unwrap();
+    db.put("b", "logged").unwrap();
+    let copy = db.create_checkpoint("/copy", u64::MAX).unwrap();
+    assert_eq!(copy.0, 2);
+    drop(db);
+    let error = Db::open(&forgetful, "/db").unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::InvalidArgument && error.message().contains("wal_dir /wals"),
+        "{error}"
+    );
+    // Nor does that say anything of a checkpoint, which has its own.
+    let copy = Db::open(&forgetful, "/copy").unwrap();
+    assert_eq!(copy.get("b").unwrap().unwrap(), b"logged");
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("b").unwrap().unwrap(), b"logged");
+    db.put("c", "logged").unwrap();
+    drop(db);
+    assert!(Db::open(&forgetful, "/db").is_err());
+    // Who means it may.
+    let mut meant = forgetful.clone();
+    meant.db.wal_dir = Some("/db".into());
+    drop(Db::open(&meant, "/db").unwrap());
+    let db = Db::open(&forgetful, "/db").unwrap();
+    assert_eq!(["b", "c"].map(|key| db.get(key).unwrap().is_some()), [true, false]);
+}
