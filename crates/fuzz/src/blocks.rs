@@ -1,13 +1,7 @@
 //! Blocks of tables, changed under right checksums.
 
-use esker_base::Result;
-use esker_env::{FileSystem, MemFs};
 use esker_format::footer::Footer;
-use esker_format::key::InternalKeyComparator;
-use esker_table::{TableReader, TableReaderOptions};
 use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
 
 /// Bytes of a change, the first of which says which block.
 pub(crate) const CHANGE: usize = 6;
@@ -55,15 +49,4 @@ pub(crate) fn change(table: &mut [u8], block: &Block, change: &[u8; CHANGE]) {
     let mut sealed = table[block.clone()].to_vec();
     footer(table).guard.append_trailer(&mut sealed, 0, code, block.start as u64);
     table[block.start..block.end + TRAILER].copy_from_slice(&sealed);
-}
-
-/// Esker's own check of a table.
-pub(crate) fn verify(bytes: &[u8]) -> Result<()> {
-    let (fs, path) = (MemFs::new(), Path::new("/000007.sst"));
-    let mut file = fs.new_writable_file(path)?;
-    file.append(bytes)?;
-    file.close()?;
-    let options =
-        TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), bytes.len() as u64);
-    TableReader::open(fs.new_random_access_file(path)?, options)?.verify(&mut |_| true)
 }

@@ -8,6 +8,7 @@ use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, OpenMode, Options, WalRecoveryMode, builtin,
 };
 use esker_peer::contents::Pair;
+use esker_tools::{CommandLine, Host};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -180,6 +181,16 @@ pub(crate) fn contents(files: &Files, variant: usize, recovery: usize) -> esker:
             Ok(forward)
         })
         .collect()
+}
+
+/// Whether `esker verify` finds nothing wrong with them.
+pub(crate) fn is_whole(files: &Files) -> bool {
+    let fs = MemFs::new();
+    lay(&fs, files);
+    let Ok(line) = CommandLine::parse(["esker", "verify", "--quiet", "/db"]) else {
+        unreachable!("it is a command");
+    };
+    line.run(&Host::unheard(Env::with_fs(Arc::new(fs)), Vec::new())) == 0
 }
 
 fn walk(db: &Db, family: &ColumnFamilyHandle, forward: bool) -> esker::Result<Vec<Pair>> {

@@ -1,11 +1,11 @@
-//! Checks a whole table: every block's checksum, the order of all keys, the restart points, that timed values have their times, the
-//! index's separators, the filter, the counts.
+//! Checks a whole table: every block's checksum, the order of all keys, the restart points, that nothing is newer than the MANIFEST says,
+//! that timed values have their times, the index's separators, the filter, the counts.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
 use crate::options::TableReadOptions;
 use crate::reader::TableReader;
-use esker_base::{Error, ErrorKind, Result, ValueType};
+use esker_base::{Error, ErrorKind, Result, SequenceNumber, ValueType};
 use esker_format::block::{BlockCursor, RestartCheck};
 use esker_format::handle::BlockHandle;
 use esker_format::key::{self, ParsedInternalKey};
@@ -67,13 +67,14 @@ impl TableReader {
     ) -> Result<()> {
         let icmp = &self.options.icmp;
         let block = block.key_value()?;
+        let newest = self.newest_stored();
         let (mut cursor, mut restarts) = (BlockCursor::new(), RestartCheck::default());
         cursor.seek_to_first(block)?;
         let mut is_first = true;
         while cursor.valid() {
             restarts.entry(block, &cursor)?;
             let here = cursor.key();
-            check_entry(here, cursor.value(block))?;
+            check_entry(here, cursor.value(block), newest)?;
             if !seen.last_key.is_empty() && icmp.compare(&seen.last_key, here).is_ge() {
                 return Err(out_of_order(&seen.last_key, here, "the key before it"));
             }
@@ -128,6 +129,15 @@ impl TableReader {
         Ok(())
     }
 
+    /// How new an entry may be as it is stored. Reads go by what the MANIFEST says: what is newer than that would be missed by some, or
+    /// come out from under deletions that lie above it. In an ingested file all that is stored is 0.
+    fn newest_stored(&self) -> SequenceNumber {
+        match self.options.largest_seqno {
+            _ if self.global_seqno().is_some() => SequenceNumber::ZERO,
+            largest => largest.unwrap_or(SequenceNumber::MAX),
+        }
+    }
+
     /// How a separator compares with an internal key.
     fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
         let icmp = &self.options.icmp;
@@ -140,6 +150,10 @@ impl TableReader {
     }
 
     fn verify_counts(&self, seen: &Seen) -> Result<()> {
+        let deletions = self.range_dels().map_or(SequenceNumber::ZERO, |deletions| deletions.max_seq());
+        if let Some(largest) = self.options.largest_seqno.filter(|largest| deletions > *largest) {
+            return Err(too_new(&format_args!("a range deletion"), deletions, largest));
+        }
         let p = &self.properties;
         let points = p.num_entries.saturating_sub(p.num_range_deletions);
         // Files that say nothing about their entries are as old as the property.
@@ -170,16 +184,24 @@ impl TableReader {
     }
 }
 
-/// The key is one, and a timed value has its time, without which no read would take it.
-fn check_entry(internal_key: &[u8], value: &[u8]) -> Result<()> {
-    let is_timed = ParsedInternalKey::parse(internal_key)?.value_type == ValueType::ValuePreferredSeqno;
-    if is_timed && value.len() < size_of::<u64>() {
+/// The key is one, and not newer than `newest`; a timed value has its time, without which no read would take it.
+fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
+    let entry = ParsedInternalKey::parse(internal_key)?;
+    if entry.sequence > newest {
+        return Err(too_new(&format_args!("'{}'", internal_key.escape_ascii()), entry.sequence, newest));
+    }
+    if entry.value_type == ValueType::ValuePreferredSeqno && value.len() < size_of::<u64>() {
         return Err(Error::corruption(format!(
             "the timed value of '{}' is shorter than its time",
             internal_key.escape_ascii()
         )));
     }
     Ok(())
+}
+
+#[cold]
+fn too_new(what: &dyn std::fmt::Display, sequence: SequenceNumber, newest: SequenceNumber) -> Error {
+    Error::corruption(format!("{what} has sequence number {sequence}, the newest of the file is {newest}"))
 }
 
 #[cold]

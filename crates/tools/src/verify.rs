@@ -5,7 +5,7 @@
 //! that a running database deletes meanwhile are reported as missing.
 //!
 //! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size, every checksum, the order
-//! of all keys, its counts, its unique id, its keys and sequence numbers within what the MANIFEST says; levels without
+//! of all keys, its counts, its unique id, its keys within what the MANIFEST says, and nothing newer than that; levels without
 //! overlaps; blob files: there, every record, as many as the MANIFEST says; WALs: every record that is still needed can be read, sequence numbers rise; the newest
 //! OPTIONS file can be parsed; in the end, whether the engine takes the MANIFEST for whole. What nobody needs (left over by a crash) is a note, not a problem.
 

@@ -5,12 +5,12 @@ use esker_base::iter::InternalIterator;
 use esker_base::run::{Ahead, Run};
 use esker_base::{Error, ErrorKind, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
-use esker_format::key::{LookupKey, ParsedInternalKey, internal_key};
+use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_table::{
-    BatchVisitor, BlockBasedTableOptions, Missing, TableIter, TableReadOptions, TableReader, TableValue,
-    default_block_cache, read_plans,
+    BatchVisitor, BlockBasedTableOptions, Missing, TableBuilderOptions, TableIter, TableReadOptions,
+    TableReader, TableReaderOptions, TableValue, default_block_cache, read_plans,
 };
 use std::sync::Arc;
 
@@ -113,6 +113,37 @@ fn without_checksums_damage_is_at_least_survived() {
                 }
             }
         }
+    }
+}
+
+/// Reads go by how new the MANIFEST says a file is: what is newer would be missed by some of them, and shown by others.
+#[test]
+fn an_entry_newer_than_the_manifest_says_does_not_pass() {
+    let table = BlockBasedTableOptions { block_size: 300, ..with_filters() };
+    let point = |n: u64| {
+        (internal_key(format!("k{n:03}").as_bytes(), SequenceNumber(n), ValueType::Value), vec![b'v'; 30])
+    };
+    let deletion = |n: u64| (internal_key(b"a", SequenceNumber(n), ValueType::RangeDeletion), b"b".to_vec());
+    let external =
+        |is_external_file| TableBuilderOptions { is_external_file, ..builder_options(table.clone()) };
+    for (options, entries, newest) in [
+        (external(false), (1..=60).map(point).collect(), 60),
+        (external(false), (1..=60).map(point).chain([deletion(70)]).collect(), 70),
+        (external(true), vec![(internal_key(b"k", SequenceNumber(3), ValueType::Value), b"v".to_vec())], 2),
+    ] {
+        let (bytes, _): (Vec<u8>, _) = write_table(options, entries).unwrap();
+        let verified = |largest: Option<u64>| {
+            let mut open =
+                TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), bytes.len() as u64);
+            open.largest_seqno = largest.map(SequenceNumber);
+            TableReader::open(memory_file(&bytes), open).unwrap().verify(&mut |_| true)
+        };
+        verified(None).unwrap();
+        // What is ingested is of one age, and says 0 for itself.
+        let is_ingested = newest == 2;
+        assert_eq!(verified(Some(newest)).is_err(), is_ingested);
+        let error = verified(Some(newest - 1)).unwrap_err();
+        assert!(error.is_corruption() && error.message().contains("/table.sst"), "{error}");
     }
 }
 
