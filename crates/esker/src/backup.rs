@@ -241,12 +241,12 @@ impl BackupEngine {
             format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}")
         };
         let target = self.dir.join(&name);
-        if self.fs().file_exists(&target)? && self.fs().file_size(&target)? == bytes {
-            let crc = match known.get(name.as_str()) {
-                Some(file) => file.crc,
-                None => checksum(self.fs(), path, is_direct, bytes)?,
-            };
-            return Ok(BackupFile { name, crc, bytes });
+        // What no backup names has been left by one that failed: nobody knows what is in it.
+        if let Some(file) = known.get(name.as_str())
+            && self.fs().file_exists(&target)?
+            && self.fs().file_size(&target)? == bytes
+        {
+            return Ok(BackupFile { name, crc: file.crc, bytes });
         }
         let staging = self.dir.join(SHARED).join(format!(".{file_name}.tmp"));
         let crc = copy(self.fs(), path, is_direct, &staging, bytes)?;

@@ -200,3 +200,25 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
     }
     assert!(met > 100);
 }
+
+/// It has the name and the size that the next one gives its file.
+#[test]
+fn what_a_failed_backup_has_left_is_not_taken_for_the_file_it_should_be() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    write(&db, 0);
+    engine(&fs).create_new_backup(&db, true).unwrap();
+    let shared = Path::new("/backups/shared_checksum");
+    let name = fs.children(shared).unwrap().remove(0);
+    let table = shared.join(&name);
+    fs.delete_file(Path::new("/backups/meta/1")).unwrap();
+    let bytes = fs.file_size(&table).unwrap() as usize;
+    let mut file = fs.new_writable_file(&table).unwrap();
+    file.append(&vec![0; bytes]).unwrap();
+    file.close().unwrap();
+    let mut backups = engine(&fs);
+    let id = backups.create_new_backup(&db, true).unwrap();
+    backups.verify_backup(id, true).unwrap();
+    backups.restore_db_from_backup(id, "/restored", "/restored").unwrap();
+    assert!(holds(&Db::open(&options(&fs), "/restored").unwrap(), 0));
+}
