@@ -171,6 +171,11 @@ fn parse_options(case: &Case) -> CompactionOptions {
     o
 }
 
+/// A family at the beginning of time, of which no snapshot was released and nobody has suggested files.
+fn at_rest<'a>(options: &'a CompactionOptions, running: &'a RunningCompactions) -> PickContext<'a> {
+    PickContext { options, running, now_seconds: 0, oldest_snapshot: SequenceNumber::ZERO, suggested: &[] }
+}
+
 fn describe(plan: &CompactionPlan) -> String {
     let mut out = String::new();
     for inputs in &plan.inputs {
@@ -317,13 +322,7 @@ impl Bench {
 
     /// Cuts the outputs of the next plan: each input line is a key and its bytes.
     fn cut(&mut self, case: &Case) -> String {
-        let context = PickContext {
-            options: &self.options,
-            running: &self.running,
-            now_seconds: 0,
-            oldest_snapshot: SequenceNumber::ZERO,
-            suggested: &[],
-        };
+        let context = at_rest(&self.options, &self.running);
         let plan = pick(&self.version, &context).unwrap_or_else(|| panic!("{}: no plan", case.place));
         let mut cutter = cut::OutputCutter::new(&plan);
         let (mut out, mut open) = (String::new(), None);
@@ -430,13 +429,8 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
     let version = apply(&Arc::new(base), &edit).unwrap();
     let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
     let found = |oldest_snapshot| {
-        let context = PickContext {
-            options: &options,
-            running: &running,
-            now_seconds: 0,
-            oldest_snapshot: SequenceNumber(oldest_snapshot),
-            suggested: &[],
-        };
+        let context =
+            PickContext { oldest_snapshot: SequenceNumber(oldest_snapshot), ..at_rest(&options, &running) };
         marked::bottommost(&version, &context).count()
     };
     for (oldest, threshold) in [(0, 19), (19, 19), (20, 30), (31, SequenceNumber::MAX.0)] {
@@ -537,13 +531,7 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
         let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::new(counting.clone()), 7);
         let version = apply(&Arc::new(base), &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
         let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
-        let context = PickContext {
-            options: &options,
-            running: &running,
-            now_seconds: 0,
-            oldest_snapshot: SequenceNumber::ZERO,
-            suggested: &[],
-        };
+        let context = at_rest(&options, &running);
         prepare(&version, &options, 0);
         let before = counting.0.load(std::sync::atomic::Ordering::Relaxed);
         let plan = pick(&version, &context).unwrap();
@@ -577,13 +565,7 @@ fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() 
         ..CompactionOptions::default()
     };
     let running = RunningCompactions::default();
-    let context = PickContext {
-        options: &options,
-        running: &running,
-        now_seconds: 0,
-        oldest_snapshot: SequenceNumber::ZERO,
-        suggested: &[],
-    };
+    let context = at_rest(&options, &running);
     prepare(&version, &options, 0);
     let cost = |pick: &dyn Fn() -> CompactionPlan| {
         let looks = || counting.0.load(std::sync::atomic::Ordering::Relaxed) + inputs::SUMMED.get();

@@ -49,6 +49,33 @@ fn the_same_rank_twice_panics() {
 
 #[test]
 #[cfg(debug_assertions)]
+fn locks_that_are_released_in_any_order_leave_the_others_held() {
+    static RANKS: [LockRank; 3] = [LOW, LockRank::new(15, "between"), HIGH];
+    for released in 0..3 {
+        let locks = RANKS.map(|rank| RankedMutex::new(rank, ()));
+        let mut guards: Vec<_> = locks.iter().map(|lock| Some(lock.lock())).collect();
+        guards[released] = None;
+        let highest = if released == 2 { "`between`" } else { "`high`" };
+        let message = panic_message(|| drop(RankedMutex::new(LOW, ()).lock()));
+        assert!(message.contains(highest), "{message}");
+    }
+    drop(RankedMutex::new(LOW, ()).lock());
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn more_locks_than_a_thread_can_note_panic_before_one_is_forgotten() {
+    let locks: Vec<_> = (0..=held::MOST).map(|_| RankedMutex::new(LOW, ())).collect();
+    let (last, others) = locks.split_last().unwrap();
+    let guards: Vec<_> = others.iter().map(|lock| lock.try_lock().unwrap()).collect();
+    let message = panic_message(|| drop(last.try_lock()));
+    assert!(message.contains("holds 64 already"), "{message}");
+    drop(guards);
+    drop(last.lock());
+}
+
+#[test]
+#[cfg(debug_assertions)]
 fn sleeping_with_a_higher_lock_panics() {
     let (low, high) = (RankedMutex::new(LOW, ()), RankedMutex::new(HIGH, ()));
     let condvar = RankedCondvar::new();
