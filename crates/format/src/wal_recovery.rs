@@ -125,6 +125,14 @@ impl WalReplay {
         }
     }
 
+    /// Decides over the batch of `event`, which the engine refuses to apply for this reason: as over a record that is none.
+    /// # Errors
+    /// `Corruption`, naming the WAL and the offset: the open must fail.
+    pub fn refused(&mut self, event: &LogEvent, why: &str) -> Result<ReplayStep<'static>> {
+        let LogEvent::Record { offset } = *event else { unreachable!("only records are batches") };
+        self.bad_record(offset, why)
+    }
+
     /// Decides over a failed read of a WAL: only the mode that skips anything goes on, with the next WAL.
     /// # Errors
     /// The error itself.

@@ -4,7 +4,7 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::observe::{EventListener, FlushJobInfo, TableFileCreationInfo};
 use esker::{
-    ColumnFamilyDescriptor, Db, Env, ErrorKind, FlushOptions, ImportColumnFamilyOptions,
+    ColumnFamilyDescriptor, ColumnFamilyId, Db, Env, ErrorKind, FlushOptions, ImportColumnFamilyOptions,
     IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
 };
 use std::path::Path;
@@ -521,4 +521,60 @@ fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
     drop(Db::open(&meant, "/db").unwrap());
     let db = Db::open(&forgetful, "/db").unwrap();
     assert_eq!(["b", "c"].map(|key| db.get(key).unwrap().is_some()), [true, false]);
+}
+
+/// RocksDB finds out that a range is inverted when it has logged the write, and refuses it then.
+#[test]
+fn a_logged_range_deletion_that_ends_before_it_begins_is_damage_in_every_recovery_mode() {
+    use esker::internals::format::log::{LogEvent, LogReader, LogWriter, SliceSource};
+    use esker::internals::format::write_batch::WriteBatch;
+    use esker::options::WalRecoveryMode::{
+        AbsoluteConsistency, PointInTimeRecovery, SkipAnyCorruptedRecords, TolerateCorruptedTailRecords,
+    };
+    for (mode, expected) in [
+        (PointInTimeRecovery, Some((true, false))),
+        (SkipAnyCorruptedRecords, Some((true, true))),
+        (TolerateCorruptedTailRecords, None),
+        (AbsoluteConsistency, None),
+    ] {
+        let mut options = options();
+        let fs = options.db.env.fs.clone();
+        let db = Db::open(&options, "/db").unwrap();
+        for key in ["before", "refused", "after"] {
+            db.put(key, "value").unwrap();
+        }
+        db.close().unwrap();
+        drop(db);
+        let names = fs.children(Path::new("/db")).unwrap();
+        let wal = Path::new("/db").join(names.iter().find(|name| name.ends_with(".log")).unwrap());
+        let mut bytes = vec![0; usize::try_from(fs.file_size(&wal).unwrap()).unwrap()];
+        fs.new_random_access_file(&wal).unwrap().read_at(0, &mut bytes).unwrap();
+        let number = wal.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+        let mut reader = LogReader::new(SliceSource(&bytes), number);
+        let (mut writer, mut log, mut record) = (LogWriter::new(number, false), Vec::new(), Vec::new());
+        while let LogEvent::Record { .. } = reader.next_record(&mut record).unwrap() {
+            let mut batch = WriteBatch::from_bytes(record.clone()).unwrap();
+            if record.windows(7).any(|bytes| bytes == b"refused") {
+                batch.delete_range(ColumnFamilyId::DEFAULT, b"b", b"a").unwrap();
+            }
+            writer.add_record(batch.data(), &mut log);
+        }
+        let mut file = fs.new_writable_file(&wal).unwrap();
+        file.append(&log).unwrap();
+        file.close().unwrap();
+        options.db.wal_recovery_mode = mode;
+        match (Db::open(&options, "/db"), expected) {
+            (Ok(db), Some(expected)) => {
+                let has = |key| db.get(key).unwrap().is_some();
+                assert_eq!((has("before"), has("after")), expected, "{mode:?}");
+                assert!(!has("refused"), "half of a batch under {mode:?}");
+            }
+            (Err(e), None) => {
+                assert_eq!(e.kind(), ErrorKind::Corruption);
+                assert!(e.message().contains(".log") && e.message().contains("offset"), "{e}");
+            }
+            (Ok(_), None) => panic!("{mode:?} opens"),
+            (Err(e), Some(_)) => panic!("{mode:?}: {e}"),
+        }
+    }
 }
