@@ -4,7 +4,7 @@
 //! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
 use super::auto_resume::end_auto_resume;
-use super::{Db, DbInner, jobs};
+use super::{Db, DbInner, purge};
 use crate::engine::{DbState, Engine};
 use crate::observe::FlushReason;
 use crate::options::{DbOptions, Feature};
@@ -52,7 +52,7 @@ impl DbInner {
         // That of a write's error, which finds the flag and does nothing.
         end_auto_resume(engine);
         if !engine.read_only {
-            jobs::settle_and_purge(engine);
+            purge::settle_and_purge(engine);
         }
         esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
         *engine.lock.lock() = None;

@@ -1,6 +1,6 @@
 //! Work asked for by hand: flush, sync, compact, pause.
 
-use super::{ColumnFamilyHandle, Db};
+use super::{ColumnFamilyHandle, Db, purge};
 use crate::compact::ManualRange;
 use crate::engine::maybe_schedule;
 use crate::observe::FlushReason;
@@ -198,22 +198,19 @@ impl Db {
         }
     }
 
-    /// Deletes no file until as many [`Db::enable_file_deletions`] follow: a copy of the directory can be made.
+    /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow: a copy of the directory can be
+    /// made. Waits for deletions that are under way.
     pub fn disable_file_deletions(&self) {
-        self.engine().state.lock().file_deletions_disabled += 1;
+        purge::disable(self.engine());
     }
 
     /// Undoes one [`Db::disable_file_deletions`].
     /// # Errors
     /// `InvalidArgument` if deletions are not disabled.
     pub fn enable_file_deletions(&self) -> Result<()> {
-        let engine = self.engine();
-        let mut state = engine.state.lock();
-        state.file_deletions_disabled = state
-            .file_deletions_disabled
-            .checked_sub(1)
-            .ok_or_else(|| Error::invalid_argument("enable_file_deletions: deletions are not disabled"))?;
-        engine.purger.request();
+        if !purge::enable(self.engine()) {
+            return Err(Error::invalid_argument("enable_file_deletions: deletions are not disabled"));
+        }
         Ok(())
     }
 }

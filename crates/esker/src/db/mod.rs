@@ -25,6 +25,7 @@ mod open_tables;
 mod options_file;
 mod own_writes;
 mod properties;
+mod purge;
 mod reads;
 mod recover;
 mod resume;

@@ -12,7 +12,7 @@ use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::recover::{Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
-use super::{Db, DbInner, identity, jobs};
+use super::{Db, DbInner, identity, jobs, purge};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::iter::timestamped::compare_timestamps;
@@ -476,7 +476,7 @@ impl Db {
         }
         self.add_column_families(&missing)?;
         self.write_options_file()?;
-        jobs::purge_directory(engine)?;
+        purge::purge_directory(engine)?;
         enable_auto_resume(&self.inner);
         jobs::start(engine);
         schedule_stats_dump(engine);

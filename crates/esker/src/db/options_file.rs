@@ -1,6 +1,7 @@
 //! OPTIONS: the options in force, as text that RocksDB's tools read.
 
 use super::Db;
+use super::purge::Deleting;
 use crate::options::{obsolete_options_files, save_options_file};
 use esker_base::{FileNumber, Result};
 use esker_format::file_name;
@@ -13,9 +14,7 @@ impl Db {
     pub(super) fn write_options_file(&self) -> Result<()> {
         let engine = self.engine();
         self.save_options(&engine.path, None)?;
-        if engine.state.lock().keeps_files() {
-            return Ok(());
-        }
+        let Some(_deleting) = Deleting::begin(engine, &mut engine.state.lock()) else { return Ok(()) };
         for old in obsolete_options_files(&engine.fs().children(&engine.path)?) {
             let path = file_name::options_file_name(&engine.path, old);
             if let Err(e) = engine.fs().delete_file(&path) {

@@ -58,6 +58,8 @@ pub(crate) struct DbState {
     pub(crate) file_deletions_disabled: usize,
     /// Checkpoints and backups under way, which no caller's `enable` ends.
     pub(crate) files_kept: usize,
+    /// Those who are deleting files, and began when nothing kept them.
+    pub(crate) deleting: usize,
 
     pub(crate) background_error: BackgroundError,
     /// For listeners, told when no lock is held.

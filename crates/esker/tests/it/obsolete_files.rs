@@ -1,21 +1,32 @@
 //! Files that no view names any more go, whoever held the last view and however idle the database is then.
 
+use esker::internals::base::probe::Probes;
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
-use esker::observe::{EventListener, FlushJobInfo};
+use esker::observe::{EventListener, FlushJobInfo, TableFileDeletionInfo};
 use esker::{ColumnFamilyHandle, Db, Env, FlushOptions, Options};
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::mpsc::channel;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-fn database(fs: &Arc<MemFs>) -> Db {
+fn options(fs: &Arc<MemFs>) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(fs.clone());
     options.cf.write_buffer_size = 64 << 10;
     options.cf.target_file_size_base = 64 << 10;
-    Db::open(&options, "/db").unwrap()
+    options
+}
+
+fn database(fs: &Arc<MemFs>) -> Db {
+    database_at(fs, "/db")
+}
+
+fn database_at(fs: &Arc<MemFs>, path: &str) -> Db {
+    Db::open(&options(fs), path).unwrap()
 }
 
 fn fill(db: &Db, round: u32) {
@@ -158,6 +169,77 @@ fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
         tables_on_disk(&fs) == live
     };
     assert!((0..50).any(|_| leaves_nothing()));
+}
+
+/// Says when a purge of the database in `path` has listed its files, and lets it delete them after half a second, or when told to.
+fn hold_purges(probes: &Probes, path: &'static str) -> (Receiver<()>, Sender<()>) {
+    let ((listed, is_listed), (go_on, may_go_on)) = (channel(), channel());
+    let (listed, may_go_on) = (Mutex::new(listed), Mutex::new(may_go_on));
+    probes.on("purge:listed", move |of| {
+        if of.downcast_ref::<PathBuf>().is_some_and(|of| of == Path::new(path)) {
+            listed.lock().unwrap().send(()).unwrap_or_default();
+            may_go_on.lock().unwrap().recv_timeout(Duration::from_millis(500)).unwrap_or_default();
+        }
+    });
+    (is_listed, go_on)
+}
+
+#[test]
+fn no_file_goes_after_file_deletions_were_disabled_beside_a_purge() {
+    let probes = Probes::new();
+    let fs = Arc::new(MemFs::new());
+    let db = database_at(&fs, "/copied");
+    let (is_listed, go_on) = hold_purges(&probes, "/copied");
+    for round in 0..3 {
+        fill(&db, round);
+        db.flush().unwrap();
+        db.compact_range(None, None).unwrap();
+        if cfg!(debug_assertions) {
+            is_listed.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        db.disable_file_deletions();
+        let listed = fs.children(Path::new("/copied")).unwrap();
+        go_on.send(()).unwrap();
+        db.wait_for_background_work().unwrap();
+        Env::default().clock.sleep(Duration::from_millis(20));
+        let left = fs.children(Path::new("/copied")).unwrap();
+        assert!(listed.iter().all(|name| left.contains(name)), "{listed:?}, now {left:?}");
+        db.enable_file_deletions().unwrap();
+        while is_listed.try_recv().is_ok() {}
+    }
+}
+
+/// Copies the directory whenever a table goes.
+#[derive(Default)]
+struct Copier {
+    db: Mutex<Option<Db>>,
+    copies: AtomicUsize,
+}
+
+impl EventListener for Copier {
+    fn on_table_file_deleted(&self, _info: &TableFileDeletionInfo) {
+        let Some(db) = self.db.lock().unwrap().clone() else { return };
+        db.disable_file_deletions();
+        self.copies.fetch_add(1, Ordering::Relaxed);
+        db.enable_file_deletions().unwrap();
+    }
+}
+
+#[test]
+fn who_is_told_of_a_deletion_can_disable_deletions() {
+    let (fs, copier) = (Arc::new(MemFs::new()), Arc::new(Copier::default()));
+    let mut options = options(&fs);
+    options.db.listeners = vec![copier.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    *copier.db.lock().unwrap() = Some(db.clone());
+    for round in 0..3 {
+        fill(&db, round);
+        db.flush().unwrap();
+        db.compact_range(None, None).unwrap();
+    }
+    wait_until_only_live_tables_are_left(&fs, &db);
+    *copier.db.lock().unwrap() = None;
+    assert!(copier.copies.load(Ordering::Relaxed) > 0);
 }
 
 #[test]

@@ -1,0 +1,200 @@
+//! Deletion of the files that nothing needs any more.
+//!
+//! In: what the MANIFEST, the memtables and the WALs have given up. Out: those files are gone, or logged and left for the next open.
+//!
+//! Invariants
+//!  1. Nothing is deleted that was still needed when the state lock was last held: what is listed there nobody asks for again.
+//!  2. While file deletions are disabled, no purge is deleting: one begins only if they are not, under the state lock, and who
+//!     disables them waits for those that have begun.
+//!  3. Listeners are told when a purge has ended, so that they may disable deletions themselves.
+
+use crate::engine::{DbState, Engine};
+use crate::files::{KeepSet, is_obsolete, under_either_name};
+use crate::observe::{Event, TableFileDeletionInfo};
+use crate::version::ObsoleteTable;
+use esker_base::sync::atomic::Ordering;
+use esker_base::sync::epoch;
+use esker_base::{FileNumber, Result};
+use esker_format::file_name;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a purge waits for the reads that were under way when it began: theirs are the views that hold files which
+/// nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
+const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
+
+/// Deletes files that have become obsolete since the last purge. Closing does it, too.
+pub(super) fn settle_and_purge(engine: &Engine) {
+    let (attempts, pause) = PATIENCE;
+    epoch::settle(attempts, || engine.env.clock.sleep(pause));
+    purge(engine);
+}
+
+/// Deletes tables and blob files that no version names, WALs that no memtable needs and old MANIFESTs.
+/// What cannot be deleted is logged and left for the next open.
+fn purge(engine: &Engine) {
+    let Some(obsolete) = Obsolete::take(engine) else { return };
+    esker_base::probe!("purge:listed", &mut engine.path.clone());
+    let tables = obsolete.delete(engine);
+    for (number, status) in tables {
+        tell_listeners(engine, number, &status);
+    }
+}
+
+/// Has no file deleted from now on until as many [`enable`] follow; waits for deletions that are under way.
+pub(super) fn disable(engine: &Engine) {
+    let mut state = engine.state.lock();
+    state.file_deletions_disabled += 1;
+    engine.state_changed.wait_while(&mut state, |state| state.deleting > 0);
+}
+
+/// Undoes one [`disable`]; false if there is none.
+pub(super) fn enable(engine: &Engine) -> bool {
+    let mut state = engine.state.lock();
+    let Some(left) = state.file_deletions_disabled.checked_sub(1) else { return false };
+    state.file_deletions_disabled = left;
+    engine.purger.request();
+    true
+}
+
+/// Somebody is deleting files.
+pub(super) struct Deleting<'a>(&'a Engine);
+
+impl<'a> Deleting<'a> {
+    /// `None` while deletions are disabled.
+    pub(super) fn begin(engine: &'a Engine, state: &mut DbState) -> Option<Deleting<'a>> {
+        if state.keeps_files() {
+            return None;
+        }
+        state.deleting += 1;
+        Some(Deleting(engine))
+    }
+}
+
+impl Drop for Deleting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().deleting -= 1;
+        self.0.state_changed.notify_all();
+    }
+}
+
+/// Files that nobody needs, listed while deletions were not disabled. Until it is dropped, who disables them waits.
+struct Obsolete<'a> {
+    tables: Vec<FileNumber>,
+    blobs: Vec<FileNumber>,
+    wals: Vec<FileNumber>,
+    manifests: Vec<FileNumber>,
+    deleting: Deleting<'a>,
+}
+
+impl<'a> Obsolete<'a> {
+    /// `None` while deletions are disabled: all stays listed.
+    fn take(engine: &'a Engine) -> Option<Obsolete<'a>> {
+        let mut manifest = engine.manifest.lock();
+        let mut state = engine.state.lock();
+        let deleting = Deleting::begin(engine, &mut state)?;
+        let (tables, blobs) = (manifest.take_obsolete_tables(), manifest.take_obsolete_blobs());
+        let quarantined = !manifest.files_to_quarantine().is_empty();
+        let wals = match engine.oldest_wal_needed(&state) {
+            // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
+            Some(oldest) if !quarantined => {
+                // A section that is found again, its file being recycled or not deleted, must not be without what resolved it.
+                let oldest = if engine.options.allow_2pc {
+                    oldest.min(manifest.min_log_number_to_keep())
+                } else {
+                    oldest
+                };
+                let mut wals = engine.wals.lock();
+                let gone = wals.release_before(oldest);
+                // Else the next writer would find what there was, and have what came since flushed for that.
+                engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
+                gone
+            }
+            _ => Vec::new(),
+        };
+        let manifests = manifest.take_obsolete_manifests();
+        let tables = tables.into_iter().map(|ObsoleteTable { number, .. }| number).collect();
+        Some(Obsolete { tables, blobs, wals, manifests, deleting })
+    }
+
+    /// What became of each table.
+    fn delete(self, engine: &Engine) -> Vec<(FileNumber, Result<()>)> {
+        let mut tables = Vec::with_capacity(self.tables.len());
+        for number in self.tables {
+            for cf in engine.families.all() {
+                cf.tables.evict(number);
+            }
+            tables.push((number, delete_table(engine, number)));
+        }
+        for number in self.blobs {
+            for cf in engine.families.all() {
+                cf.tables.blobs().evict(number);
+            }
+            delete(engine, &file_name::blob_file_name(&engine.path, number));
+        }
+        for number in self.wals {
+            delete(engine, &file_name::wal_file_name(&engine.wal_dir, number));
+        }
+        for number in self.manifests {
+            delete(engine, &file_name::descriptor_file_name(&engine.path, number));
+        }
+        drop(self.deleting);
+        tables
+    }
+}
+
+/// Deletes everything in the directory that a crash or an earlier process left and nothing needs. No job has begun yet:
+/// what the MANIFEST does not name, nobody is writing.
+pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
+    let names = engine.fs().children(&engine.path)?;
+    let mut keep = {
+        let manifest = engine.manifest.lock();
+        let wals = engine.wals.lock();
+        KeepSet {
+            live: manifest.live_files(),
+            min_wal: wals.oldest_alive().unwrap_or(FileNumber(0)),
+            recyclable_wals: wals.recyclable().collect(),
+            manifest: manifest.manifest_number(),
+            options_files: Vec::new(),
+        }
+    };
+    keep.keep_newest_options(&names);
+    for name in names.iter().filter(|name| is_obsolete(name, &keep)) {
+        delete(engine, &engine.path.join(name));
+    }
+    if engine.wal_dir != engine.path {
+        let names = engine.fs().children(&engine.wal_dir)?;
+        for name in names.iter().filter(|name| name.ends_with(".log") && is_obsolete(name, &keep)) {
+            delete(engine, &engine.wal_dir.join(name));
+        }
+    }
+    Ok(())
+}
+
+fn delete_table(engine: &Engine, number: FileNumber) -> Result<()> {
+    let path = file_name::table_file_name(&engine.path, number);
+    let result = under_either_name(&path, |path| engine.fs().delete_file(path));
+    let status = result.as_ref().map(|_| ());
+    let event = Event::TableFileDeletion { job: 0, file_number: number, status };
+    let line = event.to_line(engine.env.clock.now_micros());
+    esker_base::info_log!(engine.info_log, Info, "{line}");
+    result
+}
+
+fn tell_listeners(engine: &Engine, number: FileNumber, status: &Result<()>) {
+    for listener in &engine.options.listeners {
+        listener.on_table_file_deleted(&TableFileDeletionInfo {
+            db_name: engine.path.display().to_string(),
+            file_path: file_name::table_file_name(&engine.path, number),
+            job_id: 0,
+            status: status.clone(),
+        });
+    }
+}
+
+fn delete(engine: &Engine, path: &Path) {
+    match engine.fs().delete_file(path) {
+        Ok(()) => esker_base::info_log!(engine.info_log, Debug, "Deleted {}", path.display()),
+        Err(e) => esker_base::info_log!(engine.info_log, Warn, "Could not delete an obsolete file: {e}"),
+    }
+}
