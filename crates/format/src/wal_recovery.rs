@@ -17,7 +17,8 @@
 //! Invariants
 //!  1. After a stop nothing is applied, except that replay resumes when the first record of a later WAL carries
 //!     exactly the sequence number that was due: then nothing was lost in between.
-//!  2. A batch that is whole but makes no sense (op count, unknown tag) fails the open in every mode; so does a
+//!  2. A batch that is whole and asks for what nobody applies (an inverted range, see [`WalReplay::refused`]) is damage, and none of it is applied.
+//!  3. A batch that is whole but makes no sense (op count, unknown tag) fails the open in every mode; so does a
 //!     sequence number that goes backwards.
 //!
 //! Page: `docs/format/log.md`.

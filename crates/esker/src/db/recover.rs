@@ -384,9 +384,9 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
-    /// Whether a range deletion ends before it begins, of a family that lacks it: nobody is told that such a write has succeeded, but RocksDB
-    /// finds out when it has logged it, and at the next opening stops before it. Prepared sections, in which its transactions
-    /// put none, are not looked through.
+    /// Whether the batch deletes a range that ends before it begins, in a family that lacks this WAL. RocksDB finds that out when it has
+    /// logged the write, refuses it then, and at the next opening stops before it; Esker refuses it before. Prepared
+    /// sections are not looked through: RocksDB's transactions have no range deletions.
     fn has_inverted_range(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> bool {
         let content = batch.content();
         content.delete_range

@@ -171,7 +171,7 @@ fn parse_options(case: &Case) -> CompactionOptions {
     o
 }
 
-/// A family at the beginning of time, of which no snapshot was released and nobody has suggested files.
+/// A family at the beginning of time: no snapshot was released, nobody has suggested files.
 fn at_rest<'a>(options: &'a CompactionOptions, running: &'a RunningCompactions) -> PickContext<'a> {
     PickContext { options, running, now_seconds: 0, oldest_snapshot: SequenceNumber::ZERO, suggested: &[] }
 }
