@@ -360,7 +360,7 @@ fn read_dictionary(source: &BlockSource, handle: BlockHandle) -> Result<Vec<u8>>
     source.read_checked(handle, |stored| check(stored).map_err(|e| source.at(e, handle)))
 }
 
-fn read_range_tombstones(
+pub(crate) fn read_range_tombstones(
     source: &BlockSource,
     meta: &MetaIndex,
     global_seqno: Option<SequenceNumber>,

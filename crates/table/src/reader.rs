@@ -5,6 +5,7 @@ use crate::counts;
 use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
+use crate::open;
 use crate::options::{ReadTier, TableReadOptions, TableReaderOptions};
 use crate::readahead::{ReadPace, ScanLength};
 use esker_base::prefix::SliceTransformRef;
@@ -525,6 +526,13 @@ impl TableReader {
     /// Its range tombstones, if it has any.
     pub fn range_dels(&self) -> Option<&Arc<FragmentedRangeTombstones>> {
         self.range_dels.as_ref()
+    }
+
+    /// Reads its range tombstones as they are stored: also those that hide nothing, with the sequence numbers in the file.
+    /// # Errors
+    /// `Corruption`: bytes that are no range tombstones · `IoError`.
+    pub fn read_range_tombstones(&self) -> Result<Vec<RangeTombstone>> {
+        open::read_range_tombstones(&self.source, &self.meta, None)
     }
 
     /// Its runs of deleted keys, if they were noted.

@@ -61,7 +61,8 @@ impl Db {
     /// while memtables that overlap are flushed and the MANIFEST is written; the files are copied before.
     /// # Errors
     /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make, checksums that
-    /// are not one for each file or of a function that is not known, or what the options rule out · `TryAgain`: a file does not fit into the last level (`fail_if_not_bottommost_level`) · `Corruption` ·
+    /// are not one for each file or of a function that is not known, or what the options rule out · `TryAgain`: a file does not fit into the last level (`fail_if_not_bottommost_level`) · `Corruption`, also of a
+    /// range deletion that ends before it begins ·
     /// `NotSupported` when read-only, naming the option, or where timestamps are to be kept in memory only · `ColumnFamilyDropped` · the background error in force ·
     /// `IoError`. Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_files(

@@ -17,6 +17,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
+use esker_format::range_del::RangeTombstone;
 use esker_format::unique_id::unique_id;
 use esker_format::version_edit::FileMetaData;
 use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
@@ -276,6 +277,9 @@ fn check(
         bounds = Some((first, last));
     }
     entries.status()?;
+    for tombstone in reader.read_range_tombstones()? {
+        check_range_deletion(&tombstone, icmp)?;
+    }
     if let Some(tombstones) = reader.range_dels() {
         let end_bound = |user_key: &[u8], exclusive| Bound {
             user_key: user_key.to_vec(),
@@ -311,4 +315,17 @@ fn point_bound(internal_key: &[u8]) -> Result<Bound> {
         return Err(Error::corruption("External file has non zero sequence number"));
     }
     Ok(Bound { user_key: parsed.user_key.to_vec(), kind: parsed.value_type, exclusive: false })
+}
+
+/// Reads here pass over a range that ends before it begins. RocksDB's would take it, and what overlaps it, for other ranges than were
+/// written, so that a database that holds such a file could not be handed back; and no writer of such files writes one.
+fn check_range_deletion(tombstone: &RangeTombstone, icmp: &InternalKeyComparator) -> Result<()> {
+    if icmp.compare_plain_keys(&tombstone.start, &tombstone.end).is_le() {
+        return Ok(());
+    }
+    Err(Error::corruption(format!(
+        "the range deletion from '{}' on ends at '{}', before it begins",
+        tombstone.start.escape_ascii(),
+        tombstone.end.escape_ascii()
+    )))
 }

@@ -1,5 +1,6 @@
 //! Files made elsewhere become part of the database, at one moment, newest of all.
 
+use esker::comparator::Comparator;
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
@@ -9,6 +10,7 @@ use esker::{
     SstFileWriter, comparator,
 };
 use esker_testkit::seed;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -229,6 +231,41 @@ fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
     let own = db.live_files().remove(0).file;
     let e = db.ingest_external_file(&[own.directory.join(own.relative_filename)], &ingest).unwrap_err();
     assert!(e.to_string().contains("External file version not found"), "{e}");
+}
+
+/// A comparator that calls itself what it is not: whatever it lets into a file is said to be in the order of bytes.
+struct Backwards;
+
+impl Comparator for Backwards {
+    fn name(&self) -> &'static str {
+        "leveldb.BytewiseComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.cmp(a)
+    }
+}
+
+/// RocksDB reads other ranges out of such a file than it holds: it would miss keys that nobody deleted.
+#[test]
+fn a_file_with_a_range_deletion_that_ends_before_it_begins_is_refused() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put(key(1), "here").unwrap();
+    let mut backwards = options.clone();
+    backwards.cf.comparator = Arc::new(Backwards);
+    let hole = file(&backwards, "/inverted", &[], "", Some((9, 3)));
+    for verify_checksums_before_ingest in [true, false] {
+        let ingest = IngestExternalFileOptions {
+            verify_checksums_before_ingest,
+            ..IngestExternalFileOptions::default()
+        };
+        let e = db.ingest_external_file(&[&hole], &ingest).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
+        assert!(e.to_string().contains("/inverted"), "{e}");
+        assert!(e.to_string().contains("from 'key0009' on ends at 'key0003'"), "{e}");
+        assert_eq!(contents(&db, &ReadOptions::new(), "default").len(), 1);
+    }
 }
 
 #[test]
