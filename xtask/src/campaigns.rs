@@ -3,7 +3,7 @@
 //! The sanitizers need unstable flags, which a stable compiler takes when it is told so (`RUSTC_BOOTSTRAP`), and
 //! `--target`, so that build scripts and procedural macros are left alone.
 
-use crate::commands::{Outcome, run};
+use crate::commands::{self, Outcome, run};
 use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -101,7 +101,7 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
 }
 
 /// A slice of the laboratory, as debug builds. What is counted (operations, points) must pass its probes; what ends by time comes as
-/// far as the machine lets it, and nothing is expected of how far.
+/// far as the machine lets it, and nothing is expected of how far. What loom and shuttle run, and the simulated machine, must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
@@ -125,7 +125,8 @@ pub(crate) fn slice(root: &Path) -> Outcome {
         let cargo = ["run", "-p", "esker-stress", "--"];
         run(root, &[], "cargo", &[&cargo, slice].concat())?;
     }
-    std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))
+    std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    commands::check_models(root)
 }
 
 /// The threads campaign under AddressSanitizer (with LeakSanitizer) and under ThreadSanitizer.

@@ -94,22 +94,53 @@ pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
 
 /// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where it uses shuttle.
 pub(crate) fn models(root: &Path) -> Outcome {
-    for dir in packages_with_tests_named(root, "loom_")? {
-        let package = package_name(&dir);
-        // Where epochs themselves are checked, crossbeam's are built for loom too.
-        let (flags, target) = match dir.as_str() {
-            "base" => ("--cfg loom --cfg crossbeam_loom", "target/loom-epochs"),
-            _ => ("--cfg loom", "target/loom"),
+    for model in modelled(root)? {
+        let which: &[&str] = match model.tool {
+            "loom" => &["--lib", "-p", &model.package, "--", "--nocapture", "loom"],
+            _ => &["-p", &model.package, "--", "shuttle"],
         };
-        let args = ["test", "--profile", "stress", "--lib", "-p", &package, "--", "--nocapture", "loom"];
-        run(root, &[("RUSTFLAGS", flags), ("CARGO_TARGET_DIR", target)], "cargo", &args)?;
-    }
-    for dir in packages_with_tests_named(root, "shuttle_")? {
-        let package = package_name(&dir);
-        let args = ["test", "--profile", "stress", "-p", &package, "--", "shuttle"];
-        run(root, &[("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")], "cargo", &args)?;
+        run(root, &model.env(), "cargo", &[&["test", "--profile", "stress"], which].concat())?;
     }
     Ok(())
+}
+
+/// That all of it compiles as loom and shuttle take it, which no other build shows.
+pub(crate) fn check_models(root: &Path) -> Outcome {
+    for model in modelled(root)? {
+        let which = if model.tool == "loom" { "--lib" } else { "--all-targets" };
+        run(root, &model.env(), "cargo", &["check", "--profile", "test", which, "-p", &model.package])?;
+    }
+    Ok(())
+}
+
+/// A package with tests for loom or shuttle, and how it is built for them.
+struct Modelled {
+    package: String,
+    tool: &'static str,
+    flags: &'static str,
+    target: &'static str,
+}
+
+impl Modelled {
+    fn env(&self) -> [(&'static str, &'static str); 2] {
+        [("RUSTFLAGS", self.flags), ("CARGO_TARGET_DIR", self.target)]
+    }
+}
+
+fn modelled(root: &Path) -> Result<Vec<Modelled>, String> {
+    let of = |tool, prefix| {
+        let model = move |dir: String| {
+            let (flags, target) = match (tool, dir.as_str()) {
+                // Where epochs themselves are checked, crossbeam's are built for loom too.
+                ("loom", "base") => ("--cfg loom --cfg crossbeam_loom", "target/loom-epochs"),
+                ("loom", _) => ("--cfg loom", "target/loom"),
+                _ => ("--cfg shuttle", "target/shuttle"),
+            };
+            Modelled { package: package_name(&dir), tool, flags, target }
+        };
+        packages_with_tests_named(root, prefix).map(|dirs| dirs.into_iter().map(model))
+    };
+    Ok(of("loom", "loom_")?.chain(of("shuttle", "shuttle_")?).collect())
 }
 
 /// The engine's tests on each kind of block cache, with little room, and above a tier.

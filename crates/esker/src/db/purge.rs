@@ -45,7 +45,9 @@ fn purge(engine: &Engine) {
 pub(super) fn disable(engine: &Engine) {
     let mut state = engine.state.lock();
     state.file_deletions_disabled += 1;
-    engine.state_changed.wait_while(&mut state, |state| state.deleting > 0);
+    while state.deleting > 0 {
+        engine.state_changed.wait(&mut state);
+    }
 }
 
 /// Undoes one [`disable`]; false if there is none.
