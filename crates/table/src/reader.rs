@@ -528,7 +528,8 @@ impl TableReader {
         self.range_dels.as_ref()
     }
 
-    /// Reads its range tombstones as they are stored: also those that hide nothing, with the sequence numbers in the file.
+    /// Reads its range tombstones from the file, in any family: also those that hide nothing, with the sequence numbers they are stored
+    /// with, not an ingested file's. For who takes a file in; reads go by [`range_dels`](Self::range_dels).
     /// # Errors
     /// `Corruption`: bytes that are no range tombstones · `IoError`.
     pub fn read_range_tombstones(&self) -> Result<Vec<RangeTombstone>> {
