@@ -319,8 +319,8 @@ impl Opening {
 
     /// A new WAL, and a MANIFEST that says so and names the tables that recovery wrote.
     fn log_recovery(&self, manifest: &mut VersionSet, wals: &mut Wals, recovered: &Recovered) -> Result<()> {
+        self.sync_wals(&recovered.wals_stood_on())?;
         for (number, bytes) in &recovered.wals_still_needed {
-            self.sync_kept_wal(*number)?;
             wals.add_alive(*number, *bytes);
         }
         let new_wal = manifest.numbers().new_file_number();
@@ -359,13 +359,15 @@ impl Opening {
         if prepared.is_empty() { Ok(()) } else { wals.sync() }
     }
 
-    /// Makes a WAL that stays needed durable: whoever wrote it may not have, and what is synced from now on stands on it.
-    fn sync_kept_wal(&self, number: FileNumber) -> Result<()> {
+    /// Makes these durable: whoever wrote them may not have.
+    fn sync_wals(&self, numbers: &[FileNumber]) -> Result<()> {
         let fs = &self.options.env.fs;
-        let mut file = fs.reopen_writable_file(&file_name::wal_file_name(&self.wal_dir, number))?;
-        file.sync()?;
-        file.close()?;
-        fs.new_directory(&self.wal_dir)?.fsync()
+        for number in numbers {
+            let mut file = fs.reopen_writable_file(&file_name::wal_file_name(&self.wal_dir, *number))?;
+            file.sync()?;
+            file.close()?;
+        }
+        if numbers.is_empty() { Ok(()) } else { fs.new_directory(&self.wal_dir)?.fsync() }
     }
 
     /// Each family's recovered memtable over its current version.

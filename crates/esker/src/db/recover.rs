@@ -63,10 +63,24 @@ pub(super) struct Recovery<'a> {
 pub(super) struct Recovered {
     /// By id.
     pub(super) families: Vec<RecoveredFamily>,
+    /// WALs that were replayed.
+    replayed: Vec<FileNumber>,
     /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
     /// Transactions that are prepared: to be written to the new WAL, as the old ones go.
     pub(super) prepared: Vec<Prepared>,
+}
+
+impl Recovered {
+    /// What is synced from now on stands on these: they are to be durable first. Those that stay, and where transactions are
+    /// prepared all: until the MANIFEST says that the old ones are gone, a crash would leave the copies of sections in the
+    /// new WAL, and might take what was written before them.
+    pub(super) fn wals_stood_on(&self) -> Vec<FileNumber> {
+        match self.prepared.is_empty() {
+            true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),
+            false => self.replayed.clone(),
+        }
+    }
 }
 
 /// One family after replay.
@@ -145,7 +159,8 @@ impl Recovery<'_> {
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
         let prepared = run.prepared()?;
         manifest.numbers().set_last_sequence(run.last_sequence);
-        Ok(Recovered { prepared, wals_still_needed, families: run.families.into_values().collect() })
+        let families = run.families.into_values().collect();
+        Ok(Recovered { prepared, wals_still_needed, families, replayed: wals })
     }
 
     /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as used.

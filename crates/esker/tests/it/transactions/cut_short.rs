@@ -71,6 +71,31 @@ fn an_opening_that_is_cut_short_behind_a_failed_write_may_be_begun_again() {
     }
 }
 
+/// An opening writes what is prepared to its own WAL, durably, and what stands before it is in one that nobody has synced.
+#[test]
+fn no_prepared_transaction_is_ahead_of_earlier_writes_when_an_opening_is_cut_short() {
+    for avoid_flush in [false, true] {
+        let disk = CrashFs::new();
+        let db = open(Arc::new(disk.clone()));
+        db.put("b", "1").unwrap();
+        drop((prepared(&db, "one", "a", false), db));
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        let mut options = on(Arc::new(fs.clone()));
+        options.db.avoid_flush_during_recovery = avoid_flush;
+        let reopen = || drop(TransactionDb::open(&options, &TransactionDbOptions::default(), "/db").unwrap());
+        let all = crashes(&fs, &disk, CrashChoices::lose_unsynced(), reopen);
+        let mut found = (0, 0);
+        for left in all {
+            let db = open(Arc::new(left));
+            let is_written = db.db().get("b").unwrap().is_some();
+            let is_prepared = db.get_transaction_by_name(b"one").is_some();
+            assert!(is_written || !is_prepared, "avoid_flush_during_recovery {avoid_flush}");
+            found = (found.0 + u32::from(is_prepared), found.1 + u32::from(!is_prepared));
+        }
+        assert!(found.0 > 0 && found.1 > 0, "{found:?}");
+    }
+}
+
 /// The sections of a WAL that has failed are written again, and durably, before what else was in it is in tables.
 #[test]
 fn no_prepared_transaction_is_ahead_of_earlier_writes_while_a_failed_wal_is_replaced() {
