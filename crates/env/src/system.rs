@@ -73,3 +73,18 @@ pub fn local_time(seconds: u64) -> LocalTime {
         second: tm.tm_sec,
     }
 }
+
+/// How many descriptors this process may have at once (the soft limit); `None` if nobody limits or knows it.
+pub fn open_files_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Raises that limit as far as the system allows without asking (to the hard limit), and tells what it is then. For programs only:
+/// all of the process has it, and what it starts.
+pub fn raise_open_files_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // Where the system does not let it, it stays as it is.
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
+    open_files_limit()
+}

@@ -79,7 +79,7 @@ impl SstFileReader {
             TableReader::open(fs.open_random_access(&path, options.db.use_direct_reads)?, reader_options)?;
         let blobs = BlobSourceOptions {
             dir: path.parent().unwrap_or(Path::new("")).to_owned(),
-            open_files: esker_table::blob::open_blob_files(None),
+            open_files: esker_table::OpenFiles::new(None),
             cache: None,
             charged_to: None,
             use_direct_reads: options.db.use_direct_reads,

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`, `reader.rs`), how it gets its
 //! blocks (`block_source.rs`, [`tier`], `readahead.rs`, `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`,
-//! [`TableCache`] (open readers by file number), [`blob`] (values in files of their own).
+//! [`TableCache`] (a family's tables by file number, within [`OpenFiles`]), [`blob`] (values in files of their own).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -23,6 +23,7 @@ mod iter;
 mod long_scan;
 mod multi_get;
 mod open;
+mod open_files;
 pub mod options;
 mod readahead;
 mod reader;
@@ -40,6 +41,7 @@ pub use explain::{FoundAt, Touched, TouchedKind};
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
 pub use multi_get::{BatchVisitor, Plan, read_plans};
+pub use open_files::OpenFiles;
 pub use options::{
     BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
     TableReadOptions, TableReaderOptions,
@@ -47,5 +49,5 @@ pub use options::{
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};
 pub use scans_ahead::{AheadCounts, AheadOptions, ScanRanges, ScanTables, ScansAhead};
-pub use table_cache::{OpenFiles, TableCache, TableCacheOptions, TableFile};
+pub use table_cache::{TableCache, TableCacheOptions, TableFile};
 pub use writer::{TableBuilder, TableFileInfo};

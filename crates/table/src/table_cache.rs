@@ -8,16 +8,17 @@
 //!  1. At most one thread opens a given file at a time; a failure is not remembered.
 //!  2. An evicted reader lives on for those who hold it.
 
-use crate::blob::{BlobSource, BlobSourceOptions, OpenBlobFiles, open_blob_files};
+use crate::blob::{BlobSource, BlobSourceOptions};
 use crate::block_source::BlockCache;
+use crate::open_files::OpenFiles;
 use crate::options::{BlockBasedTableOptions, TableReadOptions, TableReaderOptions};
 use crate::reader::TableReader;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::{FileNumber, Result, SubCode};
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use esker_cache::Role;
 use esker_env::{Clock, FileSystem, RandomAccessFile};
 use esker_format::file_name::{leveldb_table_file_name, table_file_name};
 use esker_format::key::InternalKeyComparator;
@@ -38,7 +39,7 @@ pub struct TableCacheOptions {
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Directories by path id; `db_paths`.
     pub paths: Vec<PathBuf>,
-    /// Where readers are kept open, those of other families of the database as well.
+    /// Where files are kept open, those of other families of the database as well.
     pub open_files: Arc<OpenFiles>,
     /// Whether the MANIFEST's unique ids are checked.
     pub verify_unique_ids: bool,
@@ -66,52 +67,6 @@ pub struct TableFile<'a> {
     pub level: Option<usize>,
 }
 
-/// The open tables and blob files of all families of a database, by file number. Each kind may have as many as the limit says.
-pub struct OpenFiles {
-    tables: Cache<OpenTable>,
-    blob_files: OpenBlobFiles,
-    keeps_all: AtomicBool,
-    next_family: AtomicU64,
-}
-
-struct OpenTable {
-    /// Whose it is.
-    family: u64,
-    reader: Arc<TableReader>,
-}
-
-impl std::fmt::Debug for OpenFiles {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenFiles").field("tables", &self.tables.occupancy_count()).finish_non_exhaustive()
-    }
-}
-
-impl OpenFiles {
-    /// Keeps `capacity` readers of each kind open (`max_open_files` less a few); `None` for all.
-    pub fn new(capacity: Option<usize>) -> Arc<OpenFiles> {
-        let options = CacheOptions {
-            cache_type: CacheType::Lru,
-            capacity: capacity.unwrap_or(usize::MAX / 2),
-            num_shard_bits: if capacity.is_none_or(|c| c >= 1024) { 6 } else { 0 },
-            metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
-            ..CacheOptions::default()
-        };
-        Arc::new(OpenFiles {
-            tables: Cache::new(&options).expect("64 shards and default ratios are allowed"),
-            blob_files: open_blob_files(capacity),
-            keeps_all: AtomicBool::new(capacity.is_none()),
-            next_family: AtomicU64::new(0),
-        })
-    }
-
-    /// Changes how many readers are kept open. Those that files keep themselves stay.
-    pub fn set_capacity(&self, capacity: Option<usize>) {
-        self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
-        self.tables.set_capacity(capacity.unwrap_or(usize::MAX / 2));
-        self.blob_files.set_capacity(capacity.unwrap_or(usize::MAX / 2));
-    }
-}
-
 /// The open readers of one family.
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
@@ -135,7 +90,7 @@ impl TableCache {
     pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
         let blob_options = BlobSourceOptions {
             dir: options.paths.first().cloned().unwrap_or_default(),
-            open_files: Arc::clone(&options.open_files.blob_files),
+            open_files: Arc::clone(&options.open_files),
             cache: options.blob_cache.clone(),
             charged_to: options.table_options.cache_charged_for(Role::BlobCache).cloned(),
             use_direct_reads: options.use_direct_reads,
@@ -144,7 +99,7 @@ impl TableCache {
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
         let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
-        let family = options.open_files.next_family.fetch_add(1, Ordering::Relaxed);
+        let family = options.open_files.add_family();
         TableCache {
             fs,
             options,
@@ -164,18 +119,16 @@ impl TableCache {
     /// # Errors
     /// As [`TableReader::open`]; a failure is not remembered.
     pub fn reader(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
-        let (key, tables) = (key_of(file.meta.number), &self.options.open_files.tables);
-        if let Some(open) = tables.lookup(&key) {
-            return Ok(Arc::clone(&open.reader));
+        let (number, open) = (file.meta.number, &self.options.open_files);
+        if let Some(reader) = open.table(number) {
+            return Ok(reader);
         }
-        let _opening = self.openers[(file.meta.number.0 % OPENERS as u64) as usize].lock();
-        if let Some(open) = tables.lookup(&key) {
-            return Ok(Arc::clone(&open.reader));
+        let _opening = self.openers[(number.0 % OPENERS as u64) as usize].lock();
+        if let Some(reader) = open.table(number) {
+            return Ok(reader);
         }
         let reader = self.open(file)?;
-        // The limit is not strict: it is never refused.
-        let open = OpenTable { family: self.family, reader: Arc::clone(&reader) };
-        _ = tables.insert(key, open, 1, Priority::Low, Role::Misc);
+        open.keep_table(number, self.family, Arc::clone(&reader));
         Ok(reader)
     }
 
@@ -247,20 +200,20 @@ impl TableCache {
 
     /// Whether there is no limit to open readers: then a file may as well keep its own.
     pub fn keeps_all_open(&self) -> bool {
-        self.options.open_files.keeps_all.load(Ordering::Relaxed)
+        self.options.open_files.keeps_all()
     }
 
     /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
     pub fn evict(&self, number: FileNumber) {
-        self.options.open_files.tables.erase(&key_of(number));
+        self.options.open_files.forget_table(number);
     }
 
     /// The reader of this file if it is open: no I/O.
     pub fn cached(&self, number: FileNumber) -> Option<Arc<TableReader>> {
-        self.options.open_files.tables.lookup(&key_of(number)).map(|open| Arc::clone(&open.reader))
+        self.options.open_files.table(number)
     }
 
-    /// Where its readers are kept open, with those of other families.
+    /// Where its files are kept open, with those of other families.
     pub fn open_files(&self) -> &Arc<OpenFiles> {
         &self.options.open_files
     }
@@ -278,11 +231,7 @@ impl TableCache {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&TableReader)) {
-        self.options.open_files.tables.apply_to_all(|open| {
-            if open.value.family == self.family {
-                visit(&open.value.reader);
-            }
-        });
+        self.options.open_files.for_each_table(self.family, visit);
     }
 
     /// Whether none is open.
@@ -296,8 +245,4 @@ impl TableCache {
         self.for_each(&mut |reader| bytes += reader.approximate_memory_usage());
         bytes
     }
-}
-
-fn key_of(number: FileNumber) -> CacheKey {
-    CacheKey::new((1, number.0), 0)
 }

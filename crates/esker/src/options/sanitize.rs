@@ -13,6 +13,7 @@ use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Opt
 use esker_base::entry_checksum::PROTECTION_BYTES;
 use esker_base::{Error, Result};
 use esker_cache::Role;
+use esker_env::system::open_files_limit;
 use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
@@ -26,7 +27,7 @@ const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
 /// Open files that a database cannot do without.
 const MIN_OPEN_FILES: i32 = 20;
-/// Open files that no system allows to exceed.
+/// The most open files where the system has no limit for a process.
 const MAX_OPEN_FILES: i32 = 0x40_0000;
 /// Versions of the table format that can be written; more can be read.
 pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=7;
@@ -46,13 +47,19 @@ impl Changes {
     }
 }
 
+/// As many as the process may have open: with more, opening one would fail before another is closed.
+fn most_open_files() -> i32 {
+    let Some(limit) = open_files_limit() else { return MAX_OPEN_FILES };
+    i32::try_from(limit).unwrap_or(i32::MAX).max(MIN_OPEN_FILES)
+}
+
 impl DbOptions {
     /// Makes the options consistent. Returns one sentence for each change of something that was set; filling in a
     /// default is not told.
     pub fn sanitize(&mut self) -> Vec<String> {
         let mut changes = Changes(Vec::new());
         if self.max_open_files != -1 {
-            let clipped = self.max_open_files.clamp(MIN_OPEN_FILES, MAX_OPEN_FILES);
+            let clipped = self.max_open_files.clamp(MIN_OPEN_FILES, most_open_files());
             changes.set("max_open_files", &mut self.max_open_files, clipped, "out of range");
         }
         if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {

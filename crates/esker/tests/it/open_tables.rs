@@ -4,6 +4,8 @@ use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};
 use esker::{ColumnFamilyDescriptor, Db, Env, Options};
+#[cfg(target_os = "linux")]
+use esker_testkit::TempDir;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,6 +99,36 @@ fn after_background_work_is_cancelled_reads_go_on_and_a_reopen_has_everything() 
     drop(db);
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn tables_and_blob_files_together_are_as_many_open_as_the_option_says() {
+    let dir = TempDir::new("open_files");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    // Ten of them for other files, as in RocksDB.
+    options.db.max_open_files = 30;
+    options.cf.disable_auto_compactions = true;
+    options.cf.enable_blob_files = true;
+    let db = Db::open(&options, dir.path()).unwrap();
+    // A table and a blob file for each key.
+    for n in 0..30 {
+        db.put(format!("key{n}"), "value").unwrap();
+        db.flush().unwrap();
+    }
+    let open_after_reading_all = || {
+        for n in 0..30 {
+            assert_eq!(db.get(format!("key{n}")).unwrap().as_deref(), Some(&b"value"[..]));
+        }
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let files = descriptors.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+        let is_data = |file: &Path| file.extension().is_some_and(|e| e == "sst" || e == "blob");
+        files.filter(|file| file.starts_with(dir.path()) && is_data(file)).count()
+    };
+    assert_eq!(open_after_reading_all(), 20);
+    db.set_db_options(&[("max_open_files", "-1")]).unwrap();
+    assert_eq!(open_after_reading_all(), 60);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::flags::Flags;
 use crate::metamorphic::stress_options;
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
-use esker::internals::env::{FaultFs, FaultRule, OpKind, PosixFileSystem};
+use esker::internals::env::{FaultFs, FaultRule, OpKind, PosixFileSystem, system};
 use esker::options::OptionStruct;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, Env, Options, builtin, destroy_db};
 use std::path::Path;
@@ -19,6 +19,8 @@ pub(super) struct Setup {
     /// Of files that fail, or kill.
     faults: Option<FaultFs>,
     pub(super) families: Vec<String>,
+    /// How many files stay open where options say all, if those may be more than the process may have.
+    max_open_files: Option<i32>,
     max_key: u32,
     value_bytes: u32,
 }
@@ -42,6 +44,9 @@ impl Setup {
             env,
             faults,
             families: std::iter::once("default".to_owned()).chain(others).collect(),
+            max_open_files: system::raise_open_files_limit().and_then(|limit| {
+                max_open_files(u64::from(flags.max_key) * u64::from(flags.column_families), limit)
+            }),
             max_key: flags.max_key,
             value_bytes: flags.value_size_mult.max(1) * 16,
         })
@@ -79,6 +84,9 @@ impl Setup {
         db.create_if_missing = true;
         db.create_missing_column_families = true;
         family.merge_operator = Some(builtin::put());
+        if let Some(files) = self.max_open_files.filter(|_| db.max_open_files == -1) {
+            db.max_open_files = files;
+        }
         db.set_from_string(&flags.db_options).map_err(|e| e.to_string())?;
         if self.faults.is_some() {
             // After a failed write what holds is looked at before the next one: workers resume.
@@ -199,6 +207,13 @@ impl Setup {
     }
 }
 
+/// With `blob_file_size=1k` or `target_file_size_base=2k` each value may have a file of its own, and two if it is there twice, until
+/// compactions have merged what there is; whoever compares all values then has all of them open. `None` if that many may
+/// stay open: half of the limit is left to what no option bounds, as tables under iterators, and checkpoints.
+fn max_open_files(keys: u64, limit: u64) -> Option<i32> {
+    (2 * keys > limit / 2).then(|| i32::try_from(limit / 2).unwrap_or(i32::MAX))
+}
+
 /// The process ends at random operations that change files, wherever its threads are.
 fn kill_at_random(fs: &FaultFs, flags: &Flags) {
     let (one_in, rolls) = (u64::from(flags.kill_random_test), AtomicU64::new(flags.seed));
@@ -216,4 +231,16 @@ fn kill_at_random(fs: &FaultFs, flags: &Flags) {
 fn end(before: &str) -> ! {
     eprintln!("{KILLED}{before}");
     std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::max_open_files;
+
+    #[test]
+    fn files_that_may_be_too_many_do_not_all_stay_open() {
+        assert_eq!(max_open_files(5_000, 20_000), None);
+        assert_eq!(max_open_files(5 * 25_000, 20_000), Some(10_000));
+        assert_eq!(max_open_files(5 * 25_000, 1 << 20), None);
+    }
 }

@@ -8,6 +8,6 @@ mod value;
 mod writer;
 
 pub use reader::{BlobFileReader, BlobRecord};
-pub use source::{BlobSource, BlobSourceOptions, OpenBlobFiles, open_blob_files};
+pub use source::{BlobSource, BlobSourceOptions};
 pub use value::{BlobReader, BlobReads};
 pub use writer::{BlobFileBuilder, BlobFileInfo};

@@ -10,39 +10,25 @@
 
 use super::BlobFileReader;
 use crate::block_source::{BlockCache, CachedBlock};
+use crate::open_files::OpenFiles;
 use crate::options::{ReadTier, TableReadOptions};
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
 use esker_cache::key::process_unique_identity;
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use esker_cache::{CacheKey, Priority, Role};
 use esker_env::{Clock, FileSystem};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::file_name::blob_file_name;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Open blob files, by number.
-pub type OpenBlobFiles = Arc<Cache<Arc<BlobFileReader>>>;
-
-/// None is open; so many may stay open, `None` for all.
-pub fn open_blob_files(capacity: Option<usize>) -> OpenBlobFiles {
-    let options = CacheOptions {
-        cache_type: CacheType::Lru,
-        capacity: capacity.unwrap_or(usize::MAX / 2),
-        num_shard_bits: 0,
-        metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
-        ..CacheOptions::default()
-    };
-    Arc::new(Cache::new(&options).expect("one shard and default ratios are allowed"))
-}
-
 /// What the blob files of a family have in common.
 #[derive(Clone, Debug)]
 pub struct BlobSourceOptions {
     /// Where they are.
     pub dir: PathBuf,
-    /// Where they are kept open, those of other families as well.
-    pub open_files: OpenBlobFiles,
+    /// Where they are kept open, with tables and those of other families.
+    pub open_files: Arc<OpenFiles>,
     /// Where values are kept; may be the block cache.
     pub cache: Option<Arc<BlockCache>>,
     /// Where all that the cache uses is charged, if that is another's.
@@ -153,9 +139,8 @@ impl BlobSource {
     /// # Errors
     /// As [`BlobFileReader::open`].
     pub fn reader(&self, number: FileNumber) -> Result<Arc<BlobFileReader>> {
-        let key = CacheKey::new((2, number.0), 0);
-        if let Some(reader) = self.options.open_files.lookup(&key) {
-            return Ok(Arc::clone(&reader));
+        if let Some(reader) = self.options.open_files.blob_file(number) {
+            return Ok(reader);
         }
         let path = blob_file_name(&self.options.dir, number);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
@@ -170,14 +155,14 @@ impl BlobSource {
                 return Err(e);
             }
         };
-        // Two threads may both have opened it: either reader will do. The limit is not strict: it is never refused.
-        _ = self.options.open_files.insert(key, Arc::clone(&reader), 1, Priority::Low, Role::Misc);
+        // Two threads may both have opened it: either reader will do.
+        self.options.open_files.keep_blob_file(number, Arc::clone(&reader));
         Ok(reader)
     }
 
     /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
     pub fn evict(&self, number: FileNumber) {
-        self.options.open_files.erase(&CacheKey::new((2, number.0), 0));
+        self.options.open_files.forget_blob_file(number);
     }
 }
 

@@ -150,7 +150,7 @@ fn values_are_kept_in_the_blob_cache() {
     let cache = Arc::new(Cache::new(&CacheOptions::with_capacity(1 << 20)).unwrap());
     let options = BlobSourceOptions {
         dir: dir().to_owned(),
-        open_files: esker_table::blob::open_blob_files(None),
+        open_files: esker_table::OpenFiles::new(None),
         cache: Some(cache),
         charged_to: None,
         use_direct_reads: false,

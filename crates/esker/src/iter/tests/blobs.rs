@@ -37,7 +37,7 @@ pub(crate) fn stored(values: &[(&str, &str)]) -> Stored {
     file.close().unwrap();
     let options = BlobSourceOptions {
         dir: dir.to_owned(),
-        open_files: esker_table::blob::open_blob_files(None),
+        open_files: esker_table::OpenFiles::new(None),
         cache: None,
         charged_to: None,
         use_direct_reads: false,

@@ -52,6 +52,19 @@ fn changes_are_told_once() {
     options.validate().unwrap();
 }
 
+#[test]
+fn no_more_files_are_kept_open_than_the_process_may_have() {
+    let limit = esker_env::system::open_files_limit().map_or(0x40_0000, |n| i32::try_from(n).unwrap());
+    let mut options = DbOptions::default().max_open_files(i32::MAX);
+    let changes = options.sanitize();
+    assert_eq!(options.max_open_files, limit);
+    let told = format!("max_open_files changed from 2147483647 to {limit}: out of range");
+    assert!(changes.contains(&told), "{changes:?}");
+    let mut all = DbOptions::default().max_open_files(-1);
+    all.sanitize();
+    assert_eq!(all.max_open_files, -1, "all stay open, whatever that comes to");
+}
+
 /// Whatever a number option is set to, making consistent settles at once and never panics.
 #[test]
 fn extreme_numbers_settle() {

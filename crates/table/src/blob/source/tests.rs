@@ -6,7 +6,7 @@ use esker_env::mem::MemFs;
 fn values_that_expire_are_refused_by_name() {
     let options = BlobSourceOptions {
         dir: "/db".into(),
-        open_files: crate::blob::open_blob_files(None),
+        open_files: crate::OpenFiles::new(None),
         cache: None,
         charged_to: None,
         use_direct_reads: false,

@@ -35,7 +35,7 @@ fn stored(values: &[(&str, &str)]) -> Stored {
     file.close().unwrap();
     let options = BlobSourceOptions {
         dir: dir.to_owned(),
-        open_files: crate::blob::open_blob_files(None),
+        open_files: crate::OpenFiles::new(None),
         cache: None,
         charged_to: None,
         use_direct_reads: false,
