@@ -5,7 +5,7 @@
 //!
 //! The model
 //!  - *Killed process*: everything that was flushed is there, names included; what a writable file still
-//!    collected is not.
+//!    collected is not. The machine goes on: what was not safe from a power loss is not safe from the next one either.
 //!  - *Power loss, bytes*: of each file there is what its last `sync` covered, then a prefix of the appends,
 //!    overwrites and truncations that came since. The first one that is lost may be torn. Behind it, up to where
 //!    the file had grown, there may be nothing, zeros, garbage, or some pages of the real bytes and zeros between; or
@@ -42,22 +42,26 @@ impl CrashFs {
         CrashFs(MemFs::with_tree(Tree::new(true), true))
     }
 
-    /// What a crash at this moment leaves. The two share nothing afterwards; locks are free, and all that is there
-    /// is safe from the next crash. Cheap: bytes are shared until one side changes them.
+    /// What a crash at this moment leaves. The two share nothing afterwards, and locks are free. What a power loss leaves is safe
+    /// from the next crash. Cheap: bytes are shared until one side changes them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);
         let shared = &self.0.shared;
         let _still = shared.gate.write();
         let tree = shared.tree.lock();
-        let names = match choices.kind {
-            CrashKind::ProcessKill => tree.live_names(),
+        let left = match choices.kind {
+            CrashKind::ProcessKill => {
+                tree.copied(&mut |file| FileNode::with(file.id, draws.killed(&file.data.read())))
+            }
             CrashKind::PowerLoss => {
                 let journaled = choices.names == NameDurability::Journaled;
-                tree.names_after_power_loss(journaled, &mut |n| draws.kept_names(n))
+                let names = tree.names_after_power_loss(journaled, &mut |n| draws.kept_names(n));
+                let mut copy =
+                    |file: &FileNode| FileNode::on_medium(file.id, draws.content(&file.data.read()));
+                Tree::from_names(&names, tree.next_id(), &mut copy)
             }
         };
-        let mut copy = |file: &FileNode| FileNode::on_medium(file.id, draws.content(&file.data.read()));
-        CrashFs(MemFs::with_tree(Tree::from_names(&names, tree.next_id(), &mut copy), true))
+        CrashFs(MemFs::with_tree(left, true))
     }
 }
 

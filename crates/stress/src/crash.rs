@@ -108,6 +108,8 @@ struct CrashPoint {
     choices: CrashChoices,
     /// The newest sequence number that must have survived.
     floor: u64,
+    /// The newest that must survive a power loss that comes before the disk was opened.
+    safe: u64,
     op: String,
     /// What came before it, of brief loads.
     before: Vec<String>,
@@ -277,12 +279,12 @@ fn catcher(
         };
         let choices = choices_of(seed);
         // Before the disk: what is promised later need not be on it.
-        let floor = floors.of(choices.kind);
+        let (floor, safe) = (floors.of(choices.kind), floors.of(CrashKind::PowerLoss));
         let disk = disk.crash_clone(&choices);
         let before = caught.trace.lock().expect("no hook panics").last.iter().cloned().collect();
         let mut points = caught.points.lock().expect("no hook panics");
         if points.len() < POINTS_PER_RUN {
-            points.push(CrashPoint { disk, choices, floor, op: op.to_string(), before });
+            points.push(CrashPoint { disk, choices, floor, safe, op: op.to_string(), before });
         }
     }
 }
@@ -334,7 +336,9 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
         return None;
     }
     let (disk, op) = found.lock().expect("no hook panics").take()?;
-    Some(CrashPoint { disk, choices, floor: point.floor, op, before: point.before.clone() })
+    // What a process had not synced when it was killed the second crash may take, as long as no opening has come to its end.
+    let floor = if choices.kind == CrashKind::PowerLoss { point.safe } else { point.floor };
+    Some(CrashPoint { disk, choices, floor, safe: point.safe, op, before: point.before.clone() })
 }
 
 fn check_once(

@@ -282,6 +282,8 @@ struct Crash {
     disk: CrashFs,
     choices: CrashChoices,
     floor: Floor,
+    /// What a power loss before the next opening comes to its end must leave of the disk.
+    safe: Floor,
     /// As if the process had died there: if the disk is rightly refused.
     killed: (CrashFs, Floor),
     op: String,
@@ -291,12 +293,13 @@ impl Crash {
     fn new(disk: &CrashFs, seed: u64, promises: &Promises, op: String) -> Crash {
         let choices = choices_of(seed);
         // Before the disks: what is promised later need not be on them.
-        let (floor, of_killed) = (promises.at(choices.kind), promises.at(CrashKind::ProcessKill));
-        let killed = (disk.crash_clone(&CrashChoices::process_kill()), of_killed);
+        let (safe, of_killed) = (promises.at(CrashKind::PowerLoss), promises.at(CrashKind::ProcessKill));
+        let killed = disk.crash_clone(&CrashChoices::process_kill());
         let disk = disk.crash_clone(&choices);
         let after = promises.at(choices.kind);
-        let killed = (killed.0, killed.1.until(after));
-        Crash { disk, choices, floor: floor.until(after), killed, op }
+        let (safe, of_killed) = (safe.until(after), of_killed.until(after));
+        let floor = if choices.kind == CrashKind::PowerLoss { safe } else { of_killed };
+        Crash { disk, choices, floor, safe, killed: (killed, of_killed), op }
     }
 }
 
@@ -569,10 +572,10 @@ impl History {
             return None;
         }
         let (disk, choices, killed, op) = found.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        // What had been promised then still holds; recovery itself promises nothing.
-        let floor = first.floor;
+        // What had been promised then still holds; recovery itself promises nothing before its end.
+        let floor = if choices.kind == CrashKind::PowerLoss { first.safe } else { first.floor };
         let op = format!("{op} while what a crash before {} had left was opened", first.op);
-        Some(Crash { disk, choices, floor, killed: (killed, floor), op })
+        Some(Crash { disk, choices, floor, safe: first.safe, killed: (killed, first.floor), op })
     }
 
     fn recover(&mut self, disk: CrashFs, floor: Floor, told: &str) -> Result<usize, (bool, String)> {

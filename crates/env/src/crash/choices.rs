@@ -130,39 +130,39 @@ impl Draws<'_> {
         self.prefix(self.choices.keep_names, n)
     }
 
-    /// What is found of this file.
+    /// What a killed process leaves of this file. One that was appended to in place ends with its block: behind its bytes there are
+    /// zeros, or what an append in the making had brought there, all but its first eight bytes.
+    pub(super) fn killed(&self, file: &FileData) -> FileData {
+        let mut left = file.clone();
+        let len = left.live.len();
+        let Some(block) = left.block.take().filter(|_| len > 0) else { return left };
+        let mut rng = fastrand::Rng::with_seed(!self.choices.seed ^ len);
+        let end = (len / block + 1) * block;
+        left.set_len(end);
+        if end - len > 8 {
+            let mut behind = vec![0; rng.u64(0..end - len - 8) as usize];
+            rng.fill(&mut behind);
+            left.write(len + 8, &behind);
+        }
+        left
+    }
+
+    /// What a power loss leaves of this file. One that was appended to in place may end with its block, by zeros.
     pub(super) fn content(&mut self, file: &FileData) -> Content {
         let mut content = self.appended(file);
-        if let Some(block) = file.block {
-            self.grow_in_place(&mut content, block, file.pieces.is_empty());
+        let len = content.len();
+        if let Some(block) = file.block.filter(|_| len > 0) {
+            let mut rng = fastrand::Rng::with_seed(!self.choices.seed ^ len);
+            if file.pieces.is_empty() || !rng.bool() {
+                content.set_len((len / block + 1) * block);
+            }
         }
         content
     }
 
-    /// Lets a file that was appended to in place end with its block. The rest is zeros, or after a kill what an append in
-    /// the making had brought there: all but its first eight bytes.
-    fn grow_in_place(&mut self, content: &mut Content, block: u64, all_synced: bool) {
-        let len = content.len();
-        if len == 0 {
-            return;
-        }
-        let killed = self.choices.kind == CrashKind::ProcessKill;
-        let mut rng = fastrand::Rng::with_seed(!self.choices.seed ^ len);
-        if !killed && !all_synced && rng.bool() {
-            return;
-        }
-        let end = (len / block + 1) * block;
-        content.set_len(end);
-        if killed && end - len > 8 {
-            let mut behind = vec![0; rng.u64(0..end - len - 8) as usize];
-            rng.fill(&mut behind);
-            content.write_at(len + 8, &behind);
-        }
-    }
-
     /// What is found of what was appended.
     fn appended(&mut self, file: &FileData) -> Content {
-        if self.choices.kind == CrashKind::ProcessKill || file.pieces.is_empty() {
+        if file.pieces.is_empty() {
             return file.live.clone();
         }
         let kept = self.prefix(self.choices.keep_data, file.pieces.len());

@@ -364,6 +364,33 @@ fn clones_share_nothing_and_start_safe() {
     assert_eq!(read(&clone, "f").unwrap(), b"after!");
 }
 
+#[test]
+fn what_a_killed_process_had_not_synced_a_later_power_loss_may_take() {
+    let fs = CrashFs::new();
+    write(&fs, "f", b"safe");
+    sync_file(&fs, "f");
+    write(&fs, "gone", b"x");
+    sync_file(&fs, "gone");
+    sync_dir(&fs, "");
+    fs.reopen_writable_file(&p("f")).unwrap().append(b", not safe").unwrap();
+    write(&fs, "new", b"x");
+    fs.delete_file(&p("gone")).unwrap();
+    let killed = fs.crash_clone(&CrashChoices::process_kill());
+    assert_eq!(names(&killed, ""), ["f", "new"]);
+    assert_eq!(read(&killed, "f").unwrap(), b"safe, not safe");
+    // What is done to the one is not done to the other.
+    sync_file(&fs, "f");
+    sync_dir(&fs, "");
+    let after = killed.crash_clone(&CrashChoices::lose_unsynced());
+    assert_eq!(names(&after, ""), ["f", "gone"]);
+    assert_eq!(read(&after, "f").unwrap(), b"safe");
+    sync_file(&killed, "f");
+    sync_dir(&killed, "");
+    let after = killed.crash_clone(&CrashChoices::lose_unsynced());
+    assert_eq!(names(&after, ""), ["f", "new"]);
+    assert_eq!(read(&after, "f").unwrap(), b"safe, not safe");
+}
+
 /// One random operation on a few names in two directories.
 fn random_operation(fs: &CrashFs, rng: &mut fastrand::Rng) {
     let name = |rng: &mut fastrand::Rng| p(["a", "b", "d/a", "d/b"][rng.usize(..4)]);
@@ -421,10 +448,14 @@ fn a_clone_taken_amid_writes_is_one_moment() {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let writer = std::thread::spawn(move || {
-        while !stopped.load(Ordering::SeqCst) {
+        for round in 0.. {
+            if stopped.load(Ordering::SeqCst) {
+                break;
+            }
             for f in [&mut first, &mut second] {
                 f.append(b"x").unwrap();
-                f.flush().unwrap();
+                // A clone copies the list of what is not synced.
+                if round % 64 == 0 { f.sync().unwrap() } else { f.flush().unwrap() }
             }
         }
     });

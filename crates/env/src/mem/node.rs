@@ -48,6 +48,11 @@ impl FileNode {
         FileNode { id, data: RwLock::new(FileData::on_medium(Content::default(), tracked, false)) }
     }
 
+    /// A file with the bytes and the past of another.
+    pub(crate) fn with(id: u64, data: FileData) -> FileNode {
+        FileNode { id, data: RwLock::new(data) }
+    }
+
     /// A file whose bytes are all on the medium.
     pub(crate) fn on_medium(id: u64, content: Content) -> FileNode {
         FileNode { id, data: RwLock::new(FileData::on_medium(content, true, true)) }

@@ -325,9 +325,33 @@ impl Tree {
         after
     }
 
-    /// The names as they are.
-    pub(crate) fn live_names(&self) -> HashMap<u64, Names> {
-        self.dirs.iter().map(|(id, d)| (*id, d.live.clone())).collect()
+    /// The same names, as safe as these, for files of its own, which `copy` makes: each is copied once. Nothing is locked.
+    pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> Tree {
+        let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
+        let mut node = |node: &Node| match node {
+            Node::File(file) => {
+                Node::File(Arc::clone(files.entry(file.id).or_insert_with(|| Arc::new(copy(file)))))
+            }
+            Node::Dir(id) => Node::Dir(*id),
+        };
+        let mut names = |names: &Names| names.iter().map(|(name, n)| (name.clone(), node(n))).collect();
+        let dirs = self.dirs.iter().map(|(id, dir)| {
+            let (live, durable) = (names(&dir.live), names(&dir.durable));
+            (*id, Dir { live, durable })
+        });
+        let dirs = dirs.collect();
+        let journal = self.journal.iter().map(|pending| {
+            let op = match &pending.op {
+                NameOp::Set { place, node: n } => NameOp::Set { place: place.clone(), node: node(n) },
+                NameOp::Remove { place, id } => NameOp::Remove { place: place.clone(), id: *id },
+                NameOp::Move { from, to, node: n } => {
+                    NameOp::Move { from: from.clone(), to: to.clone(), node: node(n) }
+                }
+            };
+            Pending { op, committed: pending.committed }
+        });
+        let journal = journal.collect();
+        Tree { tracked: self.tracked, dirs, next_id: self.next_id, journal, locks: HashSet::new() }
     }
 
     /// A tracked tree in which all of this is durable. `copy` makes the new files; a file with two names is copied
