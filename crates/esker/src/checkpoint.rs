@@ -35,7 +35,7 @@ impl Db {
     ) -> Result<SequenceNumber> {
         let env = self.db_options().env;
         let fs = env.fs.as_ref();
-        let directory = fs.absolute_path(directory.as_ref())?;
+        let directory = without_slash_behind(&fs.absolute_path(directory.as_ref())?);
         if fs.file_exists(&directory)? {
             return Err(Error::invalid_argument("checkpoint: Directory exists").at(directory.display()));
         }
@@ -83,6 +83,11 @@ impl Db {
         )?;
         fs.new_directory(staging)?.fsync()
     }
+}
+
+/// The same path, so that what is put behind it is a part of its last name.
+fn without_slash_behind(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 /// Gives the finished directory its name, for good.

@@ -9,7 +9,7 @@
 //!
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc` (`ExportColumnFamily`).
 
-use super::{KeepFiles, publish, remove_staging};
+use super::{KeepFiles, publish, remove_staging, without_slash_behind};
 use crate::db::{ColumnFamilyHandle, Db};
 use crate::files::{link_or_copy, under_either_name};
 use crate::observe::{ExportImportFilesMetaData, LiveFileMetaData};
@@ -32,7 +32,7 @@ impl Db {
     ) -> Result<ExportImportFilesMetaData> {
         let env = self.db_options().env;
         let fs = env.fs.as_ref();
-        let directory = fs.absolute_path(export_dir.as_ref())?;
+        let directory = without_slash_behind(&fs.absolute_path(export_dir.as_ref())?);
         if fs.file_exists(&directory)? {
             return Err(Error::invalid_argument("Specified export_dir exists").at(directory.display()));
         }

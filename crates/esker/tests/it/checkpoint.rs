@@ -192,3 +192,17 @@ fn nobody_waits_while_the_files_of_a_checkpoint_are_named() {
     assert_eq!(number_in(&open(&options, "/copy"), "other"), "9");
     probes.clear("live_cut:name_files");
 }
+
+#[test]
+fn a_directory_may_be_named_with_a_slash_behind_it() {
+    let dir = esker_testkit::TempDir::new("checkpoint");
+    let mut options = options();
+    options.db.env = esker::Env::default();
+    let at = |name: &str| format!("{}/{name}", dir.path().display());
+    let db = open(&options, &at("db"));
+    write(&db, 1);
+    db.create_checkpoint(at("copy/"), 0).unwrap();
+    assert_eq!(number_in(&open(&options, &at("copy")), "default"), "1");
+    db.export_column_family(&db.default_column_family(), at("export/")).unwrap();
+    assert!(Path::new(&at("export")).is_dir());
+}
