@@ -7,7 +7,7 @@
 //! meta/N                       which files backup N consists of, with their checksums (`meta.rs`)
 //! private/N/CURRENT, MANIFEST-…, OPTIONS-…, ….log
 //! shared_checksum/NUMBER_sSESSION_BYTES.sst        a table: number, session that wrote it, size
-//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file (or a table without a session)
+//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file (or a table without a session, or of whose name above there is another)
 //! ```
 //!
 //! Invariants
@@ -26,6 +26,7 @@ use crate::options::FileChecksumGenCrc32cFactory;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::{FileType, parse_file_name};
+use esker_format::properties::TableProperties;
 use esker_table::TableReader;
 use meta::{BackupFile, BackupMeta};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -227,18 +228,21 @@ impl BackupEngine {
         let (path, bytes) = under_either_name(path, |p| Ok((p.to_owned(), self.fs().file_size(p)?)))?;
         let path = path.as_path();
         let (stem, extension) = file_name.rsplit_once('.').unwrap_or((&file_name, ""));
-        let session = if extension == "sst" {
+        let properties = if extension == "sst" {
             let file = self.fs().open_random_access(path, is_direct)?;
-            TableReader::properties_of(file, bytes)?.db_session_id
+            TableReader::properties_of(file, bytes)?
         } else {
-            String::new()
+            TableProperties::default()
         };
-        let name = if session.is_empty() {
+        let session = &properties.db_session_id;
+        let by_session = format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}");
+        let is_known = known.contains_key(by_session.as_str());
+        let name = if session.is_empty() || is_known && !self.is_same(&by_session, bytes, stem, &properties) {
             let crc = checksum(self.fs(), path, is_direct, bytes)?;
             check_recorded(recorded, crc, path)?;
             format!("{SHARED}/{stem}_{crc}_{bytes}.{extension}")
         } else {
-            format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}")
+            by_session
         };
         let target = self.dir.join(&name);
         // What no backup names has been left by one that failed: nobody knows what is in it.
@@ -253,6 +257,19 @@ impl BackupEngine {
         check_recorded(recorded, crc, path)?;
         self.fs().rename(&staging, &target)?;
         Ok(BackupFile { name, crc, bytes })
+    }
+
+    /// Whether the backed-up file `name` is the table that has these properties, and not another of its number, session and size.
+    /// A table that was ingested or imported has the session of its writer, and a number that says nothing about it: one that is
+    /// restored gives it to another.
+    fn is_same(&self, name: &str, bytes: u64, stem: &str, properties: &TableProperties) -> bool {
+        if stem.parse() == Ok(properties.orig_file_number) {
+            return true;
+        }
+        let there = self.fs().open_random_access(&self.dir.join(name), false);
+        there.and_then(|file| TableReader::properties_of(file, bytes)).is_ok_and(|there| {
+            (&there.db_id, there.orig_file_number) == (&properties.db_id, properties.orig_file_number)
+        })
     }
 
     fn get(&self, id: u32) -> Result<&BackupMeta> {

@@ -3,7 +3,7 @@
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{BackupEngine, BackupEngineOptions, Db, Env, Options};
+use esker::{BackupEngine, BackupEngineOptions, Db, Env, IngestExternalFileOptions, Options, SstFileWriter};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -221,4 +221,43 @@ fn what_a_failed_backup_has_left_is_not_taken_for_the_file_it_should_be() {
     backups.verify_backup(id, true).unwrap();
     backups.restore_db_from_backup(id, "/restored", "/restored").unwrap();
     assert!(holds(&Db::open(&options(&fs), "/restored").unwrap(), 0));
+}
+
+/// A database that is restored hands out the same file numbers again, and files of one writer have one session.
+#[test]
+fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_number_writer_and_size() {
+    let fs = Arc::new(MemFs::new());
+    let options = options(&fs);
+    let db = Db::open(&options, "/db").unwrap();
+    write(&db, 0);
+    let mut backups = engine(&fs);
+    let before = backups.create_new_backup(&db, true).unwrap();
+    db.close().unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    let mut made = Vec::new();
+    for value in ["first", "other"] {
+        backups.restore_db_from_backup(before, "/db", "/db").unwrap();
+        let db = Db::open(&options, "/db").unwrap();
+        let path = format!("/{value}");
+        writer.open(&path).unwrap();
+        writer.put("ingested", value).unwrap();
+        writer.finish().unwrap();
+        db.ingest_external_file(&[&path], &IngestExternalFileOptions::default()).unwrap();
+        let is_it = |f: &esker::LiveFileMetaData| f.file.smallest_key == b"ingested";
+        let file = db.live_files().into_iter().find(is_it).unwrap().file;
+        made.push((value, backups.create_new_backup(&db, true).unwrap(), (file.file_number, file.size)));
+        // What is there already, under whatever name, is not copied again.
+        let files = shared_files(&fs);
+        backups.create_new_backup(&db, true).unwrap();
+        assert_eq!(shared_files(&fs), files);
+        db.close().unwrap();
+    }
+    assert_eq!(made[0].2, made[1].2, "the same number and size, or this tests nothing");
+    for (value, id, _) in made {
+        backups.verify_backup(id, true).unwrap();
+        backups.restore_db_from_backup(id, "/db", "/db").unwrap();
+        let db = Db::open(&options, "/db").unwrap();
+        assert_eq!(db.get("ingested").unwrap().as_deref(), Some(value.as_bytes()));
+        db.close().unwrap();
+    }
 }
