@@ -45,6 +45,7 @@ impl DbInner {
         wait_for_jobs(engine);
         // It may lead writes, and begin a WAL.
         end_auto_resume(engine);
+        wait_for_files_taken_in(engine);
         // As the write leader: a write that was let in before the flag went up is finished first.
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();
@@ -107,6 +108,14 @@ impl DbInner {
 fn wait_for_jobs(engine: &Engine) {
     let mut state = engine.state.lock();
     while engine.jobs_scheduled(&state) > 0 {
+        engine.state_changed.wait(&mut state);
+    }
+}
+
+/// Ingestions and imports see the flag and stop. What they have put into the directory they delete again, while it is ours.
+fn wait_for_files_taken_in(engine: &Engine) {
+    let mut state = engine.state.lock();
+    while state.taking_in > 0 {
         engine.state_changed.wait(&mut state);
     }
 }

@@ -12,6 +12,7 @@
 //!     after the versions that hold them.
 //!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no level changes under them; nor does
 //!     a compaction begin that would write where they are.
+//!  4. It has ended before the database is closed: then somebody else may have the directory, and give out the same file numbers.
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
@@ -49,6 +50,28 @@ pub(crate) struct FamilyFiles<'a> {
     pub(crate) checksum_func_names: &'a [String],
 }
 
+/// Somebody is taking files in: the database is not closed before he has ended, and let go of the files that came to nothing.
+pub(crate) struct TakingIn<'a>(&'a Engine);
+
+impl<'a> TakingIn<'a> {
+    /// # Errors
+    /// `ShutdownInProgress`.
+    pub(crate) fn begin(engine: &'a Engine) -> Result<TakingIn<'a>> {
+        // The flag goes up under the lock.
+        let mut state = engine.state.lock();
+        engine.check_open()?;
+        state.taking_in += 1;
+        Ok(TakingIn(engine))
+    }
+}
+
+impl Drop for TakingIn<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().taking_in -= 1;
+        self.0.state_changed.notify_all();
+    }
+}
+
 /// Takes all files of all families in.
 /// # Errors
 /// See `Db::ingest_external_files`; nothing was taken in then.
@@ -58,11 +81,13 @@ pub(crate) fn ingest(
     families: &[FamilyFiles<'_>],
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
+    let under_way = TakingIn::begin(engine)?;
     let mut prepared = Vec::new();
     for family in families {
         let family_options = family.cf.super_version.load_full().options.clone();
         let first = prepared.len();
         for path in &family.files {
+            engine.check_open()?;
             prepared.push(Prepared::new(engine, family.cf, &family_options, path, options)?);
         }
         let given = GivenChecksums::new(engine, family)?;
@@ -75,15 +100,15 @@ pub(crate) fn ingest(
     // Most of what overlaps is flushed before writers have to wait.
     let overlapped = families_with_overlap(&prepared);
     if !overlapped.is_empty() {
-        if !options.allow_blocking_flush {
-            let what = "External file requires flush, and allow_blocking_flush is false";
-            return Err(Error::invalid_argument(what));
-        }
+        check_blocking_flush(options)?;
         write_path.flush(&overlapped, FlushReason::ExternalFileIngestion, true)?;
     }
+    esker_base::probe!("ingest:prepared");
     let lead = write_path.lead_alone();
+    engine.check_open()?;
     install(engine, write_path, &lead, &mut prepared, together, options)?;
     drop(lead);
+    drop(under_way);
     for file in &prepared {
         engine.tell_ingested(&file.info());
     }
@@ -98,6 +123,13 @@ pub(crate) fn ingest(
     Ok(())
 }
 
+fn check_blocking_flush(options: &IngestExternalFileOptions) -> Result<()> {
+    if options.allow_blocking_flush {
+        return Ok(());
+    }
+    Err(Error::invalid_argument("External file requires flush, and allow_blocking_flush is false"))
+}
+
 fn install(
     engine: &Arc<Engine>,
     write_path: &WritePath,
@@ -109,7 +141,12 @@ fn install(
     // The end of a recycled WAL cannot be told from damage, and recovery goes on to the next WAL only if that begins with
     // the sequence number that is due. The files take one away, so that no older WAL may be needed.
     let recycled = engine.options.recycle_log_file_num > 0;
-    let overlapped = if recycled { engine.family_ids() } else { families_with_overlap(prepared) };
+    let overlapped = families_with_overlap(prepared);
+    if !overlapped.is_empty() {
+        // Somebody has written it since it was looked for.
+        check_blocking_flush(options)?;
+    }
+    let overlapped = if recycled { engine.family_ids() } else { overlapped };
     if !overlapped.is_empty() {
         write_path.flush_as_leader(lead, &overlapped, FlushReason::ExternalFileIngestion)?;
     }
@@ -234,7 +271,8 @@ fn plan(
 }
 
 /// Files that overlap each other get one sequence number each, in the order they were given; all others share one. A
-/// snapshot that is taken while the file is shown must not see it later, so that a file that lies over nothing has one too.
+/// snapshot that is taken while the file is shown must not see it later, nor an iterator that goes over to the newer view, which
+/// no `snapshot_consistency` tells of: a file that lies over nothing has one too, where it may.
 fn sequence_for(
     at: Place,
     last: SequenceNumber,
@@ -243,12 +281,11 @@ fn sequence_for(
     has_snapshots: bool,
     options: &IngestExternalFileOptions,
 ) -> Result<SequenceNumber> {
-    let for_snapshots = options.snapshot_consistency && (options.allow_global_seqno || has_snapshots);
-    if !(at.overlaps || for_snapshots) {
-        return Ok(SequenceNumber::ZERO);
-    }
     if !options.allow_global_seqno {
-        return Err(Error::invalid_argument("Global seqno is required, but disabled"));
+        return match at.overlaps || options.snapshot_consistency && has_snapshots {
+            true => Err(Error::invalid_argument("Global seqno is required, but disabled")),
+            false => Ok(SequenceNumber::ZERO),
+        };
     }
     Ok(SequenceNumber(if together { newest.0 + 1 } else { last.0 + 1 }))
 }

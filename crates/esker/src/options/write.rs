@@ -90,7 +90,8 @@ pub struct IngestExternalFileOptions {
     pub move_files: bool,
     /// With `move_files`: copy where the file system has no link between the two. Default true.
     pub failed_move_fall_back_to_copy: bool,
-    /// Snapshots taken before do not see the files. Default true.
+    /// Snapshots taken before do not see the files. Default true. Without, they may, and iterators: only if `allow_global_seqno` is
+    /// off, too.
     pub snapshot_consistency: bool,
     /// Files may be given a sequence number; without, they may overlap nothing, and snapshots see them. Default true.
     pub allow_global_seqno: bool,

@@ -467,3 +467,108 @@ fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_
     let twin = db.create_column_family_with_import("twin", &options.cf, &import, &export).unwrap();
     assert!(becomes(|| level0(&twin) == 0), "{} files in level 0", level0(&twin));
 }
+
+/// While `take_in` has its files in the directory and waits at `probe`, the database is closed, and opened again by somebody else, who
+/// writes. That must take nothing from him, and nothing may be said to be taken in that he does not have.
+#[expect(clippy::disallowed_methods, reason = "nobody tells that nothing goes on")]
+fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) -> esker::Result<()>) {
+    let db = Arc::new(Db::open(options, "/db").unwrap());
+    let probes = Probes::new();
+    let (closer, options_of_next) = (db.clone(), options.clone());
+    let (next, this) = (Arc::new(Mutex::new(None)), std::thread::current().id());
+    let opener = next.clone();
+    probes.on(probe, move |_| {
+        if std::thread::current().id() != this {
+            return; // another test's
+        }
+        let (db, options) = (closer.clone(), options_of_next.clone());
+        let close_and_go_on = move || {
+            db.close().unwrap();
+            let next = Db::open(&options, "/db").unwrap();
+            for n in 0..20 {
+                next.put(key(n), "next").unwrap();
+                next.flush().unwrap();
+            }
+            next
+        };
+        *opener.lock().unwrap() = Some(std::thread::spawn(close_and_go_on));
+        let refused = || closer.put("", "").is_err_and(|e| e.kind() == ErrorKind::ShutdownInProgress);
+        assert!(becomes(refused));
+        // As long as it takes to go on, if nothing keeps it from that.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    });
+    let refused = take_in(&db);
+    drop(probes);
+    let next = next.lock().unwrap().take().unwrap().join().unwrap();
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ShutdownInProgress);
+    next.close().unwrap();
+    let next = Db::open(options, "/db").unwrap();
+    for n in 0..20 {
+        assert_eq!(next.get(key(n)).unwrap().as_deref(), Some(&b"next"[..]), "{n}");
+    }
+    assert_eq!(next.get(key(200)).unwrap(), None);
+    assert!(next.column_family("imported").is_none());
+}
+
+#[test]
+fn an_ingestion_ends_before_its_database_is_closed() {
+    let options = options();
+    let path = file(&options, "/apart", &[200], "ingested", None);
+    let move_it = IngestExternalFileOptions { move_files: true, ..Default::default() };
+    closed_meanwhile("ingest:prepared", &options, |db| db.ingest_external_file(&[&path], &move_it));
+    assert!(options.db.env.fs.file_exists(&path).unwrap(), "it is where it was");
+}
+
+#[test]
+fn an_import_ends_before_its_database_is_closed() {
+    let options = options();
+    let other = Db::open(&options, "/other").unwrap();
+    other.put(key(200), "imported").unwrap();
+    let export = other.export_column_family(&other.default_column_family(), "/export").unwrap();
+    closed_meanwhile("import:prepared", &options, |db| {
+        let move_them = ImportColumnFamilyOptions { move_files: true };
+        db.create_column_family_with_import("imported", &options.cf, &move_them, &export).map(drop)
+    });
+    assert_eq!(options.db.env.fs.children(Path::new("/export")).unwrap().len(), 1, "it is where it was");
+}
+
+#[test]
+fn writers_do_not_wait_for_a_flush_that_is_not_allowed_though_what_overlaps_came_late() {
+    let options = options();
+    let db = Arc::new(Db::open(&options, "/db").unwrap());
+    let path = file(&options, "/late", &[5], "ingested", None);
+    let probes = Probes::new();
+    let (writer, this) = (db.clone(), std::thread::current().id());
+    probes.on("ingest:prepared", move |_| {
+        if std::thread::current().id() == this {
+            writer.put(key(5), "written").unwrap();
+        }
+    });
+    let ingest = IngestExternalFileOptions { allow_blocking_flush: false, ..Default::default() };
+    let refused = db.ingest_external_file(&[path], &ingest).unwrap_err();
+    assert!(refused.to_string().contains("allow_blocking_flush"), "{refused}");
+    assert_eq!(db.get(key(5)).unwrap().as_deref(), Some(&b"written"[..]));
+}
+
+/// It goes over to the newer view, which has the file.
+#[test]
+fn an_iterator_does_not_see_a_file_that_came_after_it_though_snapshots_need_not_agree() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    for n in [1, 9] {
+        db.put(key(n), "old").unwrap();
+        db.flush().unwrap();
+    }
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first();
+    assert_eq!(iter.key(), key(1).as_bytes());
+    let between = file(&options, "/between", &[5], "new", None);
+    let ingest = IngestExternalFileOptions { snapshot_consistency: false, ..Default::default() };
+    db.ingest_external_file(&[between], &ingest).unwrap();
+    iter.park().unwrap();
+    iter.next();
+    assert_eq!(iter.key(), key(9).as_bytes());
+    iter.seek(key(5));
+    assert_eq!(iter.key(), key(9).as_bytes());
+    assert_eq!(db.get(key(5)).unwrap().as_deref(), Some(&b"new"[..]));
+}
