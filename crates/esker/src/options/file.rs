@@ -257,25 +257,33 @@ pub fn print_options<'a>(
     let (mut db, mut default_db) = (db.clone(), DbOptions::default());
     db.sanitize();
     default_db.sanitize();
-    file.sections.push(print_section(SectionKind::DbOptions, &db, &default_db, &[]));
+    let choose = |db: &mut DbOptions| drop(db.sanitize());
+    file.sections.push(print_section(SectionKind::DbOptions, &db, &default_db, &[], choose));
     let mut default_cf = ColumnFamilyOptions::default();
     default_cf.sanitize(&db);
     for (name, options) in families {
         let mut consistent = options.clone();
         consistent.sanitize(&db);
-        file.sections.push(print_family(name, &consistent, &default_cf));
+        file.sections.push(print_family(name, &consistent, &default_cf, &db));
         let kind =
             SectionKind::TableOptions { factory: "BlockBasedTable".to_owned(), family: name.to_owned() };
         let defaults = BlockBasedTableOptions::default();
-        file.sections.push(print_section(kind, &options.table, &defaults, ALWAYS_WRITTEN_FOR_TABLES));
+        let always = ALWAYS_WRITTEN_FOR_TABLES;
+        file.sections.push(print_section(kind, &options.table, &defaults, always, |_| ()));
     }
     file.to_string()
 }
 
 /// Objects of the user's own are left out: RocksDB's tools could not make them.
-fn print_family(name: &str, options: &ColumnFamilyOptions, defaults: &ColumnFamilyOptions) -> Section {
-    let mut section =
-        print_section(SectionKind::CfOptions(name.to_owned()), options, defaults, ALWAYS_WRITTEN);
+fn print_family(
+    name: &str,
+    options: &ColumnFamilyOptions,
+    defaults: &ColumnFamilyOptions,
+    db: &DbOptions,
+) -> Section {
+    let kind = SectionKind::CfOptions(name.to_owned());
+    let choose = |options: &mut ColumnFamilyOptions| drop(options.sanitize(db));
+    let mut section = print_section(kind, options, defaults, ALWAYS_WRITTEN, choose);
     section.entries.retain(|(option, text)| {
         let mut probe = ColumnFamilyOptions::default();
         // A comparator must be named all the same: its absence would mean the bytewise one.
@@ -284,17 +292,33 @@ fn print_family(name: &str, options: &ColumnFamilyOptions, defaults: &ColumnFami
     section
 }
 
-fn print_section<T: OptionStruct>(kind: SectionKind, options: &T, defaults: &T, always: &[&str]) -> Section {
-    let mut section = Section::new(kind);
+/// `defaults` are consistent. `choose` makes options so: what it fills in may be another value beside other options.
+fn print_section<T: OptionStruct + Default>(
+    kind: SectionKind,
+    options: &T,
+    defaults: &T,
+    always: &[&str],
+    choose: impl Fn(&mut T),
+) -> Section {
+    let (mut section, untouched) = (Section::new(kind), T::default());
     for option in T::all_options() {
         let Some(text) = &option.text else { continue };
         let value = (text.print)(options);
-        let is_default = value == (text.print)(defaults);
+        let is_chosen = || {
+            let left_out = (text.print)(&untouched);
+            let mut loaded = options.clone();
+            if left_out != value && (text.parse)(&mut loaded, &left_out).is_ok() {
+                choose(&mut loaded);
+            }
+            (text.print)(&loaded) == value
+        };
+        let is_default = value == (text.print)(defaults) && is_chosen();
         if NEVER_WRITTEN.contains(&option.name) || (is_default && !always.contains(&option.name)) {
             continue;
         }
-        if value.starts_with('{') || value.contains(':') {
-            // Maps and lists are made of escaped parts already.
+        let needs_escapes = value.contains(['\\', '#', '\n', '\r']);
+        if value.starts_with('{') || (value.contains(':') && !needs_escapes) {
+            // Maps are made of escaped parts already; lists have none that needs it.
             section.push(option.name, value);
         } else {
             section.push_text(option.name, &value);

@@ -155,7 +155,7 @@ fn only_names_that_both_versions_know_are_written() {
 fn a_saved_file_comes_back() {
     let mut db =
         DbOptions::default().max_open_files(77).wal_recovery_mode(WalRecoveryMode::AbsoluteConsistency);
-    db.wal_dir = Some("/elsewhere".into());
+    db.wal_dir = Some("/else:where#1\\2".into());
     let mut special = defaults()
         .num_levels(4)
         .compression(CompressionType::Zstd)
@@ -169,13 +169,45 @@ fn a_saved_file_comes_back() {
     let loaded = parse_options(text.as_bytes()).unwrap();
     assert!(loaded.ignored.is_empty());
     assert_eq!(loaded.db.max_open_files, 77);
-    assert_eq!(loaded.db.wal_dir.as_deref(), Some(Path::new("/elsewhere")));
+    assert_eq!(loaded.db.wal_dir.as_deref(), Some(Path::new("/else:where#1\\2")));
     let cf = loaded.family("odd:#\\name").unwrap();
     for option in ColumnFamilyOptions::all_options() {
         assert_eq!(cf.text_of(option.name), special.text_of(option.name), "{}", option.name);
     }
     for option in BlockBasedTableOptions::all_options() {
         assert_eq!(cf.table.text_of(option.name), special.table.text_of(option.name), "{}", option.name);
+    }
+}
+
+/// A number that is the default's where nothing else is set, and not what would be chosen beside these other options.
+#[test]
+fn what_would_be_chosen_otherwise_comes_back_as_it_was() {
+    use crate::options::CompactionStyle;
+    let mut universal = defaults().compaction_style(CompactionStyle::Universal);
+    (universal.ttl, universal.periodic_compaction_seconds) = (0, 0);
+    // As after `set_options`: the options were made consistent with another write buffer and file size.
+    let mut changed = defaults();
+    changed.sanitize(&DbOptions::default());
+    (changed.write_buffer_size, changed.target_file_size_base) = (1 << 20, 2 << 20);
+    let mut db = DbOptions::default();
+    let mode = esker_env::RateLimiterMode::WritesOnly;
+    let limiter = esker_env::RateLimiter::new(100 << 20, 100_000, 10, mode);
+    db.rate_limiter = Some(std::sync::Arc::new(limiter));
+    db.delayed_write_rate = 16 << 20;
+    db.sanitize();
+    universal.sanitize(&db);
+    let text = print_options(&db, [("default", &universal), ("changed", &changed)]);
+    let mut loaded = parse_options(text.as_bytes()).unwrap();
+    loaded.db.rate_limiter = db.rate_limiter.clone();
+    loaded.db.sanitize();
+    for option in DbOptions::all_options() {
+        assert_eq!(loaded.db.text_of(option.name), db.text_of(option.name), "{}", option.name);
+    }
+    for ((_, mut found), expected) in loaded.families.into_iter().zip([universal, changed]) {
+        found.sanitize(&db);
+        for option in ColumnFamilyOptions::all_options() {
+            assert_eq!(found.text_of(option.name), expected.text_of(option.name), "{}", option.name);
+        }
     }
 }
 
