@@ -15,7 +15,8 @@
 //! Invariants
 //!  1. What is returned has the checksum and the key it was written with.
 //!  2. The first error of the disk turns the tier off for good and is said once; lookups miss from then on.
-//!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one block at most.
+//!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one block at most. There are at
+//!     most `MAX_SEGMENTS`.
 //!  4. Nothing is read or written while `state` is locked.
 
 mod segment;
@@ -34,10 +35,14 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Segments that the capacity is cut into.
+/// Segments that the capacity is cut into …
 const SEGMENTS: usize = 16;
 const MIN_SEGMENT_BYTES: usize = 16 << 10;
 const MAX_SEGMENT_BYTES: usize = 64 << 20;
+/// … and those that a large one is cut into at most, though they are larger then.
+pub(super) const FULL_SEGMENTS: usize = 128;
+/// With those that were not full when the tier was closed. Each has a file open, of which a process may not have many.
+const MAX_SEGMENTS: usize = 256;
 /// Bytes that wait to be written, at most.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
 /// One key is remembered for so many bytes of capacity.
@@ -139,8 +144,13 @@ impl FileSecondaryCache {
             is_writing: false,
             is_closing: false,
         };
-        for number in segment::numbers(&*options.fs, &options.path)? {
-            state.recover(&options, number)?;
+        let numbers = segment::numbers(&*options.fs, &options.path)?;
+        let (surplus, kept) = numbers.split_at(numbers.len().saturating_sub(MAX_SEGMENTS));
+        for number in surplus {
+            options.fs.delete_file(&segment::path(&options.path, *number))?;
+        }
+        for number in kept {
+            state.recover(&options, *number)?;
         }
         let next = state.segments.back().map_or(1, |last| last.number + 1);
         let inner = Arc::new(Inner {
@@ -187,10 +197,11 @@ impl State {
         Ok(())
     }
 
-    /// Takes the oldest segments out that the capacity has no room for. Their files are the caller's to delete.
+    /// Takes the oldest segments out that the capacity has no room for, or that are too many. Their files are the caller's to
+    /// delete.
     fn take_excess(&mut self) -> Vec<u64> {
         let mut gone = Vec::new();
-        while self.bytes > self.capacity
+        while (self.bytes > self.capacity || self.segments.len() > MAX_SEGMENTS)
             && let Some(oldest) = self.segments.pop_front()
         {
             self.bytes -= oldest.bytes;
@@ -254,8 +265,7 @@ impl Inner {
         let mut number = first_number;
         let mut open: Option<SegmentWriter> = None;
         while let Some(record) = self.next_to_write() {
-            let segment_bytes =
-                (self.state.lock().capacity / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
+            let segment_bytes = segment_bytes(self.state.lock().capacity);
             if let Some(full) = open.take_if(|open| open.bytes() >= segment_bytes)
                 && let Err(e) = full.close()
             {
@@ -374,6 +384,11 @@ impl Inner {
     fn place(&self, key: &CacheKey) -> Option<Place> {
         self.state.lock().index.get(key).cloned()
     }
+}
+
+/// Bytes from which on a segment is full.
+pub(super) fn segment_bytes(capacity: usize) -> usize {
+    (capacity / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES).max(capacity / FULL_SEGMENTS)
 }
 
 fn found(record: &Record) -> Option<Found> {

@@ -277,6 +277,35 @@ fn what_is_used_stays_right_when_the_capacity_goes_to_and_fro() {
     assert!(tier.usage() <= 64 << 10 && !tier.is_off(), "{tier:?}");
 }
 
+/// Each has a file open, and a process may have so many.
+#[test]
+fn segments_stay_few_over_many_restarts() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let segments = || {
+        let names = fs.children(Path::new("/tier")).unwrap();
+        names.iter().filter(|name| name.ends_with(".tier")).count()
+    };
+    let restarts = 400;
+    for i in 0..restarts {
+        let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 64 << 20)).unwrap();
+        fill(&tier, i..i + 1);
+        assert!(tier.contains(&key(i)));
+        drop(tier);
+        assert!(segments() <= 256, "{} segments after {i} restarts", segments());
+    }
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 64 << 20)).unwrap();
+    assert_eq!(count(&tier, restarts - 200..restarts), 200, "the newest are found");
+}
+
+#[test]
+fn a_large_capacity_is_cut_into_few_segments() {
+    use file::{FULL_SEGMENTS, segment_bytes};
+    assert_eq!((segment_bytes(64 << 20), segment_bytes(1 << 30)), (4 << 20, 64 << 20));
+    for capacity in [1_usize << 36, 1 << 40, 1 << 45] {
+        assert!(capacity.div_ceil(segment_bytes(capacity)) <= FULL_SEGMENTS, "{capacity}");
+    }
+}
+
 #[test]
 fn files_with_other_names_are_left_alone() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
