@@ -33,7 +33,7 @@ const OPENERS: usize = 64;
 pub struct TableCacheOptions {
     /// The family's key order.
     pub icmp: InternalKeyComparator,
-    /// The family's table options.
+    /// The family's table options, until [`TableCache::set_table_options`] says otherwise.
     pub table_options: Arc<BlockBasedTableOptions>,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
@@ -73,6 +73,7 @@ pub struct TableCache {
     options: TableCacheOptions,
     /// What its readers are marked with.
     family: u64,
+    table_options: Mutex<Arc<BlockBasedTableOptions>>,
     block_protection: AtomicUsize,
     blobs: Arc<BlobSource>,
     /// Held while a file is opened; picked by its number.
@@ -99,11 +100,13 @@ impl TableCache {
         };
         let blobs = Arc::new(BlobSource::new(Arc::clone(&fs), blob_options));
         let block_protection = AtomicUsize::new(options.block_protection_bytes_per_key);
+        let table_options = Mutex::new(Arc::clone(&options.table_options));
         let family = options.open_files.add_family();
         TableCache {
             fs,
             options,
             family,
+            table_options,
             block_protection,
             blobs,
             openers: std::array::from_fn(|_| Mutex::new(())),
@@ -145,7 +148,7 @@ impl TableCache {
         let meta = file.meta;
         let mut options = TableReaderOptions::new(
             self.options.icmp.clone(),
-            self.options.table_options.clone(),
+            self.table_options.lock().clone(),
             meta.file_size,
         );
         options.prefix_extractor = self.options.prefix_extractor.clone();
@@ -221,6 +224,12 @@ impl TableCache {
     /// Changes how many bytes of a checksum each entry of a block in memory has, for tables that are opened from now on.
     pub fn set_block_protection(&self, bytes_per_key: usize) {
         self.block_protection.store(bytes_per_key, Ordering::Relaxed);
+    }
+
+    /// Changes the table options, for tables that are opened from now on. Not the block cache: blocks and what is charged for
+    /// them stay together.
+    pub fn set_table_options(&self, options: Arc<BlockBasedTableOptions>) {
+        *self.table_options.lock() = options;
     }
 
     /// Readers of this family that are open now.

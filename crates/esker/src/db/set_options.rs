@@ -16,7 +16,7 @@ use esker_base::{ColumnFamilyId, Error, Result};
 
 impl Db {
     /// Changes options of `family`: all of `changes` or none. Options of its tables are changed by
-    /// `block_based_table_factory` with `{name=value;…}`, for tables written from then on.
+    /// `block_based_table_factory` with `{name=value;…}`, for tables written, or opened, from then on.
     /// # Errors
     /// `InvalidArgument` naming the option (unknown, fixed while the database is open, or a value that has no meaning) ·
     /// `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError` from the OPTIONS file: the change is in force but
@@ -32,6 +32,7 @@ impl Db {
             let changed = options::set_options(&family_state.options, &db_options, changes)?;
             family_state.compaction_options = CompactionOptions::from(&changed);
             family.cf.tables.set_block_protection(changed.block_protection_bytes_per_key as usize);
+            family.cf.tables.set_table_options(Arc::new(changed.table.clone()));
             family_state.options = Arc::new(changed);
             engine.families_changed(&state);
             publish_super_version(engine, &mut state, family.id());

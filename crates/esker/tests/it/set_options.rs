@@ -1,5 +1,6 @@
 //! Options changed while the database runs are in force, on disk, and refused as a whole.
 
+use esker::internals::cache::{Cache, CacheOptions, Role};
 use esker::internals::env::mem::MemFs;
 use esker::{Db, Env, Options};
 use std::path::Path;
@@ -107,4 +108,24 @@ fn the_newest_options_file_is_that_of_the_last_time_it_was_opened() {
         let loaded = esker::options::load_latest_options(fs, Path::new("/db")).unwrap();
         assert_eq!(loaded.families[0].1.write_buffer_size, size);
     }
+}
+
+/// Where index and filter of a table live is decided when it is opened.
+#[test]
+fn tables_written_after_a_change_of_their_options_are_also_opened_with_it() {
+    let mut options = options();
+    let cache = Arc::new(Cache::new(&CacheOptions::with_capacity(8 << 20)).unwrap());
+    options.cf.table.block_cache = Some(cache.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    let write = || {
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        cache.role_stats().entries(Role::IndexBlock)
+    };
+    assert_eq!(write(), 0);
+    let changes = [("block_based_table_factory", "{cache_index_and_filter_blocks=true}")];
+    db.set_options(&db.default_column_family(), &changes).unwrap();
+    assert!(db.options_cf(&db.default_column_family()).table.cache_index_and_filter_blocks);
+    assert_eq!(write(), 1, "the index of the table that was written then is in the cache");
 }
