@@ -89,6 +89,7 @@ pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, RangeOpt, WriteOptions,
 };
+pub(crate) use write_buffer_manager::WaitsForMemory;
 pub use write_buffer_manager::WriteBufferManager;
 
 /// The options of a database and of the families that are not given their own.

@@ -10,9 +10,10 @@
 //!     `used` has fallen below three quarters of it.
 //!  3. Nobody waits for the charge: who finds another at it leaves the change to that one. To change a charge may drop
 //!     what readers have left behind, another memtable of the same manager too, on the same thread.
+//!  4. Who waits for memory is told when the bound changes.
 
-use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering, fence};
+use esker_base::sync::{Mutex, Weak};
 use esker_cache::{Reservation, Role};
 use esker_memtable::MemoryBudget;
 use esker_table::{BlockCache, CachedBlock};
@@ -20,6 +21,12 @@ use std::sync::Arc;
 
 /// Charges change in steps of so many bytes.
 const CHARGE_STEP: usize = 256 << 10;
+
+/// Whoever lets writers wait for memory.
+pub(crate) trait WaitsForMemory: Send + Sync {
+    /// The bound is another now.
+    fn look_again(&self);
+}
 
 /// Shared by the databases whose options hold the same one.
 #[derive(Debug)]
@@ -29,6 +36,7 @@ pub struct WriteBufferManager {
     active_bytes: AtomicUsize,
     allow_stall: bool,
     charge: Option<Charge>,
+    waiting: Mutex<Vec<Weak<dyn WaitsForMemory>>>,
 }
 
 /// What is charged to a cache.
@@ -48,6 +56,7 @@ impl WriteBufferManager {
             active_bytes: AtomicUsize::new(0),
             allow_stall,
             charge: None,
+            waiting: Mutex::new(Vec::new()),
         }
     }
 
@@ -63,9 +72,19 @@ impl WriteBufferManager {
         self.buffer_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, in bytes.
+    /// Changes the bound, in bytes. Writers who wait look again.
     pub fn set_buffer_size(&self, bytes: usize) {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
+        let waiting = self.waiting.lock().clone();
+        waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
+    }
+
+    /// Has `who` told when the bound changes. Call it before looking whether to wait.
+    pub(crate) fn tell_of_changes(&self, who: Weak<dyn WaitsForMemory>) {
+        let is_same = |other: &Weak<_>| std::ptr::addr_eq(other.as_ptr(), who.as_ptr());
+        let mut waiting = self.waiting.lock();
+        waiting.retain(|other| other.strong_count() > 0 && !is_same(other));
+        waiting.push(who);
     }
 
     /// Bytes of all memtables.

@@ -8,6 +8,8 @@ use super::queue::{Leader, Request, write_stall};
 use crate::cf::FamilyState;
 use crate::engine::{DbState, Engine};
 use crate::observe::{FlushReason, WriteStallCondition};
+use crate::options::WaitsForMemory;
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, Result};
 use std::time::Duration;
@@ -30,6 +32,7 @@ impl WritePath {
             && manager.should_stall()
         {
             self.flush_what_waits()?;
+            manager.tell_of_changes(Arc::<Engine>::downgrade(&self.engine));
             self.wait_for_memory(leader, own)?;
         }
         match engine.stall.condition() {
@@ -186,6 +189,14 @@ impl WritePath {
         leader.end_stall();
         engine.record_stall_micros(engine.env.clock.now_micros().saturating_sub(start));
         result
+    }
+}
+
+impl WaitsForMemory for Engine {
+    fn look_again(&self) {
+        // Whoever has looked and does not sleep yet holds it.
+        drop(self.state.lock());
+        self.state_changed.notify_all();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use esker::internals::cache::{Cache, CacheOptions, Role};
 use esker::internals::env::mem::MemFs;
-use esker::{Db, Env, Options};
+use esker::options::WriteBufferManager;
+use esker::{Db, Env, Options, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -128,4 +129,32 @@ fn tables_written_after_a_change_of_their_options_are_also_opened_with_it() {
     db.set_options(&db.default_column_family(), &changes).unwrap();
     assert!(db.options_cf(&db.default_column_family()).table.cache_index_and_filter_blocks);
     assert_eq!(write(), 1, "the index of the table that was written then is in the cache");
+}
+
+/// RocksDB's `SetBufferSize` ends a stall. Here no flush is going to.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
+fn writers_who_wait_for_memory_go_on_when_there_may_be_more_of_it() {
+    let mut options = options();
+    let manager = Arc::new(WriteBufferManager::new(256 << 10, true));
+    options.cf.arena_block_size = 4096;
+    options.db.write_buffer_manager = Some(manager.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    db.pause_background_work();
+    let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+    let mut written = 0_u32;
+    let family = db.default_column_family();
+    let write = |i: u32| db.put_opt(&impatient, &family, format!("key{i}"), [7; 1000]);
+    while write(written).is_ok() {
+        written += 1;
+        assert!(written < 10_000, "{manager:?}");
+    }
+    let (done, wait_done) = std::sync::mpsc::channel();
+    let writer = db.clone();
+    std::thread::spawn(move || done.send(writer.put("last", "1")));
+    let early = wait_done.recv_timeout(std::time::Duration::from_millis(300));
+    assert!(early.is_err(), "it waits for memory");
+    manager.set_buffer_size(64 << 20);
+    wait_done.recv_timeout(std::time::Duration::from_secs(30)).expect("the writer goes on").unwrap();
+    db.continue_background_work().unwrap();
 }
