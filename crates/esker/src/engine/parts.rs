@@ -105,7 +105,8 @@ fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
         return options.max_total_wal_size;
     }
     let buffers = |f: &crate::cf::FamilyState| {
-        f.options.write_buffer_size as u64 * u64::try_from(f.options.max_write_buffer_number).unwrap_or(1)
+        let number = u64::try_from(f.options.max_write_buffer_number).unwrap_or(1);
+        number.saturating_mul(f.options.write_buffer_size as u64)
     };
-    4 * state.families.values().map(buffers).sum::<u64>()
+    state.families.values().map(buffers).fold(0, u64::saturating_add).saturating_mul(4)
 }

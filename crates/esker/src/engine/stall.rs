@@ -95,9 +95,9 @@ impl StallState {
         let (rate, max_rate) = (self.rate.load(Ordering::Relaxed), self.max_rate.load(Ordering::Relaxed));
         let new_rate = match (before, code) {
             (_, NORMAL) => max_rate,
-            (DELAYED, DELAYED) if debt > credit.last_debt => rate * 4 / 5,
-            (DELAYED, DELAYED) if debt < credit.last_debt => rate * 5 / 4,
-            (STOPPED, DELAYED) => rate * 3 / 5,
+            (DELAYED, DELAYED) if debt > credit.last_debt => part(rate, 4, 5),
+            (DELAYED, DELAYED) if debt < credit.last_debt => part(rate, 5, 4),
+            (STOPPED, DELAYED) => part(rate, 3, 5),
             _ => rate,
         };
         self.rate.store(new_rate.clamp(MIN_RATE, max_rate), Ordering::Relaxed);
@@ -162,6 +162,11 @@ impl StallState {
     }
 }
 
+/// So many `parts` of a rate in `of`. It may be any number: some set one for "no limit".
+fn part(rate: u64, parts: u128, of: u128) -> u64 {
+    u64::try_from(u128::from(rate) * parts / of).unwrap_or(u64::MAX)
+}
+
 impl Credit {
     /// Takes `bytes` out of what there is, or is by now, if that is enough.
     fn take(&mut self, bytes: u64, rate: u64, now_micros: u64) -> bool {
@@ -169,7 +174,8 @@ impl Credit {
             let next_refill = self.next_refill_micros.unwrap_or(now_micros);
             if next_refill <= now_micros {
                 let elapsed = now_micros - next_refill + REFILL_MICROS;
-                self.bytes += (elapsed as f64 / 1e6 * rate as f64 + 0.999_999) as u64;
+                let refill = (elapsed as f64 / 1e6 * rate as f64 + 0.999_999) as u64;
+                self.bytes = self.bytes.saturating_add(refill);
                 self.next_refill_micros = Some(now_micros + REFILL_MICROS);
             }
         }
@@ -187,3 +193,7 @@ impl Credit {
         paid
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

@@ -131,6 +131,20 @@ fn tables_written_after_a_change_of_their_options_are_also_opened_with_it() {
     assert_eq!(write(), 1, "the index of the table that was written then is in the cache");
 }
 
+/// Numbers that mean "never" are not multiplied beyond what there is.
+#[test]
+fn numbers_without_end_do_not_overflow() {
+    let mut options = options();
+    options.cf.write_buffer_size = 64 << 30;
+    options.cf.max_write_buffer_number = 1 << 26;
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "value").unwrap();
+    db.put("key", "value").unwrap();
+    let sealed = db.int_property("rocksdb.num-immutable-mem-table").unwrap();
+    let flushed = db.property("rocksdb.num-files-at-level0").unwrap();
+    assert_eq!((sealed, flushed.as_str()), (0, "0"), "the WAL is not too long");
+}
+
 /// RocksDB's `SetBufferSize` ends a stall. Here no flush is going to.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
