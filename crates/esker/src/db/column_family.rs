@@ -114,7 +114,7 @@ impl Db {
     /// Creates families with one write of the MANIFEST and one OPTIONS file: one by one each of them costs more, the more there are.
     /// # Errors
     /// As [`Db::create_column_family`]; there are none of them then. Only if the MANIFEST cannot be written any more, some may be there
-    /// when the database is opened again.
+    /// when the database is opened again; and with an `IoError` from the OPTIONS file all are there (`Db::column_family`).
     pub fn create_column_families(
         &self,
         families: &[ColumnFamilyDescriptor],
@@ -168,7 +168,8 @@ impl Db {
 
     /// Drops a family. Its data goes when the last handle and iterator are gone.
     /// # Errors
-    /// `InvalidArgument` for the default family, one that was dropped already or is of another database · `IoError` from the MANIFEST.
+    /// `InvalidArgument` for the default family, one that was dropped already or is of another database · `IoError` from the MANIFEST;
+    /// from the OPTIONS file: it is dropped all the same.
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;

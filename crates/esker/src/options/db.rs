@@ -76,7 +76,7 @@ option_struct! {
         /// them. Default `None`: none are made. Fixed.
         file_checksum_gen_factory: Option<FileChecksumGenFactoryRef> = None, fixed;
 
-        /// Table files kept open by all families together, in files, and as many blob files; -1: all of them. Default -1. Mutable.
+        /// Table and blob files kept open by all families together, less ten for other files; -1: all of them. Default -1. Mutable.
         max_open_files: i32 = -1, mutable;
         /// Flushes and compactions that may run at once. Default 2. Mutable.
         max_background_jobs: i32 = 2, mutable;
