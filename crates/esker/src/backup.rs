@@ -154,7 +154,7 @@ impl BackupEngine {
         let private = self.dir.join(PRIVATE).join(id.to_string());
         remove_dir(self.fs(), &private)?;
         self.fs().create_dir_if_missing(&private)?;
-        let undeletable = KeepFiles::new(db);
+        let undeletable = KeepFiles::new(db)?;
         let mut meta = self.copy_all(db, id, flush_before_backup)?;
         drop(undeletable);
         meta.timestamp = self.env.clock.now_seconds();
@@ -182,6 +182,7 @@ impl BackupEngine {
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
         let is_direct = db.engine().options.use_direct_reads;
         for path in cut.tables.iter().chain(&cut.blobs) {
+            db.engine().check_open()?;
             let number = path.file_name().and_then(|name| parse_file_name(&name.to_string_lossy()));
             let recorded = number.and_then(|(_, number)| cut.checksums.get(&number));
             meta.files.push(self.share(path, is_direct, &known, recorded)?);

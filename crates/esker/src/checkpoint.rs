@@ -14,6 +14,7 @@
 mod export;
 
 use crate::db::{Db, LiveCut};
+use crate::engine::UnderWay;
 use crate::files::{copy_file, link_or_copy, under_either_name};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_env::FileSystem;
@@ -46,7 +47,7 @@ impl Db {
         staging.push(".tmp");
         let staging = PathBuf::from(staging);
         remove_staging(fs, &staging)?;
-        let undeletable = KeepFiles::new(self);
+        let undeletable = KeepFiles::new(self)?;
         let cut = self.live_cut(log_size_for_flush)?;
         let made = self.fill(fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
@@ -61,6 +62,7 @@ impl Db {
     fn fill(&self, fs: &dyn FileSystem, staging: &Path, cut: &LiveCut) -> Result<()> {
         fs.create_dir_if_missing(staging)?;
         for file in cut.tables.iter().chain(&cut.blobs) {
+            self.engine().check_open()?;
             let name = file.file_name().unwrap_or_default();
             let target = staging.join(name);
             under_either_name(file, |file| link_or_copy(fs, file, &target))?;
@@ -101,13 +103,16 @@ fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path)
     })
 }
 
-/// No file is deleted while it lives, whoever enables file deletions.
-pub(crate) struct KeepFiles<'a>(&'a Db);
+/// No file is deleted while it lives, whoever enables file deletions, and the database is not closed.
+pub(crate) struct KeepFiles<'a>(&'a Db, #[expect(dead_code, reason = "held")] UnderWay<'a>);
 
 impl<'a> KeepFiles<'a> {
-    pub(crate) fn new(db: &'a Db) -> KeepFiles<'a> {
+    /// # Errors
+    /// `ShutdownInProgress`.
+    pub(crate) fn new(db: &'a Db) -> Result<KeepFiles<'a>> {
+        let under_way = UnderWay::begin(db.engine())?;
         db.engine().state.lock().files_kept += 1;
-        KeepFiles(db)
+        Ok(KeepFiles(db, under_way))
     }
 }
 

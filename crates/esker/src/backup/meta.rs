@@ -80,9 +80,7 @@ impl BackupMeta {
             }
         };
         for line in lines.take_while(|line| *line != "// FOOTER") {
-            if let Some(file) = parse_file(line)? {
-                meta.files.push(file);
-            }
+            meta.files.push(parse_file(line)?);
         }
         if meta.files.len() as u64 > count {
             return Err(bad("more files than it says"));
@@ -94,8 +92,7 @@ impl BackupMeta {
     }
 }
 
-/// `None`: a file that the backup leaves out.
-fn parse_file(line: &str) -> Result<Option<BackupFile>> {
+fn parse_file(line: &str) -> Result<BackupFile> {
     let mut words = line.split(' ');
     let name = words.next().filter(|n| !n.is_empty()).ok_or_else(|| bad("an empty line"))?;
     // A name leads nowhere but into the backup directory.
@@ -107,7 +104,9 @@ fn parse_file(line: &str) -> Result<Option<BackupFile>> {
         let value = words.next().ok_or_else(|| bad("a field without a value"))?;
         match field {
             "crc32" => crc = Some(value.parse().map_err(|_| bad("a checksum that is none"))?),
-            "ni::excluded" if value == "true" => return Ok(None),
+            "ni::excluded" if value == "true" => {
+                return Err(Error::not_supported(format!("backup that leaves a file out, {name}")));
+            }
             "ni::excluded" => {}
             _ if field.starts_with(NOT_IGNORABLE) => {
                 return Err(Error::not_supported(format!("backup field {field}")));
@@ -116,7 +115,7 @@ fn parse_file(line: &str) -> Result<Option<BackupFile>> {
         }
     }
     let crc = crc.ok_or_else(|| bad("a file without a checksum"))?;
-    Ok(Some(BackupFile { name: name.to_owned(), crc, bytes: 0 }))
+    Ok(BackupFile { name: name.to_owned(), crc, bytes: 0 })
 }
 
 fn number(line: Option<&str>) -> Result<u64> {
@@ -168,5 +167,13 @@ mod tests {
             "schema_version 2.1\n1\n2\nfield x\n1\nprivate/1/CURRENT crc32 5 size 9 temp kWarm\n// FOOTER\n";
         assert_eq!(BackupMeta::parse(later.as_bytes()).unwrap().files[0].crc, 5);
         assert!(BackupMeta::parse(b"schema_version 3.0\n").is_err());
+        // Restored, it would be a database without that table, whatever number of files it says.
+        for count in [1, 2] {
+            let excluded = format!(
+                "schema_version 2.1\n1\n2\n{count}\nprivate/1/CURRENT crc32 5\nshared_checksum/7_s_9.sst ni::excluded true\n"
+            );
+            let refused = BackupMeta::parse(excluded.as_bytes()).unwrap_err();
+            assert_eq!(refused.kind(), esker_base::ErrorKind::NotSupported, "{refused}");
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Db {
         let staging = PathBuf::from(staging);
         remove_staging(fs, &staging)?;
         self.flush_opt(&FlushOptions::default(), &[family])?;
-        let undeletable = KeepFiles::new(self);
+        let undeletable = KeepFiles::new(self)?;
         let mut files = self.files_to_export(family)?;
         let made = link_all(fs, &files, &staging).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);

@@ -45,7 +45,7 @@ impl DbInner {
         wait_for_jobs(engine);
         // It may lead writes, and begin a WAL.
         end_auto_resume(engine);
-        wait_for_files_taken_in(engine);
+        wait_for_calls(engine);
         // As the write leader: a write that was let in before the flag went up is finished first.
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();
@@ -112,10 +112,10 @@ fn wait_for_jobs(engine: &Engine) {
     }
 }
 
-/// Ingestions and imports see the flag and stop. What they have put into the directory they delete again, while it is ours.
-fn wait_for_files_taken_in(engine: &Engine) {
+/// Calls that take long see the flag and stop. What they have put into the directory they delete again, while it is ours.
+fn wait_for_calls(engine: &Engine) {
     let mut state = engine.state.lock();
-    while state.taking_in > 0 {
+    while state.calls_under_way > 0 {
         engine.state_changed.wait(&mut state);
     }
 }

@@ -4,7 +4,7 @@ use super::Db;
 use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, DeadRanges, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
-use crate::engine::{Engine, maybe_schedule, publish_super_versions};
+use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
@@ -119,6 +119,7 @@ impl Db {
         &self,
         families: &[ColumnFamilyDescriptor],
     ) -> Result<Vec<ColumnFamilyHandle>> {
+        let _under_way = UnderWay::begin(self.engine())?;
         let made = self.add_column_families(families)?;
         self.write_options_file()?;
         Ok(made)
@@ -173,6 +174,7 @@ impl Db {
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
+        let _under_way = UnderWay::begin(engine)?;
         self.inner.check_family(&family.cf)?;
         if family.id() == ColumnFamilyId::DEFAULT {
             return Err(Error::invalid_argument("Can't drop default column family"));

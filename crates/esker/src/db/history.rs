@@ -3,7 +3,7 @@
 //! Source: RocksDB `DBImpl::IncreaseFullHistoryTsLow`.
 
 use super::{ColumnFamilyHandle, Db};
-use crate::engine::{maybe_schedule, publish_super_version};
+use crate::engine::{UnderWay, maybe_schedule, publish_super_version};
 use crate::iter::timestamped::compare_timestamps;
 use crate::version::LogOptions;
 use esker_base::sync::epoch;
@@ -19,7 +19,7 @@ impl Db {
     pub fn increase_full_history_ts_low(&self, family: &ColumnFamilyHandle, ts_low: &[u8]) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
-        engine.check_open()?;
+        let _under_way = UnderWay::begin(engine)?;
         self.check_has_timestamps(family)?;
         if ts_low.len() != family.cf.icmp.timestamp_size() {
             return Err(Error::invalid_argument("ts_low size mismatch"));

@@ -3,8 +3,8 @@
 use super::column_family::show_families;
 use super::compaction_timer::family_is_there;
 use super::{ColumnFamilyHandle, Db};
-use crate::engine::Engine;
-use crate::ingest::{Import, TakingIn};
+use crate::engine::{Engine, UnderWay};
+use crate::ingest::Import;
 use crate::observe::{ExportImportFilesMetaData, FlushReason};
 use crate::options::{ColumnFamilyOptions, ImportColumnFamilyOptions};
 use crate::version::{LogOptions, VersionSet};
@@ -29,7 +29,7 @@ impl Db {
     ) -> Result<ColumnFamilyHandle> {
         let engine = self.engine();
         let descriptor = self.descriptor_of_new_family(name, options)?;
-        let _under_way = TakingIn::begin(engine)?;
+        let _under_way = UnderWay::begin(engine)?;
         let mut import = Import::new(engine, &descriptor.options, export, import_options.move_files)?;
         esker_base::probe!("import:prepared");
         let lead = self.inner.write_path.lead_alone();

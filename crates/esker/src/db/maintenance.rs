@@ -2,7 +2,7 @@
 
 use super::{ColumnFamilyHandle, Db, purge};
 use crate::compact::ManualRange;
-use crate::engine::maybe_schedule;
+use crate::engine::{UnderWay, maybe_schedule};
 use crate::observe::FlushReason;
 use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, RangeOpt};
 use esker_base::{Error, FileNumber, Result};
@@ -133,7 +133,7 @@ impl Db {
     ) -> Result<usize> {
         let engine = self.engine();
         engine.check_writable()?;
-        engine.check_open()?;
+        let _under_way = UnderWay::begin(engine)?;
         family.check_live(self)?;
         let order = family.cf.icmp.without_timestamp();
         for (number, range) in ranges.iter().enumerate() {

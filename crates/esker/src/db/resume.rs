@@ -3,7 +3,7 @@
 use super::Db;
 use crate::cf::FamilyState;
 use crate::engine::{
-    DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version, queue_if_due,
+    DbState, Engine, ErrorReason, UnderWay, contained, maybe_schedule, publish_super_version, queue_if_due,
 };
 use crate::observe::FlushReason;
 use crate::write::WritePath;
@@ -18,7 +18,7 @@ impl Db {
     /// The error in force, if it is beyond repair by this process (`UnrecoverableError`, `FatalError`): reopen · the new
     /// error, if the same thing fails again; call again when its cause is gone.
     pub fn resume(&self) -> Result<()> {
-        self.engine().check_open()?;
+        let _under_way = UnderWay::begin(self.engine())?;
         self.forget_set_aside();
         resume(self.engine(), &self.inner.write_path)
     }

@@ -7,7 +7,7 @@ use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;
 use super::stats_dump::schedule_stats_dump;
 use super::{ColumnFamilyHandle, Db};
-use crate::engine::{maybe_schedule, publish_super_version, queue_flushes};
+use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_version, queue_flushes};
 use crate::observe::FlushReason;
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
 use crate::picker::CompactionOptions;
@@ -23,7 +23,8 @@ impl Db {
     /// not on disk.
     pub fn set_options(&self, family: &ColumnFamilyHandle, changes: &[(&str, &str)]) -> Result<()> {
         let engine = self.engine();
-        self.check_changes(changes)?;
+        check_changes(engine, changes)?;
+        let _under_way = UnderWay::begin(engine)?;
         family.check_live(self)?;
         {
             let mut state = engine.state.lock();
@@ -56,7 +57,8 @@ impl Db {
     /// As [`Db::set_options`].
     pub fn set_db_options(&self, changes: &[(&str, &str)]) -> Result<()> {
         let engine = self.engine();
-        self.check_changes(changes)?;
+        check_changes(engine, changes)?;
+        let _under_way = UnderWay::begin(engine)?;
         {
             let mut manifest = engine.manifest.lock();
             let mut state = engine.state.lock();
@@ -94,13 +96,12 @@ impl Db {
     pub fn db_options(&self) -> DbOptions {
         self.engine().db_options().as_ref().clone()
     }
+}
 
-    fn check_changes(&self, changes: &[(&str, &str)]) -> Result<()> {
-        self.engine().check_writable()?;
-        self.engine().check_open()?;
-        if changes.is_empty() {
-            return Err(Error::invalid_argument("set_options: no option is named"));
-        }
-        Ok(())
+fn check_changes(engine: &Engine, changes: &[(&str, &str)]) -> Result<()> {
+    engine.check_writable()?;
+    if changes.is_empty() {
+        return Err(Error::invalid_argument("set_options: no option is named"));
     }
+    Ok(())
 }

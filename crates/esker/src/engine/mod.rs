@@ -21,6 +21,7 @@ mod report;
 mod scrub;
 mod stall;
 mod state;
+mod under_way;
 
 use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
@@ -35,6 +36,7 @@ pub use scrub::ScrubState;
 pub(crate) use scrub::{Scrubber, begin_scrubbing};
 pub(crate) use stall::StallState;
 pub(crate) use state::{DbState, FlushRequest, ManualCompaction};
+pub(crate) use under_way::UnderWay;
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
 use crate::files::OutputContext;

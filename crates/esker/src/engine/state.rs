@@ -60,8 +60,8 @@ pub(crate) struct DbState {
     pub(crate) files_kept: usize,
     /// Those who are deleting files, and began when nothing kept them.
     pub(crate) deleting: usize,
-    /// Ingestions and imports under way: files in the directory are theirs. Closing waits for them.
-    pub(crate) taking_in: usize,
+    /// See `UnderWay`.
+    pub(crate) calls_under_way: usize,
 
     pub(crate) background_error: BackgroundError,
     /// For listeners, told when no lock is held.

@@ -23,7 +23,7 @@ mod prepare;
 pub(crate) use import::Import;
 
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version, queue_if_due};
+use crate::engine::{DbState, Engine, UnderWay, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
 use crate::options::IngestExternalFileOptions;
 use crate::picker::score::LevelSizes;
@@ -50,28 +50,6 @@ pub(crate) struct FamilyFiles<'a> {
     pub(crate) checksum_func_names: &'a [String],
 }
 
-/// Somebody is taking files in: the database is not closed before he has ended, and let go of the files that came to nothing.
-pub(crate) struct TakingIn<'a>(&'a Engine);
-
-impl<'a> TakingIn<'a> {
-    /// # Errors
-    /// `ShutdownInProgress`.
-    pub(crate) fn begin(engine: &'a Engine) -> Result<TakingIn<'a>> {
-        // The flag goes up under the lock.
-        let mut state = engine.state.lock();
-        engine.check_open()?;
-        state.taking_in += 1;
-        Ok(TakingIn(engine))
-    }
-}
-
-impl Drop for TakingIn<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().taking_in -= 1;
-        self.0.state_changed.notify_all();
-    }
-}
-
 /// Takes all files of all families in.
 /// # Errors
 /// See `Db::ingest_external_files`; nothing was taken in then.
@@ -81,7 +59,7 @@ pub(crate) fn ingest(
     families: &[FamilyFiles<'_>],
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
-    let under_way = TakingIn::begin(engine)?;
+    let under_way = UnderWay::begin(engine)?;
     let mut prepared = Vec::new();
     for family in families {
         let family_options = family.cf.super_version.load_full().options.clone();

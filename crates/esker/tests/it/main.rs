@@ -13,6 +13,7 @@ mod cache_tiers;
 mod called_off;
 mod changed_views;
 mod checkpoint;
+mod closing;
 mod collectors;
 mod compact_range;
 mod dead_runs;

@@ -1,0 +1,113 @@
+//! A database that is closed lets go of its directory for good: whoever has it next is alone there.
+
+use crate::ingest::becomes;
+use esker::internals::base::probe::Probes;
+use esker::internals::env::mem::MemFs;
+use esker::{
+    BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, ExportImportFilesMetaData,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, RangeOpt, SstFileWriter,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options
+}
+
+/// Names and sizes of what is in a directory, but for the info log.
+fn files(options: &Options, dir: &str) -> BTreeMap<String, u64> {
+    let fs = &options.db.env.fs;
+    let names = fs.children(Path::new(dir)).unwrap().into_iter().filter(|name| !name.starts_with("LOG"));
+    names.map(|name| (name.clone(), fs.file_size(&Path::new(dir).join(name)).unwrap())).collect()
+}
+
+#[test]
+fn what_is_asked_for_after_the_close_changes_nothing_in_the_directory() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.create_column_family("family", &options.cf).unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "1").unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    let default = db.default_column_family();
+    let export = db.export_column_family(&default, "/export").unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/apart").unwrap();
+    writer.put("d", "1").unwrap();
+    writer.finish().unwrap();
+    let backup_options =
+        BackupEngineOptions { env: options.db.env.clone(), ..BackupEngineOptions::new("/backups") };
+    let backups = Mutex::new(BackupEngine::open(&backup_options).unwrap());
+    let import = |export: &ExportImportFilesMetaData| {
+        let how = ImportColumnFamilyOptions::default();
+        db.create_column_family_with_import("import", &options.cf, &how, export)
+    };
+    db.close().unwrap();
+    let before = files(&options, "/db");
+    let calls: [(&str, &dyn Fn() -> esker::Result<()>); 13] = [
+        ("put", &|| db.put("e", "1")),
+        ("flush", &|| db.flush()),
+        ("compact_range", &|| db.compact_range(None, None)),
+        ("delete_files_in_ranges", &|| {
+            let all = [RangeOpt { start: None, limit: None }];
+            db.delete_files_in_ranges(&default, &all, true).map(drop)
+        }),
+        ("create_column_family", &|| db.create_column_family("late", &options.cf).map(drop)),
+        ("drop_column_family", &|| db.drop_column_family(&family)),
+        ("set_options", &|| db.set_options(&default, &[("write_buffer_size", "1000000")])),
+        ("set_db_options", &|| db.set_db_options(&[("max_open_files", "100")])),
+        ("ingest_external_file", &|| {
+            db.ingest_external_file(&["/apart"], &IngestExternalFileOptions::default())
+        }),
+        ("import", &|| import(&export).map(drop)),
+        ("create_checkpoint", &|| db.create_checkpoint("/copy", u64::MAX).map(drop)),
+        ("create_new_backup", &|| backups.lock().unwrap().create_new_backup(&db, false).map(drop)),
+        ("resume", &|| db.resume()),
+    ];
+    for (name, call) in calls {
+        let refused = call().expect_err(name);
+        assert_eq!(refused.kind(), ErrorKind::ShutdownInProgress, "{name}: {refused}");
+        assert_eq!(files(&options, "/db"), before, "{name}");
+    }
+    assert!(!options.db.env.fs.file_exists(Path::new("/copy")).unwrap());
+}
+
+/// Who copies the directory goes on reading it when another thread closes the database.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "nobody tells that nothing goes on")]
+fn a_checkpoint_ends_before_its_database_is_closed() {
+    let options = options();
+    let db = Arc::new(Db::open(&options, "/db").unwrap());
+    db.put("a", "1").unwrap();
+    let (probes, this) = (Probes::new(), std::thread::current().id());
+    let (closing, closed) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+    let (closer, thread, is_closed) = (db.clone(), closing.clone(), closed.clone());
+    probes.on("live_cut:name_files", move |_| {
+        if std::thread::current().id() != this {
+            return; // another test's
+        }
+        let (db, closed) = (closer.clone(), is_closed.clone());
+        *thread.lock().unwrap() = Some(std::thread::spawn(move || {
+            db.close().unwrap();
+            closed.store(true, Ordering::SeqCst);
+        }));
+        let refused = || closer.put("", "").is_err_and(|e| e.kind() == ErrorKind::ShutdownInProgress);
+        assert!(becomes(refused));
+        // As long as it takes to close, if nothing keeps it from that.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!is_closed.load(Ordering::SeqCst));
+    });
+    let made = db.create_checkpoint("/copy", 0);
+    drop(probes);
+    closing.lock().unwrap().take().unwrap().join().unwrap();
+    assert_eq!(made.unwrap_err().kind(), ErrorKind::ShutdownInProgress);
+    let fs = &options.db.env.fs;
+    assert!(!fs.file_exists(Path::new("/copy")).unwrap() && !fs.file_exists(Path::new("/copy.tmp")).unwrap());
+}
