@@ -444,7 +444,8 @@ impl Round {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
             found => found,
         };
-        if for_update {
+        // On a disk in trouble nobody may find out who has written it: then it was not given.
+        if for_update && found.is_ok() {
             self.check_lock(live, family, &Write::Delete(index))?;
             self.check_unchanged(live, family, &Write::Delete(index))?;
         }
