@@ -50,3 +50,32 @@ fn what_is_told_of_files_and_caches_does_not_wait_for_the_db_mutex() {
     }
     drop(state);
 }
+
+/// RocksDB: `MemTableList::IsFlushPending`.
+#[test]
+fn a_flush_is_pending_when_enough_memtables_to_merge_wait() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.max_write_buffer_number = 4;
+    options.cf.min_write_buffer_number_to_merge = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    let number = |name: &str| db.int_property(&format!("rocksdb.{name}")).unwrap();
+    let fill_until_waiting = |count| {
+        for key in 0_u32.. {
+            if number("num-immutable-mem-table") == count {
+                break;
+            }
+            db.put(key.to_string(), vec![0; 4 << 10]).unwrap();
+        }
+    };
+    db.pause_background_work();
+    fill_until_waiting(1);
+    assert_eq!(number("mem-table-flush-pending"), 0);
+    fill_until_waiting(2);
+    assert_eq!(number("mem-table-flush-pending"), 1);
+    db.continue_background_work().unwrap();
+    db.wait_for_background_work().unwrap();
+    assert_eq!((number("mem-table-flush-pending"), number("num-immutable-mem-table")), (0, 0));
+}
