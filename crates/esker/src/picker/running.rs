@@ -13,13 +13,13 @@ use crate::version::FileMeta;
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber};
 use esker_format::key::InternalKeyComparator;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The compactions of one family that were picked and have not ended.
 #[derive(Debug, Default)]
 pub struct RunningCompactions {
     /// Inputs, and their levels.
-    busy: HashMap<FileNumber, (usize, Arc<FileMeta>)>,
+    busy: BTreeMap<FileNumber, (usize, Arc<FileMeta>)>,
     /// Damaged files and what is wrong with them. Some may have left the version since.
     set_aside: BTreeMap<FileNumber, Error>,
     plans: Vec<Running>,

@@ -71,7 +71,7 @@ pub struct VersionBuilder {
     locations: Arc<Locations>,
     moved: LocationChanges,
     /// By level: files that are new there. Levels that the family cannot have are kept too: later edits may empty them.
-    added: BTreeMap<usize, HashMap<FileNumber, FileMetaData>>,
+    added: BTreeMap<usize, BTreeMap<FileNumber, FileMetaData>>,
     /// Levels of the base that lost files.
     shrunk: Vec<bool>,
     blob_files: Arc<BlobFiles>,
@@ -100,7 +100,7 @@ impl VersionBuilder {
     /// sequence numbers, one epoch per file. Only over an empty version, when a MANIFEST has been read to its end.
     /// Returns the next epoch of the family.
     pub(super) fn infer_epochs(&mut self) -> u64 {
-        let all = || self.added.values().flat_map(HashMap::values);
+        let all = || self.added.values().flat_map(BTreeMap::values);
         let highest = all().map(|f| f.epoch_number).max().unwrap_or(0);
         if all().all(|f| f.epoch_number != 0) {
             return highest + 1;
@@ -238,7 +238,7 @@ impl VersionBuilder {
                 return Ok(Arc::clone(&self.base.levels[level]));
             }
             let mut files = self.staying(level, &gone);
-            for data in added.into_iter().flat_map(HashMap::values) {
+            for data in added.into_iter().flat_map(BTreeMap::values) {
                 // A file that moves stays the same file on disk.
                 let file = match gone.get(&data.number) {
                     Some(old) => old.redescribed(data.clone()),
