@@ -15,6 +15,8 @@
 mod history;
 mod load;
 
+use crate::audit::{self, Subject};
+use esker::comparator::{BytewiseComparator, ComparatorRef};
 use esker::internals::env::crash::{CrashKind, Tail};
 use esker::internals::env::{Clock, CrashChoices, CrashFs, Env, FaultFs, FileSystem, Op, OpKind, Weather};
 use esker::{Db, Error, ErrorKind, Result};
@@ -31,6 +33,8 @@ const DIR: &str = "/db";
 const CHAIN: u32 = 6;
 /// Crash points of a run, at most: their disks are all in memory.
 const POINTS_PER_RUN: usize = 60;
+/// Of the disks that crashes leave one in so many is looked at besides its answers.
+const AUDIT_ONE_IN: u8 = 16;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -434,8 +438,19 @@ fn open_and_compare(
         return Err(format!("promised up to sequence {promised}, found up to {survived}"));
     }
     history.compare(prefix, &found)?;
+    if rng.u8(..AUDIT_ONE_IN) == 0 {
+        audit_opened(&db, load, &point.disk)?;
+    }
     db.close().map_err(|e| format!("close: {e}"))?;
     Ok((found, (history.len() - prefix) as u64))
+}
+
+fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
+    let handles: Vec<_> = load.family_names().iter().filter_map(|name| db.column_family(name)).collect();
+    let order: ComparatorRef = Arc::new(BytewiseComparator);
+    let families = handles.iter().map(|handle| (handle, &order)).collect();
+    let subject = Subject { db, fs: disk, path: Path::new(DIR), families, may_be_left: false };
+    audit::audit(&subject, clock().as_ref()).map(drop)
 }
 
 /// These files, and the clock of the machine, a simulated one as well.

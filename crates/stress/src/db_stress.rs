@@ -49,10 +49,11 @@ pub(crate) enum Kind {
     ClearedFamily,
     Failed,
     Resumed,
+    Audited,
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 15] = [
+    const ALL: [(Kind, &str); 16] = [
         (Kind::Open, "openings"),
         (Kind::Verified, "keys verified"),
         (Kind::Read, "reads"),
@@ -68,6 +69,7 @@ impl Kind {
         (Kind::ClearedFamily, "families made anew"),
         (Kind::Failed, "failures by injected faults"),
         (Kind::Resumed, "resumed"),
+        (Kind::Audited, "audits"),
     ];
 }
 
@@ -158,6 +160,7 @@ fn run_into(flags: &Flags, report: &Report) -> Result<(), String> {
         let run = Run::new(flags, &setup, &expected, report, phase);
         let db = open(&run)?;
         verify::all(&run, &db, flags.seed ^ phase)?;
+        verify::besides_answers(&run, &db)?;
         if flags.verification_only {
             return close(&db);
         }
@@ -173,6 +176,7 @@ fn run_into(flags: &Flags, report: &Report) -> Result<(), String> {
     let run = Run::new(flags, &setup, &expected, report, phases);
     let db = open(&run)?;
     verify::all(&run, &db, flags.seed)?;
+    verify::besides_answers(&run, &db)?;
     close(&db)
 }
 

@@ -122,7 +122,7 @@ impl fmt::Display for Report {
             "histories: {} with {} operations, {} answers compared, {} crashes ({} kills, the rest power losses; {} during \
              recovery), {} writes that were not promised lost; {} garbled MANIFESTs refused; {} times trouble with the disk: {} \
              faults, {} operations and {} openings refused, {} times opened again; RocksDB read {} disks alike, \
-             refused {} as Esker did, read on behind a hole in {}; {}; {:.1} simulated hours; {:.3} s each; history {:016x}",
+             refused {} as Esker did, read on behind a hole in {}; {}; {}; {:.1} simulated hours; {:.3} s each; history {:016x}",
             self.histories,
             self.answers.operations,
             self.answers.comparisons,
@@ -140,6 +140,7 @@ impl fmt::Display for Report {
             self.second_refusals,
             self.holes,
             self.answers.steps,
+            self.answers.audited,
             self.simulated.as_secs_f64() / 3600.0,
             each,
             self.fingerprint
@@ -172,6 +173,7 @@ impl Report {
         self.answers.operations += one.answers.operations;
         self.answers.comparisons += one.answers.comparisons;
         self.answers.steps.add(&one.answers.steps);
+        self.answers.audited.add(&one.answers.audited);
         for (kind, count) in &one.answers.by_kind {
             match self.answers.by_kind.iter_mut().find(|(k, _)| k == kind) {
                 Some((_, sum)) => *sum += count,

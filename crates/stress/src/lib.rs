@@ -9,9 +9,11 @@
 //! [`metamorphic`]: the same operations under many sets of options. [`crash`]: crashes at random moments on a simulated
 //! disk. [`histories`]: long ones with crash after crash, each answer compared. [`kill9`]: a child process killed on the real one. [`faults`]: every file operation failing in turn. [`db_stress`]: all
 //! of it on a real directory, in processes that are killed, with expected values outside of the database.
+//! What no answer shows (`audit`) most of them look at when a database has no work left.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod audit;
 pub mod crash;
 pub mod db_stress;
 pub mod faults;

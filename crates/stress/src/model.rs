@@ -16,6 +16,7 @@ pub(crate) mod state;
 
 pub use round::Kind;
 
+use crate::audit::Audited;
 use round::Round;
 use std::fmt;
 use std::time::Instant;
@@ -67,6 +68,8 @@ pub struct Report {
     pub comparisons: u64,
     /// Steps of transactions, where there are any.
     pub steps: Steps,
+    /// What was found besides answers.
+    pub audited: Audited,
     /// Seconds it took.
     pub seconds: f64,
 }
@@ -124,7 +127,8 @@ impl fmt::Display for Report {
         let Report { operations, comparisons, seconds, .. } = self;
         writeln!(
             f,
-            "model: {operations} operations, {comparisons} answers compared, 0 divergences, {seconds:.1} s"
+            "model: {operations} operations, {comparisons} answers compared, 0 divergences, {}, {seconds:.1} s",
+            self.audited
         )?;
         for (kind, count) in &self.by_kind {
             write!(f, "{kind:?} {count}  ")?;

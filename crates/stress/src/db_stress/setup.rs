@@ -15,7 +15,7 @@ pub(super) const KILLED: &str = "db_stress: ends here on purpose, before ";
 /// How to open the database, and what its files are.
 #[derive(Debug)]
 pub(super) struct Setup {
-    env: Env,
+    pub(super) env: Env,
     /// Of files that fail, or kill.
     faults: Option<FaultFs>,
     pub(super) families: Vec<String>,

@@ -2,9 +2,10 @@
 
 use super::ops::{Answer, Bytes, FAMILIES, ITERATORS, Move, Op, REVERSED, SNAPSHOTS, Script, Write};
 use super::space::{Door, Opening, Space};
+use crate::audit::{self, Audited, Subject};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::{
-    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, FlushOptions, IngestExternalFileOptions,
+    ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, FlushOptions, IngestExternalFileOptions,
     OpenMode, OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, Result, Snapshot,
     SstFileWriter, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
@@ -145,13 +146,42 @@ impl Run<'_> {
 
     fn close(&mut self) -> Result<()> {
         (self.iterators, self.snapshots) = (Default::default(), Default::default());
+        if self.store.is_some() && self.rng.bool() {
+            self.audit().map_err(Error::aborted)?;
+        }
         self.handles.clear();
         let Some(store) = self.store.take() else { return Ok(()) };
         // What is only in memory is flushed at close, unless that was turned off.
         if self.opening.db.avoid_flush_during_shutdown && self.opening.unlogged_one_in > 0 {
             flush_all(store.db())?;
         }
-        if self.rng.bool() { store.db().close() } else { Ok(()) }
+        if self.rng.bool() {
+            store.db().close()?;
+        }
+        drop(store);
+        self.check_what_is_left().map_err(Error::aborted)
+    }
+
+    /// What the database is besides its answers.
+    fn audit(&self) -> Result<Audited, String> {
+        let pairs = self.handles.iter().zip(&self.opening.families);
+        let subject = Subject {
+            db: self.db(),
+            fs: self.env.fs.as_ref(),
+            path: Path::new(PATH),
+            families: pairs.map(|(handle, options)| (handle, &options.comparator)).collect(),
+            may_be_left: false,
+        };
+        audit::audit(&subject, self.env.clock.as_ref())
+    }
+
+    /// Nothing of the database that is closed is left in its caches and its memory, and what it counted adds up.
+    fn check_what_is_left(&self) -> Result<(), String> {
+        let Opening { db, families, .. } = &self.opening;
+        let tables = families.iter().filter_map(|family| family.table.block_cache.as_ref());
+        let caches: Vec<_> = tables.chain(families.iter().filter_map(|f| f.blob_cache.as_ref())).collect();
+        audit::are_empty(&caches, db.write_buffer_manager.as_deref(), self.env.clock.as_ref())?;
+        db.statistics.as_deref().map_or(Ok(()), audit::add_up)
     }
 
     fn reopen(&mut self, dies: bool) -> Result<()> {

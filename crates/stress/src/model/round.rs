@@ -16,6 +16,7 @@ use super::families::{FamilySpec, Merge};
 use super::settings::Settings;
 use super::state::State;
 use super::{Parameters, Report, Steps};
+use crate::audit::{self, Audited, Subject};
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
@@ -23,6 +24,7 @@ use esker::{
     OpenMode, RangeOpt, Snapshot, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const PATH: &str = "/db";
@@ -209,6 +211,9 @@ pub(crate) struct Round {
     opened_without: bool,
     /// While the disk makes trouble: what has come of it.
     trouble: Option<Trouble>,
+    /// The disk has made trouble since the opening: what could not be deleted then is left for the next.
+    had_trouble: bool,
+    audited: Audited,
 }
 
 impl Round {
@@ -253,6 +258,8 @@ impl Round {
             steps: Steps::default(),
             opened_without: false,
             trouble: None,
+            had_trouble: false,
+            audited: Audited::default(),
         }
     }
 
@@ -278,6 +285,7 @@ impl Round {
         }
         self.reopen()?;
         self.verify()?;
+        self.audit()?;
         self.close()?;
         self.add_to(report);
         Ok(())
@@ -311,6 +319,7 @@ impl Round {
         report.operations += self.operation;
         report.comparisons += self.comparisons;
         report.steps.add(&self.steps);
+        report.audited.add(&self.audited);
         for ((kind, _), count) in self.weights.iter().zip(&self.counts) {
             match report.by_kind.iter_mut().find(|(k, _)| k == kind) {
                 Some((_, sum)) => *sum += count,
@@ -375,6 +384,7 @@ impl Round {
     }
 
     fn open_as(&mut self, with_transactions: bool) -> Checked {
+        self.had_trouble = false;
         let opened = open_database(&self.settings, &self.specs, with_transactions);
         self.db = Some(opened.map_err(|e| format!("open: {e}"))?);
         self.handles = handles_of(self.db(), &self.specs);
@@ -390,13 +400,44 @@ impl Round {
             self.db().close().map_err(|e| format!("close: {e}"))?;
         }
         self.db = None;
+        self.check_what_is_left()?;
         if let Some(journal) = &mut self.journal {
             journal.closed();
         }
         Ok(())
     }
 
+    /// What the database is besides its answers.
+    fn audit(&mut self) -> Checked {
+        let pairs = self.handles.iter().zip(&self.specs);
+        let subject = Subject {
+            db: self.db(),
+            fs: self.env.fs.as_ref(),
+            path: Path::new(PATH),
+            families: pairs.map(|(handle, spec)| (handle, &spec.comparator)).collect(),
+            may_be_left: self.had_trouble || !self.cursors.is_empty(),
+        };
+        let audited = audit::audit(&subject, self.env.clock.as_ref())?;
+        self.audited.add(&audited);
+        Ok(())
+    }
+
+    /// Nothing of the database that is closed is left in its caches, and what it counted adds up.
+    fn check_what_is_left(&mut self) -> Checked {
+        let tables = self.settings.families.iter().filter_map(|family| family.table.block_cache.as_ref());
+        let blobs = self.settings.families.iter().filter_map(|family| family.blob_cache.as_ref());
+        // All families have the same.
+        let cache = tables.chain(blobs).next();
+        let caches: Vec<_> = cache.into_iter().collect();
+        let audited = audit::are_empty(&caches, None, self.env.clock.as_ref())?;
+        self.audited.add(&audited);
+        self.settings.db.statistics.as_deref().map_or(Ok(()), audit::add_up)
+    }
+
     fn reopen(&mut self) -> Checked {
+        if self.rng.bool() {
+            self.audit()?;
+        }
         self.close()?;
         self.draw_settings();
         if self.rng.u8(..4) == 0 {

@@ -93,6 +93,8 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
         max_log_file_size: 64 << 10,
         keep_log_file_num: 2,
         info_log_level: esker::options::InfoLogLevel::Error,
+        // Large, on the small stacks of a simulated machine.
+        statistics: (rng.bool() && !cfg!(shuttle)).then(Arc::default),
         env: env.clone(),
         compatible_with: TargetVersion::V11,
         ..DbOptions::default()

@@ -521,6 +521,7 @@ impl Round {
     /// # Errors
     /// `Err((true, _))`: it does not open.
     pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {
+        self.check_what_is_left().map_err(|why| (false, why))?;
         self.env = env;
         self.draw_settings();
         self.note(Event::Other(what.to_owned()));
@@ -559,6 +560,7 @@ impl Round {
         self.states = found.states;
         if self.rng.u8(..4) == 0 {
             self.verify()?;
+            self.audit()?;
         }
         Ok(all - prefix)
     }
@@ -586,6 +588,8 @@ impl Round {
         self.resolve_all()?;
         self.verify()?;
         self.db().verify_checksum().map_err(|e| format!("verify_checksum: {e}"))?;
+        self.cursors.clear();
+        self.audit()?;
         self.close()?;
         self.add_to(report);
         Ok(())

@@ -48,6 +48,7 @@ impl Round {
     /// From now on the disk makes trouble.
     pub(crate) fn trouble_begins(&mut self) {
         self.trouble = Some(Trouble::default());
+        self.had_trouble = true;
         self.note(Event::Other("the disk begins to make trouble".to_owned()));
     }
 
