@@ -5,7 +5,9 @@
 //! could not be used, and what is not needed any more, goes into the subdirectory `lost`.
 //!
 //! Invariants
-//!  1. Until the new MANIFEST is in force, files are only added: a repair that fails can be tried again.
+//!  1. Until the new MANIFEST is in force, files are only added, and tables moved away that the old one has given up: a repair that
+//!     fails can be tried again. One that fails behind that has not moved all to `lost`: until it is tried again, an opening deletes
+//!     what the new MANIFEST does not name.
 //!  2. Every table is checked whole before the MANIFEST names it.
 //!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
 //!
@@ -43,10 +45,13 @@ const LOST: &str = "lost";
 pub struct RepairSummary {
     /// Families of the repaired database, by id.
     pub families: Vec<String>,
+    /// Families that others, which are younger, had the name of: their ids, that name, and the one under which they come back. They were
+    /// dropped, and the MANIFEST cannot be read that far; or their tables were imported by the younger one.
+    pub families_renamed: Vec<(ColumnFamilyId, String, String)>,
     /// Tables that were readable.
     pub tables_kept: Vec<FileNumber>,
-    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names is there; and those of families
-    /// that it says were dropped. Now in `lost`.
+    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names of their family is there; and those of
+    /// families that it says were dropped. Now in `lost`.
     pub tables_obsolete: Vec<FileNumber>,
     /// Tables that were not readable, now in `lost`, and why.
     pub tables_lost: Vec<(FileNumber, Error)>,
@@ -78,8 +83,8 @@ pub struct RepairSummary {
 /// from `options.cf`; all families that tables or a readable part of the old MANIFEST name come back under their ids.
 /// The database must not be open.
 /// # Errors
-/// `InvalidArgument`: a table was written with another comparator than its family's options say (both are named);
-/// nothing was changed · `IoError`: repair again when its cause is gone.
+/// `InvalidArgument`: a table was written with another comparator than its family's options say (both are named), or the OPTIONS file
+/// names a `wal_dir` with WALs and `options` none; nothing was changed · `IoError`: repair again when its cause is gone.
 pub fn repair_db(
     options: &Options,
     families: &[ColumnFamilyDescriptor],
@@ -114,6 +119,13 @@ pub fn repair_db(
         db_id: String::new(),
         info_log,
     };
+    if repair.options.wal_dir.is_none() {
+        db::check_for_forgotten_wal_dir(
+            repair.fs.as_ref(),
+            &repair.path,
+            FileNumber(0)..FileNumber(u64::MAX),
+        )?;
+    }
     let found = repair.find_files()?;
     repair.db_id = db::load_or_create_identity(&repair.options, repair.fs.as_ref(), &repair.path)?;
     repair.family(ColumnFamilyId::DEFAULT, "default")?;
@@ -122,6 +134,8 @@ pub fn repair_db(
     repair.leave_out_obsolete_tables();
     repair.convert_wals(&found)?;
     repair.scan_blobs(&found)?;
+    repair.name_families();
+    repair.archive_obsolete_tables(&found)?;
     repair.write_manifest()?;
     repair.archive(&found)?;
     drop(lock);
@@ -224,25 +238,26 @@ struct Found {
 }
 
 impl Repair {
-    /// Whether every table of the readable part of the MANIFEST could be read: then what it says of others holds.
-    fn has_all_tables(&self) -> bool {
+    /// Whether every table of the family that the readable part of the MANIFEST names could be read: then what it says of the family's
+    /// others holds.
+    fn has_all_tables_of(&self, family: ColumnFamilyId) -> bool {
         let kept: BTreeSet<_> = self.summary.tables_kept.iter().collect();
-        self.flushed.tables.keys().all(|table| kept.contains(table))
+        let mut named = self.flushed.tables.iter().filter(|(_, of)| **of == family);
+        named.all(|(table, _)| kept.contains(table))
     }
 
-    /// A table that a compaction has replaced would bring operands back that the new one holds, too.
+    /// A table that a compaction has replaced would bring operands back that the new one holds, too, and values that are older than
+    /// those that have lost their sequence numbers.
     fn leave_out_obsolete_tables(&mut self) {
-        if !self.has_all_tables() {
-            return;
+        let whole: Vec<_> = self.families.keys().copied().filter(|id| self.has_all_tables_of(*id)).collect();
+        let mut left_out = BTreeSet::new();
+        for id in whole {
+            let family = self.families.get_mut(&id).expect("its key was just listed");
+            let obsolete = |table: &FileMetaData| self.flushed.obsolete.contains(&table.number);
+            left_out.extend(family.tables.extract_if(.., |table| obsolete(table)).map(|table| table.number));
         }
-        let obsolete = &self.flushed.obsolete;
-        for family in self.families.values_mut() {
-            family.tables.retain(|table| !obsolete.contains(&table.number));
-        }
-        let (gone, kept): (Vec<_>, _) =
-            self.summary.tables_kept.iter().partition(|table| obsolete.contains(table));
-        self.summary.tables_obsolete.extend(gone);
-        self.summary.tables_kept = kept;
+        self.summary.tables_kept.retain(|table| !left_out.contains(table));
+        self.summary.tables_obsolete.extend(left_out);
     }
 
     fn find_files(&self) -> Result<Found> {
@@ -292,6 +307,27 @@ impl Repair {
             self.families.insert(id, family);
         }
         Ok(self.families.get_mut(&id).expect("inserted above"))
+    }
+
+    /// Of families with one name, which a MANIFEST may not have, the youngest keeps it: it was made when the others were dropped, or
+    /// imported the others' tables. Nothing is mixed: it may be what somebody deleted.
+    fn name_families(&mut self) {
+        let mut taken: BTreeSet<String> = self.families.values().map(|f| f.descriptor.name.clone()).collect();
+        let mut seen = BTreeSet::new();
+        for (id, family) in self.families.iter_mut().rev() {
+            let name = &mut family.descriptor.name;
+            if seen.insert(name.clone()) {
+                continue;
+            }
+            let old = name.clone();
+            let numbered =
+                std::iter::once(format!("{old}.{id}")).chain((1..).map(|n| format!("{old}.{id}.{n}")));
+            *name =
+                numbered.into_iter().find(|name| !taken.contains(name)).expect("there is no end of names");
+            taken.insert(name.clone());
+            seen.insert(name.clone());
+            self.summary.families_renamed.push((*id, old, name.clone()));
+        }
     }
 
     /// Tables in level 0 in the order of their sequence numbers, in a MANIFEST that is then in force.
@@ -350,11 +386,20 @@ impl Repair {
         write_manifest(&options, manifest_number, &edits)
     }
 
-    /// Moves what the repaired database does not use into `lost`.
+    /// Moves tables that the MANIFEST has given up into `lost`, while that still says so: the new one does not know of them, and a
+    /// repair that goes on from it would take them for live.
+    fn archive_obsolete_tables(&self, found: &Found) -> Result<()> {
+        let obsolete: BTreeSet<_> = self.summary.tables_obsolete.iter().collect();
+        for (_, name) in found.tables.iter().filter(|(number, _)| obsolete.contains(number)) {
+            self.move_to_lost(&self.path.join(name))?;
+        }
+        self.sync_lost([&self.path])
+    }
+
+    /// Moves all else that the repaired database does not use into `lost`.
     fn archive(&self, found: &Found) -> Result<()> {
-        let lost = self.summary.tables_lost.iter().map(|(number, _)| number);
-        let unused: BTreeSet<_> = lost.chain(&self.summary.tables_obsolete).collect();
-        for (_, name) in found.tables.iter().filter(|(number, _)| unused.contains(number)) {
+        let lost: BTreeSet<_> = self.summary.tables_lost.iter().map(|(number, _)| number).collect();
+        for (_, name) in found.tables.iter().filter(|(number, _)| lost.contains(number)) {
             self.move_to_lost(&self.path.join(name))?;
         }
         for number in &self.blobs_left_over {
@@ -365,6 +410,18 @@ impl Repair {
         }
         for number in &found.manifests {
             self.move_to_lost(&file_name::descriptor_file_name(&self.path, *number))?;
+        }
+        self.sync_lost([&self.path].into_iter().chain(found.wals.values()).collect::<BTreeSet<_>>())
+    }
+
+    /// What was moved there from these directories stays there.
+    fn sync_lost<'a>(&self, directories: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+        for dir in directories {
+            let lost = dir.join(LOST);
+            if self.fs.file_exists(&lost)? {
+                self.fs.new_directory(&lost)?.fsync()?;
+                self.fs.new_directory(dir)?.fsync()?;
+            }
         }
         Ok(())
     }

@@ -50,6 +50,7 @@ pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use open_tables::table_capacity;
 pub(crate) use own_writes::OwnWrites;
 pub(crate) use reads::table_read_options;
+pub(crate) use recover::check_for_forgotten_wal_dir;
 pub use verify::TableSetAside;
 
 use crate::engine::Engine;

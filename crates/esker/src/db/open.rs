@@ -83,8 +83,29 @@ impl Db {
     pub fn open_with(
         options: &DbOptions,
         path: impl AsRef<Path>,
+        families: Vec<ColumnFamilyDescriptor>,
+        mode: OpenMode,
+    ) -> Result<Db> {
+        Db::open_noting(options, path.as_ref(), families, mode, true)
+    }
+
+    /// For work that has options of its own: with these the database is open once, and its OPTIONS file stays what it is.
+    /// # Errors
+    /// As [`Db::open`].
+    pub(crate) fn open_in_passing(
+        options: &DbOptions,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
+    }
+
+    fn open_noting(
+        options: &DbOptions,
+        path: &Path,
         mut families: Vec<ColumnFamilyDescriptor>,
         mode: OpenMode,
+        notes_options: bool,
     ) -> Result<Db> {
         let mut options = options.clone();
         options.validate()?;
@@ -96,11 +117,11 @@ impl Db {
             let manager = WriteBufferManager::new(options.db_write_buffer_size, false);
             options.write_buffer_manager = Some(Arc::new(manager));
         }
-        let opening = Opening::new(options, path.as_ref(), families, mode)?;
+        let opening = Opening::new(options, path, families, mode)?;
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
         }
-        opening.run()
+        opening.run(notes_options)
     }
 
     /// Names of the families of the database in `path`, by id, without opening it.
@@ -153,7 +174,8 @@ impl Opening {
         Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, tag })
     }
 
-    fn run(mut self) -> Result<Db> {
+    /// `notes_options`: in an OPTIONS file.
+    fn run(mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
         let fs = self.options.env.fs.clone();
         let (existing, db_id) = self.find_or_create(&fs)?;
@@ -207,7 +229,7 @@ impl Opening {
                 _last: ReleaseAll,
             }),
         };
-        db.start(missing)?;
+        db.start(missing, notes_options)?;
         Ok(db)
     }
 
@@ -466,7 +488,7 @@ impl Opening {
 
 impl Db {
     /// First jobs and first files of an open database.
-    fn start(&self, missing: Vec<ColumnFamilyDescriptor>) -> Result<()> {
+    fn start(&self, missing: Vec<ColumnFamilyDescriptor>, notes_options: bool) -> Result<()> {
         let engine = self.engine();
         {
             let mut state = engine.state.lock();
@@ -477,7 +499,9 @@ impl Db {
             return Ok(());
         }
         self.add_column_families(&missing)?;
-        self.write_options_file()?;
+        if notes_options {
+            self.write_options_file()?;
+        }
         purge::purge_directory(engine)?;
         enable_auto_resume(&self.inner);
         jobs::start(engine);

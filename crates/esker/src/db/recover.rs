@@ -186,34 +186,9 @@ impl Recovery<'_> {
         }
         wals.sort_unstable();
         if wals.is_empty() && self.options.wal_dir.is_none() {
-            self.check_for_forgotten_wal_dir(smallest_wanted..next_file)?;
+            check_for_forgotten_wal_dir(self.fs.as_ref(), self.path, smallest_wanted..next_file)?;
         }
         Ok(wals)
-    }
-
-    /// Whoever leaves out the `wal_dir` that the database was last opened with would lose what is in the WALs there. Not looked into is a
-    /// directory that is a database's: the OPTIONS file may come from where this one was copied from.
-    /// # Errors
-    /// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
-    fn check_for_forgotten_wal_dir(&self, wanted: Range<FileNumber>) -> Result<()> {
-        // An OPTIONS file that cannot be read keeps no database shut.
-        let said = load_latest_options(self.fs.as_ref(), self.path).ok().and_then(|said| said.db.wal_dir);
-        let Some(wal_dir) = said.filter(|wal_dir| wal_dir != self.path) else { return Ok(()) };
-        if self.fs.file_exists(&current_file_name(&wal_dir)).unwrap_or(true) {
-            return Ok(());
-        }
-        for name in self.fs.children(&wal_dir).unwrap_or_default() {
-            let Some((FileType::Wal, number)) = parse_file_name(&name) else { continue };
-            let path = wal_dir.join(&name);
-            if wanted.contains(&number) && self.fs.file_size(&path).is_ok_and(|bytes| bytes > 0) {
-                return Err(Error::invalid_argument(format!(
-                    "{} may hold writes that no table has: the database was last opened with wal_dir {}. Set wal_dir to that, or to the database's own directory to do without them",
-                    path.display(),
-                    wal_dir.display()
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Before `wal_dir` was set they were written into the database's directory: they would not be replayed, and deleted.
@@ -641,4 +616,33 @@ fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalRecoveryMode {
         WalRecoveryMode::PointInTimeRecovery => Format::PointInTimeRecovery,
         WalRecoveryMode::SkipAnyCorruptedRecords => Format::SkipAnyCorruptedRecords,
     }
+}
+
+/// Whoever leaves out the `wal_dir` that the database was last opened with would lose what is in the WALs there. Not looked into is a
+/// directory that is a database's: the OPTIONS file may come from where this one was copied from.
+/// # Errors
+/// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
+pub(crate) fn check_for_forgotten_wal_dir(
+    fs: &dyn FileSystem,
+    path: &Path,
+    wanted: Range<FileNumber>,
+) -> Result<()> {
+    // An OPTIONS file that cannot be read keeps no database shut.
+    let said = load_latest_options(fs, path).ok().and_then(|said| said.db.wal_dir);
+    let Some(wal_dir) = said.filter(|wal_dir| wal_dir != path) else { return Ok(()) };
+    if fs.file_exists(&current_file_name(&wal_dir)).unwrap_or(true) {
+        return Ok(());
+    }
+    for name in fs.children(&wal_dir).unwrap_or_default() {
+        let Some((FileType::Wal, number)) = parse_file_name(&name) else { continue };
+        let wal = wal_dir.join(&name);
+        if wanted.contains(&number) && fs.file_size(&wal).is_ok_and(|bytes| bytes > 0) {
+            return Err(Error::invalid_argument(format!(
+                "{} may hold writes that no table has: the database was last opened with wal_dir {}. Set wal_dir to that, or to the database's own directory to do without them",
+                wal.display(),
+                wal_dir.display()
+            )));
+        }
+    }
+    Ok(())
 }

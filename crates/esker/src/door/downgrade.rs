@@ -1,10 +1,10 @@
 //! The same contents for an older RocksDB.
 
 use super::{DoorReport, inspect};
-use crate::db::{ColumnFamilyDescriptor, Db, OpenMode};
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{
-    BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, DbOptions, Feature, FlushOptions,
-    TargetVersion,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionStyle, DbOptions, Feature,
+    FlushOptions, TargetVersion,
 };
 use esker_base::{Error, Result};
 use std::path::Path;
@@ -64,35 +64,42 @@ pub fn downgrade(
     }
 }
 
-/// Flushes everything and, if need be, compacts all tables, each level into itself or deeper.
+/// Flushes everything and, if need be, compacts all tables, each level into itself or deeper. What the OPTIONS file says holds for who
+/// comes later, so these options are not noted: the work may be cut short.
 fn rewrite(
     options: &DbOptions,
     path: &Path,
     mut families: Vec<ColumnFamilyDescriptor>,
     tables: bool,
 ) -> Result<()> {
-    for family in &mut families {
-        family.options.disable_auto_compactions = true;
-        if family.options.compaction_style == CompactionStyle::Fifo {
-            // That one never rewrites; universal compaction with a single level leaves what it reads.
-            family.options.compaction_style = CompactionStyle::Universal;
-            family.options.num_levels = 1;
-        }
-    }
-    let names: Vec<String> = families.iter().map(|f| f.name.clone()).collect();
-    let db = Db::open_with(options, path, families, OpenMode::ReadWrite)?;
-    for name in &names {
+    families.iter_mut().for_each(|family| family.options.disable_auto_compactions = true);
+    let described: Vec<_> = families.iter().map(|f| (f.name.clone(), f.options.compaction_style)).collect();
+    let db = Db::open_in_passing(options, path, families)?;
+    for (name, style) in &described {
         let family = db.column_family(name).expect("it was opened");
         db.flush_opt(&FlushOptions::default(), &[&family])?;
-        if tables {
-            let all = CompactRangeOptions {
-                bottommost_level_compaction: BottommostLevelCompaction::Force,
-                ..CompactRangeOptions::default()
-            };
-            db.compact_range_opt(&all, &family, None, None)?;
+        match style {
+            _ if !tables => {}
+            CompactionStyle::Fifo => rewrite_one_by_one(&db, &family)?,
+            _ => {
+                let all = CompactRangeOptions {
+                    bottommost_level_compaction: BottommostLevelCompaction::Force,
+                    ..CompactRangeOptions::default()
+                };
+                db.compact_range_opt(&all, &family, None, None)?;
+            }
         }
     }
     db.close()
+}
+
+/// FIFO deletes whole tables: what was one stays one, with its age, or too much would go at once.
+fn rewrite_one_by_one(db: &Db, family: &ColumnFamilyHandle) -> Result<()> {
+    let files = db.live_files().into_iter().filter(|file| file.column_family_name == family.name());
+    for file in files {
+        db.compact_files(&CompactionOptions::default(), family, &[file.file_number], 0)?;
+    }
+    Ok(())
 }
 
 /// What no rewriting helps against.

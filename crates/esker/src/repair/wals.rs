@@ -39,11 +39,10 @@ impl Repair {
     /// `IoError` of the new tables.
     pub(super) fn convert_wals(&mut self, found: &Found) -> Result<()> {
         let mut families: BTreeMap<ColumnFamilyId, Replayed> = BTreeMap::new();
-        // With a table gone, the WALs may be all that is left of what was in it.
-        let all_there = self.has_all_tables();
         for (id, family) in &self.families {
             let mut replayed = self.start(family);
-            if all_there {
+            // With a table gone, the WALs may be all that is left of what was in it.
+            if self.has_all_tables_of(*id) {
                 replayed.flushed_before = self.flushed.log_numbers.get(id).copied().unwrap_or_default();
             }
             families.insert(*id, replayed);

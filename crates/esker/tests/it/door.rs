@@ -5,7 +5,7 @@ use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FileSystem, OpKind};
 use esker::internals::format::blob::BlobIndex;
 use esker::internals::format::key::{seek_key, user_key};
 use esker::internals::format::wide_column::stored::{StoredColumns, StoredValue};
-use esker::options::{Feature, TargetVersion};
+use esker::options::{CompactionStyle, Feature, TargetVersion, load_latest_options};
 use esker::{
     ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, SequenceNumber, TransactionDb,
     TransactionDbOptions, TransactionOptions, ValueType, WriteBatch, WriteOptions,
@@ -105,6 +105,9 @@ fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     assert!(crashes.len() > 40, "{} moments", crashes.len());
     // Each moment costs three openings: some are enough, others every time the order of threads is another.
     for (at, crashed) in crashes.into_iter().enumerate().filter(|(at, _)| at % 5 == 0) {
+        let noted = load_latest_options(&crashed, Path::new(DIR)).unwrap();
+        let is_compacted = !noted.families[0].1.disable_auto_compactions;
+        assert!(is_compacted, "after operation {at} the options of the work are those of the database");
         run(Arc::new(crashed.clone())).unwrap_or_else(|e| panic!("after operation {at}: {e}"));
         let report = inspect(&crashed, Path::new(DIR), Path::new(DIR)).unwrap();
         assert!(report.needs.is_empty(), "after operation {at}: {report:?}");
@@ -210,4 +213,41 @@ fn entities_with_columns_in_blob_files_are_made_whole_by_a_downgrade() {
     assert_eq!(columns(&db), expected);
     assert_eq!(db.get("b").unwrap().as_deref(), Some(large.as_bytes()));
     db.verify_checksum().unwrap();
+}
+
+/// FIFO deletes the oldest table when there is too much: a single one would be all there is.
+#[test]
+fn tables_of_a_fifo_family_are_downgraded_one_by_one() {
+    let disk = CrashFs::new();
+    let mut options = new_layouts();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    options.cf.compaction_style = CompactionStyle::Fifo;
+    options.cf.num_levels = 1;
+    let db = Db::open(&options, DIR).unwrap();
+    for table in 0..5 {
+        (0..20).for_each(|i| db.put(format!("key{table}{i:02}"), [b'x'; 1000]).unwrap());
+        db.flush().unwrap();
+    }
+    db.put("in the WAL", "value").unwrap();
+    let bytes: u64 = db.live_files().iter().map(|file| file.size).sum();
+    let age = |db: &Db| {
+        let oldest = db.live_files().into_iter().min_by_key(|file| file.epoch_number).unwrap();
+        (oldest.oldest_ancestor_time, oldest.smallest_key.clone())
+    };
+    let oldest = age(&db);
+    drop(db);
+    // What is in the WAL is too much, and what goes for it is one of the tables.
+    options.cf.compaction_options_fifo.max_table_files_size = bytes;
+    let done = downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8).unwrap();
+    assert_eq!(done.rewritten, ["default"]);
+    options.cf.compaction_options_fifo.max_table_files_size = 1 << 30;
+    let db = Db::open(&options, DIR).unwrap();
+    db.wait_for_background_work().unwrap();
+    let tables = db.live_files().len();
+    assert!((4..=6).contains(&tables), "{tables} tables");
+    assert_eq!(db.get("in the WAL").unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(db.get("key419").unwrap().is_some() && db.get("key100").unwrap().is_some());
+    if tables == 6 {
+        assert_eq!(age(&db), oldest);
+    }
 }

@@ -4,9 +4,9 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter, WriteBatch,
-    WriteOptions, repair_db,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions, Db,
+    DbOptions, Env, ErrorKind, ImportColumnFamilyOptions, IngestExternalFileOptions, OpenMode, Options,
+    ReadOptions, SstFileWriter, WriteBatch, WriteOptions, repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -601,4 +601,169 @@ fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
         let summary = repair_db(&options, &families(&options), path).unwrap();
         assert_eq!(summary.families, ["default", "merging"]);
     }
+}
+
+/// A process died while a copy was made of the directory: with tables that a compaction had replaced, one of which has an older value of a key whose newest one has
+/// lost its sequence number, and those of a family that was dropped. The options, and what is in the default family.
+fn with_given_up_tables(disk: &CrashFs) -> (Options, Vec<(String, String)>) {
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    fill(&options, Path::new("/db"));
+    let db = Db::open_cf(&options.db, "/db", families(&options)).unwrap();
+    let all = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    let default = db.default_column_family();
+    db.put("overwritten", "old").unwrap();
+    db.flush().unwrap();
+    db.disable_file_deletions();
+    db.put("overwritten", "new").unwrap();
+    db.delete("key0001").unwrap();
+    db.flush().unwrap();
+    // Only the older one is held.
+    let newest = db.live_files().into_iter().max_by_key(|file| file.file_number).unwrap();
+    db.compact_range_opt(&all, &default, None, None).unwrap();
+    db.flush_opt(&Default::default(), &[&db.column_family("merging").unwrap()]).unwrap();
+    db.drop_column_family(&db.column_family("reverse").unwrap()).unwrap();
+    let expected = contents(&db, &default);
+    let left = disk.crash_clone(&CrashChoices::process_kill());
+    left.delete_file(&Path::new("/db").join(&newest.relative_filename)).unwrap();
+    drop(db);
+    options.db.env = Env::with_fs(Arc::new(left));
+    (options, expected)
+}
+
+fn without_reverse(options: &Options) -> Vec<ColumnFamilyDescriptor> {
+    families(options).into_iter().filter(|family| family.name != "reverse").collect()
+}
+
+fn flip_a_bit(fs: &dyn FileSystem, path: &Path) {
+    let mut bytes = vec![0; usize::try_from(fs.file_size(path).unwrap()).unwrap()];
+    fs.new_random_access_file(path).unwrap().read_at(0, &mut bytes).unwrap();
+    bytes[2] ^= 1;
+    let mut damaged = fs.new_writable_file(path).unwrap();
+    damaged.append(&bytes).unwrap();
+    damaged.close().unwrap();
+}
+
+#[test]
+fn what_was_given_up_stays_so_though_a_table_of_another_family_is_lost() {
+    let disk = CrashFs::new();
+    let (options, expected) = with_given_up_tables(&disk);
+    let path = Path::new("/db");
+    let db = Db::open_with(&options.db, path, without_reverse(&options), OpenMode::ReadOnly).unwrap();
+    let of_merging = db.live_files().into_iter().find(|file| file.column_family_name == "merging").unwrap();
+    drop(db);
+    let fs = options.db.env.fs.clone();
+    flip_a_bit(fs.as_ref(), &path.join(&of_merging.relative_filename));
+    // All of it was flushed.
+    for wal in fs.children(path).unwrap().iter().filter(|name| name.ends_with(".log")) {
+        fs.delete_file(&path.join(wal)).unwrap();
+    }
+
+    let summary = repair_db(&options, &families(&options), path).unwrap();
+    assert_eq!(summary.tables_lost.len(), 1, "{summary:?}");
+    assert!(summary.tables_obsolete.len() > 1, "{summary:?}");
+    let db = Db::open_cf(&options.db, path, without_reverse(&options)).unwrap();
+    assert_eq!(db.get("overwritten").unwrap().as_deref(), Some(&b"new"[..]));
+    assert_eq!(contents(&db, &db.default_column_family()), expected);
+}
+
+#[test]
+fn what_was_given_up_stays_so_when_a_repair_is_done_again() {
+    let first = CrashFs::new();
+    let (mut options, expected) = with_given_up_tables(&first);
+    let (path, found) = (Path::new("/db"), options.db.env.fs.clone());
+    let disk_of = |fs: &Arc<dyn FileSystem>| {
+        let copy = esker::internals::env::mem::MemFs::new();
+        copy.create_dir_if_missing(path).unwrap();
+        for name in fs.children(path).unwrap() {
+            let file = path.join(&name);
+            let mut bytes = vec![0; usize::try_from(fs.file_size(&file).unwrap()).unwrap()];
+            fs.new_random_access_file(&file).unwrap().read_at(0, &mut bytes).unwrap();
+            let mut to = copy.new_writable_file(&file).unwrap();
+            to.append(&bytes).unwrap();
+            to.close().unwrap();
+        }
+        copy
+    };
+    for step in 1.. {
+        let disk = disk_of(&found);
+        let faults = Arc::new(FaultFs::new(Arc::new(disk.clone())));
+        faults.add_rule(FaultRule::fail(&[OpKind::Rename]).nth(step).forever());
+        options.db.env = Env::with_fs(faults.clone());
+        let repaired = repair_db(&options, &families(&options), path);
+        let met = faults.fault_count() > 0;
+        assert_eq!(repaired.is_err(), met, "step {step}: {repaired:?}");
+        options.db.env = Env::with_fs(Arc::new(disk));
+        if met {
+            repair_db(&options, &families(&options), path).unwrap();
+        }
+        let db = Db::open_cf(&options.db, path, without_reverse(&options))
+            .unwrap_or_else(|e| panic!("step {step}: {repaired:?}, then {e}"));
+        assert_eq!(contents(&db, &db.default_column_family()), expected, "step {step}: {repaired:?}");
+        if !met {
+            assert!(step > 5, "{step} files are moved");
+            break;
+        }
+    }
+}
+
+/// Nothing says any more that the older one was dropped.
+#[test]
+fn families_of_one_name_come_back_under_two() {
+    let disk = CrashFs::new();
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let path = Path::new("/db");
+    let db = Db::open(&options, path).unwrap();
+    let mut kept = Vec::new();
+    for value in ["older", "younger"] {
+        let family = db.create_column_family("name", &options.cf).unwrap();
+        db.put_cf(&family, "key", value).unwrap();
+        db.flush_opt(&Default::default(), &[&family]).unwrap();
+        if value == "older" {
+            kept.push(db.iter_cf(&family).unwrap());
+            db.drop_column_family(&family).unwrap();
+        }
+    }
+    let left = disk.crash_clone(&CrashChoices::process_kill());
+    lose(&left, path, &["CURRENT", "MANIFEST"]);
+    options.db.env = Env::with_fs(Arc::new(left));
+
+    let summary = repair_db(&options, &[], path).unwrap();
+    assert_eq!(summary.families, ["default", "name.1", "name"]);
+    assert_eq!(summary.families_renamed, [(ColumnFamilyId(1), "name".into(), "name.1".into())]);
+    for again in [false, true] {
+        if again {
+            assert_eq!(repair_db(&options, &[], path).unwrap().families, ["default", "name.1", "name"]);
+        }
+        let described = ["default", "name.1", "name"];
+        let described = described.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+        let db = Db::open_cf(&options.db, path, described.to_vec()).unwrap();
+        for (name, value) in [("name.1", "older"), ("name", "younger")] {
+            let found = contents(&db, &db.column_family(name).unwrap());
+            assert_eq!(found, [("key".to_owned(), value.to_owned())]);
+        }
+    }
+}
+
+#[test]
+fn wals_in_a_wal_dir_that_was_left_out_are_not_given_up() {
+    let mut options = options();
+    let path = Path::new("/db");
+    options.db.wal_dir = Some("/wals".into());
+    let db = Db::open(&options, path).unwrap();
+    db.put("key", "value").unwrap();
+    drop(db);
+    lose(options.db.env.fs.as_ref(), path, &["CURRENT", "MANIFEST"]);
+    let left_out = Options { db: DbOptions { wal_dir: None, ..options.db.clone() }, ..options.clone() };
+    let refused = repair_db(&left_out, &[], path).unwrap_err();
+    assert!(
+        refused.kind() == ErrorKind::InvalidArgument && refused.to_string().contains("/wals"),
+        "{refused}"
+    );
+    repair_db(&options, &[], path).unwrap();
+    assert_eq!(Db::open(&options, path).unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }

@@ -18,10 +18,12 @@ use std::path::Path;
 /// Whatever is readable is kept, in `lost` lies what is not.
 pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
+    // Without CURRENT a session is that of a database that is not there yet.
+    let has_current = host.fs().file_exists(&file_name::current_file_name(path))?;
     let (options, families) = match Session::new(common, host) {
-        Ok(session) => (session.options.clone(), session.families().to_vec()),
+        Ok(session) if has_current => (session.options.clone(), session.families().to_vec()),
         // A MANIFEST or an OPTIONS file that cannot be read is what repairs are for.
-        Err(_) => {
+        _ => {
             let wal_dir = host.wal_dir_of(path);
             (DbOptions { wal_dir, ..host.db_options() }, known_families(path, host.fs()))
         }
@@ -75,6 +77,9 @@ fn tell(summary: &RepairSummary, verbose: bool, out: &mut Out) -> Outcome {
             summary.families.join(", "),
             summary.last_sequence
         )?;
+    }
+    for (id, name, new_name) in &summary.families_renamed {
+        writeln!(out, "note: column family {id} was '{name}', as a younger one is; it is '{new_name}' now")?;
     }
     for (number, why) in &summary.tables_lost {
         writeln!(out, "lost: table {}: {why}", name_of(*number))?;

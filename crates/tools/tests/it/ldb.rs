@@ -299,12 +299,17 @@ fn wals_in_a_directory_of_their_own_are_found() {
     }
     ldb(&path, &["put", "other", "value"]).ok();
     assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
-    // Without a MANIFEST, too.
-    for manifest in files(&path, "").into_iter().filter(|p| p.to_string_lossy().contains("MANIFEST-")) {
-        std::fs::remove_file(manifest).unwrap();
+    // Without a MANIFEST, too, and without CURRENT.
+    for gone in [&["MANIFEST-"][..], &["MANIFEST-", "CURRENT"]] {
+        for file in
+            files(&path, "").into_iter().filter(|p| gone.iter().any(|g| p.to_string_lossy().contains(g)))
+        {
+            std::fs::remove_file(file).unwrap();
+        }
+        ldb(&path, &["repair"]).ok();
+        assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
+        ldb(&path, &["put", "other", "value"]).ok();
     }
-    ldb(&path, &["repair"]).ok();
-    assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
     // Moved, and the WALs into the database's directory.
     ldb(&path, &["put", "key", "later"]).ok();
     let moved = temp.join("moved");
