@@ -449,7 +449,14 @@ fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
     let handles: Vec<_> = load.family_names().iter().filter_map(|name| db.column_family(name)).collect();
     let order: ComparatorRef = Arc::new(BytewiseComparator);
     let families = handles.iter().map(|handle| (handle, &order)).collect();
-    let subject = Subject { db, fs: disk, path: Path::new(DIR), families, may_be_left: false };
+    let subject = Subject {
+        db,
+        fs: disk,
+        path: Path::new(DIR),
+        families,
+        may_be_left: false,
+        all_garbage_is_counted: true,
+    };
     audit::audit(&subject, clock().as_ref()).map(drop)
 }
 

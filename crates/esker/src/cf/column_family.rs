@@ -121,6 +121,14 @@ impl FailedFlushes {
 }
 
 impl FamilyState {
+    /// Whether memtables wait for a flush that has not begun: enough to be merged, or somebody asked. Source: RocksDB
+    /// `MemTableList::IsFlushPending`.
+    pub(crate) fn is_flush_pending(&self) -> bool {
+        let waiting = self.memtables.not_flushing();
+        let asked = self.flush_queued || self.flush_wanted.is_some();
+        waiting >= self.options.memtables_to_merge() || waiting > 0 && asked
+    }
+
     /// Whether a compaction has become worth while because no snapshot older than this is left.
     pub(crate) fn waits_for_snapshots(&self, oldest: SequenceNumber) -> bool {
         !self.options.disable_auto_compactions && oldest > self.bottommost_threshold

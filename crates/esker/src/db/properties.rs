@@ -323,7 +323,7 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
     Some(match property {
         Property::NumImmutableMemTable => mem.immutables.len() as u64,
         Property::NumImmutableMemTableFlushed => mem.num_flushed() as u64,
-        Property::MemTableFlushPending => u64::from(f.flush_queued),
+        Property::MemTableFlushPending => u64::from(f.is_flush_pending()),
         Property::NumRunningFlushes => (state.flushes_scheduled - state.flushes_unbegun) as u64,
         Property::NumRunningCompactions => (state.compactions_scheduled - state.compactions_unbegun) as u64,
         Property::NumRunningCompactionSortedRuns => {

@@ -283,7 +283,8 @@ impl ObsoleteFiles {
         self.blobs.lock().extend(blobs);
     }
 
-    fn told(&self) {
+    /// There is one more file to delete.
+    pub(super) fn told(&self) {
         if let Some(tell) = self.tell.get() {
             tell();
         }

@@ -360,6 +360,8 @@ impl VersionSet {
         // What older MANIFESTs say does not matter any more.
         self.obsolete_manifests.append(&mut self.unsure_manifests);
         self.quarantine.clear();
+        // Whoever rolled it need not be a job that has a purge follow.
+        self.obsolete.told();
         self.tracked_wals.clear();
     }
 

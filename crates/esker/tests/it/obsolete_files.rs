@@ -263,3 +263,27 @@ fn options_files_stay_while_file_deletions_are_disabled() {
     change(4);
     assert_eq!(options_files().len(), 2);
 }
+
+/// Whoever rolls it need not be a flush or a compaction.
+#[test]
+fn a_manifest_that_a_new_family_has_rolled_is_deleted() {
+    let fs = MemFs::new();
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.db.max_manifest_file_size = 1;
+    let db = Db::open(&options, "/db").unwrap();
+    let manifests = || {
+        let names = fs.children(Path::new("/db")).unwrap();
+        names.into_iter().filter(|name| name.starts_with("MANIFEST")).collect::<Vec<_>>()
+    };
+    let first = manifests();
+    for number in 0.. {
+        db.create_column_family(&format!("family{number}"), &options.cf).unwrap();
+        if !manifests().contains(&first[0]) || manifests().len() > 1 {
+            break;
+        }
+    }
+    db.wait_for_background_work().unwrap();
+    assert_eq!(manifests().len(), 1, "{first:?}, then {:?}", manifests());
+}

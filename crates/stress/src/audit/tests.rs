@@ -40,7 +40,14 @@ impl House {
     fn audit(&self, db: &Db) -> Result<Audited, String> {
         let (handle, order) = (db.default_column_family(), Arc::new(BytewiseComparator) as ComparatorRef);
         let families = vec![(&handle, &order)];
-        let subject = Subject { db, fs: &self.fs, path: Path::new(PATH), families, may_be_left: false };
+        let subject = Subject {
+            db,
+            fs: &self.fs,
+            path: Path::new(PATH),
+            families,
+            may_be_left: false,
+            all_garbage_is_counted: true,
+        };
         audit(&subject, &MockClock::new(0))
     }
 

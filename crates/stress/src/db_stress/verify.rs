@@ -44,7 +44,8 @@ pub(super) fn besides_answers(run: &Run<'_>, db: &Db) -> Result<(), String> {
     let order: ComparatorRef = Arc::new(BytewiseComparator);
     let families = handles.iter().map(|handle| (handle, &order)).collect();
     let fs = run.setup.env.fs.as_ref();
-    let subject = Subject { db, fs, path: db.path(), families, may_be_left: false };
+    let subject =
+        Subject { db, fs, path: db.path(), families, may_be_left: false, all_garbage_is_counted: true };
     audit::audit(&subject, run.setup.env.clock.as_ref())?;
     run.report.count(Kind::Audited, 1);
     Ok(())

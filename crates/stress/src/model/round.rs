@@ -416,6 +416,7 @@ impl Round {
             path: Path::new(PATH),
             families: pairs.map(|(handle, spec)| (handle, &spec.comparator)).collect(),
             may_be_left: self.had_trouble || !self.cursors.is_empty(),
+            all_garbage_is_counted: self.steps.files_deleted == 0,
         };
         let audited = audit::audit(&subject, self.env.clock.as_ref())?;
         self.audited.add(&audited);
@@ -436,6 +437,8 @@ impl Round {
 
     fn reopen(&mut self) -> Checked {
         if self.rng.bool() {
+            // They keep files.
+            self.cursors.clear();
             self.audit()?;
         }
         self.close()?;
