@@ -274,7 +274,11 @@ fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Ar
         filter: options.compaction_filter.take(),
         factory: options.compaction_filter_factory.take(),
     };
-    let before = own.factory.as_ref().and_then(|factory| factory.before()).unwrap_or(own);
+    let before = match own.factory.as_ref().and_then(|factory| factory.before()) {
+        // One that was set since is asked from now on.
+        Some(before) => BeforeTtl { filter: own.filter.or(before.filter), factory: before.factory },
+        None => own,
+    };
     options.compaction_filter_factory =
         Some(Arc::new(TtlFilterFactory { ttl: ttl.clone(), clock: clock.clone(), before }));
     options.merge_operator = options.merge_operator.take().map(builtin::ttl);

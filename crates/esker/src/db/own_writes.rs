@@ -9,8 +9,9 @@
 //!     writes.
 
 use super::iterator::{check_tier, db_iter_options, internal_iterator};
-use super::reads::{pinned_view, read_context, table_read_options};
+use super::reads::{pinned_view, read_context, read_timestamp, table_read_options};
 use super::{ColumnFamilyHandle, Db};
+use crate::cf::ColumnFamily;
 use crate::iter::db_iter::KeepAlive;
 use crate::iter::{DbIter, MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
@@ -84,6 +85,7 @@ impl Db {
         own: &OwnWrites,
         key: &[u8],
     ) -> Result<Option<PinnedBytes>> {
+        check_plain(&family.cf, options)?;
         self.inner.read(options, &family.cf, key, Some(own), None)
     }
 
@@ -131,6 +133,7 @@ impl Db {
         }
         check_tier(options)?;
         let cf = &family.cf;
+        check_plain(cf, options)?;
         self.inner.check_family(cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
         let (view, sequence) = self.inner.pinned_moment(cf, options, None);
@@ -184,7 +187,12 @@ impl Db {
         since: SequenceNumber,
         timestamp: Option<&[u8]>,
     ) -> Result<bool> {
-        let (options, view) = (ReadOptions::default(), pinned_view(&family.cf));
+        let (mut options, view) = (ReadOptions::default(), pinned_view(&family.cf));
+        if let Some(timestamp) = timestamp {
+            // What was written behind it, and before the history that is left, nobody can tell any more.
+            options.timestamp = Some(timestamp.to_vec());
+            read_timestamp(&family.cf, &view, &options)?;
+        }
         let table_options = table_read_options(&options);
         let context = read_context(&family.cf, &options, &table_options, None);
         timestamped_written_since(&view, &context, key, since, timestamp)
@@ -205,6 +213,17 @@ impl Db {
         let context = read_context(&family.cf, &options, &table_options, None);
         range_written_since(&view, &context, range, since, with_tables)
     }
+}
+
+/// A family whose keys have no timestamps is not read as of one.
+/// # Errors
+/// `InvalidArgument`.
+fn check_plain(cf: &ColumnFamily, options: &ReadOptions) -> Result<()> {
+    if cf.icmp.timestamp_size() > 0 || options.timestamp.is_none() && options.iter_start_ts.is_none() {
+        return Ok(());
+    }
+    let what = "its keys have no timestamps, and ReadOptions::timestamp or iter_start_ts is set";
+    Err(Error::invalid_argument(format!("column family '{}': {what}", cf.name)))
 }
 
 /// Passes over entries that are newer than `sequence`.

@@ -54,11 +54,19 @@ impl Transaction {
     /// The timestamp as of which keys are read for update. Keys of families with user-defined timestamps are locked only if
     /// nobody has written them at a newer one; `u64::MAX` is none.
     /// # Errors
-    /// `InvalidArgument`: older than the one that is set.
+    /// `InvalidArgument`: older than the one that is set; or not older than the commit timestamp, if that is set, with
+    /// `enable_udt_validation`.
     pub fn set_read_timestamp_for_validation(&mut self, timestamp: u64) -> Result<()> {
+        let validates = self.shared().options.enable_udt_validation;
         let core = self.core_mut();
         if core.read_timestamp != UNSET && timestamp < core.read_timestamp {
             return Err(Error::invalid_argument("Cannot decrease read timestamp for validation"));
+        }
+        let commits = core.commit_timestamp != UNSET && timestamp != UNSET;
+        if validates && commits && core.commit_timestamp <= timestamp {
+            return Err(Error::invalid_argument(
+                "Cannot read for validation at a timestamp that is not older than the commit timestamp",
+            ));
         }
         core.read_timestamp = timestamp;
         Ok(())

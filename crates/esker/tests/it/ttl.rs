@@ -178,3 +178,24 @@ impl CompactionFilter for DropsEmpty {
         if value.is_empty() { FilterDecision::Remove } else { FilterDecision::Keep }
     }
 }
+
+#[test]
+fn a_filter_that_is_set_in_the_options_of_an_open_family_with_times_is_asked() {
+    let clock = Arc::new(MockClock::new(START));
+    let db = open(&options(&clock), [0, 0]);
+    let base = db.base_db();
+    let mut of_first = base.options_cf(&base.default_column_family());
+    of_first.compaction_filter = Some(Arc::new(DropsEmpty));
+    let third = db.create_column_family_with_ttl("third", &of_first, 0).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(third.id(), b"empty", b"").unwrap();
+    batch.put(third.id(), b"key", b"value").unwrap();
+    db.write(&WriteOptions::default(), &batch).unwrap();
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    base.compact_range_opt(&force, &third, None, None).unwrap();
+    assert_eq!(db.get_opt(&ReadOptions::default(), &third, "empty").unwrap(), None);
+    assert!(db.get_opt(&ReadOptions::default(), &third, "key").unwrap().is_some());
+}

@@ -281,3 +281,49 @@ impl esker::comparator::Comparator for Short {
         4
     }
 }
+
+/// In whichever order they are set.
+#[test]
+fn the_commit_timestamp_is_newer_than_the_one_that_was_read() {
+    let (db, family) = open();
+    put_at(&db, &family, "key", "value", 15);
+    let mut txn = begin(&db);
+    txn.set_commit_timestamp(10).unwrap();
+    for older in [10, 20] {
+        assert_eq!(txn.set_read_timestamp_for_validation(older).unwrap_err().kind(), INVALID);
+    }
+    txn.set_commit_timestamp(21).unwrap();
+    txn.set_read_timestamp_for_validation(20).unwrap();
+    txn.put_cf(&family, "key", "later").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(read(db.db(), &family, "key", 21), Some(("later".to_owned(), 21)));
+}
+
+/// What was written there may be gone.
+#[test]
+fn nothing_is_validated_at_a_timestamp_before_the_history_that_is_left() {
+    let (db, family) = open();
+    put_at(&db, &family, "key", "value", 10);
+    db.db().increase_full_history_ts_low(&family, &30_u64.to_le_bytes()).unwrap();
+    let mut txn = begin(&db);
+    txn.set_read_timestamp_for_validation(20).unwrap();
+    assert_eq!(txn.put_cf(&family, "key", "older").unwrap_err().kind(), INVALID);
+    let mut txn = begin(&db);
+    txn.set_read_timestamp_for_validation(30).unwrap();
+    txn.put_cf(&family, "key", "newer").unwrap();
+}
+
+#[test]
+fn families_without_timestamps_are_not_read_as_of_one_over_own_writes_either() {
+    let (db, _) = open();
+    let default = db.db().default_column_family();
+    let mut txn = begin(&db);
+    txn.put("own", "value").unwrap();
+    let since = ReadOptions { iter_start_ts: Some(vec![0; 8]), ..ReadOptions::default() };
+    for key in ["own", "other"] {
+        assert_eq!(txn.get_opt(&at(5), &default, key).unwrap_err().kind(), INVALID, "{key}");
+    }
+    for options in [at(5), since] {
+        assert_eq!(txn.iter_opt(&options, &default).map(drop).unwrap_err().kind(), INVALID);
+    }
+}
