@@ -90,6 +90,12 @@ impl SstFileReader {
         Ok(SstFileReader { path, table, blobs, icmp, options: options.clone() })
     }
 
+    fn lacks_base(&self, key: &[u8]) -> Error {
+        let (path, key) = (self.path.display(), key.escape_ascii());
+        let what = format!("{path}: what the operands of key '{key}' apply to is elsewhere");
+        Error::new(ErrorKind::MergeInProgress, what)
+    }
+
     /// The value of `key` at the snapshot and timestamp of `options`, or `None` if it is not there or deleted.
     /// # Errors
     /// `MergeInProgress` if the table has operands for the key and nothing that they apply to · `InvalidArgument` for
@@ -97,7 +103,13 @@ impl SstFileReader {
     pub fn get(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
         let key = key.as_ref();
         if self.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
-            return Ok(self.timestamped(options)?.get(key)?.map(|(value, _)| value));
+            let mut versions = self.timestamped(options)?;
+            let found = versions.get(key)?;
+            return if versions.lacks_base() {
+                Err(self.lacks_base(key))
+            } else {
+                Ok(found.map(|(value, _)| value))
+            };
         }
         let (mut saver, mut needs_base) = (Saver::new(), false);
         let table_options = table_read_options(options);
@@ -106,14 +118,7 @@ impl SstFileReader {
             needs_base
         })?;
         if needs_base {
-            return Err(Error::new(
-                ErrorKind::MergeInProgress,
-                format!(
-                    "{}: what the operands of key '{}' apply to is elsewhere",
-                    self.path.display(),
-                    key.escape_ascii()
-                ),
-            ));
+            return Err(self.lacks_base(key));
         }
         saver.finish(&Finish {
             user_key: key,

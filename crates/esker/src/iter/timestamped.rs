@@ -169,6 +169,7 @@ pub(crate) struct TimestampedIter {
     timestamp: Vec<u8>,
     shown: Shown,
     operands: MergeOperands,
+    lacks_base: bool,
     /// The prefix to stay in.
     prefix: Option<Vec<u8>>,
     /// Entries passed over in this move.
@@ -208,6 +209,7 @@ impl TimestampedIter {
             timestamp: Vec::new(),
             shown: Shown::Nothing,
             operands: MergeOperands::new(),
+            lacks_base: false,
             prefix: None,
             skipped: 0,
             status: Ok(()),
@@ -260,6 +262,12 @@ impl TimestampedIter {
     pub(crate) fn get(&mut self, user_key: &[u8]) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
         self.stand_on_newest_of(user_key);
         Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
+    }
+
+    /// Whether the operands of the key that was last asked for met neither a value nor a deletion: they apply to what is elsewhere, if
+    /// there is more than this.
+    pub(crate) fn lacks_base(&self) -> bool {
+        self.lacks_base
     }
 
     /// Whether one user key is there; then its columns can be looked at.
@@ -468,6 +476,7 @@ impl TimestampedIter {
 
     /// Walks the versions of `key` from the inner cursor on; whether there is a value, which is then shown.
     fn resolve(&mut self) -> Result<bool> {
+        self.lacks_base = false;
         self.operands.clear();
         self.timestamp.clear();
         let covering = self.tombstones.covering(&self.plain, &self.key);
@@ -498,6 +507,7 @@ impl TimestampedIter {
         if !self.iter.valid() {
             self.iter.status()?;
         }
+        self.lacks_base = !self.operands.is_empty();
         self.show_merged(Shown::Nothing)
     }
 
@@ -528,12 +538,19 @@ pub(super) fn shown_base(
     blobs: Option<&BlobReader>,
     value_type: ValueType,
 ) -> Result<Shown> {
-    let (user_key, stored) = (key::user_key(iter.key()), iter.value());
+    shown(value_type, (key::user_key(iter.key()), iter.value()), || iter.pinned_value(), blobs)
+}
+
+/// What a key with this stored value shows; `pin` gives that value to keep.
+pub(super) fn shown(
+    value_type: ValueType,
+    (user_key, stored): (&[u8], &[u8]),
+    pin: impl FnOnce() -> PinnedBytes,
+    blobs: Option<&BlobReader>,
+) -> Result<Shown> {
     Ok(match value_type {
-        ValueType::Value => Shown::Value(iter.pinned_value()),
-        ValueType::ValuePreferredSeqno if stored.len() >= 8 => {
-            Shown::Value(iter.pinned_value().slice(0..stored.len() - 8))
-        }
+        ValueType::Value => Shown::Value(pin()),
+        ValueType::ValuePreferredSeqno if stored.len() >= 8 => Shown::Value(pin().slice(0..stored.len() - 8)),
         ValueType::BlobIndex => match blobs {
             Some(blobs) => Shown::Value(blobs.reads().value(user_key, stored)?),
             None => return Err(Error::not_supported("values in blob files cannot be read here")),

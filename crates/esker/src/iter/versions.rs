@@ -11,7 +11,7 @@
 //! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
 
 use super::db_iter::{DbIterOptions, KeepAlive};
-use super::timestamped::{Shown, Tombstones, compare_timestamps, shown_base};
+use super::timestamped::{Shown, Tombstones, compare_timestamps, shown};
 use esker_base::iter::InternalIterator;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -271,26 +271,25 @@ impl VersionsIter {
             {
                 return Ok(());
             }
-            // Newer ones of the same user key and timestamp follow.
-            let mut found = self.counts(&entry)?;
+            // Newer ones of the same user key and timestamp follow: what they hide need not be one that can be shown.
+            let mut newest = self.counts(&entry)?.then(|| self.iter.pinned_value());
             self.key.clear();
             self.key.extend_from_slice(self.iter.key());
-            if found {
-                self.take()?;
-            }
             self.iter.prev();
             while self.iter.valid() && self.is_current() {
                 if self.counts(&ParsedInternalKey::parse(self.iter.key())?)? {
-                    self.take()?;
-                    found = true;
+                    self.key.clear();
+                    self.key.extend_from_slice(self.iter.key());
+                    newest = Some(self.iter.pinned_value());
                 }
                 self.iter.prev();
             }
-            if found {
+            if let Some(stored) = newest {
                 if !self.iter.valid() {
                     // What could not be read may have been a newer one.
                     self.iter.status()?;
                 }
+                self.show(&stored)?;
                 self.valid = true;
                 return Ok(());
             }
@@ -318,13 +317,19 @@ impl VersionsIter {
     fn take(&mut self) -> Result<()> {
         self.key.clear();
         self.key.extend_from_slice(self.iter.key());
-        let value_type = ParsedInternalKey::parse(&self.key)?.value_type;
+        let stored = self.iter.pinned_value();
+        self.show(&stored)
+    }
+
+    /// Shows `key` with this stored value.
+    fn show(&mut self, stored: &PinnedBytes) -> Result<()> {
+        let ParsedInternalKey { user_key, value_type, .. } = ParsedInternalKey::parse(&self.key)?;
         self.shown = match value_type {
             _ if value_type.is_point_deletion() => Shown::Nothing,
             ValueType::Merge => {
                 return Err(Error::not_supported("merge operands with ReadOptions::iter_start_ts"));
             }
-            _ => shown_base(&*self.iter, self.options.blobs.as_ref(), value_type)?,
+            _ => shown(value_type, (user_key, stored), || stored.clone(), self.options.blobs.as_ref())?,
         };
         Ok(())
     }
