@@ -1,5 +1,6 @@
 //! One database from its creation on: random operations, each answer compared.
 
+mod audited;
 mod journal;
 mod reads;
 mod transactions;
@@ -16,7 +17,7 @@ use super::families::{FamilySpec, Merge};
 use super::settings::Settings;
 use super::state::State;
 use super::{Parameters, Report, Steps};
-use crate::audit::{self, Audited, Subject};
+use crate::audit::Audited;
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
@@ -24,7 +25,6 @@ use esker::{
     OpenMode, RangeOpt, Snapshot, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const PATH: &str = "/db";
@@ -405,34 +405,6 @@ impl Round {
             journal.closed();
         }
         Ok(())
-    }
-
-    /// What the database is besides its answers.
-    fn audit(&mut self) -> Checked {
-        let pairs = self.handles.iter().zip(&self.specs);
-        let subject = Subject {
-            db: self.db(),
-            fs: self.env.fs.as_ref(),
-            path: Path::new(PATH),
-            families: pairs.map(|(handle, spec)| (handle, &spec.comparator)).collect(),
-            may_be_left: self.had_trouble || !self.cursors.is_empty(),
-            all_garbage_is_counted: self.steps.files_deleted == 0,
-        };
-        let audited = audit::audit(&subject, self.env.clock.as_ref())?;
-        self.audited.add(&audited);
-        Ok(())
-    }
-
-    /// Nothing of the database that is closed is left in its caches, and what it counted adds up.
-    fn check_what_is_left(&mut self) -> Checked {
-        let tables = self.settings.families.iter().filter_map(|family| family.table.block_cache.as_ref());
-        let blobs = self.settings.families.iter().filter_map(|family| family.blob_cache.as_ref());
-        // All families have the same.
-        let cache = tables.chain(blobs).next();
-        let caches: Vec<_> = cache.into_iter().collect();
-        let audited = audit::are_empty(&caches, None, self.env.clock.as_ref())?;
-        self.audited.add(&audited);
-        self.settings.db.statistics.as_deref().map_or(Ok(()), audit::add_up)
     }
 
     fn reopen(&mut self) -> Checked {

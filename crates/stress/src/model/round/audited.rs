@@ -1,0 +1,35 @@
+//! What a round's database is besides its answers: see `audit.rs`.
+
+use super::{Checked, PATH, Round};
+use crate::audit::{self, Subject};
+use std::path::Path;
+
+impl Round {
+    /// What the database is besides its answers.
+    pub(super) fn audit(&mut self) -> Checked {
+        let pairs = self.handles.iter().zip(&self.specs);
+        let subject = Subject {
+            db: self.db(),
+            fs: self.env.fs.as_ref(),
+            path: Path::new(PATH),
+            families: pairs.map(|(handle, spec)| (handle, &spec.comparator)).collect(),
+            may_be_left: self.had_trouble || !self.cursors.is_empty(),
+            all_garbage_is_counted: self.steps.files_deleted == 0,
+        };
+        let audited = audit::audit(&subject, self.env.clock.as_ref())?;
+        self.audited.add(&audited);
+        Ok(())
+    }
+
+    /// Nothing of the database that is closed is left in its caches, and what it counted adds up.
+    pub(super) fn check_what_is_left(&mut self) -> Checked {
+        let tables = self.settings.families.iter().filter_map(|family| family.table.block_cache.as_ref());
+        let blobs = self.settings.families.iter().filter_map(|family| family.blob_cache.as_ref());
+        // All families have the same.
+        let cache = tables.chain(blobs).next();
+        let caches: Vec<_> = cache.into_iter().collect();
+        let audited = audit::are_empty(&caches, None, self.env.clock.as_ref())?;
+        self.audited.add(&audited);
+        self.settings.db.statistics.as_deref().map_or(Ok(()), audit::add_up)
+    }
+}
