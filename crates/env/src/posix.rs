@@ -16,6 +16,7 @@ mod direct;
 mod file;
 mod lock;
 mod mapped;
+pub(crate) mod refused;
 #[cfg(target_os = "linux")]
 pub(crate) mod resident;
 #[cfg(target_os = "linux")]
@@ -169,7 +170,10 @@ impl FileSystem for PosixFileSystem {
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
         std::fs::hard_link(existing, new).map_err(|e| {
             let pair = format!("While link: {} as {}", existing.display(), new.display());
-            if matches!(e.raw_os_error(), Some(libc::EXDEV | libc::EOPNOTSUPP | libc::EPERM)) {
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::EXDEV | libc::EOPNOTSUPP | libc::EPERM | libc::ENOSYS | libc::EMLINK)
+            ) {
                 Error::not_supported(format!("{pair}: {e}; copy the file instead"))
             } else {
                 Error::io_with(pair, e)

@@ -74,6 +74,12 @@ pub fn local_time(seconds: u64) -> LocalTime {
     }
 }
 
+/// The first directory of this process whose file system does not sync directories. What was done there lasts as long as that
+/// file system sees to it: worth a line in the LOG.
+pub fn unsynced_directory() -> Option<&'static std::path::Path> {
+    crate::posix::refused::unsynced_directory()
+}
+
 /// How many descriptors this process may have at once (the soft limit); `None` if nobody limits or knows it.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current

@@ -11,6 +11,7 @@
 //!  3. While `mapped` is there the buffer is empty, and the file may be longer than `written`.
 
 use super::mapped::MappedEnd;
+use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
 use super::{failed, failed_at, size_of};
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::{Error, Result};
@@ -46,7 +47,8 @@ fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<u
 pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<bool> {
     match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes)) {
         Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => Ok(false),
+        Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => Ok(false),
+        Err(e) if is_refused(e) => Ok(false),
         Err(e) => Err(failed_at("fallocate", path, offset, e)),
     }
 }
@@ -304,11 +306,9 @@ impl WritableFile for PosixWritableFile {
             return Ok(());
         }
         let cause = std::io::Error::last_os_error();
-        match cause.raw_os_error() {
-            // Not every file system can; it is only a hint.
-            Some(libc::ENOSYS | libc::ESPIPE | libc::EINVAL) => Ok(()),
-            _ => Err(failed("sync_file_range", &self.path, cause)),
-        }
+        // A hint, which not every file system takes.
+        let is_refused = Errno::from_io_error(&cause).is_some_and(is_refused);
+        if is_refused { Ok(()) } else { Err(failed("sync_file_range", &self.path, cause)) }
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
@@ -380,6 +380,12 @@ impl PosixDirectory {
 
 impl Directory for PosixDirectory {
     fn fsync(&self) -> Result<()> {
-        retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|e| failed("fsync directory", &self.path, e))
+        match retry_on_intr(|| rustix::fs::fsync(&self.fd)) {
+            Err(e) if syncs_no_directory(e) => {
+                note_unsynced_directory(&self.path);
+                Ok(())
+            }
+            synced => synced.map_err(|e| failed("fsync directory", &self.path, e)),
+        }
     }
 }

@@ -9,6 +9,7 @@
 //!     to no buffer later.
 //!  2. An error here is no error of the read: who called reads again, by itself, and gets the system's word for it.
 
+use super::refused::is_refused;
 use crate::read_many::ReadRequest;
 use esker_base::sync::process::atomic::{AtomicBool, Ordering};
 use io_uring::{IoUring, opcode, types};
@@ -68,7 +69,7 @@ impl Ring {
 
 /// Whether the kernel has no rings, or its rules keep them from us: it will say so however often we ask.
 fn is_forbidden(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::PERM))
+    Errno::from_io_error(error).is_some_and(is_refused)
 }
 
 fn refuse_if(is_forbidden: bool) {

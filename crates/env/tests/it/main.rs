@@ -5,4 +5,6 @@ mod conformance;
 mod direct;
 mod full_disk;
 mod locks;
+#[cfg(target_os = "linux")]
+mod refused;
 mod temp_dir;

@@ -26,6 +26,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
+use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key::InternalKeyComparator;
@@ -230,6 +231,10 @@ impl Opening {
             }),
         };
         db.start(missing, notes_options)?;
+        if let Some(dir) = unsynced_directory() {
+            let what = "does not sync directories: a power loss may undo changes of names";
+            esker_base::info_log!(db.engine().info_log, Warn, "The file system of {} {what}", dir.display());
+        }
         Ok(db)
     }
 
