@@ -17,6 +17,27 @@ use std::cmp::Ordering;
 /// How many bytes the sequence and type take.
 pub const TRAILER_BYTES: usize = 8;
 
+/// The most bytes that a user key and its value may have together; for a range deletion, begin and end.
+///
+/// Batches check it, so that no longer entry reaches a WAL. RocksDB allows 2^32 - 1 bytes for each, but
+/// computes the length of a memtable entry in 32 bits: two lengths, trailer and checksum need the rest.
+pub const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
+
+/// Whether a key and a value of these lengths fit into one entry.
+#[inline]
+pub const fn fits_entry(key_bytes: usize, value_bytes: usize) -> bool {
+    key_bytes.saturating_add(value_bytes) <= MAX_ENTRY_BYTES
+}
+
+/// What to tell a caller whose entry does not fit.
+#[cold]
+pub fn entry_too_long(key_bytes: usize, value_bytes: usize) -> Error {
+    Error::invalid_argument(format!(
+        "a key of {key_bytes} bytes with a value of {value_bytes} bytes is too large: together they may have \
+         {MAX_ENTRY_BYTES} bytes"
+    ))
+}
+
 /// `(largest sequence, RangeDeletion)`: ends a table whose last covered key is the end of a range tombstone, exclusive.
 pub const RANGE_END_SENTINEL: u64 = pack(SequenceNumber::MAX, ValueType::RangeDeletion);
 

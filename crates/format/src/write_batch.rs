@@ -21,6 +21,7 @@ mod tests;
 pub use op::{BatchOp, Ops, PrepareKind};
 pub use protection::BATCH_PROTECTION_BYTES;
 
+use crate::key::{MAX_ENTRY_BYTES, entry_too_long, fits_entry};
 use crate::wide_column;
 use esker_base::coding::{Decoder, put_length_prefixed, put_varint32};
 use esker_base::entry_checksum::EntryChecksum;
@@ -100,9 +101,10 @@ impl WriteBatch {
 
     /// Takes over bytes that came from somewhere, after checking all of them.
     /// # Errors
-    /// As [`WriteBatchView::parse`].
+    /// As [`WriteBatchView::parse`] · `InvalidArgument` for an entry beyond [`MAX_ENTRY_BYTES`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<WriteBatch> {
         let view = WriteBatchView::parse(&bytes)?;
+        view.check_entries()?;
         let (count, content) = (view.count, view.content);
         Ok(WriteBatch { count, content, ..WriteBatch::from_rep(bytes) })
     }
@@ -114,8 +116,9 @@ impl WriteBatch {
 
     /// Sets `key` to `value`.
     /// # Errors
-    /// For this and all other ops: `InvalidArgument` if a slice or the number of ops reaches 2^32, `Aborted` beyond
-    /// [`WriteBatch::set_max_bytes`]; the batch is then what it was.
+    /// For this and all other ops: `InvalidArgument` if key and value together have more than
+    /// [`MAX_ENTRY_BYTES`], or log data or the number of ops reaches 2^32; `Aborted` beyond
+    /// [`WriteBatch::set_max_bytes`]. The batch is then what it was.
     #[inline]
     pub fn put(&mut self, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
         self.op2(tag::PUT, family, key, value)
@@ -369,7 +372,7 @@ impl WriteBatch {
     #[inline]
     fn op1(&mut self, short_tag: u8, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
         self.add(1, |rep| {
-            let key = check_length("key", key)?;
+            check_entry(key, &[])?;
             rep.reserve(key.len() + 16);
             put_tag(rep, short_tag, family);
             put_length_prefixed(rep, key);
@@ -384,7 +387,7 @@ impl WriteBatch {
     #[inline]
     fn op2(&mut self, short_tag: u8, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(1, |rep| {
-            let (key, value) = (check_length("key", key)?, check_length("value", value)?);
+            check_entry(key, value)?;
             rep.reserve(key.len() + value.len() + 16);
             put_tag(rep, short_tag, family);
             put_length_prefixed(rep, key);
@@ -496,6 +499,19 @@ impl<'a> WriteBatchView<'a> {
         Ops::new(self.rep.get(BATCH_HEADER_BYTES..).unwrap_or_default())
     }
 
+    /// Checks that each entry fits into a memtable. Free for a batch of less than 4 GiB.
+    /// # Errors
+    /// `InvalidArgument` for an entry beyond [`MAX_ENTRY_BYTES`].
+    pub fn check_entries(&self) -> Result<()> {
+        if self.rep.len() <= MAX_ENTRY_BYTES {
+            return Ok(());
+        }
+        self.iter().try_for_each(|op| {
+            let (key, value) = op.entry_bytes();
+            if fits_entry(key, value) { Ok(()) } else { Err(entry_too_long(key, value)) }
+        })
+    }
+
     /// A batch of its own with these bytes.
     pub fn to_batch(&self) -> WriteBatch {
         WriteBatch { count: self.count, content: self.content, ..WriteBatch::from_rep(self.rep.to_vec()) }
@@ -540,6 +556,11 @@ fn put_tag(rep: &mut Vec<u8>, short_tag: u8, family: ColumnFamilyId) {
         rep.push(tag::with_family(short_tag));
         put_varint32(rep, family.0);
     }
+}
+
+#[inline]
+fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
+    if fits_entry(key.len(), value.len()) { Ok(()) } else { Err(entry_too_long(key.len(), value.len())) }
 }
 
 #[inline]

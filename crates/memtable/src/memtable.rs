@@ -23,7 +23,7 @@ use esker_base::iter::{InternalIterator, push_place};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
-use esker_format::key::{InternalKeyComparator, LookupKey};
+use esker_format::key::{InternalKeyComparator, LookupKey, entry_too_long, fits_entry};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::fmt;
 use std::ops::Deref;
@@ -161,7 +161,7 @@ impl MemTable {
     /// Any number of threads may add at once, in any order of sequence.
     /// # Errors
     /// `TryAgain` if this user key, sequence and type are there already; nothing was added ·
-    /// `InvalidArgument` for a key or value of 4 GiB · `Aborted` with `MemoryLimit` if the allocator has no more.
+    /// `InvalidArgument` beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `Aborted` with `MemoryLimit` if the allocator has no more.
     pub fn add(&self, seq: SequenceNumber, kind: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
         self.add_entry(seq, kind, user_key, value, None)
     }
@@ -190,8 +190,8 @@ impl MemTable {
         checksum: Option<EntryChecksum>,
     ) -> Result<()> {
         debug_assert!(!self.is_immutable(), "an immutable memtable is not written to");
-        if user_key.len() > record::MAX_LENGTH || value.len() > record::MAX_LENGTH {
-            return Err(too_long(user_key.len(), value.len()));
+        if !fits_entry(user_key.len(), value.len()) {
+            return Err(entry_too_long(user_key.len(), value.len()));
         }
         let named = kind;
         let kind = if self.icmp.timestamp_size() > 0 {
@@ -589,13 +589,6 @@ impl fmt::Debug for MemTable {
             .field("immutable", &self.is_immutable())
             .finish()
     }
-}
-
-#[cold]
-fn too_long(key_len: usize, value_len: usize) -> Error {
-    Error::invalid_argument(format!(
-        "a key of {key_len} bytes with a value of {value_len} bytes: neither may reach 4 GiB"
-    ))
 }
 
 #[cfg(test)]

@@ -19,9 +19,6 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The longest length that fits a record's header; RocksDB's limit too.
-pub(crate) const MAX_LENGTH: usize = u32::MAX as usize - 64;
-
 /// How many bytes a record takes.
 pub(crate) fn encoded_len(key_len: usize, value_len: usize) -> usize {
     let internal_len = key_len + TRAILER_BYTES;

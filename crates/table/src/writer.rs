@@ -30,7 +30,9 @@ use esker_format::dead_spans::{self, DeadSpanBuilder, LongSpan};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{DataBlockPlace, IndexBuilder};
-use esker_format::key::{self, RANGE_END_SENTINEL, TRAILER_BYTES as KEY_TRAILER_BYTES};
+use esker_format::key::{
+    self, RANGE_END_SENTINEL, TRAILER_BYTES as KEY_TRAILER_BYTES, entry_too_long, fits_entry,
+};
 use esker_format::meta_index::{self, MetaIndex};
 use esker_format::properties::TableProperties;
 use esker_format::trailer::{BlockGuard, TRAILER_BYTES};
@@ -38,6 +40,9 @@ use esker_format::unique_id::unique_id;
 use filter::{FinishedFilter, TableFilterBuilder};
 use index::TableIndex;
 use sink::BlockSink;
+
+/// The largest block: its offsets have 32 bits.
+const MAX_BLOCK_BYTES: usize = u32::MAX as usize;
 
 /// What was written: what the MANIFEST needs to know, and the properties.
 #[derive(Clone, Debug, Default)]
@@ -160,7 +165,8 @@ impl TableBuilder {
     /// Adds an entry. Point entries come in internal-key order; those of type `RangeDeletion` (value = end key) may
     /// come at any time, in any order.
     /// # Errors
-    /// `Corruption` if the key is not larger than the last one or malformed; `IoError`. The table is lost then.
+    /// `Corruption` if the key is not larger than the last one or malformed · `InvalidArgument` beyond
+    /// [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `IoError`. The table is lost then.
     #[inline]
     pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(e) = &self.failed {
@@ -182,6 +188,9 @@ impl TableBuilder {
         let Some(value_type) = ValueType::from_u8((packed & 0xFF) as u8) else {
             return Err(Error::corruption(format!("unknown type {} came to a table writer", packed & 0xFF)));
         };
+        if !fits_entry(user_key.len(), value.len()) {
+            return Err(entry_too_long(user_key.len(), value.len()));
+        }
         if value_type == ValueType::RangeDeletion {
             self.add_range_deletion(internal_key, value);
         } else {
@@ -251,7 +260,7 @@ impl TableBuilder {
         self.options.icmp.compare(last, internal_key).is_lt()
     }
 
-    /// RocksDB's rule: a block is cut when it has reached its size, or would pass it while it is nearly full.
+    /// No block reaches 4 GiB. Else RocksDB's rule: a block is cut when it has reached its size, or would pass it while it is nearly full.
     #[inline]
     fn is_block_full(&self, internal_key: &[u8], value: &[u8]) -> bool {
         let table = &self.options.table_options;
@@ -263,6 +272,9 @@ impl TableBuilder {
             return true;
         }
         let mut after = self.data.size_estimate_after(internal_key, value);
+        if after > MAX_BLOCK_BYTES {
+            return true;
+        }
         if table.block_align {
             after += TRAILER_BYTES;
             return after > table.block_size;

@@ -347,9 +347,10 @@ impl ReplayRun<'_> {
                     .map_err(|e| e.at(format_args!("{wal:06}.log")))?;
             }
             let step = match (step, &event) {
-                (ReplayStep::Apply(batch), Ok(event)) if self.has_inverted_range(wal, &batch) => {
-                    self.decide.refused(event, "a range deletion ends before it begins")?
-                }
+                (ReplayStep::Apply(batch), Ok(event)) => match self.why_refused(wal, &batch) {
+                    Some(why) => self.decide.refused(event, &why)?,
+                    None => step,
+                },
                 (step, _) => step,
             };
             match step {
@@ -372,6 +373,14 @@ impl ReplayRun<'_> {
             self.stopped_in_recycled = reader.is_recycled();
         }
         Ok(())
+    }
+
+    /// Why no memtable takes the batch, if that is so.
+    fn why_refused(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
+        if self.has_inverted_range(wal, batch) {
+            return Some("a range deletion ends before it begins".into());
+        }
+        batch.check_entries().err().map(|e| e.message().to_owned())
     }
 
     /// Whether the batch deletes a range that ends before it begins, in a family that lacks this WAL. RocksDB finds that out when it has

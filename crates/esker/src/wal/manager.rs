@@ -11,7 +11,8 @@
 //!  4. A file that gets its first record while the one before it is not synced says where that one ended: recovery finds
 //!     out if that end was lost. One that replaces a failed file says so as long as anybody may need that.
 //!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to it.
-//!  6. A file that was another log's before is cut behind its last record before the next one is begun, and that is durable
+//!  6. What the memtables refuse after it was appended is taken back: recovery applies no write that failed.
+//!  7. A file that was another log's before is cut behind its last record before the next one is begun, and that is durable
 //!     before a family's tables are: only the last file may end in older records. Readers take those for damage, RocksDB's
 //!     (7.8, 11.8) refuse the database if a family's tables are newer and no record of a later file follows on.
 
@@ -78,6 +79,17 @@ struct Fresh {
     complete: Option<u64>,
 }
 
+/// The current file as it was before its last append.
+struct Mark {
+    /// The first sequence number of that append.
+    sequence: SequenceNumber,
+    bytes: u64,
+    writer: LogWriter,
+    told_sizes: usize,
+    due: SequenceNumber,
+    records: u64,
+}
+
 /// All WALs of a database.
 pub(crate) struct Wals {
     fs: Arc<dyn FileSystem>,
@@ -94,6 +106,8 @@ pub(crate) struct Wals {
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
     /// How many of these the current file tells of.
     told_sizes: usize,
+    /// What [`Wals::take_back`] goes back to.
+    mark: Option<Mark>,
     /// Physical records of the append in hand.
     buffer: Vec<u8>,
     failed: Option<Error>,
@@ -116,6 +130,7 @@ impl Wals {
             recyclable: VecDeque::new(),
             timestamp_sizes: Vec::new(),
             told_sizes: 0,
+            mark: None,
             buffer: Vec::new(),
             failed: None,
             replaced: None,
@@ -279,6 +294,14 @@ impl Wals {
         let per_sync = self.options.wal_bytes_per_sync;
         let current = self.current.as_mut().expect("a writable database has a WAL");
         self.buffer.clear();
+        self.mark = Some(Mark {
+            sequence: sequences.start,
+            bytes: current.file.file_size(),
+            writer: current.writer.clone(),
+            told_sizes: self.told_sizes,
+            due: current.due,
+            records: current.records,
+        });
         if current.file.file_size() == 0 {
             self.told_sizes = 0;
         }
@@ -308,6 +331,27 @@ impl Wals {
             .append(&self.buffer)
             .and_then(|()| if manual { Ok(()) } else { current.file.flush() })
             .and_then(|()| current.write_back(per_sync));
+        if let Some(last) = self.alive.back_mut() {
+            last.bytes = current.file.file_size();
+        }
+        self.note(result)
+    }
+
+    /// Removes the record appended last, if it is the one that took sequence numbers from `first` on: no
+    /// recovery applies it. The removal is durable if the record was.
+    /// # Errors
+    /// `IoError`: whether the record is there after a crash is unknown, and nothing more is appended.
+    pub(crate) fn take_back(&mut self, first: SequenceNumber) -> Result<()> {
+        let Some(mark) = self.mark.take_if(|mark| mark.sequence == first) else { return Ok(()) };
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let was_synced = current.synced > mark.bytes;
+        let cut = current.file.truncate(mark.bytes);
+        (current.writer, current.due, current.records) = (mark.writer, mark.due, mark.records);
+        (current.has_old_tail, current.is_cut) = (false, true);
+        current.range_synced = current.range_synced.min(mark.bytes);
+        self.told_sizes = mark.told_sizes;
+        let use_fsync = self.options.use_fsync;
+        let result = cut.and_then(|()| if was_synced { current.sync(use_fsync) } else { Ok(()) });
         if let Some(last) = self.alive.back_mut() {
             last.bytes = current.file.file_size();
         }

@@ -7,7 +7,7 @@
 //!  1. `publish` comes after every batch of the group is in the memtables, those that followers insert included.
 //!  2. A leader serves others only when its own group has ended, and does not wait for anything meanwhile.
 //!  3. What fails for one of a group fails for all of it, and for nobody else: they share a record and are published by
-//!     one step.
+//!     one step. Its record leaves the log again if the memtables refuse it.
 
 use super::apply::{ApplyTask, Countdown, Memtables};
 use super::queue::{Follower, Leader, Request};
@@ -41,8 +41,9 @@ pub(super) trait Sink {
     /// Whether followers may insert their own batches.
     fn applies_concurrently(&self) -> bool;
 
-    /// What to tell the writers when the memtables would not take a batch.
-    fn refused(&self, error: &Error) -> Error;
+    /// The memtables would not take a batch of the group: removes its record from the log, and gives what to
+    /// tell the writers.
+    fn refused(&self, error: &Error, own: &Request, group: &[Follower]) -> Error;
 
     /// Lets reads see everything up to the end of `numbers`, all of which `group` and its leader wrote.
     fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>);
@@ -90,7 +91,9 @@ fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result
         next.0 += request.sequences();
     }
     sink.log(own, group, first..next)?;
-    insert(sink, own, group).map_err(|e| sink.refused(&e))?;
+    if let Err(e) = insert(sink, own, group) {
+        return Err(sink.refused(&e, own, group));
+    }
     hesitate();
     sink.publish(own, group, first..next);
     Ok(())

@@ -8,7 +8,9 @@
 //! Invariants
 //!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
 //!  2. A sequence number is published after everything up to it is in the memtables, so a read never sees half a batch.
-//!  3. Sequence numbers that were handed out are never handed out again, whatever failed in between.
+//!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. As half of it may be
+//!     in memtables, writes stop until then.
+//!  4. Sequence numbers that were handed out are never handed out again, whatever failed in between.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_write.cc`.
 
@@ -213,6 +215,18 @@ impl WritePath {
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
+    /// Removes the group's record from the WAL, and its prepared sections from the list.
+    fn take_back(&self, own: &Request, group: &[Follower]) -> Result<()> {
+        if own.disable_wal {
+            return Ok(());
+        }
+        self.forget_sections(own, group);
+        let mut wals = self.engine.wals.lock();
+        let result = wals.take_back(own.batch.sequence());
+        self.engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
+        result
+    }
+
     fn sync(&self, wals: &mut Wals) -> Result<()> {
         let _watch = self.engine.time(Histogram::WalFileSyncMicros);
         wals.sync()
@@ -258,7 +272,14 @@ impl Sink for WritePath {
         self.engine.options.allow_concurrent_memtable_write
     }
 
-    fn refused(&self, error: &Error) -> Error {
+    fn refused(&self, error: &Error, own: &Request, group: &[Follower]) -> Error {
+        if let Err(e) = self.take_back(own, group) {
+            esker_base::info_log!(
+                self.engine.info_log,
+                Error,
+                "A write that failed may be there after a reopen: its WAL record could not be removed: {e}"
+            );
+        }
         self.stop_writes(error, ErrorReason::MemTable)
     }
 

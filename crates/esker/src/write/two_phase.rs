@@ -108,6 +108,15 @@ impl WritePath {
         }
     }
 
+    /// Undoes [`WritePath::note_sections`] for a group whose record is taken back.
+    pub(super) fn forget_sections(&self, own: &Request, group: &[Follower]) {
+        for step in steps(own, group) {
+            if let TwoPhase::Prepare { xid, .. } = step {
+                self.engine.prepared.lock().remove(xid, None);
+            }
+        }
+    }
+
     /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer by themselves.
     pub(super) fn resolve_sections(&self, own: &Request, group: &[Follower]) {
         for step in steps(own, group) {

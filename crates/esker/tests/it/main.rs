@@ -47,6 +47,7 @@ mod prefix_scan;
 mod preserve;
 mod protection;
 mod read_options;
+mod refused_writes;
 mod repair;
 mod scan_histories;
 mod scrub;

@@ -115,6 +115,20 @@ impl BatchOp<'_> {
             _ => None,
         }
     }
+
+    /// Bytes of the key and of the value that it gives to a memtable; zero for ops that give none.
+    pub(super) fn entry_bytes(&self) -> (usize, usize) {
+        match *self {
+            BatchOp::Put { key, value, .. }
+            | BatchOp::Merge { key, operand: value, .. }
+            | BatchOp::DeleteRange { begin: key, end: value, .. }
+            | BatchOp::BlobIndex { key, index: value, .. }
+            | BatchOp::PutEntity { key, entity: value, .. }
+            | BatchOp::TimedPut { key, value, .. } => (key.len(), value.len()),
+            BatchOp::Delete { key, .. } | BatchOp::SingleDelete { key, .. } => (key.len(), 0),
+            _ => (0, 0),
+        }
+    }
 }
 
 /// Walks the ops of checked bytes; allocates nothing.

@@ -117,7 +117,7 @@ impl Sink for Model {
         true
     }
 
-    fn refused(&self, error: &Error) -> Error {
+    fn refused(&self, error: &Error, _own: &Request, _group: &[Follower]) -> Error {
         error.clone()
     }
 

@@ -1,0 +1,233 @@
+//! Writes that memtables refuse: the WAL does not keep them, and the directory opens again.
+
+use esker::internals::base::comparator::Comparator;
+use esker::internals::env::{CrashChoices, CrashFs};
+use esker::options::{CompressionType, WalRecoveryMode};
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Error, ErrorKind, Options, SstFileWriter,
+    TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
+
+/// The most bytes of a key and a value together, as the page of the format says.
+const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
+
+/// Panics at every key that begins with "bad", also in a recovery, unless it was told to be patient.
+#[derive(Default)]
+struct Picky {
+    is_patient: AtomicBool,
+}
+
+impl Comparator for Picky {
+    fn name(&self) -> &str {
+        "picky"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let is_bad = a.starts_with(b"bad") || b.starts_with(b"bad");
+        assert!(!is_bad || self.is_patient.load(atomic::Ordering::SeqCst), "a bad key");
+        a.cmp(b)
+    }
+}
+
+/// A disk, options for it, and the families "default" and "picky".
+fn picky(comparator: Arc<Picky>) -> (CrashFs, Options, Vec<ColumnFamilyDescriptor>) {
+    let disk = CrashFs::new();
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.create_missing_column_families = true;
+    options.db.avoid_flush_during_shutdown = true;
+    options.db.avoid_flush_during_recovery = true;
+    options.db.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
+    options.db.env = Env::with_fs(Arc::new(disk.clone()));
+    let mut cf = options.cf.clone();
+    cf.comparator = comparator;
+    let families = [("default", options.cf.clone()), ("picky", cf)];
+    let families = families.map(|(name, cf)| ColumnFamilyDescriptor::new(name, cf));
+    (disk, options, families.into())
+}
+
+fn keys(db: &Db, family: &ColumnFamilyHandle) -> Vec<String> {
+    let mut iter = db.iter_cf(family).unwrap();
+    iter.seek_to_first();
+    let mut keys = Vec::new();
+    while iter.valid() {
+        keys.push(String::from_utf8(iter.key().to_vec()).unwrap());
+        iter.next();
+    }
+    iter.status().unwrap();
+    keys
+}
+
+/// Puts "good", "bad" and "last" at once into the picky family, and "half" before them into the other one.
+fn put_bad(db: &Db, picky: &ColumnFamilyHandle, options: &WriteOptions) -> Error {
+    let mut batch = WriteBatch::new();
+    batch.put(db.default_column_family().id(), b"half", &[1; 40_000]).unwrap();
+    for key in ["good", "bad", "last"] {
+        batch.put(picky.id(), key.as_bytes(), b"value").unwrap();
+    }
+    db.write(options, &mut batch).unwrap_err()
+}
+
+#[test]
+fn no_wal_keeps_a_write_that_a_memtable_refused() {
+    for (synced, recycled, manual, writers) in [
+        (false, 0, false, 1),
+        (true, 0, false, 1),
+        (true, 2, false, 4),
+        (false, 0, true, 1),
+        (false, 2, false, 4),
+    ] {
+        let (disk, mut options, families) = picky(Arc::default());
+        options.db.recycle_log_file_num = recycled;
+        options.db.manual_wal_flush = manual;
+        let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+        let family = db.column_family("picky").unwrap();
+        let write_options = WriteOptions::default().sync(synced);
+        for round in 0..3 {
+            for i in 0..50 {
+                db.put_opt(&write_options, &family, format!("{round}-{i}"), "value").unwrap();
+            }
+            db.flush().unwrap();
+        }
+        db.put_opt(&write_options, &family, "a", "value").unwrap();
+        let before = db.latest_sequence_number();
+        std::thread::scope(|scope| {
+            for _ in 0..writers {
+                scope.spawn(|| {
+                    let error = put_bad(&db, &family, &write_options);
+                    assert!(error.to_string().contains("panicked"), "{error}");
+                });
+            }
+        });
+        assert_eq!(db.latest_sequence_number(), before, "nothing of it can be seen");
+        db.put("later", "value").unwrap_err();
+        let what = format!("synced {synced}, recycled {recycled}, manual {manual}");
+        let choices = if synced { CrashChoices::lose_unsynced() } else { CrashChoices::process_kill() };
+        let crashed = disk.crash_clone(&choices);
+        drop(family);
+        db.close().unwrap();
+        drop(db);
+        let disks = if manual { vec![disk] } else { vec![disk, crashed] };
+        for disk in disks {
+            options.db.env = Env::with_fs(Arc::new(disk));
+            let db = Db::open_cf(&options.db, "/db", families.clone());
+            let db = db.unwrap_or_else(|e| panic!("{what}: {e}"));
+            let family = db.column_family("picky").unwrap();
+            assert_eq!(db.get("half").unwrap(), None, "{what}");
+            let left = keys(&db, &family);
+            assert_eq!((left.len(), left.last().unwrap().as_str()), (151, "a"), "{what}");
+            db.put_cf(&family, "later", "value").unwrap();
+        }
+    }
+}
+
+/// The commit is refused, not the section: that is what was prepared, and what a caller may roll back.
+#[test]
+fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
+    let comparator = Arc::<Picky>::default();
+    let be_patient = |patient| comparator.is_patient.store(patient, atomic::Ordering::SeqCst);
+    let (_disk, options, families) = picky(comparator.clone());
+    let open = || {
+        let txn_options = TransactionDbOptions::default();
+        TransactionDb::open_cf(&options.db, &txn_options, "/db", families.clone())
+    };
+    let db = open().unwrap();
+    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    txn.set_name(b"one").unwrap();
+    let picky = db.db().column_family("picky").unwrap();
+    txn.put("half", "value").unwrap();
+    txn.put_cf(&picky, "bad", "value").unwrap();
+    txn.prepare().unwrap();
+    db.db().put_cf(&picky, "a", "value").unwrap();
+    txn.commit().unwrap_err();
+    be_patient(true);
+    drop((txn, picky));
+    db.db().close().unwrap();
+    drop(db);
+    let db = open().unwrap();
+    assert_eq!(db.db().get("half").unwrap(), None);
+    let prepared = db.get_all_prepared_transactions();
+    assert_eq!(prepared.len(), 1);
+    prepared.into_iter().for_each(|mut txn| txn.rollback().unwrap());
+    db.put("later", "value").unwrap();
+}
+
+/// Zeros that nothing reads take no memory.
+#[test]
+fn an_entry_beyond_the_limit_is_refused_before_anything_is_written() {
+    let (_disk, options, families) = picky(Arc::default());
+    let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+    let long = vec![0; MAX_ENTRY_BYTES + 1];
+    let default = db.default_column_family();
+    let check = |result: esker::Result<()>, what: &str| {
+        let error = result.expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{what}: {error}");
+        assert!(error.message().contains("4294967231"), "{what}: {error}");
+    };
+    for bytes in [MAX_ENTRY_BYTES, MAX_ENTRY_BYTES + 1] {
+        check(db.put("k", &long[..bytes]), "put");
+    }
+    check(db.put(&long, ""), "put of a key");
+    check(db.delete(&long), "delete");
+    check(db.single_delete(&long), "single_delete");
+    let mut batch = WriteBatch::new();
+    batch.put(default.id(), b"first", b"value").unwrap();
+    check(batch.merge(default.id(), b"k", &long), "merge");
+    check(batch.delete_range(default.id(), b"k", &long), "delete_range");
+    check(batch.put_serialized_entity(default.id(), b"k", &long), "put_entity");
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/table.sst").unwrap();
+    check(writer.put("k", &long), "SstFileWriter");
+    db.put("last", "value").unwrap();
+    db.close().unwrap();
+    let db = Db::open_cf(&options.db, "/db", families).unwrap();
+    assert_eq!(keys(&db, &db.default_column_family()), ["first", "last"]);
+}
+
+/// Whether the machine has this much memory to spare.
+fn has_memory(gibibytes: u64) -> bool {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+    kibibytes.is_some_and(|kibibytes| kibibytes >= gibibytes << 20)
+}
+
+/// Needs 20 GiB of memory and 9 GiB of disk.
+#[test]
+#[ignore = "writes a value of 4 GiB"]
+fn the_longest_entry_goes_through_wal_memtable_and_table() {
+    if !has_memory(20) {
+        println!("skipped: less than 20 GiB of memory are available");
+        return;
+    }
+    let dir = esker_testkit::TempDir::new("longest-entry");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.avoid_flush_during_shutdown = true;
+    options.db.avoid_flush_during_recovery = true;
+    options.cf.compression = CompressionType::None;
+    let value = vec![0; MAX_ENTRY_BYTES - 1];
+    let check = |db: &Db| {
+        assert_eq!(db.get("before").unwrap().unwrap(), b"value");
+        let read = db.get("k").unwrap().unwrap();
+        assert!(read.len() == value.len() && read.iter().all(|byte| *byte == 0));
+    };
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("before", "value").unwrap();
+    db.put("k", &value).unwrap();
+    check(&db);
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(&options, dir.path()).unwrap();
+    check(&db);
+    db.flush().unwrap();
+    check(&db);
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(&options, dir.path()).unwrap();
+    check(&db);
+}
