@@ -3,6 +3,9 @@
 //! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit code: 0 if all went
 //! well, 1 if not, 2 for a command line that cannot be understood (and what a subcommand says besides).
 //!
+//! The features `benchmarks` and `campaigns`, both on by default, bring the subcommands that need the crates of
+//! those names; without them the binary builds in a fraction of the time.
+//!
 //! Each subcommand is a module that starts with its options; what they share is in
 //! `host`, `failure`, `text`, `table_text` and `manifest`. A library, so that command lines can be tried without a process for
 //! each: [`CommandLine`] on a [`Host`].
@@ -10,7 +13,9 @@
 #![warn(missing_docs)]
 
 mod compare;
+#[cfg(feature = "benchmarks")]
 mod db_bench;
+#[cfg(feature = "campaigns")]
 mod db_stress;
 mod demo;
 mod door;
@@ -18,6 +23,7 @@ mod explain;
 mod failure;
 mod host;
 mod ldb;
+#[cfg(feature = "benchmarks")]
 mod lock_bench;
 mod manifest;
 mod sst_dump;
@@ -53,20 +59,25 @@ enum Command {
     /// What a read looks at, and why it takes as long as it does
     Explain(explain::ExplainOptions),
     /// Benchmarks, as RocksDB's db_bench
+    #[cfg(feature = "benchmarks")]
     #[command(name = "db_bench")]
     DbBench(db_bench::BenchOptions),
     /// Benchmarks of the block cache, as RocksDB's cache_bench
+    #[cfg(feature = "benchmarks")]
     #[command(name = "cache_bench")]
     CacheBench(db_bench::BenchOptions),
     /// Random operations on a real directory, each answer compared with what is expected, as RocksDB's db_stress
+    #[cfg(feature = "campaigns")]
     #[command(name = "db_stress")]
     DbStress(db_stress::Flags),
     /// Starts db_stress with random flags again and again, and kills it, as RocksDB's db_crashtest.py
+    #[cfg(feature = "campaigns")]
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::CrashFlags),
     /// Administration and data access, as RocksDB's ldb
     Ldb(ldb::LdbOptions),
     /// How many locks a second the lock manager takes and gives back
+    #[cfg(feature = "benchmarks")]
     #[command(name = "lock_bench")]
     LockBench(lock_bench::LockBenchArguments),
     /// Looks into table files, as RocksDB's sst_dump
@@ -127,11 +138,16 @@ impl CommandLine {
             Command::Compare(options) => compare::run(options, host),
             Command::Door(options) => door::run(options, host),
             Command::Explain(options) => explain::run(options, host),
+            #[cfg(feature = "benchmarks")]
             Command::DbBench(options) => db_bench::run(options, host),
+            #[cfg(feature = "benchmarks")]
             Command::CacheBench(options) => db_bench::run_cache_bench(options, host),
+            #[cfg(feature = "campaigns")]
             Command::DbStress(flags) => db_stress::run(flags, host),
+            #[cfg(feature = "campaigns")]
             Command::DbCrashtest(flags) => db_stress::run_crash_test(flags, host),
             Command::Ldb(options) => ldb::run(options, host),
+            #[cfg(feature = "benchmarks")]
             Command::LockBench(arguments) => lock_bench::run(arguments, host),
             Command::SstDump(options) => sst_dump::run(options, host),
             Command::Verify(options) => verify::run(options, host),
