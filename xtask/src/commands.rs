@@ -45,6 +45,30 @@ pub(crate) fn check(root: &Path, all: bool) -> Outcome {
     cargo(root, &[&["test"][..], &selection].concat())
 }
 
+/// Builds the guide, docs/guide, as a book in `target/guide`. `target/tools` gets mdBook if it is not there.
+pub(crate) fn guide(root: &Path) -> Outcome {
+    let tools = root.join("target/tools");
+    let mdbook = tools.join("bin/mdbook");
+    if !mdbook.exists() {
+        let tools = tools.to_string_lossy();
+        cargo(
+            root,
+            &[
+                "install",
+                "--quiet",
+                "--locked",
+                "--no-default-features",
+                "--version",
+                "0.5.4",
+                "--root",
+                &tools,
+                "mdbook",
+            ],
+        )?;
+    }
+    run(root, &[], &mdbook.to_string_lossy(), &["build", "docs/guide"])
+}
+
 /// Packages with files that differ from `main` or are not committed; `None` if a file outside of all packages does.
 fn touched_packages(root: &Path) -> Result<Option<BTreeSet<String>>, String> {
     let git = |args: &[&str]| -> Result<String, String> {

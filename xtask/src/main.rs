@@ -1,4 +1,4 @@
-//! `cargo xtask check|test|long|compare|instructions|tidy`: the daily commands.
+//! `cargo xtask check|test|long|compare|instructions|guide|tidy`: the daily commands.
 //!
 //! In: a command and its flags. Out: the output of the tools it runs; exit code 1 if one of them failed.
 #![forbid(unsafe_code)]
@@ -38,6 +38,7 @@ cargo xtask long door          500 mixtures and 50 chains between Esker and Rock
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
+cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
 cargo xtask tidy               rules that no compiler knows";
 
 fn main() -> ExitCode {
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         ["compare", flags @ ..] => commands::compare(&root, flags),
         ["instructions"] => instructions::check(&root, false),
         ["instructions", "--record"] => instructions::check(&root, true),
+        ["guide"] => commands::guide(&root),
         ["tidy"] => tidy::run(&root),
         _ => Err(USAGE.to_owned()),
     };

@@ -86,10 +86,24 @@ pub use txn::{
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatchWithIndex,
 };
 
-/// README.md, so that its example is compiled and run.
+/// README.md and the guide, so that their examples are compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/src/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../../../docs/guide/src/data-model.md")]
+    struct DataModel;
+    #[doc = include_str!("../../../docs/guide/src/transactions.md")]
+    struct Transactions;
+    #[doc = include_str!("../../../docs/guide/src/tuning.md")]
+    struct Tuning;
+    #[doc = include_str!("../../../docs/guide/src/operating.md")]
+    struct Operating;
+    #[doc = include_str!("../../../docs/guide/src/moving-from-rocksdb.md")]
+    struct MovingFromRocksDb;
+}
 
 /// The crates below, for tools and tests that look inside files.
 pub mod internals {
