@@ -1,6 +1,7 @@
-//! Slots and priorities for boxed jobs. Knows no job: who runs what is decided above.
+//! Slots and priorities for boxed jobs, and work shared among threads of its own. Knows no job: who runs what is decided
+//! above.
 
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, Mutex, thread};
 use esker_env::thread_pool::{Priority, ThreadPool};
 use std::fmt;
 
@@ -56,4 +57,38 @@ impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Scheduler({})", self.tag)
     }
+}
+
+/// Applies `work` to each item on up to `threads` threads, the caller's included. Results are in the order of the items.
+/// If the system gives no more threads, those that are there do all the work.
+pub(crate) fn map_in_parallel<T: Send, R: Send>(
+    items: Vec<T>,
+    threads: usize,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let helpers = threads.min(items.len()).saturating_sub(1);
+    let mut results = Vec::with_capacity(items.len());
+    let (items, done) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(&mut results));
+    let run = || {
+        loop {
+            // In a statement of its own: the lock is not held while the work is done.
+            let next = items.lock().next();
+            let Some((index, item)) = next else { return };
+            let result = work(item);
+            done.lock().push((index, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            #[cfg(not(shuttle))]
+            if thread::Builder::new().spawn_scoped(scope, run).is_err() {
+                break;
+            }
+            #[cfg(shuttle)]
+            scope.spawn(run);
+        }
+        run();
+    });
+    results.sort_unstable_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }

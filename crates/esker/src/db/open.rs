@@ -32,7 +32,7 @@ use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
 use esker_table::{OpenFiles, TableCache, TableCacheOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// What a database is opened for.
@@ -188,9 +188,10 @@ impl Opening {
         }
         let db_id = manifest.db_id().map_or(db_id, str::to_owned);
         manifest.set_db_id(db_id.clone());
+        let in_manifest: HashMap<&str, _> = manifest.families().map(|f| (f.name(), f)).collect();
         for family in &mut present {
             // Tables are written on as they were begun.
-            let in_manifest = manifest.families().find(|f| f.name() == family.name);
+            let in_manifest = in_manifest.get(family.name.as_str());
             let persisted = in_manifest.is_none_or(|f| f.descriptor().persist_user_defined_timestamps);
             family.options.persist_user_defined_timestamps = persisted;
         }
@@ -331,6 +332,7 @@ impl Opening {
         } else {
             vec!["default".to_owned()]
         };
+        let known: HashSet<String> = known.into_iter().collect();
         let (present, missing): (Vec<_>, Vec<_>) =
             self.families.iter().cloned().partition(|f| known.contains(&f.name));
         let may_create = self.mode == OpenMode::ReadWrite
@@ -457,8 +459,9 @@ impl Opening {
         let mut tables = BTreeMap::new();
         let open_files = OpenFiles::new(table_capacity(&self.options));
         let mut all = OpenAllTables::new(&self.options, &self.info_log);
+        let by_name: HashMap<&str, _> = families.iter().rev().map(|f| (f.name.as_str(), f)).collect();
         for family in manifest.families() {
-            let Some(descriptor) = families.iter().find(|f| f.name == family.name()) else { continue };
+            let Some(descriptor) = by_name.get(family.name()) else { continue };
             let of_family = family_tables(&self.options, &self.path, descriptor, &open_files);
             all.add(family.name(), &of_family, family.current());
             tables.insert(family.id(), of_family);

@@ -1,7 +1,8 @@
 //! Recovery: what the WALs hold and no table does goes into memtables, and from there to level 0.
 //!
 //! In: the versions that the MANIFEST gave, and the WAL directory. Out: per family a memtable and the level-0 files
-//! written while replaying. Nothing is logged here: `db/open.rs` logs all of it at once.
+//! that `recover/tables.rs` wrote. Nothing is logged here: `db/open.rs` logs all of it at once.
+//! Cost: that of the records and of the tables, plus one look at each family when replay begins and ends.
 //!
 //! Invariants
 //!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log number: older ones are
@@ -12,23 +13,21 @@
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are `format::wal_recovery`'s.
 
+mod tables;
+
 use super::column_family::ColumnFamilyDescriptor;
 use crate::cf::{DeadRanges, SuperVersion};
-use crate::files::OutputContext;
-use crate::flush::{BuildTable, TableBuildJob};
-use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
 use crate::read::answer::Answer;
 use crate::read::get::{ReadContext, find};
-use crate::version::{Family, VersionSet};
+use crate::version::{Family, FamilyMap, VersionSet};
 use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, open_wal};
-use crate::write::{entry_of, new_memtable};
+use crate::write::{Entry, entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
-use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::atomic::AtomicU64;
 use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_env::FileSystem;
-use esker_env::rate_limiter::IoPriority;
 use esker_format::file_name::{FileType, current_file_name, parse_file_name};
 use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::LogEvent;
@@ -38,7 +37,7 @@ use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_format::write_batch::{BatchOp, WriteBatchView};
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableReadOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
@@ -96,6 +95,9 @@ pub(super) struct RecoveredFamily {
     pub(super) full_history_ts_low: Option<Vec<u8>>,
     /// WALs below this hold nothing for the family.
     manifest_log_number: FileNumber,
+    /// `mem` has entries, and has reached `write_buffer_size`.
+    has_entries: bool,
+    is_full: bool,
     icmp: InternalKeyComparator,
     pub(super) descriptor: ColumnFamilyDescriptor,
     next_memtable_id: u64,
@@ -112,9 +114,10 @@ impl Recovery<'_> {
         manifest: &VersionSet,
         families: &[ColumnFamilyDescriptor],
     ) -> Result<Recovered> {
-        let mut replayed = BTreeMap::new();
+        let mut replayed = FamilyMap::default();
+        let by_name: HashMap<&str, _> = families.iter().rev().map(|d| (d.name.as_str(), d)).collect();
         for family in manifest.families() {
-            let Some(descriptor) = families.iter().find(|d| d.name == family.name()) else { continue };
+            let Some(descriptor) = by_name.get(family.name()) else { continue };
             let fresh = RecoveredFamily::new(
                 self.options,
                 family.id(),
@@ -136,6 +139,11 @@ impl Recovery<'_> {
             records: (0, 0),
             stopped_in_recycled: false,
             ended_in_doubt: false,
+            smallest_needed: manifest.families().map(|f| f.log_number()).min().unwrap_or_default(),
+            smallest_wanted: self.smallest_wanted(manifest),
+            full: Vec::new(),
+            bytes_since_flush: 0,
+            has_written_tables: false,
         };
         let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
         run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
@@ -154,10 +162,14 @@ impl Recovery<'_> {
         if !self.read_only && flush {
             run.flush_all()?;
         }
-        let oldest = run.families.values().filter(|f| !f.memtable_is_empty()).map(|f| f.log_number).min();
+        if run.has_written_tables {
+            self.fs.new_directory(self.path)?.fsync()?;
+        }
+        let oldest = run.families.values().filter(|f| f.has_entries).map(|f| f.log_number).min();
         let needed = wals.iter().copied().filter(|w| oldest.is_some_and(|o| *w >= o));
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
         let prepared = run.prepared()?;
+        esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
         let families = run.families.into_values().collect();
         Ok(Recovered { prepared, wals_still_needed, families, replayed: wals })
@@ -306,7 +318,7 @@ fn as_short_as_possible(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)>
 struct ReplayRun<'a> {
     recovery: &'a Recovery<'a>,
     manifest: &'a VersionSet,
-    families: BTreeMap<ColumnFamilyId, RecoveredFamily>,
+    families: FamilyMap<RecoveredFamily>,
     decide: WalReplay,
     last_sequence: SequenceNumber,
     two_phase: TwoPhaseReplay,
@@ -318,6 +330,15 @@ struct ReplayRun<'a> {
     stopped_in_recycled: bool,
     /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
     ended_in_doubt: bool,
+    /// The oldest WAL that any family needs, as the MANIFEST has it, and the oldest that is replayed.
+    smallest_needed: FileNumber,
+    smallest_wanted: FileNumber,
+    /// Families whose memtable the last batch filled up to `write_buffer_size`.
+    full: Vec<ColumnFamilyId>,
+    /// Bytes of entries since tables were last written.
+    bytes_since_flush: usize,
+    /// Tables were written, and the directory was not synced since.
+    has_written_tables: bool,
 }
 
 impl ReplayRun<'_> {
@@ -406,9 +427,8 @@ impl ReplayRun<'_> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
         // One that nobody needs any more may have gone. For sections the MANIFEST names the oldest that may be needed, which
         // lags behind: what no family needs counts only if it is there.
-        let for_families = self.manifest.families().map(|f| f.log_number()).min().unwrap_or_default();
-        let is_wanted = p.number >= self.recovery.smallest_wanted(self.manifest)
-            && (p.number >= for_families || self.at.1 == Some(p.number));
+        let is_wanted = p.number >= self.smallest_wanted
+            && (p.number >= self.smallest_needed || self.at.1 == Some(p.number));
         if !is_wanted || p.has_failed() {
             return Ok(!is_wanted);
         }
@@ -426,14 +446,15 @@ impl ReplayRun<'_> {
 
     /// Applies one batch and says how many sequence numbers it took.
     fn apply(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Result<u64> {
-        let families = &mut self.families;
+        let (families, full) = (&mut self.families, &mut self.full);
+        let bytes = &mut self.bytes_since_flush;
         let consumed = self.two_phase.record(wal, batch, &mut |wal, sequence, op| {
             let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
             if let Some(family) = families.get_mut(&id).filter(|f| wal >= f.manifest_log_number) {
-                if family.memtable_is_empty() {
-                    family.log_number = wal;
+                *bytes += tables::bytes_of(&entry);
+                if family.add(wal, sequence, &entry)? {
+                    full.push(id);
                 }
-                family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
             }
             Ok(())
         })?;
@@ -468,12 +489,11 @@ impl ReplayRun<'_> {
                 };
                 self.last_sequence.0 += 1;
                 let before = self.recovery.value_before(self.manifest, family, &key, section)?;
-                family.log_number = if family.memtable_is_empty() { NEW_WAL } else { family.log_number };
                 let (value_type, value) = match &before {
                     Some((value_type, value)) => (*value_type, value.as_slice()),
                     None => (ValueType::Deletion, &[][..]),
                 };
-                family.mem.add(self.last_sequence, value_type, &key, value)?;
+                family.add(NEW_WAL, self.last_sequence, &Entry { value_type, key: &key, value })?;
                 match value_type {
                     ValueType::Deletion => transaction.restore.delete(id, &key)?,
                     ValueType::Value => transaction.restore.put(id, &key, value)?,
@@ -487,72 +507,6 @@ impl ReplayRun<'_> {
         }
         all.retain(|transaction| transaction.is_prepared || transaction.restore.count() > 0);
         Ok(all)
-    }
-
-    /// Writes memtables that have grown to `write_buffer_size`, so that a long WAL needs no more memory than it did when
-    /// it was written.
-    fn flush_full(&mut self) -> Result<()> {
-        if self.recovery.read_only {
-            return Ok(());
-        }
-        let full = |f: &RecoveredFamily| {
-            f.mem.approximate_memory_usage() >= f.descriptor.options.write_buffer_size
-                && !f.memtable_is_empty()
-        };
-        let due: Vec<_> = self.families.values().filter(|f| full(f)).map(|f| f.id).collect();
-        due.into_iter().try_for_each(|id| self.flush(id))
-    }
-
-    fn flush_all(&mut self) -> Result<()> {
-        let due: Vec<_> = self.families.values().filter(|f| !f.memtable_is_empty()).map(|f| f.id).collect();
-        due.into_iter().try_for_each(|id| self.flush(id))
-    }
-
-    fn flush(&mut self, id: ColumnFamilyId) -> Result<()> {
-        let family = self.families.get_mut(&id).expect("the caller found it here");
-        let fresh = new_memtable(
-            self.recovery.options,
-            &family.icmp,
-            &family.descriptor.options,
-            family.next_memtable_id,
-            self.last_sequence,
-        );
-        family.next_memtable_id += 1;
-        let full = std::mem::replace(&mut family.mem, fresh);
-        full.mark_immutable();
-        let recovery = self.recovery;
-        let output = OutputContext {
-            env: &recovery.options.env,
-            options: recovery.options,
-            family_options: &family.descriptor.options,
-            icmp: &family.icmp,
-            dir: recovery.path,
-            column_family: id,
-            column_family_name: &family.descriptor.name,
-            db_id: recovery.db_id,
-            session_id: recovery.session_id,
-            io_priority: IoPriority::High,
-            info_log: recovery.info_log,
-            tables: &recovery.tables[&id],
-            job_id: 0,
-        };
-        let build = BuildTable { output, cancel: None, numbers: Some(self.manifest.numbers()) };
-        let number = self.manifest.numbers().new_file_number();
-        let job = TableBuildJob {
-            number,
-            memtables: std::slice::from_ref(&full),
-            snapshots: &[],
-            epoch_number: family.epochs.fetch_add(1, Ordering::Relaxed),
-        };
-        let built = build.run(&job)?;
-        family.new_files.extend(built.file);
-        family.new_blobs.extend(built.blobs);
-        if let Some(bound) = built.full_history_ts_low
-            && family.full_history_ts_low.as_ref().is_none_or(|old| compare_timestamps(&bound, old).is_gt())
-        {
-            family.full_history_ts_low = Some(bound);
-        }
-        Ok(())
     }
 
     /// # Errors
@@ -600,6 +554,8 @@ impl RecoveredFamily {
             new_blobs: Vec::new(),
             full_history_ts_low: None,
             manifest_log_number,
+            has_entries: false,
+            is_full: false,
             icmp,
             descriptor: descriptor.clone(),
             next_memtable_id: 2,
@@ -609,11 +565,7 @@ impl RecoveredFamily {
 
     /// The oldest WAL with something that is in `mem`, where `new_wal` is the next to be written.
     pub(super) fn oldest_wal(&self, new_wal: FileNumber) -> FileNumber {
-        if self.memtable_is_empty() { new_wal } else { self.log_number.min(new_wal) }
-    }
-
-    pub(super) fn memtable_is_empty(&self) -> bool {
-        self.mem.is_empty()
+        if self.has_entries { self.log_number.min(new_wal) } else { new_wal }
     }
 }
 

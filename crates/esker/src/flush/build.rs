@@ -55,7 +55,7 @@ pub(crate) struct TableBuildJob<'a> {
 }
 
 impl BuildTable<'_> {
-    /// Writes, syncs and describes the table and its blob files.
+    /// Writes, syncs and describes the table and its blob files. The caller syncs the directory, once for all tables.
     /// # Errors
     /// `IoError` (nothing is left of the files, if the file system lets us) · `Corruption` or `InvalidArgument` from a merge
     /// operator · `Aborted` if a merge operator or a comparator panicked · `ShutdownInProgress`.
@@ -154,8 +154,6 @@ impl BuildTable<'_> {
             return Ok(None);
         }
         blobs.finish()?;
-        let table = output.finish(context, job.epoch_number, 0)?;
-        context.env.fs.new_directory(context.dir)?.fsync()?;
-        Ok(Some(table))
+        output.finish(context, job.epoch_number, 0).map(Some)
     }
 }

@@ -179,6 +179,7 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTab
             epoch_number: part.epoch_number,
         })?);
     }
+    engine.fs().new_directory(&engine.path)?.fsync()?;
     Ok(())
 }
 

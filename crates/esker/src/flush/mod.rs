@@ -8,5 +8,5 @@
 mod build;
 mod job;
 
-pub(crate) use build::{BuildTable, TableBuildJob};
+pub(crate) use build::{BuildTable, BuiltTable, TableBuildJob};
 pub(crate) use job::{background_flush, oldest_section_without, raise_log_numbers};

@@ -1,4 +1,4 @@
-//! WALs into tables: whatever can be read of them.
+//! WALs into tables: whatever can be read of them. A record costs its own entries, not the number of families.
 
 use super::{Family, Found, Repair, RepairSummary};
 use crate::db;
@@ -31,6 +31,13 @@ struct Replayed {
     no_table_lost: bool,
     /// What WALs below this number hold is in the tables.
     flushed_before: FileNumber,
+    write_buffer_size: usize,
+}
+
+impl Replayed {
+    fn is_full(&self) -> bool {
+        self.mem.approximate_memory_usage() >= self.write_buffer_size
+    }
 }
 
 impl Repair {
@@ -82,6 +89,7 @@ impl Repair {
             old,
             no_table_lost: self.summary.tables_lost.is_empty(),
             flushed_before: FileNumber(0),
+            write_buffer_size: family.descriptor.options.write_buffer_size,
         }
     }
 
@@ -96,7 +104,7 @@ impl Repair {
         let mut reader = open_wal(self.fs.as_ref(), dir, wal)?;
         decide.begin_file(wal);
         two_phase.begin_file();
-        let mut record = Vec::new();
+        let (mut record, mut full) = (Vec::new(), Vec::new());
         loop {
             let event = reader.next_record(&mut record);
             let step = match &event {
@@ -106,9 +114,11 @@ impl Repair {
             let ends = matches!(step, ReplayStep::EndOfFile);
             match step {
                 ReplayStep::Apply(batch) => {
-                    let (first, consumed) = (batch.sequence(), self.apply(wal, &batch, two_phase, families)?);
-                    decide.applied(first, consumed)?;
-                    self.write_full_tables(families)?;
+                    let consumed = self.apply(wal, &batch, two_phase, families, &mut full)?;
+                    decide.applied(batch.sequence(), consumed)?;
+                    for id in full.drain(..) {
+                        self.write_table(id, families.get_mut(&id).expect("it has just been written to"))?;
+                    }
                 }
                 ReplayStep::Continue | ReplayStep::EndOfFile => {}
             }
@@ -126,12 +136,14 @@ impl Repair {
     }
 
     /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken over are passed by.
+    /// Adds families whose memtable is full to `full`.
     fn apply(
         &mut self,
         wal: FileNumber,
         batch: &WriteBatchView<'_>,
         two_phase: &mut TwoPhaseReplay,
         families: &BTreeMap<ColumnFamilyId, Replayed>,
+        full: &mut Vec<ColumnFamilyId>,
     ) -> Result<u64> {
         let summary = &mut self.summary;
         let consumed = two_phase.record(wal, batch, &mut |_, sequence, op| {
@@ -142,6 +154,9 @@ impl Repair {
                 Some(family) => {
                     family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
                     summary.wal_records += 1;
+                    if family.is_full() && full.last() != Some(&id) {
+                        full.push(id);
+                    }
                 }
             }
             Ok(())
@@ -150,16 +165,6 @@ impl Repair {
             self.numbers.set_last_sequence(SequenceNumber(batch.sequence().0 + consumed - 1));
         }
         Ok(consumed)
-    }
-
-    fn write_full_tables(&mut self, families: &mut BTreeMap<ColumnFamilyId, Replayed>) -> Result<()> {
-        for (id, replayed) in families {
-            let limit = self.families[id].descriptor.options.write_buffer_size;
-            if replayed.mem.approximate_memory_usage() >= limit {
-                self.write_table(*id, replayed)?;
-            }
-        }
-        Ok(())
     }
 
     fn write_table(&mut self, id: ColumnFamilyId, replayed: &mut Replayed) -> Result<()> {

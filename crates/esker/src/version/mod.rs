@@ -1,7 +1,7 @@
 //! Which files make up the database, now and for ever: versions, and the MANIFEST that records how they follow
 //! one another.
 //!
-//! Reading order: [`file_meta`] (one file), [`weights`], [`levels`] and [`version`] (the files of a family at one moment),
+//! `family_map` keeps a value per family. Reading order: [`file_meta`] (one file), [`weights`], [`levels`] and [`version`] (the files of a family at one moment),
 //! `findings` (what is known about levels), [`file_picker`] (which of them may hold a key),
 //! [`builder`] (version + edits -> version), [`check`] (what must
 //! hold of a version), [`manifest`] (the log of edits and CURRENT), `recover` (the log read back), [`set`] (the
@@ -11,6 +11,7 @@ pub mod blob_meta;
 pub mod builder;
 pub mod check;
 pub mod config;
+mod family_map;
 pub mod file_meta;
 pub mod file_picker;
 mod findings;
@@ -27,6 +28,7 @@ pub mod weights;
 
 pub(crate) use blob_meta::blob_file_size;
 pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
+pub(crate) use family_map::FamilyMap;
 pub use file_meta::{FileMeta, ObsoleteTable};
 pub use file_picker::Candidates;
 pub use levels::Level;

@@ -16,7 +16,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubC
 use esker_format::file_name;
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// What a MANIFEST says.
@@ -110,6 +110,17 @@ enum Family {
     Dropped,
 }
 
+impl Family {
+    /// Its name, unless it was dropped.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Family::Open(open) => Some(&open.descriptor.name),
+            Family::Unopened { name } => Some(name),
+            Family::Dropped => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct OpenFamily {
     descriptor: FamilyDescriptor,
@@ -119,8 +130,10 @@ struct OpenFamily {
 
 #[derive(Debug)]
 struct Replay<'a> {
-    wanted: &'a [FamilyDescriptor],
+    wanted: HashMap<&'a str, &'a FamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
+    /// Names of the families that are there now.
+    names: HashSet<String>,
     db_id: Option<String>,
     log_number: Option<FileNumber>,
     next_file: Option<FileNumber>,
@@ -135,8 +148,10 @@ struct Replay<'a> {
 impl<'a> Replay<'a> {
     fn new(wanted: &'a [FamilyDescriptor]) -> Result<Replay<'a>> {
         let mut replay = Replay {
-            wanted,
+            // The first of a name counts.
+            wanted: wanted.iter().rev().map(|d| (d.name.as_str(), d)).collect(),
             families: BTreeMap::new(),
+            names: HashSet::new(),
             db_id: None,
             log_number: None,
             next_file: None,
@@ -155,9 +170,9 @@ impl<'a> Replay<'a> {
     }
 
     fn add_family(&mut self, id: ColumnFamilyId, name: &str) {
-        let family = match self.wanted.iter().find(|d| d.name == name) {
+        let family = match self.wanted.get(name) {
             None => Family::Unopened { name: name.to_owned() },
-            Some(descriptor) => {
+            Some(&descriptor) => {
                 let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
                 let base = Version::empty(id, icmp, descriptor.num_levels)
                     .charged_to(descriptor.metadata_cache.clone());
@@ -169,6 +184,7 @@ impl<'a> Replay<'a> {
             }
         };
         self.families.insert(id, family);
+        self.names.insert(name.to_owned());
         self.max_column_family = self.max_column_family.max(id.0);
     }
 
@@ -190,12 +206,7 @@ impl<'a> Replay<'a> {
     }
 
     fn on_add(&mut self, id: ColumnFamilyId, name: &str, edit: &VersionEdit) -> Result<()> {
-        let by_name = |f: &Family| match f {
-            Family::Open(o) => o.descriptor.name == name,
-            Family::Unopened { name: n } => n == name,
-            Family::Dropped => false,
-        };
-        if self.families.contains_key(&id) || self.families.values().any(by_name) {
+        if self.families.contains_key(&id) || self.names.contains(name) {
             return Err(Error::corruption(format!("column family {id} '{name}' is added twice")));
         }
         if !edit.new_files.is_empty() || !edit.deleted_files.is_empty() {
@@ -206,7 +217,10 @@ impl<'a> Replay<'a> {
     }
 
     fn on_drop(&mut self, id: ColumnFamilyId) -> Result<()> {
-        match self.families.insert(id, Family::Dropped) {
+        let family = self.families.insert(id, Family::Dropped);
+        let name = family.as_ref().and_then(Family::name);
+        name.map(|name| self.names.remove(name));
+        match family {
             Some(Family::Dropped) => {
                 Err(Error::corruption(format!("column family {id} is dropped, and is not there")))
             }

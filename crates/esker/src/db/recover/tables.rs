@@ -1,0 +1,177 @@
+//! Level-0 tables that recovery writes while it replays WALs.
+//!
+//! In: families with memtables that are full, or too large together. Out: tables, numbered in the order in which the
+//! memtables filled. Several tables are written at once. The caller syncs the directory once, before the MANIFEST names them.
+//!
+//! Invariants
+//!  1. A batch costs its own entries, not the number of families: only families that the batch wrote to are looked at.
+//!  2. All memtables together stay near the bound of the write buffer manager, except when the database is read-only.
+
+use super::{RecoveredFamily, Recovery, ReplayRun};
+use crate::files::OutputContext;
+use crate::flush::{BuildTable, BuiltTable, TableBuildJob};
+use crate::iter::timestamped::compare_timestamps;
+use crate::schedule::map_in_parallel;
+use crate::version::Numbers;
+use crate::write::{Entry, new_memtable};
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
+use esker_env::rate_limiter::IoPriority;
+use esker_memtable::MemTable;
+
+/// Memory of an entry in a memtable besides its key and value, roughly.
+const ENTRY_OVERHEAD: usize = 64;
+
+/// A memtable that takes no more entries, and the number of its table.
+struct Sealed {
+    family: ColumnFamilyId,
+    mem: Arc<MemTable>,
+    number: FileNumber,
+    epoch_number: u64,
+}
+
+impl ReplayRun<'_> {
+    /// Writes the memtables that the last batch filled, or else the largest half if all together are too large.
+    pub(super) fn flush_full(&mut self) -> Result<()> {
+        let mut due = std::mem::take(&mut self.full);
+        if self.recovery.read_only {
+            return Ok(());
+        }
+        if due.is_empty() && self.is_over_budget() {
+            due = self.largest_half();
+        }
+        self.flush(&due)
+    }
+
+    /// Writes every memtable that has entries.
+    pub(super) fn flush_all(&mut self) -> Result<()> {
+        let due: Vec<_> = self.families.values().filter(|f| f.has_entries).map(|f| f.id).collect();
+        self.flush(&due)
+    }
+
+    /// Whether the write buffer manager wants a flush, and this database holds enough to make one worthwhile. Memory
+    /// of other databases would otherwise cause a flush after each batch.
+    fn is_over_budget(&self) -> bool {
+        let manager = self.recovery.options.write_buffer_manager.as_ref();
+        manager.is_some_and(|m| self.bytes_since_flush >= m.buffer_size() / 8 && m.should_flush())
+    }
+
+    /// The largest memtables, with half of the memory of all. Cost: a look at each family.
+    fn largest_half(&self) -> Vec<ColumnFamilyId> {
+        let filled = self.families.values().filter(|f| f.has_entries);
+        let mut filled: Vec<_> = filled.map(|f| (f.mem.approximate_memory_usage(), f.id)).collect();
+        filled.sort_unstable_by(|a, b| b.cmp(a));
+        let half = filled.iter().map(|(bytes, _)| bytes).sum::<usize>() / 2;
+        let mut chosen = 0;
+        let is_needed = |(bytes, _): &(usize, ColumnFamilyId)| {
+            let is_needed = chosen < half;
+            chosen += bytes;
+            is_needed
+        };
+        filled.into_iter().take_while(is_needed).map(|(_, id)| id).collect()
+    }
+
+    /// Writes the memtables of these families, on up to `max_file_opening_threads` threads.
+    fn flush(&mut self, due: &[ColumnFamilyId]) -> Result<()> {
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.bytes_since_flush = 0;
+        self.has_written_tables = true;
+        let (recovery, numbers) = (self.recovery, self.manifest.numbers());
+        let mut sealed = Vec::with_capacity(due.len());
+        for id in due {
+            let family = self.families.get_mut(id).expect("the caller found it here");
+            sealed.push(family.seal(recovery, numbers.new_file_number(), self.last_sequence));
+        }
+        let threads = usize::try_from(recovery.options.max_file_opening_threads).unwrap_or(1);
+        let families = &self.families;
+        let build = |sealed: Sealed| recovery.build_table(numbers, &families[&sealed.family], &sealed);
+        let built = map_in_parallel(sealed, threads, build);
+        for (id, built) in due.iter().zip(built) {
+            self.families.get_mut(id).expect("it was just flushed").take_table(built?);
+        }
+        Ok(())
+    }
+}
+
+impl Recovery<'_> {
+    fn build_table(
+        &self,
+        numbers: &Numbers,
+        family: &RecoveredFamily,
+        sealed: &Sealed,
+    ) -> Result<BuiltTable> {
+        let output = OutputContext {
+            env: &self.options.env,
+            options: self.options,
+            family_options: &family.descriptor.options,
+            icmp: &family.icmp,
+            dir: self.path,
+            column_family: family.id,
+            column_family_name: &family.descriptor.name,
+            db_id: self.db_id,
+            session_id: self.session_id,
+            io_priority: IoPriority::High,
+            info_log: self.info_log,
+            tables: &self.tables[&family.id],
+            job_id: 0,
+        };
+        let job = TableBuildJob {
+            number: sealed.number,
+            memtables: std::slice::from_ref(&sealed.mem),
+            snapshots: &[],
+            epoch_number: sealed.epoch_number,
+        };
+        (BuildTable { output, cancel: None, numbers: Some(numbers) }).run(&job)
+    }
+}
+
+impl RecoveredFamily {
+    /// Adds an entry that `wal` holds. Whether the memtable has just reached `write_buffer_size`.
+    pub(super) fn add(
+        &mut self,
+        wal: FileNumber,
+        sequence: SequenceNumber,
+        entry: &Entry<'_>,
+    ) -> Result<bool> {
+        if !self.has_entries {
+            self.has_entries = true;
+            self.log_number = wal;
+        }
+        self.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+        let was_full = self.is_full;
+        self.is_full = self.mem.approximate_memory_usage() >= self.descriptor.options.write_buffer_size;
+        Ok(self.is_full && !was_full)
+    }
+
+    /// Puts a fresh memtable in the place of the present one, which goes into table `number`.
+    fn seal(&mut self, recovery: &Recovery<'_>, number: FileNumber, earliest: SequenceNumber) -> Sealed {
+        let options = &self.descriptor.options;
+        let fresh = new_memtable(recovery.options, &self.icmp, options, self.next_memtable_id, earliest);
+        self.next_memtable_id += 1;
+        (self.has_entries, self.is_full) = (false, false);
+        let mem = std::mem::replace(&mut self.mem, fresh);
+        mem.mark_immutable();
+        let epoch_number = self.epochs.fetch_add(1, Ordering::Relaxed);
+        Sealed { family: self.id, mem, number, epoch_number }
+    }
+
+    fn take_table(&mut self, built: BuiltTable) {
+        self.new_files.extend(built.file);
+        self.new_blobs.extend(built.blobs);
+        let in_force = &self.full_history_ts_low;
+        let is_higher = |bound: &Vec<u8>| {
+            in_force.as_ref().is_none_or(|in_force| compare_timestamps(bound, in_force).is_gt())
+        };
+        if let Some(bound) = built.full_history_ts_low.filter(is_higher) {
+            self.full_history_ts_low = Some(bound);
+        }
+    }
+}
+
+/// Bytes that an entry takes in a memtable, roughly.
+pub(super) fn bytes_of(entry: &Entry<'_>) -> usize {
+    entry.key.len() + entry.value.len() + ENTRY_OVERHEAD
+}
