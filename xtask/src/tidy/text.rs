@@ -74,9 +74,9 @@ fn names_path(line: &str, path: &str) -> bool {
         .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-".contains(c)))
 }
 
-/// Tests may use what they like.
+/// Tests, and examples for users of the crate, may use what they like.
 fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
+    path.ends_with("/tests.rs") || path.contains("/tests/") || path.contains("/examples/")
 }
 
 /// `crates/x/tests/y.rs`, which Cargo makes a binary of its own.

@@ -1,0 +1,31 @@
+//! How does a second opening read what a first one writes?
+//!
+//! Run: `cargo run -p esker --example read_beside_a_writer`
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
+
+use esker::{Db, Options};
+
+fn main() -> esker::Result<()> {
+    let dir = std::env::temp_dir().join(format!("esker-example-reader-{}", std::process::id()));
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let writer = Db::open(&options, &dir)?;
+    writer.put("news", "first")?;
+
+    // A reader takes no lock. It sees what was written by the time it opened, the WAL included.
+    let reader = Db::open_for_read_only(&options, &dir)?;
+    writer.put("news", "second")?;
+    assert_eq!(reader.get("news")?.as_deref(), Some(&b"first"[..]));
+    assert!(reader.put("news", "mine").is_err());
+
+    // To see more, open again.
+    let reader = Db::open_for_read_only(&options, &dir)?;
+    assert_eq!(reader.get("news")?.as_deref(), Some(&b"second"[..]));
+
+    // A second writer is refused: the directory has one owner.
+    let refused = Db::open(&options, &dir).expect_err("it is open");
+    println!("{refused}");
+
+    drop((reader, writer));
+    esker::destroy_db(&options.db, &dir)
+}
