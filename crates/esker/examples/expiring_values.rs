@@ -1,7 +1,11 @@
 //! How do I store values that expire, as a cache or a session store does?
 //!
 //! Run: `cargo run -p esker --example expiring_values`
-#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "an example talks to its reader and waits"
+)]
 
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbWithTtl, OpenMode, Options};
 
