@@ -9,9 +9,12 @@
 //!     itself is not waited for.
 //!  3. A job that panics does not take its thread with it. The first panic is kept and raised again by
 //!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] hands it over.
+//!  4. A system that refuses threads (`RLIMIT_NPROC`, a full cgroup) fails no call. A priority without any thread keeps its
+//!     jobs; each call of the pool tries to start one, and a caller that waits runs them itself ([`ThreadPool::take_starved`]).
 
-use esker_base::sync::thread::{self, JoinHandle};
-use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
+use esker_base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use esker_base::{Error, Result};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -59,6 +62,8 @@ struct Queue {
     changed: Condvar,
     /// A thread became idle.
     idle: Condvar,
+    /// Jobs wait, there is no thread, and the system has refused one. Changes under `state`.
+    is_starved: AtomicBool,
 }
 
 struct State {
@@ -87,10 +92,7 @@ impl ThreadPool {
     }
 
     /// Runs `job` on a thread of this priority when one is free. `tag` is for [`ThreadPool::unschedule`].
-    /// With no thread allowed at this priority it waits until some are.
-    ///
-    /// # Panics
-    /// If the operating system refuses the first thread.
+    /// With no thread allowed at this priority it waits until some are; if the system refuses threads, see invariant 4.
     pub fn schedule(&self, priority: Priority, tag: u64, job: Job) {
         let queue = self.queue(priority);
         let mut state = queue.state.lock();
@@ -98,6 +100,18 @@ impl ThreadPool {
         queue.start_threads(&mut state);
         drop(state);
         queue.changed.notify_one();
+    }
+
+    /// Whether some priority has jobs and no thread, because the system refuses threads. One load for each priority.
+    pub fn is_starved(&self) -> bool {
+        self.queues.iter().any(|queue| queue.is_starved.load(Ordering::Acquire))
+    }
+
+    /// Tries to start threads where the system has refused them. Where it still does, takes out the first job with this tag,
+    /// which the caller runs at once, under no lock.
+    pub fn take_starved(&self, tag: u64) -> Option<Job> {
+        let starved = self.queues.iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
+        starved.into_iter().find_map(|queue| queue.take_starved(tag))
     }
 
     /// Takes back the queued jobs with this tag, of all priorities; they are dropped unrun. Says how many.
@@ -202,6 +216,7 @@ impl Queue {
             }),
             changed: Condvar::new(),
             idle: Condvar::new(),
+            is_starved: AtomicBool::new(false),
         }
     }
 
@@ -249,10 +264,44 @@ impl Queue {
                     state.live += 1;
                 }
                 // Fewer threads than wished for still do the work.
-                Err(_) if state.live > 0 => return,
-                Err(e) => panic!("no background thread can be started: {e}"),
+                Err(_) => break,
             }
         }
+        let is_starved = state.live == 0 && state.limit > 0 && !state.jobs.is_empty();
+        self.is_starved.store(is_starved, Ordering::Release);
+    }
+
+    fn take_starved(self: &Arc<Self>, tag: u64) -> Option<Job> {
+        let mut state = self.state.lock();
+        self.start_threads(&mut state);
+        if state.live > 0 {
+            drop(state);
+            self.changed.notify_one();
+            return None;
+        }
+        let position = state.jobs.iter().position(|(t, _)| *t == tag)?;
+        let (_, job) = state.jobs.remove(position)?;
+        state.running += 1;
+        drop(state);
+        let queue = Arc::clone(self);
+        Some(Box::new(move || {
+            let mut state = queue.run(job);
+            // For the jobs that this one has left, or has brought.
+            queue.start_threads(&mut state);
+            drop(state);
+            queue.idle.notify_all();
+        }))
+    }
+
+    /// Runs a job that counts as running.
+    fn run(&self, job: Job) -> MutexGuard<'_, State> {
+        let outcome = catch_unwind(AssertUnwindSafe(job));
+        let mut state = self.state.lock();
+        state.running -= 1;
+        if let Err(panic) = outcome {
+            state.panic.get_or_insert(panic);
+        }
+        state
     }
 
     /// The life of thread `index`.
@@ -272,12 +321,7 @@ impl Queue {
             if let Some((_, job)) = state.jobs.pop_front() {
                 state.running += 1;
                 drop(state);
-                let outcome = catch_unwind(AssertUnwindSafe(job));
-                state = self.state.lock();
-                state.running -= 1;
-                if let Err(panic) = outcome {
-                    state.panic.get_or_insert(panic);
-                }
+                state = self.run(job);
                 continue;
             }
             self.idle.notify_all();
@@ -288,13 +332,36 @@ impl Queue {
 
 /// Starts a thread of its own, for the few that are not in a pool.
 /// # Errors
-/// `IoError` if the operating system has none to give.
+/// `IoError`, retryable, if the operating system has none to give.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(f)
-        .map_err(|e| Error::io_with(format_args!("While start thread: {name}"), e))
+    #[cfg(test)]
+    if tests::REFUSES.get() {
+        return Err(refused(name, std::io::ErrorKind::WouldBlock.into()));
+    }
+    thread::Builder::new().name(name.to_owned()).spawn(f).map_err(|e| refused(name, e))
+}
+
+/// Starts a thread that ends within `scope`.
+/// # Errors
+/// As [`spawn`]: the caller does the work itself.
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    f: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    #[cfg(shuttle)]
+    {
+        let _ = name;
+        Ok(scope.spawn(f))
+    }
+    #[cfg(not(shuttle))]
+    thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, f).map_err(|e| refused(name, e))
+}
+
+#[cold]
+fn refused(name: &str, cause: std::io::Error) -> Error {
+    Error::io_with(format_args!("While start thread: {name}"), cause)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,7 +13,7 @@
 
 use crate::clock::Clock;
 use crate::thread_pool::spawn;
-use esker_base::Result;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::thread::{JoinHandle, ThreadId, current};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ struct Shared {
     state: Mutex<State>,
     /// The list changed, a call ended, or the end.
     changed: Condvar,
+    /// There is work, and the system has refused the thread for it. Changes under `state`.
+    is_refused: AtomicBool,
 }
 
 struct State {
@@ -62,27 +64,40 @@ impl Timer {
     /// Nothing to do yet, and no thread.
     pub fn new(clock: Arc<dyn Clock>) -> Timer {
         let state = State { tasks: BTreeMap::new(), next_id: 0, running: None, thread: None, closing: false };
-        Timer { shared: Arc::new(Shared { clock, state: Mutex::new(state), changed: Condvar::new() }) }
+        let (state, changed, is_refused) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
+        Timer { shared: Arc::new(Shared { clock, state, changed, is_refused }) }
     }
 
     /// Calls `work` every `period`, first when one has passed; periods are counted from beginning to beginning. Work should be
     /// short: all work shares one thread. Work that
-    /// panics is not called again.
-    /// # Errors
-    /// `IoError` if the operating system has no thread to give.
-    pub fn repeat(&self, period: Duration, work: impl FnMut() + Send + 'static) -> Result<Repeating> {
+    /// panics is not called again. If the system refuses the thread, work waits for a call of [`Timer::start_refused`] that gets
+    /// it.
+    pub fn repeat(&self, period: Duration, work: impl FnMut() + Send + 'static) -> Repeating {
         let mut state = self.shared.state.lock();
-        if state.thread.is_none() {
-            let shared = self.shared.clone();
-            state.thread = Some(spawn("esker:timer", move || shared.run())?);
-        }
         let id = state.next_id;
         state.next_id += 1;
         let due = self.shared.after(period);
         state.tasks.insert(id, Task { period, due, work: Some(Box::new(work)) });
+        self.start_thread(&mut state);
         drop(state);
         self.shared.changed.notify_all();
-        Ok(Repeating { shared: self.shared.clone(), id })
+        Repeating { shared: self.shared.clone(), id }
+    }
+
+    fn start_thread(&self, state: &mut State) {
+        if state.thread.is_none() && !state.tasks.is_empty() {
+            let shared = self.shared.clone();
+            state.thread = spawn("esker:timer", move || shared.run()).ok();
+        }
+        let is_refused = state.thread.is_none() && !state.tasks.is_empty();
+        self.shared.is_refused.store(is_refused, Ordering::Release);
+    }
+
+    /// Tries again to start the thread, if the system has refused it. One load if it has not.
+    pub fn start_refused(&self) {
+        if self.shared.is_refused.load(Ordering::Acquire) {
+            self.start_thread(&mut self.shared.state.lock());
+        }
     }
 
     /// Looks at the clock again: for clocks that a test moves.

@@ -47,6 +47,16 @@ impl Scheduler {
         self.pool.schedule(priority, self.tag, work);
     }
 
+    /// Whether jobs, of whichever database, have no thread, as the system refuses them.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.pool.is_starved()
+    }
+
+    /// Tries to start threads for starved jobs. If none is to be had: a job of this database, for the caller to run under no lock.
+    pub(crate) fn take_starved(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        self.pool.take_starved(self.tag)
+    }
+
     /// Whether a job waits for a thread that a walk over deleted keys may have, one of another database perhaps.
     pub(crate) fn walk_is_in_the_way(&self) -> bool {
         self.pool.queue_len(Priority::Low) > 0

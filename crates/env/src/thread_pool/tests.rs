@@ -1,7 +1,13 @@
 use super::*;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 use std::sync::mpsc;
 use std::time::Duration;
+
+thread_local! {
+    /// Whether the system refuses threads to this one.
+    pub(crate) static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What never comes fails the test instead of hanging it. A thread of a busy machine may wait half a minute for its turn.
 const LONG: Duration = Duration::from_secs(600);
@@ -185,4 +191,34 @@ fn a_panic_is_kept_and_raised_when_the_pool_ends() {
 fn spawned_threads_have_their_name_and_result() {
     let handle = spawn("esker:test", || std::thread::current().name().map(str::to_owned)).unwrap();
     assert_eq!(handle.join().unwrap().as_deref(), Some("esker:test"));
+}
+
+#[test]
+fn jobs_without_a_thread_wait_for_one_or_are_run_by_a_caller() {
+    let pool = ThreadPool::new();
+    let (tx, rx) = mpsc::channel();
+    let schedule = |tag, n: u32| {
+        let tx = tx.clone();
+        pool.schedule(Priority::Low, tag, Box::new(move || tx.send(n).unwrap()));
+    };
+    REFUSES.set(true);
+    schedule(1, 10);
+    schedule(2, 20);
+    schedule(2, 21);
+    assert!(pool.is_starved() && rx.try_recv().is_err());
+    pool.take_starved(2).unwrap()();
+    assert_eq!(rx.try_recv(), Ok(20), "the first with this tag, at once");
+    assert!(pool.take_starved(3).is_none());
+    assert!(pool.is_starved());
+    // A job that panics does not take its caller along.
+    pool.schedule(Priority::High, 4, Box::new(|| panic!("planned")));
+    pool.take_starved(4).unwrap()();
+    assert!(pool.take_panic().is_some());
+    REFUSES.set(false);
+    assert!(pool.take_starved(2).is_none(), "a thread runs it");
+    let mut rest = [rx.recv_timeout(LONG).unwrap(), rx.recv_timeout(LONG).unwrap()];
+    rest.sort_unstable();
+    assert_eq!(rest, [10, 21]);
+    assert!(!pool.is_starved());
+    pool.wait_until_idle(Priority::Low);
 }

@@ -1,5 +1,6 @@
 use super::Timer;
 use crate::clock::MockClock;
+use crate::thread_pool::tests::REFUSES;
 use esker_base::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn wait<T>(calls: &Receiver<T>) -> T {
 fn work_is_called_once_in_each_period() {
     let (clock, timer) = timer();
     let (tell, calls) = channel();
-    let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap()).unwrap();
+    let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
     for _ in 0..3 {
         timer.look();
         assert!(calls.try_recv().is_err(), "not before its time");
@@ -39,8 +40,8 @@ fn work_does_not_run_any_more_when_its_handle_is_dropped() {
     let (clock, timer) = timer();
     let (tell, calls) = channel();
     let (told, others) = channel();
-    let repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap()).unwrap();
-    let _other = timer.repeat(PERIOD, move || told.send(()).unwrap()).unwrap();
+    let repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
+    let _other = timer.repeat(PERIOD, move || told.send(()).unwrap());
     drop(repeating);
     assert!(calls.recv().is_err(), "its channel is gone with it");
     clock.advance(PERIOD);
@@ -55,14 +56,12 @@ fn work_may_drop_its_own_handle_and_the_timer() {
     let (give, take) = channel();
     let timer = Arc::new(timer);
     let weak = Arc::downgrade(&timer);
-    let repeating = timer
-        .repeat(PERIOD, move || {
-            let owned: (Arc<Timer>, super::Repeating) = take.recv().unwrap();
-            drop(owned.1);
-            drop(owned.0);
-            tell.send(()).unwrap();
-        })
-        .unwrap();
+    let repeating = timer.repeat(PERIOD, move || {
+        let owned: (Arc<Timer>, super::Repeating) = take.recv().unwrap();
+        drop(owned.1);
+        drop(owned.0);
+        tell.send(()).unwrap();
+    });
     give.send((timer.clone(), repeating)).unwrap();
     clock.advance(PERIOD);
     timer.look();
@@ -76,16 +75,28 @@ fn work_that_panics_is_not_called_again_and_others_go_on() {
     let (clock, timer) = timer();
     let (tell, calls) = channel();
     let (told, others) = channel();
-    let _panics = timer
-        .repeat(PERIOD, move || {
-            tell.send(()).unwrap();
-            panic!("planned");
-        })
-        .unwrap();
-    let _other = timer.repeat(PERIOD, move || told.send(()).unwrap()).unwrap();
+    let _panics = timer.repeat(PERIOD, move || {
+        tell.send(()).unwrap();
+        panic!("planned");
+    });
+    let _other = timer.repeat(PERIOD, move || told.send(()).unwrap());
     clock.advance(PERIOD);
     timer.look();
     wait(&calls);
     wait(&others);
     assert!(calls.recv().is_err(), "dropped");
+}
+
+#[test]
+fn work_waits_for_a_thread_that_the_system_refuses() {
+    let (clock, timer) = timer();
+    let (tell, calls) = channel();
+    REFUSES.set(true);
+    let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
+    timer.start_refused();
+    clock.advance(PERIOD);
+    assert!(timer.shared.state.lock().thread.is_none());
+    REFUSES.set(false);
+    timer.start_refused();
+    wait(&calls);
 }

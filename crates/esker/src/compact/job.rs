@@ -23,9 +23,10 @@ use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
 use crate::read::tables::open_file;
 use crate::version::{LogOptions, blob_file_size};
-use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
+use esker_env::spawn_scoped;
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 use std::collections::HashSet;
@@ -156,7 +157,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())
 }
 
-/// Runs one thread per key range, this one included.
+/// Runs all key ranges, each on a thread of its own where the system has as many. Results in the order of the ranges.
 fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult> {
     let snapshots = engine.snapshot_sequences();
     let cuts = subcompaction_cuts(engine, task);
@@ -179,21 +180,30 @@ fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult>
         };
         subjob::run(&context, start, end)
     };
-    let mut ranges: Vec<_> = starts.into_iter().zip(ends).collect();
-    let (first_start, first_end) = ranges.remove(0);
-    if ranges.is_empty() {
-        return vec![run_one(0, first_start, first_end)];
-    }
-    let run_one = &run_one;
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..)
-            .zip(ranges)
-            .map(|(number, (start, end))| scope.spawn(move || run_one(number, start, end)))
-            .collect();
-        let mut results = vec![run_one(0, first_start, first_end)];
-        results.extend(others.into_iter().map(|t| t.join().expect("a subcompaction does not panic")));
-        results
-    })
+    let ranges: Vec<_> = starts.into_iter().zip(ends).collect();
+    let next = AtomicUsize::new(0);
+    let run_some = || {
+        let mut results = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((start, end)) = ranges.get(number) else { return results };
+            results.push((number, run_one(number, start.clone(), end.clone())));
+        }
+    };
+    let mut results = match ranges.len() {
+        1 => run_some(),
+        ranges => thread::scope(|scope| {
+            // The threads that can be had, be it this one alone, run all ranges.
+            let spawned = (1..ranges).map_while(|_| spawn_scoped(scope, "esker:subcompact", run_some).ok());
+            let others: Vec<_> = spawned.collect();
+            let mut results = run_some();
+            let joined = others.into_iter().map(|t| t.join().expect("a subcompaction does not panic"));
+            results.extend(joined.flatten());
+            results
+        }),
+    };
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// User keys that cut the inputs into parts of about equal size, for as many threads as allowed.

@@ -54,7 +54,7 @@ pub(crate) fn compact_files(
     let mut state = engine.state.lock();
     while state.exclusive_manual {
         engine.check_open()?;
-        engine.state_changed.wait(&mut state);
+        engine.wait_for_change(&mut state);
     }
     engine.check_open()?;
     if let Some(error) = state.background_error.current() {
@@ -102,7 +102,7 @@ impl<'a> Alone<'a> {
         let mut state = engine.state.lock();
         while state.exclusive_manual {
             engine.check_open()?;
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
         state.exclusive_manual = true;
         drop(state);
@@ -111,7 +111,7 @@ impl<'a> Alone<'a> {
         let waits = |state: &DbState| state.manual_compactions.iter().any(|manual| manual.plan.is_some());
         while state.compactions_scheduled > 0 || waits(&state) {
             engine.check_open()?;
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
         drop(state);
         Ok(alone)
@@ -136,7 +136,7 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
             return Err(error.clone());
         }
         if state.exclusive_manual && !range.options.exclusive_manual_compaction {
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
             continue;
         }
         let Some(family) = state.family_mut(range.family.id) else {
@@ -149,7 +149,7 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
                 if let Some(damaged) = blocked {
                     return Err(damaged);
                 }
-                engine.state_changed.wait(&mut state);
+                engine.wait_for_change(&mut state);
             }
             ManualStep::Run(plan) => {
                 let threads = range.options.max_subcompactions;
@@ -180,7 +180,7 @@ fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
             engine.state_changed.notify_all();
             return Err(e);
         }
-        engine.state_changed.wait(&mut state);
+        engine.wait_for_change(&mut state);
     }
 }
 

@@ -111,7 +111,7 @@ impl<'a> Quiet<'a> {
         let mut state = engine.state.lock();
         state.quiet += 1;
         while state.flushes_scheduled + state.compactions_scheduled > 0 {
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
         state.compactions_scheduled += 1;
         drop(state);

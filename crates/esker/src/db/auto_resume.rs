@@ -15,13 +15,15 @@
 //! Invariants
 //!  1. There is one recovery at a time, on one thread; whoever begins the next one has waited for the end of the last.
 //!  2. Waits are those of the condition variable that everybody waits at who wants the state to change: closing ends them.
-//!  3. The thread holds the engine, not the database: who drops the last handle closes it, and waits for the thread.
+//!  3. Where the system refuses the thread, the error stays, and `Engine::start_refused_threads` begins the recovery later.
+//!  4. The thread holds the engine, not the database: who drops the last handle closes it, and waits for the thread.
 
 use super::DbInner;
 use super::resume::resume;
 use crate::engine::{Engine, ErrorReason, may_pass};
 use crate::write::WritePath;
 use esker_base::stats::{Histogram, Ticker, record_in_histogram, record_tick};
+use esker_base::sync::atomic::Ordering;
 use esker_base::sync::thread::current;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, Result, Severity, SubCode};
@@ -47,15 +49,22 @@ fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
     // Its last step was to say that it has ended.
     end_auto_resume(engine);
     let weak = Arc::downgrade(engine);
+    let of_thread = error.clone();
     let run = move || {
         if let (Some(engine), Some(path)) = (weak.upgrade(), path.upgrade()) {
-            run(&engine, &path, error);
+            run(&engine, &path, of_thread);
         }
     };
     match spawn("esker:resume", run) {
         Ok(thread) => *engine.recovery.thread.lock() = Some(thread),
         Err(e) => {
-            esker_base::info_log!(engine.info_log, Warn, "No automatic recovery: {e}");
+            esker_base::info_log!(
+                engine.info_log,
+                Warn,
+                "No automatic recovery until threads can be had: {e}"
+            );
+            *engine.recovery.refused.lock() = Some(error);
+            engine.threads_refused.store(true, Ordering::Release);
             say_ended(engine);
         }
     }

@@ -28,7 +28,7 @@ impl Db {
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
         let flushed = self.inner.cancel_jobs();
         if wait {
-            wait_for_jobs(self.engine());
+            self.engine().wait_for_jobs();
             end_auto_resume(self.engine());
         }
         flushed
@@ -42,7 +42,8 @@ impl DbInner {
             return Ok(());
         }
         let flushed = self.cancel_jobs();
-        wait_for_jobs(engine);
+        // Jobs see the flag and stop at the next key or file.
+        engine.wait_for_jobs();
         // It may lead writes, and begin a WAL.
         end_auto_resume(engine);
         wait_for_calls(engine);
@@ -101,14 +102,6 @@ impl DbInner {
             families.any(|f| f.options.comparator.timestamp_size() > 0)
         };
         !options.compatible_with.reads(Feature::TimestampSizes) && has_timestamps(&self.engine.state.lock())
-    }
-}
-
-/// Jobs that run see the flag and stop at the next key or file; queued ones are taken back.
-fn wait_for_jobs(engine: &Engine) {
-    let mut state = engine.state.lock();
-    while engine.jobs_scheduled(&state) > 0 {
-        engine.state_changed.wait(&mut state);
     }
 }
 

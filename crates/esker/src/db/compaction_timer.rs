@@ -52,10 +52,8 @@ pub(super) fn schedule_compaction_trigger(engine: &Arc<Engine>) {
             queue_due_families(&engine);
         }
     };
-    match engine.env.timer.repeat(Duration::from_secs(period), look) {
-        Ok(repeating) => *engine.compaction_timer.lock() = Some((period, repeating)),
-        Err(e) => esker_base::info_log!(engine.info_log, Warn, "No compactions by time alone: {e}"),
-    }
+    let repeating = engine.env.timer.repeat(Duration::from_secs(period), look);
+    *engine.compaction_timer.lock() = Some((period, repeating));
 }
 
 /// The shortest time after which something of the family may be due; none if nothing ever is.

@@ -153,7 +153,7 @@ impl Db {
         let mut state = engine.state.lock();
         state.paused += 1;
         while state.flushes_scheduled + state.compactions_scheduled > 0 || state.dead_walk_scheduled {
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
     }
 
@@ -194,7 +194,7 @@ impl Db {
                 return Ok(());
             }
             maybe_schedule(engine, &mut state);
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
     }
 

@@ -12,6 +12,7 @@ use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex, thread};
 use esker_base::{Error, Result};
+use esker_env::spawn_scoped;
 use esker_table::TableCache;
 
 /// How many tables may stay open, a few files left for WAL, MANIFEST and LOG as in RocksDB; `None` for all.
@@ -74,9 +75,9 @@ impl<'a> OpenAllTables<'a> {
         let allowed = usize::try_from(self.options.max_file_opening_threads).unwrap_or(1);
         let helpers = (self.tables.len() / TABLES_PER_THREAD).min(allowed.saturating_sub(1));
         thread::scope(|scope| {
-            for _ in 0..helpers {
-                scope.spawn(work);
-            }
+            // Helpers that the system refuses leave their tables to the others.
+            let spawned = (0..helpers).map_while(|_| spawn_scoped(scope, "esker:open", work).ok());
+            let _joined_by_the_scope: Vec<_> = spawned.collect();
             work();
         });
         match failed.into_inner() {

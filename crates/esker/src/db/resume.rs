@@ -48,7 +48,7 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     // The job that failed may still be clearing up, and others have met the same.
     while state.background_error.resuming || is_clearing_up(engine, &state) {
         engine.check_open()?;
-        engine.state_changed.wait(&mut state);
+        engine.wait_for_change(&mut state);
     }
     let Some(error) = state.background_error.current().cloned() else { return Ok(()) };
     if error.severity() > Severity::HardError {

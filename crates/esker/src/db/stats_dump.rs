@@ -28,10 +28,8 @@ pub(super) fn schedule_stats_dump(engine: &Arc<Engine>) {
             dump_stats(&engine);
         }
     };
-    match engine.env.timer.repeat(Duration::from_secs(u64::from(seconds)), dump) {
-        Ok(repeating) => *engine.stats_dump_timer.lock() = Some(repeating),
-        Err(e) => esker_base::info_log!(engine.info_log, Warn, "No periodic dump of statistics: {e}"),
-    }
+    let repeating = engine.env.timer.repeat(Duration::from_secs(u64::from(seconds)), dump);
+    *engine.stats_dump_timer.lock() = Some(repeating);
 }
 
 /// `rocksdb.dbstats`.

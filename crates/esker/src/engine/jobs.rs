@@ -150,6 +150,7 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     maybe_schedule(engine, &mut state);
     engine.state_changed.notify_all();
     drop(state);
+    engine.start_refused_threads();
     epoch::collect();
 }
 

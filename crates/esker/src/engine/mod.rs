@@ -49,7 +49,7 @@ use esker_base::logger::InfoLog;
 use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::thread::JoinHandle;
-use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
+use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RankedMutexGuard, RwLock};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_env::timer::Repeating;
@@ -80,6 +80,9 @@ pub(crate) struct Jobs {
     pub(crate) walk: fn(&Arc<Engine>),
 }
 
+/// How often a waiting caller looks again while the system refuses threads: nobody says when it gives them.
+const LOOK_FOR_THREADS: Duration = Duration::from_millis(50);
+
 /// Automatic recovery: how it begins, and its thread.
 #[derive(Default)]
 pub(crate) struct AutoRecovery {
@@ -87,6 +90,8 @@ pub(crate) struct AutoRecovery {
     pub(crate) begin: OnceLock<Box<dyn Fn(Error) + Send + Sync>>,
     /// Of the recovery under way, or the last one.
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+    /// The error of a recovery that the system refused a thread.
+    pub(crate) refused: Mutex<Option<Error>>,
 }
 
 /// One open database, without its front door.
@@ -115,6 +120,8 @@ pub(crate) struct Engine {
     pub(crate) stall: StallState,
     /// Set once; compactions look at it between entries.
     pub(crate) shutting_down: Arc<AtomicBool>,
+    /// The system has refused a thread of this database's own since the last [`Engine::start_refused_threads`].
+    pub(crate) threads_refused: AtomicBool,
     /// Set once, by whoever closes the files.
     pub(crate) closed: AtomicBool,
     /// Listeners have been told that it begins to close.
@@ -328,6 +335,64 @@ impl Engine {
             _ => {
                 self.state.lock().background_error.recovery_ended();
                 self.state_changed.notify_all();
+            }
+        }
+    }
+
+    /// Waits until `state_changed` is signalled, or somewhat less. While the system refuses threads the caller does the work that
+    /// it waits for: one queued job of this database, with the lock given up.
+    pub(crate) fn wait_for_change(&self, state: &mut RankedMutexGuard<'_, DbState>) {
+        if !self.scheduler.is_starved() {
+            return self.state_changed.wait(state);
+        }
+        if !self.run_starved_job(state) {
+            let _timed_out = self.state_changed.wait_timeout(state, LOOK_FOR_THREADS);
+        }
+    }
+
+    /// Waits until no job runs and none is queued. REQUIRES: `shutting_down` is set.
+    pub(crate) fn wait_for_jobs(&self) {
+        let mut state = self.state.lock();
+        while self.jobs_scheduled(&state) > 0 {
+            if cfg!(any(loom, shuttle)) {
+                self.state_changed.wait(&mut state);
+            } else if !self.run_starved_job(&mut state) {
+                // A purge is asked for under any lock: it may find no thread behind our back.
+                let _timed_out = self.state_changed.wait_timeout(&mut state, LOOK_FOR_THREADS);
+            }
+        }
+    }
+
+    /// Runs a job for which the system gives no thread; whether there was one.
+    #[cfg(not(any(loom, shuttle)))]
+    fn run_starved_job(&self, state: &mut RankedMutexGuard<'_, DbState>) -> bool {
+        let Some(job) = self.scheduler.take_starved() else { return false };
+        state.unlocked(job);
+        true
+    }
+
+    /// Models of the system refuse no threads.
+    #[cfg(any(loom, shuttle))]
+    fn run_starved_job(&self, _state: &mut RankedMutexGuard<'_, DbState>) -> bool {
+        false
+    }
+
+    /// Tries again to start the threads that the system has refused. Called under no lock of the engine: at the end of each job and
+    /// by writes that meet an error. Two loads where it has refused none.
+    pub(crate) fn start_refused_threads(self: &Arc<Self>) {
+        self.env.timer.start_refused();
+        if !self.threads_refused.load(Ordering::Acquire) || self.is_shutting_down() {
+            return;
+        }
+        self.threads_refused.store(false, Ordering::Release);
+        if self.scrubber.lock().is_none() {
+            begin_scrubbing(self);
+        }
+        let refused = self.recovery.refused.lock().take();
+        if let (Some(error), Some(begin)) = (refused, self.recovery.begin.get()) {
+            let begins = self.state.lock().background_error.plan_recovery();
+            if begins {
+                begin(error);
             }
         }
     }

@@ -70,6 +70,7 @@ impl Engine {
             closed: AtomicBool::new(false),
             shutdown_told: AtomicBool::new(false),
             writes_stopped: AtomicBool::new(false),
+            threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
             section_keeps_wals: AtomicBool::new(false),
             switch_wanted: AtomicBool::new(false),

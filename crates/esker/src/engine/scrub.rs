@@ -108,7 +108,10 @@ pub(crate) fn begin_scrubbing(engine: &Arc<Engine>) {
     let (weak, of_thread) = (Arc::downgrade(engine), Arc::clone(&shared));
     match spawn("esker:scrub", move || run(&weak, &of_thread, rate)) {
         Ok(thread) => *engine.scrubber.lock() = Some(Scrubber { shared, thread: Some(thread) }),
-        Err(e) => esker_base::info_log!(engine.info_log, Warn, "No scrubbing: {e}"),
+        Err(e) => {
+            esker_base::info_log!(engine.info_log, Warn, "No scrubbing until threads can be had: {e}");
+            engine.threads_refused.store(true, Ordering::Release);
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl WritePath {
             {
                 return Err(error.clone());
             }
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
     }
 
@@ -127,7 +127,7 @@ impl WritePath {
             {
                 break; // nothing that runs would make room
             }
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
         Ok(())
     }

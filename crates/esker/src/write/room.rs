@@ -22,6 +22,7 @@ impl WritePath {
         let engine = &self.engine;
         engine.check_open()?;
         if engine.writes_stopped.load(Ordering::Acquire) {
+            engine.start_refused_threads();
             engine.state.lock().background_error.check_writes()?;
         }
         if own.exclusive || own.urgent {
@@ -119,7 +120,11 @@ impl WritePath {
                 leader.lend();
                 continue;
             }
-            engine.env.clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS)));
+            // What would lift the delay may have no thread.
+            match engine.scheduler.is_starved().then(|| engine.scheduler.take_starved()).flatten() {
+                Some(job) => job(),
+                None => engine.env.clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS))),
+            }
         }
         leader.end_stall();
         engine.record_stall_micros(monotonic_micros(engine).saturating_sub(start));
@@ -166,6 +171,7 @@ impl WritePath {
         let engine = &self.engine;
         let start = engine.env.clock.now_micros();
         leader.begin_stall();
+        engine.start_refused_threads();
         let mut state = engine.state.lock();
         let result = loop {
             if let Err(e) = engine.check_open().and_then(|()| state.background_error.check_writes()) {
@@ -183,7 +189,7 @@ impl WritePath {
             if let Some(error) = nothing_will_make_room(engine, &state) {
                 break Err(error);
             }
-            engine.state_changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         };
         drop(state);
         leader.end_stall();

@@ -30,6 +30,7 @@ mod info_log;
 mod ingest;
 mod iterator_uses;
 mod layouts;
+mod limits;
 mod listeners;
 mod many_families;
 mod mixed_values;

@@ -73,8 +73,27 @@ impl std::fmt::Debug for FileSecondaryCacheOptions {
 /// See the head of the file. Dropping it writes what is queued.
 pub struct FileSecondaryCache {
     inner: Arc<Inner>,
-    writer: Option<JoinHandle<()>>,
+    writer: Writer,
     _lock: Box<dyn FileLock>,
+}
+
+/// The thread that writes. Where the system refuses it, each insert tries again, and the queue stays in memory: blocks that it has no
+/// room for are refused, and closing writes what there is.
+struct Writer {
+    thread: Mutex<Option<JoinHandle<()>>>,
+    first_number: u64,
+}
+
+impl Writer {
+    /// Whether there is a thread now.
+    fn start(&self, inner: &Arc<Inner>) -> bool {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let (mine, first_number) = (Arc::clone(inner), self.first_number);
+            *thread = spawn("esker-tier", move || mine.write_queue(first_number)).ok();
+        }
+        thread.is_some()
+    }
 }
 
 struct Inner {
@@ -152,7 +171,7 @@ impl FileSecondaryCache {
         for number in kept {
             state.recover(&options, *number)?;
         }
-        let next = state.segments.back().map_or(1, |last| last.number + 1);
+        let first_number = state.segments.back().map_or(1, |last| last.number + 1);
         let inner = Arc::new(Inner {
             recent: Recent::new(options.capacity / BYTES_PER_RECENT_KEY),
             options,
@@ -161,9 +180,9 @@ impl FileSecondaryCache {
             is_off: AtomicBool::new(false),
         });
         inner.trim();
-        let mine = Arc::clone(&inner);
-        let writer = spawn("esker-tier", move || mine.write_queue(next))?;
-        Ok(FileSecondaryCache { inner, writer: Some(writer), _lock: lock })
+        let writer = Writer { thread: Mutex::new(None), first_number };
+        writer.start(&inner);
+        Ok(FileSecondaryCache { inner, writer, _lock: lock })
     }
 
     /// Whether an error of the disk has turned it off.
@@ -450,6 +469,7 @@ impl SecondaryCache for FileSecondaryCache {
         state.queue.push_back(record);
         drop(state);
         inner.changed.notify_all();
+        self.writer.start(&self.inner);
         Admission::Stored
     }
 
@@ -489,6 +509,9 @@ impl SecondaryCache for FileSecondaryCache {
     }
 
     fn settle(&self) {
+        if !self.writer.start(&self.inner) {
+            return;
+        }
         let mut state = self.inner.state.lock();
         while !state.queue.is_empty() || state.is_writing {
             self.inner.changed.wait(&mut state);
@@ -500,11 +523,13 @@ impl Drop for FileSecondaryCache {
     fn drop(&mut self) {
         self.inner.state.lock().is_closing = true;
         self.inner.changed.notify_all();
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            // What it has not written is lost, as it may be.
-            self.inner.is_off.store(true, Ordering::Release);
+        match self.writer.thread.get_mut().take() {
+            None => self.inner.write_queue(self.writer.first_number),
+            // What a thread that has panicked has not written is lost, as it may be.
+            Some(thread) => {
+                let has_panicked = thread.join().is_err();
+                self.inner.is_off.fetch_or(has_panicked, Ordering::AcqRel);
+            }
         }
     }
 }
