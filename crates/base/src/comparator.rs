@@ -21,12 +21,37 @@ pub trait Comparator: Send + Sync {
     fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
     /// May shorten `key` to some key that is not smaller; leaving it alone is right.
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-    /// How many bytes at the end of each user key are a timestamp; 0 for none.
+    /// How many bytes at the end of each user key are a timestamp; 0 for none, at most `u16::MAX`.
+    ///
+    /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the oldest.
     fn timestamp_size(&self) -> usize {
         0
     }
     /// The order of user keys without their timestamps, under the same name; `None` if they have none.
     fn without_timestamp(&self) -> Option<ComparatorRef> {
+        None
+    }
+    /// The order of timestamps: `Less` if `a` is older than `b`. RocksDB's `CompareTimestamp`.
+    ///
+    /// Must agree with `compare`. The default takes both for versions of the empty key.
+    fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.compare(b, a)
+    }
+    /// The oldest timestamp there can be. The default takes the older of all zeros and all ones.
+    fn min_timestamp(&self) -> Vec<u8> {
+        let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
+        if self.compare_timestamp(&zeros, &ones).is_le() { zeros } else { ones }
+    }
+    /// The newest timestamp there can be. The default takes the newer of all zeros and all ones.
+    fn max_timestamp(&self) -> Vec<u8> {
+        let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
+        if self.compare_timestamp(&zeros, &ones).is_le() { ones } else { zeros }
+    }
+    /// The oldest timestamp newer than `timestamp`; `None` if there is none, or the comparator cannot tell.
+    ///
+    /// Where timestamps stay in memory only, a flush moves `full_history_ts_low` there; without an answer, to
+    /// the newest timestamp itself.
+    fn next_timestamp(&self, _timestamp: &[u8]) -> Option<Vec<u8>> {
         None
     }
     /// Which of the orders the engine knows by heart this is. Only the stock comparators may answer anything else
@@ -148,11 +173,16 @@ impl Comparator for BytewiseComparatorWithU64Ts {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let (a_key, a_ts) = a.split_at(a.len().saturating_sub(8));
         let (b_key, b_ts) = b.split_at(b.len().saturating_sub(8));
-        // Little-endian numbers of equal width compare as their reversed bytes do.
-        a_key.cmp(b_key).then_with(|| b_ts.iter().rev().cmp(a_ts.iter().rev()))
+        a_key.cmp(b_key).then_with(|| compare_u64_timestamps(b_ts, a_ts))
     }
     fn timestamp_size(&self) -> usize {
         8
+    }
+    fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
+        compare_u64_timestamps(a, b)
+    }
+    fn next_timestamp(&self, timestamp: &[u8]) -> Option<Vec<u8>> {
+        next_u64_timestamp(timestamp)
     }
     fn without_timestamp(&self) -> Option<ComparatorRef> {
         Some(Arc::new(WithoutTimestamp {
@@ -174,15 +204,31 @@ impl Comparator for ReverseBytewiseComparatorWithU64Ts {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let (a_key, a_ts) = a.split_at(a.len().saturating_sub(8));
         let (b_key, b_ts) = b.split_at(b.len().saturating_sub(8));
-        b_key.cmp(a_key).then_with(|| b_ts.iter().rev().cmp(a_ts.iter().rev()))
+        b_key.cmp(a_key).then_with(|| compare_u64_timestamps(b_ts, a_ts))
     }
     fn timestamp_size(&self) -> usize {
         8
+    }
+    fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
+        compare_u64_timestamps(a, b)
+    }
+    fn next_timestamp(&self, timestamp: &[u8]) -> Option<Vec<u8>> {
+        next_u64_timestamp(timestamp)
     }
     fn without_timestamp(&self) -> Option<ComparatorRef> {
         let order = Arc::new(ReverseBytewiseComparator);
         Some(Arc::new(WithoutTimestamp { name: "rocksdb.ReverseBytewiseComparator.u64ts", order }))
     }
+}
+
+/// Little-endian numbers of equal width compare as their reversed bytes do.
+fn compare_u64_timestamps(a: &[u8], b: &[u8]) -> Ordering {
+    a.iter().rev().cmp(b.iter().rev())
+}
+
+fn next_u64_timestamp(timestamp: &[u8]) -> Option<Vec<u8>> {
+    let number = u64::from_le_bytes(timestamp.try_into().ok()?);
+    number.checked_add(1).map(|next| next.to_le_bytes().to_vec())
 }
 
 /// The order of keys whose timestamps are taken off, for tables that do not have them: such tables bear the full name.

@@ -22,7 +22,6 @@ mod wals;
 
 use crate::db::{self, ColumnFamilyDescriptor};
 use crate::iter::compaction_iter::BlobTally;
-use crate::iter::timestamped::compare_timestamps;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::version::manifest::write_manifest;
 use crate::version::{Numbers, VersionSetOptions, stripped};
@@ -31,6 +30,7 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 use esker_env::{FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
+use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use esker_table::OpenFiles;
 use order::unsure_pairs;
@@ -219,8 +219,9 @@ struct Family {
 
 impl Family {
     fn raise_full_history_ts_low(&mut self, bound: &[u8]) {
-        let has_timestamps = self.descriptor.options.comparator.timestamp_size() == bound.len();
-        if has_timestamps && compare_timestamps(bound, &self.full_history_ts_low).is_gt() {
+        let icmp = InternalKeyComparator::new(self.descriptor.options.comparator.clone());
+        let has_timestamps = icmp.timestamp_size() == bound.len();
+        if has_timestamps && icmp.compare_timestamps(bound, &self.full_history_ts_low).is_gt() {
             self.full_history_ts_low = bound.to_vec();
         }
     }

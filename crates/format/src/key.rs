@@ -13,6 +13,7 @@
 use esker_base::comparator::{ComparatorRef, KeyOrder};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// How many bytes the sequence and type take.
 pub const TRAILER_BYTES: usize = 8;
@@ -135,16 +136,27 @@ pub struct InternalKeyComparator {
     user: ComparatorRef,
     order: KeyOrder,
     timestamp_size: usize,
-    /// The order of keys without their timestamps, if they have any.
+    timestamps: Option<Arc<Timestamps>>,
+}
+
+/// What a comparator says of its keys' timestamps.
+#[derive(Debug)]
+struct Timestamps {
+    /// The order of keys without them.
     plain: Option<ComparatorRef>,
+    min: Vec<u8>,
+    max: Vec<u8>,
 }
 
 impl InternalKeyComparator {
     /// Over this user-key order.
     pub fn new(user: ComparatorRef) -> InternalKeyComparator {
         let (order, timestamp_size) = (user.order(), user.timestamp_size());
-        let plain = if timestamp_size > 0 { user.without_timestamp() } else { None };
-        InternalKeyComparator { user, order, timestamp_size, plain }
+        let timestamps = (timestamp_size > 0).then(|| {
+            let (min, max) = (user.min_timestamp(), user.max_timestamp());
+            Arc::new(Timestamps { plain: user.without_timestamp(), min, max })
+        });
+        InternalKeyComparator { user, order, timestamp_size, timestamps }
     }
 
     /// How many bytes at the end of each user key are a timestamp; 0 for none.
@@ -156,7 +168,43 @@ impl InternalKeyComparator {
     /// The order of keys without their timestamps; this one if they have none.
     #[must_use]
     pub fn without_timestamp(&self) -> InternalKeyComparator {
-        self.plain.clone().map_or_else(|| self.clone(), InternalKeyComparator::new)
+        self.plain().cloned().map_or_else(|| self.clone(), InternalKeyComparator::new)
+    }
+
+    #[inline]
+    fn plain(&self) -> Option<&ComparatorRef> {
+        self.timestamps.as_ref().and_then(|timestamps| timestamps.plain.as_ref())
+    }
+
+    /// The oldest timestamp there can be; empty where keys have none.
+    #[inline]
+    pub fn min_timestamp(&self) -> &[u8] {
+        self.timestamps.as_ref().map_or(&[], |timestamps| &timestamps.min)
+    }
+
+    /// The newest timestamp there can be; empty where keys have none.
+    #[inline]
+    pub fn max_timestamp(&self) -> &[u8] {
+        self.timestamps.as_ref().map_or(&[], |timestamps| &timestamps.max)
+    }
+
+    /// The first version there can be of `plain_key`, which has no timestamp: newest first.
+    pub fn first_version(&self, plain_key: &[u8]) -> Vec<u8> {
+        [plain_key, self.max_timestamp()].concat()
+    }
+
+    /// The last version there can be of `plain_key`, which has no timestamp.
+    pub fn last_version(&self, plain_key: &[u8]) -> Vec<u8> {
+        [plain_key, self.min_timestamp()].concat()
+    }
+
+    /// The order of timestamps: `Less` if `a` is older. An empty one, a bound that was never set, is older than any.
+    #[inline]
+    pub fn compare_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match (a, b) {
+            ([], _) | (_, []) => a.len().cmp(&b.len()),
+            _ => self.user.compare_timestamp(a, b),
+        }
     }
 
     /// A user key without its timestamp, and that.
@@ -190,7 +238,7 @@ impl InternalKeyComparator {
     /// Compares user keys that may have timestamps by what stands before these: all versions of a key are one.
     #[inline]
     pub fn compare_plain_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
-        match &self.plain {
+        match self.plain() {
             None => self.compare_user_keys(a, b),
             Some(plain) => plain.compare(self.split_timestamp(a).0, self.split_timestamp(b).0),
         }

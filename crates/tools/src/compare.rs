@@ -112,7 +112,7 @@ impl Comparison {
         let read = ReadOptions {
             total_order_seek: true,
             fill_cache: false,
-            timestamp: (timestamp_size > 0).then(|| vec![0xFF; timestamp_size]),
+            timestamp: (timestamp_size > 0).then(|| a.comparator().max_timestamp()),
             ..ReadOptions::default()
         };
         let (mut x, mut y) = (self.a.db.iter_opt(read.clone(), a)?, self.b.db.iter_opt(read, b)?);

@@ -33,8 +33,7 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> Outcome<Vec<u8>> {
 
 /// The internal key in front of all versions of a key that is given without a timestamp.
 pub(crate) fn before_all_versions(user_key: &[u8], icmp: &InternalKeyComparator) -> Vec<u8> {
-    let newest = vec![0xFF; icmp.timestamp_size()];
-    seek_key(&[user_key, &newest].concat(), SequenceNumber::MAX)
+    seek_key(&icmp.first_version(user_key), SequenceNumber::MAX)
 }
 
 /// Whether this user key, whatever its timestamp, is `end` or behind it, which has none.

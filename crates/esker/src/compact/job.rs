@@ -247,9 +247,8 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
 
 /// Where to cut at this key of a table: the history of a key is not parted. The newest of its versions sorts first.
 fn before_all_versions(icmp: &InternalKeyComparator, user_key: Vec<u8>, lacks_timestamp: bool) -> Vec<u8> {
-    let size = icmp.timestamp_size();
     let plain = if lacks_timestamp { &user_key } else { icmp.split_timestamp(&user_key).0 };
-    [plain, &vec![0xFF; size]].concat()
+    icmp.first_version(plain)
 }
 
 fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Result<()> {

@@ -7,9 +7,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::iter::range_del::FileBounds;
-use crate::iter::timestamped::{
-    at_smallest_timestamp, compare_timestamps, stored_tombstones, with_timestamps,
-};
+use crate::iter::timestamped::{at_oldest_timestamp, stored_tombstones, with_timestamps};
 use crate::iter::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
     MergeChild, OpenedFile, RangeDelAggregator, merge_children,
@@ -96,8 +94,10 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let all_see = |f: &&FileMetaData| context.snapshots.first().is_none_or(|s| f.largest_seqno <= *s);
     // What somebody may still read at a timestamp goes once `full_history_ts_low` is behind it.
     let low = plan.version.full_history_ts_low();
-    let is_old =
-        |f: &&FileMetaData| f.max_timestamp.is_empty() || compare_timestamps(&f.max_timestamp, low).is_lt();
+    let icmp = &context.cf.icmp;
+    let is_old = |f: &&FileMetaData| {
+        f.max_timestamp.is_empty() || icmp.compare_timestamps(&f.max_timestamp, low).is_lt()
+    };
     let all = files.iter().filter(|_| is_last && !keeps_young);
     let settled = all.filter(all_see).filter(is_old).map(|f| f.number).collect();
     let mut made = SubjobResult {
@@ -194,13 +194,12 @@ fn take_stored_tombstones(
     kept: &mut Vec<RangeTombstone>,
 ) {
     let icmp = &context.cf.icmp;
-    let size = icmp.timestamp_size();
-    let stored = stored_tombstones(reader, size).into_iter();
+    let stored = stored_tombstones(reader, icmp).into_iter();
     if keeps_history(context) {
         let last = file.largest_is_exclusive().then(|| file.largest_user_key());
         kept.extend(stored.filter_map(|t| clipped(&t, icmp, Some(file.smallest_user_key()), last)));
     } else {
-        let plain: Vec<RangeTombstone> = stored.map(|t| at_smallest_timestamp(t, size)).collect();
+        let plain: Vec<RangeTombstone> = stored.map(|t| at_oldest_timestamp(t, icmp)).collect();
         if !plain.is_empty() {
             let fragments = Arc::new(FragmentedRangeTombstones::build(plain, icmp));
             range_dels.add(&fragments, Some(&FileBounds::new(&file.smallest, &file.largest)));

@@ -4,7 +4,6 @@
 
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{UnderWay, maybe_schedule, publish_super_version};
-use crate::iter::timestamped::compare_timestamps;
 use crate::version::LogOptions;
 use esker_base::sync::epoch;
 use esker_base::{Error, Result};
@@ -30,7 +29,8 @@ impl Db {
             let state = engine.state.lock();
             state.background_error.check_writes()?;
             let in_force = state.families.get(&family.id()).map(|f| f.version.full_history_ts_low().to_vec());
-            if in_force.is_some_and(|in_force| compare_timestamps(ts_low, &in_force).is_lt()) {
+            let icmp = &family.cf.icmp;
+            if in_force.is_some_and(|in_force| icmp.compare_timestamps(ts_low, &in_force).is_lt()) {
                 return Err(Error::invalid_argument("full_history_ts_low in force is higher than ts_low"));
             }
         }

@@ -81,10 +81,8 @@ impl Db {
             self.increase_full_history_ts_low(family, ts_low)?;
         }
         // All versions of the keys: timestamps descend.
-        let size = family.cf.icmp.timestamp_size();
-        let versions = |key: &[u8], byte| [key, &vec![byte; size]].concat();
-        let begin = begin.map(|key| versions(key, 0xFF));
-        let end = end.map(|key| versions(key, 0));
+        let begin = begin.map(|key| family.cf.icmp.first_version(key));
+        let end = end.map(|key| family.cf.icmp.last_version(key));
         let has_entries = !family.cf.super_version.load_full().mem.is_empty();
         if has_entries && !options.allow_write_stall {
             self.inner.write_path.wait_for_flush_room(&[family.id()])?;

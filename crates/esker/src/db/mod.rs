@@ -52,6 +52,7 @@ pub(crate) use own_writes::OwnWrites;
 pub(crate) use reads::table_read_options;
 pub(crate) use recover::check_for_forgotten_wal_dir;
 pub use verify::TableSetAside;
+pub(crate) use writes::check_timestamp;
 
 use crate::engine::Engine;
 use crate::write::WritePath;

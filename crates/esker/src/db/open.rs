@@ -15,10 +15,9 @@ use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs, purge};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
-use crate::iter::timestamped::compare_timestamps;
 use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
 use crate::schedule::Scheduler;
-use crate::version::{LogOptions, VersionSet, VersionSetOptions};
+use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions};
 use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
@@ -355,16 +354,16 @@ impl Opening {
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
         Opening::log_prepared(wals, &recovered.prepared)?;
-        let manifest_low: BTreeMap<ColumnFamilyId, Vec<u8>> =
-            manifest.families().map(|f| (f.id(), f.current().full_history_ts_low().to_vec())).collect();
+        let in_force: BTreeMap<ColumnFamilyId, Arc<Version>> =
+            manifest.families().map(|f| (f.id(), f.current().clone())).collect();
         let edits = recovered.families.iter().map(|family| VersionEdit {
             column_family: family.id,
             log_number: Some(family.oldest_wal(new_wal)),
             new_files: family.new_files.iter().map(|f| (0, f.clone())).collect(),
             blob_file_additions: family.new_blobs.clone(),
             full_history_ts_low: family.full_history_ts_low.clone().filter(|bound| {
-                let version = manifest_low.get(&family.id);
-                version.is_none_or(|low| compare_timestamps(bound, low).is_gt())
+                let version = in_force.get(&family.id);
+                version.is_none_or(|v| v.icmp().compare_timestamps(bound, v.full_history_ts_low()).is_gt())
             }),
             ..VersionEdit::default()
         });

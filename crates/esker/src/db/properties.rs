@@ -171,7 +171,7 @@ impl Db {
 
 /// `user_key`, which has no timestamp, with the newest there can be. Timestamps descend.
 fn newest_version(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
-    [user_key, &vec![0xFF; cf.icmp.timestamp_size()]].concat()
+    cf.icmp.first_version(user_key)
 }
 
 /// The internal key in front of all versions of `user_key`.

@@ -4,7 +4,7 @@ use super::iterator::new_timestamped_iter;
 use super::own_writes::OwnWrites;
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::iter::timestamped::{TimestampedIter, compare_timestamps};
+use crate::iter::timestamped::TimestampedIter;
 use crate::options::{PLAIN, ReadOptions, ReadTier};
 use crate::read::answer::Answer;
 use crate::read::get::{ReadContext, find, find_on, find_over};
@@ -342,7 +342,9 @@ pub(super) fn read_timestamp(
         Some(timestamp) if timestamp.len() != size => {
             wrong(format!("ReadOptions::timestamp has {} bytes, its keys have {size}", timestamp.len()))
         }
-        Some(timestamp) if compare_timestamps(timestamp, view.version.full_history_ts_low()).is_lt() => {
+        Some(timestamp)
+            if cf.icmp.compare_timestamps(timestamp, view.version.full_history_ts_low()).is_lt() =>
+        {
             wrong("ReadOptions::timestamp is older than full_history_ts_low".to_owned())
         }
         Some(timestamp) => Ok(timestamp.clone()),

@@ -6,6 +6,7 @@ use crate::options::WriteOptions;
 use crate::write::entry_of;
 use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, Result, ValueType};
+use esker_format::key::InternalKeyComparator;
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::cell::RefCell;
 use std::time::Duration;
@@ -152,7 +153,7 @@ impl Db {
     /// written; no write is taken until [`Db::resume`] · the background error in force.
     pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         self.engine().check_writable()?;
-        self.check_families(options, batch)?;
+        self.check_families(options, batch, false)?;
         self.write_unchecked(options, batch)
     }
 
@@ -327,7 +328,7 @@ impl Db {
         validate: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         self.engine().check_writable()?;
-        self.check_families(options, batch)?;
+        self.check_families(options, batch, false)?;
         self.give_way(options, batch)?;
         self.inner.write_path.write_if(options, batch, validate)
     }
@@ -337,17 +338,18 @@ impl Db {
     /// `InvalidArgument` for families that are not · as there.
     pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
         self.engine().check_writable()?;
-        self.check_families(options, &batch)?;
+        self.check_families(options, &batch, true)?;
         self.give_way(options, &batch)?;
         self.inner.write_path.prepare(options, xid, batch)
     }
 
-    fn check_families(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
+    /// `is_prepared`: keys do not end in their timestamps yet, but in room for these.
+    fn check_families(&self, options: &WriteOptions, batch: &WriteBatch, is_prepared: bool) -> Result<()> {
         if batch.content().transaction_markers {
             return Err(Error::invalid_argument("markers of transactions are written by transactions only"));
         }
         let engine = self.engine();
-        let (mut last, mut timestamp_size) = (None, 0);
+        let (mut last, mut stamped) = (None, None);
         for op in batch.iter() {
             let Some(id) = op.family() else { continue };
             if let BatchOp::DeleteRange { begin, end, .. } = op
@@ -357,20 +359,22 @@ impl Db {
                 return Err(inverted_range());
             }
             if last != Some(id) {
-                if engine.families.by_id(id).is_none() && !options.ignore_missing_column_families {
+                let cf = engine.families.by_id(id);
+                if cf.is_none() && !options.ignore_missing_column_families {
                     return Err(Error::invalid_argument(format!(
                         "Invalid column family specified in write batch: {id} is not open"
                     )));
                 }
                 last = Some(id);
-                timestamp_size = engine.timestamp_size(id);
+                stamped = cf.filter(|cf| cf.icmp.timestamp_size() > 0);
             }
-            if timestamp_size > 0
+            if let Some(cf) = &stamped
                 && let Ok(Some((_, entry))) = entry_of(&op)
-                && (entry.key.len() < timestamp_size
-                    || entry.value_type == ValueType::RangeDeletion && entry.value.len() < timestamp_size)
             {
-                return Err(timestamp_wanted());
+                check_stamped(&cf.icmp, entry.key, is_prepared)?;
+                if entry.value_type == ValueType::RangeDeletion {
+                    check_stamped(&cf.icmp, entry.value, is_prepared)?;
+                }
             }
         }
         Ok(())
@@ -396,7 +400,29 @@ fn with_timestamp(family: &ColumnFamilyHandle, key: &[u8], timestamp: &[u8]) -> 
             timestamp.len()
         )));
     }
+    check_timestamp(&family.cf.icmp, timestamp)?;
     Ok([key, timestamp].concat())
+}
+
+/// A key of a batch in a family with timestamps.
+fn check_stamped(icmp: &InternalKeyComparator, user_key: &[u8], is_prepared: bool) -> Result<()> {
+    if user_key.len() < icmp.timestamp_size() {
+        return Err(timestamp_wanted());
+    }
+    if is_prepared { Ok(()) } else { check_timestamp(icmp, icmp.split_timestamp(user_key).1) }
+}
+
+/// Reads seek between the comparator's oldest and newest timestamp, and would miss one beyond them.
+/// # Errors
+/// `InvalidArgument` for such a one.
+pub(crate) fn check_timestamp(icmp: &InternalKeyComparator, timestamp: &[u8]) -> Result<()> {
+    if icmp.compare_timestamps(timestamp, icmp.max_timestamp()).is_gt()
+        || icmp.compare_timestamps(timestamp, icmp.min_timestamp()).is_lt()
+    {
+        let what = "a timestamp is beyond the comparator's min_timestamp or max_timestamp";
+        return Err(Error::invalid_argument(what));
+    }
+    Ok(())
 }
 
 /// # Errors

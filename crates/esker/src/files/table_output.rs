@@ -145,13 +145,13 @@ struct Timestamps {
 }
 
 impl Timestamps {
-    /// A key with this timestamp gets into the file. Newer ones sort first.
+    /// A key with this timestamp gets into the file.
     fn note(&mut self, user_key: &[u8], icmp: &InternalKeyComparator) {
         let (_, timestamp) = icmp.split_timestamp(user_key);
-        if self.newest.is_empty() || icmp.compare_user_keys(timestamp, &self.newest).is_lt() {
+        if icmp.compare_timestamps(timestamp, &self.newest).is_gt() {
             timestamp.clone_into(&mut self.newest);
         }
-        if self.oldest.is_empty() || icmp.compare_user_keys(timestamp, &self.oldest).is_gt() {
+        if self.oldest.is_empty() || icmp.compare_timestamps(timestamp, &self.oldest).is_lt() {
             timestamp.clone_into(&mut self.oldest);
         }
     }
@@ -163,7 +163,7 @@ impl Timestamps {
         }
         if self.dropped {
             let at = key::user_key(&meta.smallest).len();
-            meta.smallest.splice(at..at, std::iter::repeat_n(0, self.size));
+            meta.smallest.splice(at..at, icmp.min_timestamp().iter().copied());
             meta.user_defined_timestamps_not_persisted = true;
         }
         meta.min_timestamp.clone_from(&self.oldest);
@@ -178,10 +178,8 @@ impl Timestamps {
     }
 
     /// An end of a range with the newest timestamp, which sorts before all versions of the key: exclusive, whatever they are.
-    fn as_bound(&self, end: &[u8]) -> Vec<u8> {
-        let mut bound = end.to_vec();
-        let at = bound.len().saturating_sub(self.size);
-        bound[at..].fill(0xFF);
+    fn as_bound(icmp: &InternalKeyComparator, end: &[u8]) -> Vec<u8> {
+        let bound = icmp.first_version(icmp.split_timestamp(end).0);
         key::internal_key(&bound, SequenceNumber::MAX, ValueType::RangeDeletion)
     }
 
@@ -298,7 +296,7 @@ impl TableOutput {
         }
         let timestamps = &mut self.timestamps;
         if timestamps.size > 0 {
-            let bound = timestamps.as_bound(&tombstone.end);
+            let bound = Timestamps::as_bound(&self.icmp, &tombstone.end);
             let is_last = |last: &Vec<u8>| self.icmp.compare(&bound, last).is_gt();
             if timestamps.last_end.as_ref().is_none_or(is_last) {
                 timestamps.last_end = Some(bound);

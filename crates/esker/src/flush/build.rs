@@ -5,7 +5,7 @@
 
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
-use crate::iter::timestamped::{TimestampsDropped, at_smallest_timestamp, newest_timestamp};
+use crate::iter::timestamped::{TimestampsDropped, at_oldest_timestamp, newest_timestamp};
 use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
 use crate::version::Numbers;
@@ -69,8 +69,6 @@ impl BuildTable<'_> {
             let cleaned = self.remove_table(job.number).and_then(|()| blobs.delete_all());
             cleaned.or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;
         }
-        let drops_timestamps = !self.output.family_options.persist_user_defined_timestamps;
-        let newest = if drops_timestamps { newest_timestamp(job.memtables, self.output.icmp) } else { None };
         let table = result?;
         let num_entries = table.as_ref().map_or(0, |table| table.num_entries);
         let (file, long_dead_spans) = table.map(|table| (table.meta, table.long_dead_spans)).unzip();
@@ -79,8 +77,19 @@ impl BuildTable<'_> {
             num_entries,
             long_dead_spans: long_dead_spans.unwrap_or_default(),
             blobs: blobs.finished,
-            full_history_ts_low: newest.map(|newest| newest.saturating_add(1).to_le_bytes().to_vec()),
+            full_history_ts_low: self.history_left(job.memtables),
         })
+    }
+
+    /// The oldest timestamp to read at once the timestamps in these memtables are gone; `None` if they stay.
+    fn history_left(&self, memtables: &[Arc<MemTable>]) -> Option<Vec<u8>> {
+        let icmp = self.output.icmp;
+        if icmp.timestamp_size() == 0 || self.output.family_options.persist_user_defined_timestamps {
+            return None;
+        }
+        let newest = newest_timestamp(memtables, icmp);
+        let next = icmp.user_comparator().next_timestamp(&newest);
+        Some(next.unwrap_or(newest)).filter(|low| !low.is_empty())
     }
 
     /// What is left of the file has a number that no MANIFEST names; the next open would remove it too.
@@ -109,7 +118,7 @@ impl BuildTable<'_> {
         for mem in job.memtables.iter().rev() {
             let drops_timestamps = size > 0 && !keep.keep_history;
             children.push(MergeChild::new(if drops_timestamps {
-                Box::new(TimestampsDropped::new(mem.iter(), size))
+                Box::new(TimestampsDropped::new(mem.iter(), context.icmp))
             } else {
                 Box::new(mem.iter())
             }));
@@ -120,7 +129,7 @@ impl BuildTable<'_> {
                 keep.stored_tombstones.extend(mem.stored_range_tombstones());
             } else if drops_timestamps {
                 let stored = mem.stored_range_tombstones().into_iter();
-                let plain = stored.map(|t| at_smallest_timestamp(t, size)).collect();
+                let plain = stored.map(|t| at_oldest_timestamp(t, context.icmp)).collect();
                 let fragments = FragmentedRangeTombstones::build(plain, context.icmp);
                 keep.range_dels.add(&Arc::new(fragments), None);
             } else {

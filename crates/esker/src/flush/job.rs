@@ -21,10 +21,9 @@ use crate::engine::{
     DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_dead_walks,
     queue_flushes,
 };
-use crate::iter::timestamped::compare_timestamps;
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
-use crate::version::{LogOptions, VersionSet, blob_file_size};
+use crate::version::{LogOptions, Version, VersionSet, blob_file_size};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
@@ -302,7 +301,7 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
         log_number: Some(log_number),
         new_files: built.file.into_iter().map(|f| (0, f)).collect(),
         blob_file_additions: built.blobs,
-        full_history_ts_low: raised(built.full_history_ts_low, family.version.full_history_ts_low()),
+        full_history_ts_low: raised(built.full_history_ts_low, &family.version),
         ..VersionEdit::default()
     })
 }
@@ -336,7 +335,7 @@ fn give_back(engine: &Engine, parts: &[Part]) {
     }
 }
 
-/// The bound of history to be logged, if it is higher than the one in force.
-fn raised(bound: Option<Vec<u8>>, in_force: &[u8]) -> Option<Vec<u8>> {
-    bound.filter(|bound| compare_timestamps(bound, in_force).is_gt())
+/// The bound of history to be logged, if it is newer than the one in force.
+fn raised(bound: Option<Vec<u8>>, version: &Version) -> Option<Vec<u8>> {
+    bound.filter(|bound| version.icmp().compare_timestamps(bound, version.full_history_ts_low()).is_gt())
 }

@@ -295,13 +295,13 @@ fn families_with_overlap(prepared: &[Prepared<'_>]) -> Vec<ColumnFamilyId> {
 
 /// Whatever the timestamps of its keys.
 fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8], largest: &[u8]) -> bool {
-    let at = |user_key, byte| [icmp.split_timestamp(user_key).0, &vec![byte; icmp.timestamp_size()]].concat();
+    let (smallest, _) = icmp.split_timestamp(smallest);
     let mut entries = mem.iter();
-    entries.seek(&key::seek_key(&at(smallest, 0xFF), SequenceNumber::MAX));
+    entries.seek(&key::seek_key(&icmp.first_version(smallest), SequenceNumber::MAX));
     if entries.valid() && icmp.compare_plain_keys(key::user_key(entries.key()), largest).is_le() {
         return true;
     }
     // One that ends at the first key, whenever that is, is not over it; one that begins at the last is.
-    let (first, last) = (at(smallest, 0), at(largest, 0));
+    let (first, last) = (icmp.last_version(smallest), icmp.last_version(icmp.split_timestamp(largest).0));
     mem.num_range_deletes() > 0 && mem.range_tombstones().overlaps(&first, &last, icmp, SequenceNumber::MAX)
 }

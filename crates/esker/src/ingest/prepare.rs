@@ -289,7 +289,7 @@ fn check(
         let first = tombstones.fragment(0).start;
         // The newest timestamp sorts before all versions of the key, which are not hidden.
         let end = tombstones.fragment(tombstones.len() - 1).end;
-        let last = [icmp.split_timestamp(end).0, &vec![0xFF; icmp.timestamp_size()]].concat();
+        let last = icmp.first_version(icmp.split_timestamp(end).0);
         bounds = Some(match bounds {
             None => (end_bound(first, false), end_bound(&last, true)),
             Some((smallest, largest)) => (

@@ -26,7 +26,6 @@ use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_memtable::MemTable;
 use esker_table::blob::BlobReader;
 use esker_table::{TableIter, TableReadOptions, TableReader};
-use std::cmp::Ordering;
 use std::fmt;
 
 /// The range tombstones of one memtable or file that a reader sees.
@@ -106,16 +105,12 @@ impl TombstoneReader<'_> {
             let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
             let (end, _) = self.icmp.split_timestamp(&tombstone.end);
             let seen = RangeTombstoneRef { start, end, seq: tombstone.seq };
-            let is_seen = seen.seq <= self.sequence && compare_timestamps(timestamp, self.timestamp).is_le();
+            let is_seen =
+                seen.seq <= self.sequence && self.icmp.compare_timestamps(timestamp, self.timestamp).is_le();
             (is_seen && self.only.is_none_or(|key| seen.covers(key, &plain))).then_some(seen)
         });
         TombstoneRun { fragments: FragmentedRangeTombstones::from_refs(seen, &plain), bounds }
     }
-}
-
-/// Which is newer of two timestamps: little-endian numbers, as all stock comparators with timestamps have them.
-pub(crate) fn compare_timestamps(a: &[u8], b: &[u8]) -> Ordering {
-    a.iter().rev().cmp(b.iter().rev())
 }
 
 /// What is shown.
@@ -351,14 +346,13 @@ impl TimestampedIter {
 
     /// An internal key before every version of `user_key`.
     fn before_all_of(&self, user_key: &[u8]) -> Vec<u8> {
-        let newest = vec![0xFF; self.icmp.timestamp_size()];
-        key::seek_key(&[user_key, &newest].concat(), SequenceNumber::MAX)
+        key::seek_key(&self.icmp.first_version(user_key), SequenceNumber::MAX)
     }
 
     /// An internal key behind every version of `user_key`.
     fn behind_all_of(&self, user_key: &[u8]) -> Vec<u8> {
-        let oldest = vec![0; self.icmp.timestamp_size()];
-        key::internal_key(&[user_key, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion)
+        let oldest = self.icmp.last_version(user_key);
+        key::internal_key(&oldest, SequenceNumber::ZERO, ValueType::Deletion)
     }
 
     fn stand_on_newest_of(&mut self, user_key: &[u8]) {
@@ -484,7 +478,7 @@ impl TimestampedIter {
             let entry = ParsedInternalKey::parse(self.iter.key())?;
             let (_, timestamp) = self.icmp.split_timestamp(entry.user_key);
             let is_too_new = entry.sequence > self.options.sequence
-                || compare_timestamps(timestamp, &self.read_timestamp).is_gt();
+                || self.icmp.compare_timestamps(timestamp, &self.read_timestamp).is_gt();
             if is_too_new {
                 self.skip()?;
                 self.iter.next();
@@ -567,17 +561,17 @@ pub(super) fn shown(
     })
 }
 
-/// A cursor over keys without timestamps as one over keys with the smallest.
+/// A cursor over keys without timestamps that shows each key with the oldest timestamp.
 pub(crate) struct PaddedIter<I> {
     iter: I,
-    size: usize,
+    oldest: Vec<u8>,
     key: Vec<u8>,
 }
 
 impl<I: InternalIterator> PaddedIter<I> {
-    /// `size`: bytes of a timestamp.
-    pub(crate) fn new(iter: I, size: usize) -> PaddedIter<I> {
-        PaddedIter { iter, size, key: Vec::new() }
+    /// `icmp` is the order of keys with timestamps.
+    pub(crate) fn new(iter: I, icmp: &InternalKeyComparator) -> PaddedIter<I> {
+        PaddedIter { iter, oldest: icmp.min_timestamp().to_vec(), key: Vec::new() }
     }
 
     fn update(&mut self) {
@@ -585,7 +579,7 @@ impl<I: InternalIterator> PaddedIter<I> {
             self.key.clear();
             let (user_key, trailer) = split_trailer(self.iter.key());
             self.key.extend_from_slice(user_key);
-            self.key.resize(user_key.len() + self.size, 0);
+            self.key.extend_from_slice(&self.oldest);
             self.key.extend_from_slice(trailer);
         }
     }
@@ -593,8 +587,8 @@ impl<I: InternalIterator> PaddedIter<I> {
     /// What is sought in the cursor below for `target`: behind a newer timestamp all versions follow, before it none.
     fn target(&self, target: &[u8]) -> Vec<u8> {
         let (user_key, trailer) = split_trailer(target);
-        let (plain, timestamp) = user_key.split_at(user_key.len().saturating_sub(self.size));
-        if timestamp.iter().all(|&byte| byte == 0) {
+        let (plain, timestamp) = user_key.split_at(user_key.len().saturating_sub(self.oldest.len()));
+        if timestamp == self.oldest {
             [plain, trailer].concat()
         } else {
             key::seek_key(plain, SequenceNumber::MAX)
@@ -648,18 +642,20 @@ impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
     }
 }
 
-/// A cursor over a memtable's entries as its table will have them: all at the smallest timestamp. Forward only; what it is
-/// merged with must be treated alike. Newer timestamps must have newer sequence numbers, as RocksDB asks of such families.
+/// A cursor over a memtable's entries as its table will have them: all at the oldest timestamp. Forward only.
+///
+/// The cursors it is merged with must be treated alike. Newer timestamps must have newer sequence numbers, as
+/// RocksDB asks of such families.
 pub(crate) struct TimestampsDropped<I> {
     iter: I,
-    size: usize,
+    oldest: Vec<u8>,
     key: Vec<u8>,
 }
 
 impl<I: InternalIterator> TimestampsDropped<I> {
-    /// `size`: bytes of a timestamp.
-    pub(crate) fn new(iter: I, size: usize) -> TimestampsDropped<I> {
-        TimestampsDropped { iter, size, key: Vec::new() }
+    /// `icmp` is the order of keys with timestamps.
+    pub(crate) fn new(iter: I, icmp: &InternalKeyComparator) -> TimestampsDropped<I> {
+        TimestampsDropped { iter, oldest: icmp.min_timestamp().to_vec(), key: Vec::new() }
     }
 
     fn update(&mut self) {
@@ -667,7 +663,7 @@ impl<I: InternalIterator> TimestampsDropped<I> {
             self.key.clear();
             self.key.extend_from_slice(self.iter.key());
             let end = self.key.len().saturating_sub(key::TRAILER_BYTES);
-            self.key[end.saturating_sub(self.size)..end].fill(0);
+            replace_timestamp(&mut self.key[..end], &self.oldest);
         }
     }
 }
@@ -711,22 +707,31 @@ impl<I: InternalIterator> InternalIterator for TimestampsDropped<I> {
     }
 }
 
-/// The tombstone as a table without timestamps has it, with the smallest timestamps put back.
-pub(crate) fn at_smallest_timestamp(mut tombstone: RangeTombstone, size: usize) -> RangeTombstone {
+/// The tombstone as a table without timestamps has it, with the oldest timestamp put back.
+pub(crate) fn at_oldest_timestamp(
+    mut tombstone: RangeTombstone,
+    icmp: &InternalKeyComparator,
+) -> RangeTombstone {
     for key in [&mut tombstone.start, &mut tombstone.end] {
-        let at = key.len().saturating_sub(size);
-        key[at..].fill(0);
+        replace_timestamp(key, icmp.min_timestamp());
     }
     tombstone
 }
 
-/// The range tombstones of a table as its family has keys: with timestamps, the smallest where the table has none.
-pub(crate) fn stored_tombstones(reader: &TableReader, size: usize) -> Vec<RangeTombstone> {
+/// Puts `timestamp` over the one that `user_key` ends in. A key too short for one is damaged and stays.
+pub(crate) fn replace_timestamp(user_key: &mut [u8], timestamp: &[u8]) {
+    if let Some(at) = user_key.len().checked_sub(timestamp.len()) {
+        user_key[at..].copy_from_slice(timestamp);
+    }
+}
+
+/// The range tombstones of a table as its family has keys: with timestamps, the oldest where the table has none.
+pub(crate) fn stored_tombstones(reader: &TableReader, icmp: &InternalKeyComparator) -> Vec<RangeTombstone> {
     let mut stored = reader.stored_range_tombstones().to_vec();
     if reader.lacks_timestamps() {
         for tombstone in &mut stored {
-            tombstone.start.resize(tombstone.start.len() + size, 0);
-            tombstone.end.resize(tombstone.end.len() + size, 0);
+            tombstone.start.extend_from_slice(icmp.min_timestamp());
+            tombstone.end.extend_from_slice(icmp.min_timestamp());
         }
     }
     stored
@@ -743,11 +748,7 @@ pub(crate) fn table_iter(
 
 /// The same of a cursor that is there.
 pub(crate) fn with_timestamps(iter: TableIter, icmp: &InternalKeyComparator) -> Box<dyn InternalIterator> {
-    if iter.reader().lacks_timestamps() {
-        Box::new(PaddedIter::new(iter, icmp.timestamp_size()))
-    } else {
-        Box::new(iter)
-    }
+    if iter.reader().lacks_timestamps() { Box::new(PaddedIter::new(iter, icmp)) } else { Box::new(iter) }
 }
 
 /// Whether a table may hold versions of `key`, which is without a timestamp: what its filter says.
@@ -759,28 +760,27 @@ pub(crate) fn may_hold(
     icmp: &InternalKeyComparator,
     key: &[u8],
 ) -> Result<bool> {
-    let size = if reader.lacks_timestamps() { 0 } else { icmp.timestamp_size() };
-    let before_all = key::seek_key(&[key, &vec![0xFF; size]].concat(), SequenceNumber::MAX);
-    reader.filter_lets_pass(options, &before_all)
+    let first = if reader.lacks_timestamps() { key.to_vec() } else { icmp.first_version(key) };
+    reader.filter_lets_pass(options, &key::seek_key(&first, SequenceNumber::MAX))
 }
 
-/// The newest timestamp in these memtables, of those with timestamps of 8 bytes.
-pub(crate) fn newest_timestamp(memtables: &[Arc<MemTable>], icmp: &InternalKeyComparator) -> Option<u64> {
-    let of_key = |user_key: &[u8]| {
+/// The newest timestamp in these memtables; empty if they hold nothing, or keys have none.
+pub(crate) fn newest_timestamp(memtables: &[Arc<MemTable>], icmp: &InternalKeyComparator) -> Vec<u8> {
+    let mut newest = Vec::new();
+    let mut note = |user_key: &[u8]| {
         let (_, timestamp) = icmp.split_timestamp(user_key);
-        timestamp.try_into().ok().map(u64::from_le_bytes)
+        if icmp.compare_timestamps(timestamp, &newest).is_gt() {
+            timestamp.clone_into(&mut newest);
+        }
     };
-    let mut newest = None;
     for mem in memtables {
         let mut iter = mem.iter();
         iter.seek_to_first();
         while iter.valid() {
-            newest = newest.max(of_key(key::user_key(iter.key())));
+            note(key::user_key(iter.key()));
             iter.next();
         }
-        for tombstone in mem.stored_range_tombstones() {
-            newest = newest.max(of_key(&tombstone.start));
-        }
+        mem.stored_range_tombstones().iter().for_each(|tombstone| note(&tombstone.start));
     }
     newest
 }

@@ -11,7 +11,7 @@
 //! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
 
 use super::db_iter::{DbIterOptions, KeepAlive};
-use super::timestamped::{Shown, Tombstones, compare_timestamps, shown};
+use super::timestamped::{Shown, Tombstones, shown};
 use esker_base::iter::InternalIterator;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -190,8 +190,8 @@ impl VersionsIter {
         if upper.is_some_and(|u| self.plain.compare_user_keys(target, u).is_ge()) {
             return self.go_to_last();
         }
-        let oldest = vec![0; self.icmp.timestamp_size()];
-        let to = key::internal_key(&[target, &oldest].concat(), SequenceNumber::ZERO, ValueType::Deletion);
+        let oldest = self.icmp.last_version(target);
+        let to = key::internal_key(&oldest, SequenceNumber::ZERO, ValueType::Deletion);
         self.iter.seek_for_prev(&to);
         self.find_backward();
     }
@@ -219,8 +219,7 @@ impl VersionsIter {
     }
 
     fn before_all_of(&self, user_key: &[u8]) -> Vec<u8> {
-        let newest = vec![0xFF; self.icmp.timestamp_size()];
-        key::seek_key(&[user_key, &newest].concat(), SequenceNumber::MAX)
+        key::seek_key(&self.icmp.first_version(user_key), SequenceNumber::MAX)
     }
 
     /// Whether the inner cursor stands on an entry of the user key and timestamp in `key`.
@@ -304,8 +303,8 @@ impl VersionsIter {
             return Err(Error::corruption("a key is shorter than its timestamp"));
         }
         let (user_key, timestamp) = self.icmp.split_timestamp(entry.user_key);
-        let is_between = compare_timestamps(timestamp, &self.from).is_ge()
-            && compare_timestamps(timestamp, &self.to).is_le();
+        let is_between = self.icmp.compare_timestamps(timestamp, &self.from).is_ge()
+            && self.icmp.compare_timestamps(timestamp, &self.to).is_le();
         if !is_between || entry.sequence > self.options.sequence {
             return Ok(false);
         }

@@ -10,6 +10,7 @@
 
 use super::value::{OptionValue, object_name};
 use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, WalRecoveryMode};
+use esker_base::comparator::Comparator;
 use esker_base::entry_checksum::PROTECTION_BYTES;
 use esker_base::{Error, Result};
 use esker_cache::Role;
@@ -321,12 +322,7 @@ impl ColumnFamilyOptions {
         if self.compaction_filter.is_some() && self.compaction_filter_factory.is_some() {
             return Err(invalid("compaction_filter_factory", "compaction_filter is set too: give only one"));
         }
-        if self.comparator.timestamp_size() > 0 && self.comparator.without_timestamp().is_none() {
-            return Err(refused(
-                "comparator",
-                "user-defined timestamps are built for the stock comparators only",
-            ));
-        }
+        validate_timestamps(&*self.comparator)?;
         for (name, share) in [
             ("blob_garbage_collection_age_cutoff", self.blob_garbage_collection_age_cutoff),
             ("blob_garbage_collection_force_threshold", self.blob_garbage_collection_force_threshold),
@@ -494,6 +490,40 @@ impl Options {
 
 fn invalid(option: &str, why: &str) -> Error {
     Error::invalid_argument(format!("option {option}: {why}"))
+}
+
+/// Whether what the comparator says of timestamps agrees with itself, as far as two of them tell.
+fn validate_timestamps(comparator: &dyn Comparator) -> Result<()> {
+    let size = comparator.timestamp_size();
+    if size == 0 {
+        return Ok(());
+    }
+    if size > usize::from(u16::MAX) {
+        return Err(invalid(
+            "comparator",
+            "timestamps have more than 65535 bytes, which no WAL record can say",
+        ));
+    }
+    if comparator.without_timestamp().is_none() {
+        return Err(refused(
+            "comparator",
+            "keys have timestamps, and without_timestamp gives no order without them",
+        ));
+    }
+    let (min, max) = (comparator.min_timestamp(), comparator.max_timestamp());
+    if min.len() != size || max.len() != size {
+        return Err(invalid("comparator", "min_timestamp or max_timestamp is not of timestamp_size bytes"));
+    }
+    if comparator.compare_timestamp(&min, &max).is_ge() {
+        return Err(invalid(
+            "comparator",
+            "compare_timestamp does not put min_timestamp before max_timestamp",
+        ));
+    }
+    if comparator.compare(&max, &min).is_ge() {
+        return Err(invalid("comparator", "compare does not put the newest version of a key first"));
+    }
+    Ok(())
 }
 
 fn refused(option: &str, why: &str) -> Error {

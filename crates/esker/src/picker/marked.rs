@@ -87,10 +87,10 @@ fn may_be_improved(version: &Version, f: &FileMeta) -> bool {
     if f.is_settled() || icmp.timestamp_size() == 0 || f.user_defined_timestamps_not_persisted {
         return !f.is_settled();
     }
-    // Only what is before the bound can go, and once all of it is before that all goes at once. Newer timestamps sort first.
+    // Only versions before the bound can go, and once all are before it they go at once.
     let low = version.full_history_ts_low();
     let is_known = f.max_timestamp.len() == icmp.timestamp_size();
-    !low.is_empty() && (!is_known || icmp.compare_user_keys(&f.max_timestamp, low).is_gt())
+    !low.is_empty() && (!is_known || icmp.compare_timestamps(&f.max_timestamp, low).is_lt())
 }
 
 /// The sequence number beyond which the oldest snapshot must move before more files can be [`bottommost`] ones: the smallest

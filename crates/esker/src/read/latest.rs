@@ -9,7 +9,7 @@
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
 
 use crate::cf::SuperVersion;
-use crate::iter::timestamped::{compare_timestamps, may_hold, stored_tombstones, table_iter};
+use crate::iter::timestamped::{may_hold, stored_tombstones, table_iter};
 use crate::read::get::ReadContext;
 use crate::read::tables::open_file;
 use esker_base::iter::InternalIterator;
@@ -114,9 +114,8 @@ pub(crate) fn timestamped_written_since(
     timestamp: Option<&[u8]>,
 ) -> Result<bool> {
     let icmp = view.version.icmp();
-    let size = icmp.timestamp_size();
     let wanted = Timestamped { icmp, plain: icmp.without_timestamp(), key, since, timestamp };
-    let (newest, oldest) = ([key, &vec![0xFF; size]].concat(), [key, &vec![0; size]].concat());
+    let (newest, oldest) = (icmp.first_version(key), icmp.last_version(key));
     let target = seek_key(&newest, SequenceNumber::MAX);
     for mem in view.history() {
         if wanted.is_newer(&mut mem.iter(), &target)? || wanted.is_covered(&mem.stored_range_tombstones()) {
@@ -132,7 +131,7 @@ pub(crate) fn timestamped_written_since(
             let entries = || table_iter(&reader, *context.options, icmp);
             if may_hold(&reader, context.options, icmp, key)?
                 && wanted.is_newer(entries().as_mut(), &target)?
-                || wanted.is_covered(&stored_tombstones(&reader, size))
+                || wanted.is_covered(&stored_tombstones(&reader, icmp))
             {
                 return Ok(true);
             }
@@ -173,7 +172,7 @@ impl Timestamped<'_> {
 
     fn is_later(&self, sequence: SequenceNumber, timestamp: &[u8]) -> bool {
         sequence > self.since
-            || self.timestamp.is_some_and(|read| compare_timestamps(timestamp, read).is_gt())
+            || self.timestamp.is_some_and(|read| self.icmp.compare_timestamps(timestamp, read).is_gt())
     }
 }
 

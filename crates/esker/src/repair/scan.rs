@@ -280,14 +280,11 @@ fn describe(
         entries.next();
     }
     entries.status()?;
-    let size = icmp.timestamp_size();
-    if size > 0 {
-        for tombstone in stored_tombstones(reader, size) {
+    if icmp.timestamp_size() > 0 {
+        for tombstone in stored_tombstones(reader, icmp) {
             let start = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
             // Before all versions of the key, which are not hidden.
-            let mut end = tombstone.end;
-            let plain = end.len().saturating_sub(size);
-            end[plain..].fill(0xFF);
+            let end = icmp.first_version(icmp.split_timestamp(&tombstone.end).0);
             let end = key::internal_key(&end, SequenceNumber::MAX, ValueType::RangeDeletion);
             bounds.include(&start, &end, tombstone.seq);
         }

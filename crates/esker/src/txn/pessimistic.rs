@@ -496,7 +496,7 @@ impl Transaction {
     pub fn commit(&mut self) -> Result<()> {
         let core = self.core.as_mut().expect("only drop takes it");
         let db = &self.shared.db;
-        let stamp = core.stamp(db);
+        let stamp = core.stamp(db, self.shared.options.enable_udt_validation);
         match core.state {
             TransactionState::Started if !core.options.skip_prepare => {
                 return Err(Error::invalid_argument(

@@ -8,17 +8,21 @@
 //!     record carries it, and whoever replays that puts it in.
 //!  3. With a read timestamp and `enable_udt_validation`, a key is locked only if nobody has written it at a newer one, and
 //!     the commit timestamp is newer than it.
+//!  4. Which of two timestamps is newer depends on the family: its comparator orders them. A setter refuses an order that
+//!     no family takes; the commit checks the families that the transaction has written to.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
 
 use super::batch_index::{OwnState, WriteBatchWithIndex};
 use super::pessimistic::{Core, Transaction};
-use crate::db::{ColumnFamilyHandle, Db};
+use crate::db::{ColumnFamilyHandle, Db, check_timestamp};
 use crate::options::ReadOptions;
 use crate::wal::stamped;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_format::key::InternalKeyComparator;
 use esker_format::write_batch::WriteBatch;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Bytes of the timestamps that transactions know.
 pub(super) const TIMESTAMP_BYTES: usize = 8;
@@ -29,21 +33,34 @@ const NO_TIMESTAMP: [u8; TIMESTAMP_BYTES] = [0; TIMESTAMP_BYTES];
 /// A timestamp that is not set: RocksDB's `kMaxTxnTimestamp`.
 pub(super) const UNSET: u64 = u64::MAX;
 
+const COMMIT_NOT_NEWER: &str = "Cannot commit at timestamp smaller than or equal to read timestamp";
+
 impl Transaction {
-    /// The timestamp of everything that it writes to families with user-defined timestamps, from the commit on; needed
-    /// before that if it has written to one. May be set again, also of a prepared transaction; `u64::MAX` is none.
+    /// Sets the timestamp of everything that the transaction writes to families with user-defined timestamps. A commit
+    /// that writes to one needs it. May be set again, also for a prepared transaction; `u64::MAX` means none.
+    ///
+    /// Keys end in it as in eight little-endian bytes.
     /// # Errors
-    /// `InvalidArgument`: not newer than the read timestamp, with `enable_udt_validation`.
+    /// `InvalidArgument` with `enable_udt_validation`: no family has it newer than the read timestamp.
     pub fn set_commit_timestamp(&mut self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
-        let core = self.core_mut();
-        if validates && core.read_timestamp != UNSET && timestamp <= core.read_timestamp {
-            return Err(Error::invalid_argument(
-                "Cannot commit at timestamp smaller than or equal to read timestamp",
-            ));
+        let read = self.core().read_timestamp;
+        let checks = validates && read != UNSET && timestamp != UNSET;
+        if checks && !self.may_be_newer(timestamp, read) {
+            return Err(Error::invalid_argument(COMMIT_NOT_NEWER));
         }
-        core.commit_timestamp = timestamp;
+        self.core_mut().commit_timestamp = timestamp;
         Ok(())
+    }
+
+    /// Whether any family's comparator takes `a` for newer than `b`; without such families the larger number is newer.
+    fn may_be_newer(&self, a: u64, b: u64) -> bool {
+        let families = self.db().engine().families.all();
+        let mut stamped = families.iter().filter(|cf| cf.icmp.timestamp_size() == TIMESTAMP_BYTES).peekable();
+        if stamped.peek().is_none() {
+            return a > b;
+        }
+        stamped.any(|cf| is_newer(&cf.icmp, a, b))
     }
 
     /// The timestamp set by [`Transaction::set_commit_timestamp`].
@@ -51,24 +68,25 @@ impl Transaction {
         Some(self.core().commit_timestamp).filter(|&timestamp| timestamp != UNSET)
     }
 
-    /// The timestamp as of which keys are read for update. Keys of families with user-defined timestamps are locked only if
-    /// nobody has written them at a newer one; `u64::MAX` is none.
+    /// Sets the timestamp as of which keys are read for update. Keys of families with user-defined timestamps are locked
+    /// only if nobody has written them at a newer one; `u64::MAX` means none.
     /// # Errors
-    /// `InvalidArgument`: older than the one that is set; or not older than the commit timestamp, if that is set, with
-    /// `enable_udt_validation`.
+    /// `InvalidArgument`: every family has it older than the one that is set; with `enable_udt_validation`, no family has
+    /// it older than the commit timestamp that is set.
     pub fn set_read_timestamp_for_validation(&mut self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
-        let core = self.core_mut();
-        if core.read_timestamp != UNSET && timestamp < core.read_timestamp {
+        let Core { read_timestamp: read, commit_timestamp: commit, .. } = *self.core();
+        let goes_back = read != UNSET && timestamp != UNSET && timestamp != read;
+        if goes_back && !self.may_be_newer(timestamp, read) {
             return Err(Error::invalid_argument("Cannot decrease read timestamp for validation"));
         }
-        let commits = core.commit_timestamp != UNSET && timestamp != UNSET;
-        if validates && commits && core.commit_timestamp <= timestamp {
+        let commits = commit != UNSET && timestamp != UNSET;
+        if validates && commits && !self.may_be_newer(commit, timestamp) {
             return Err(Error::invalid_argument(
                 "Cannot read for validation at a timestamp that is not older than the commit timestamp",
             ));
         }
-        core.read_timestamp = timestamp;
+        self.core_mut().read_timestamp = timestamp;
         Ok(())
     }
 
@@ -149,15 +167,30 @@ impl Transaction {
 impl Core {
     /// The timestamp that is to be put into the batch; `None` if none of its keys has one.
     /// # Errors
-    /// `InvalidArgument`: there are such keys, and no commit timestamp.
-    pub(super) fn stamp(&self, db: &Db) -> Result<Option<[u8; TIMESTAMP_BYTES]>> {
-        if !self.may_have_timestamps || !is_timestamped(db, self.batch.write_batch()) {
+    /// `InvalidArgument`: there are such keys, and no commit timestamp; `validates`, and in a family that the batch writes
+    /// to it is not newer than the read timestamp.
+    pub(super) fn stamp(&self, db: &Db, validates: bool) -> Result<Option<[u8; TIMESTAMP_BYTES]>> {
+        if !self.may_have_timestamps {
             return Ok(None);
         }
-        match self.commit_timestamp {
-            UNSET => Err(Error::invalid_argument("Must assign a commit timestamp")),
-            timestamp => Ok(Some(timestamp.to_le_bytes())),
+        let ids: BTreeSet<_> = self.batch.write_batch().iter().filter_map(|op| op.family()).collect();
+        let families = ids.into_iter().filter_map(|id| db.engine().families.by_id(id));
+        let stamped: Vec<_> = families.filter(|cf| cf.icmp.timestamp_size() > 0).collect();
+        if stamped.is_empty() {
+            return Ok(None);
         }
+        let (commit, read) = (self.commit_timestamp, self.read_timestamp);
+        if commit == UNSET {
+            return Err(Error::invalid_argument("Must assign a commit timestamp"));
+        }
+        for cf in &stamped {
+            check_timestamp(&cf.icmp, &commit.to_le_bytes())?;
+        }
+        let checks = validates && read != UNSET;
+        if checks && let Some(cf) = stamped.iter().find(|cf| !is_newer(&cf.icmp, commit, read)) {
+            return Err(Error::invalid_argument(COMMIT_NOT_NEWER).at(format!("column family '{}'", cf.name)));
+        }
+        Ok(Some(commit.to_le_bytes()))
     }
 
     /// The batch as it is to be written at this timestamp.
@@ -198,6 +231,11 @@ impl WriteBatchWithIndex {
         let merged = operands.merge_newest_first(operator.as_ref(), key, base.as_deref())?;
         Ok(Some(PinnedBytes::from(merged)))
     }
+}
+
+/// Whether the comparator takes timestamp `a` for newer than `b`.
+fn is_newer(icmp: &InternalKeyComparator, a: u64, b: u64) -> bool {
+    icmp.compare_timestamps(&a.to_le_bytes(), &b.to_le_bytes()).is_gt()
 }
 
 /// Whether keys of `family` have timestamps.

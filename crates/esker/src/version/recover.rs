@@ -324,6 +324,13 @@ impl OpenFamily {
         // RocksDB warns of a log number that goes back, and keeps the larger one.
         self.log_number = self.log_number.max(edit.log_number.unwrap_or_default());
         let timestamp_size = self.descriptor.comparator.timestamp_size();
+        if let Some(low) = &edit.full_history_ts_low
+            && timestamp_size > 0
+            && low.len() != timestamp_size
+        {
+            let what = "full_history_ts_low has another size than the comparator's timestamps";
+            return Err(Error::corruption(format!("column family '{}': {what}", self.descriptor.name)));
+        }
         if timestamp_size == 0 || edit.new_files.iter().all(|(_, f)| !f.user_defined_timestamps_not_persisted)
         {
             return self.builder.apply(edit);
@@ -331,7 +338,7 @@ impl OpenFamily {
         let mut edit = edit.clone();
         for (_, file) in &mut edit.new_files {
             if file.user_defined_timestamps_not_persisted {
-                timestamps::pad(file, timestamp_size);
+                timestamps::pad(file, &*self.descriptor.comparator);
             }
         }
         self.builder.apply(&edit)

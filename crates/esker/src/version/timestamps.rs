@@ -2,20 +2,22 @@
 //!
 //! Source: RocksDB `db/version_edit_handler.cc`, `db/version_edit.cc`; formats.md §5.3 (custom tag 16).
 
+use esker_base::comparator::Comparator;
 use esker_format::key;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use std::borrow::Cow;
 
-/// Gives the bounds the smallest timestamp, or, if a range tombstone ends the file, the largest: so it stays exclusive.
-pub(super) fn pad(file: &mut FileMetaData, timestamp_size: usize) {
-    insert(&mut file.smallest, 0, timestamp_size);
+/// Gives the bounds the oldest timestamp, or, if a range tombstone ends the file, the newest: so it stays exclusive.
+pub(super) fn pad(file: &mut FileMetaData, comparator: &dyn Comparator) {
+    let oldest = comparator.min_timestamp();
+    insert(&mut file.smallest, &oldest);
     let ends_in_tombstone = key::trailer(&file.largest) == key::RANGE_END_SENTINEL;
-    insert(&mut file.largest, if ends_in_tombstone { 0xFF } else { 0 }, timestamp_size);
+    insert(&mut file.largest, &if ends_in_tombstone { comparator.max_timestamp() } else { oldest });
 }
 
-fn insert(bound: &mut Vec<u8>, byte: u8, count: usize) {
+fn insert(bound: &mut Vec<u8>, timestamp: &[u8]) {
     let at = key::user_key(bound).len();
-    bound.splice(at..at, std::iter::repeat_n(byte, count));
+    bound.splice(at..at, timestamp.iter().copied());
 }
 
 /// The edit as a MANIFEST has it.

@@ -4,6 +4,7 @@ mod counted;
 mod ingested;
 mod judged;
 mod operands;
+pub(crate) mod orders;
 mod parts;
 mod trimmed;
 
@@ -18,6 +19,7 @@ use esker::{
     SstFileWriter, ValueType, WriteBatch, WriteOptions,
 };
 use esker_testkit::seed::for_each_seed;
+use orders::Clock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,16 +79,20 @@ fn state(history: &[(u64, Event)], moment: u64) -> BTreeMap<String, (String, u64
 }
 
 fn check(db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
+    check_by(Clock::STOCK, db, history, moment, is_reverse);
+}
+
+/// Both directions, seeks and gets, with timestamps as `clock` has them.
+fn check_by(clock: Clock, db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
+    let at = |moment| clock.at(moment);
     let mut expected: Vec<_> = state(history, moment).into_iter().collect();
     if is_reverse {
         expected.reverse();
     }
     let mut iter = db.iter_opt(at(moment), &db.default_column_family()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let item = |iter: &esker::DbIterator| {
-        let timestamp = u64::from_le_bytes(iter.timestamp().try_into().unwrap());
-        (text(iter.key()), (text(iter.value()), timestamp))
-    };
+    let item =
+        |iter: &esker::DbIterator| (text(iter.key()), (text(iter.value()), clock.moment(iter.timestamp())));
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     iter.seek_to_first();
     while iter.valid() {
@@ -105,7 +111,7 @@ fn check(db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
     for key in (0..20).map(|n| format!("k{n:02}")) {
         let expected = expected.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
         let got = db.get_with_timestamp(&at(moment), &db.default_column_family(), &key).unwrap();
-        let got = got.map(|(value, time)| (text(&value), u64::from_le_bytes(time.try_into().unwrap())));
+        let got = got.map(|(value, time)| (text(&value), clock.moment(&time)));
         assert_eq!(got, expected, "{key} at {moment}");
         let several = db.multi_get_opt(&at(moment), &db.default_column_family(), &[&key]);
         let value = several[0].as_ref().unwrap().as_ref().map(|v| text(v));
@@ -130,12 +136,17 @@ fn check(db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
 }
 
 fn apply(db: &Db, time: u64, event: &Event) {
+    apply_by(Clock::STOCK, db, time, event);
+}
+
+fn apply_by(clock: Clock, db: &Db, time: u64, event: &Event) {
+    let time = clock.timestamp(time);
     let (write, family) = (WriteOptions::default(), db.default_column_family());
     match event {
-        Event::Put(key, value) => db.put_with_ts(&write, &family, key, &ts(time), value),
-        Event::Delete(key) => db.delete_with_ts(&write, &family, key, &ts(time)),
-        Event::Merge(key, operand) => db.merge_with_ts(&write, &family, key, &ts(time), operand),
-        Event::DeleteRange(begin, end) => db.delete_range_with_ts(&write, &family, begin, end, &ts(time)),
+        Event::Put(key, value) => db.put_with_ts(&write, &family, key, &time, value),
+        Event::Delete(key) => db.delete_with_ts(&write, &family, key, &time),
+        Event::Merge(key, operand) => db.merge_with_ts(&write, &family, key, &time, operand),
+        Event::DeleteRange(begin, end) => db.delete_range_with_ts(&write, &family, begin, end, &time),
     }
     .unwrap();
 }

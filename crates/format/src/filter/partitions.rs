@@ -31,7 +31,8 @@ pub struct PartitionedFilterBuilder {
     keys_per_partition: usize,
     whole_keys: bool,
     /// Of the table's keys, which come without.
-    timestamp_size: usize,
+    /// The oldest timestamp; empty where keys have none.
+    min_timestamp: Vec<u8>,
     partitions: Vec<FilterPartition>,
     entries_in_partitions: usize,
     bytes_in_partitions: usize,
@@ -65,7 +66,7 @@ impl PartitionedFilterBuilder {
             bits,
             keys_per_partition,
             whole_keys,
-            timestamp_size: 0,
+            min_timestamp: Vec::new(),
             partitions: Vec::new(),
             entries_in_partitions: 0,
             bytes_in_partitions: 0,
@@ -74,10 +75,10 @@ impl PartitionedFilterBuilder {
         }
     }
 
-    /// The table's keys end in timestamps of so many bytes, and so do separators.
+    /// The table's keys end in timestamps, and so do separators: in `min_timestamp`, the oldest there can be.
     #[must_use]
-    pub fn with_timestamps(mut self, timestamp_size: usize) -> PartitionedFilterBuilder {
-        self.timestamp_size = timestamp_size;
+    pub fn with_timestamps(mut self, min_timestamp: &[u8]) -> PartitionedFilterBuilder {
+        self.min_timestamp = min_timestamp.to_vec();
         self
     }
 
@@ -126,7 +127,7 @@ impl PartitionedFilterBuilder {
         let separator = separator.map_or_else(
             || {
                 // The oldest timestamp is behind all others of its key.
-                let last = [&self.previous_key[..], &vec![0; self.timestamp_size]].concat();
+                let last = [&self.previous_key[..], &self.min_timestamp].concat();
                 key::internal_key(&last, SequenceNumber(0), ValueType::Deletion)
             },
             <[u8]>::to_vec,

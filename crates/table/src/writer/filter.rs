@@ -44,10 +44,9 @@ impl TableFilterBuilder {
             let bytes = table.metadata_block_size.saturating_mul(100 - deviation).div_ceil(100).max(1);
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             let whole_keys = table.whole_key_filtering;
-            let timestamp_size = options.icmp.user_comparator().timestamp_size();
             let filter = PartitionedFilterBuilder::new(bits, bytes, whole_keys, prefixes.is_some());
             Bits::Partitioned {
-                filter: filter.with_timestamps(timestamp_size),
+                filter: filter.with_timestamps(options.icmp.min_timestamp()),
                 with_index: !table.decouple_partitioned_filters,
             }
         } else {

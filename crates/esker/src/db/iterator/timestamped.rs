@@ -114,7 +114,7 @@ fn runs_with(
         runs.extend(seen.map(|mem| MergeChild::new(Box::new(mem.iter()))));
     }
     let levels = if options.read_tier == ReadTier::Memtable { 0 } else { view.version.levels().len() };
-    let [newest, oldest] = [0xFF, 0].map(|byte| [key, &vec![byte; icmp.timestamp_size()]].concat());
+    let (newest, oldest) = (icmp.first_version(key), icmp.last_version(key));
     for file in (0..levels).flat_map(|level| view.version.overlapping(level, Some(&newest), Some(&oldest))) {
         let table = open_for(&cf.tables, &file, &table_options)?;
         if may_hold(&table, &table_options, icmp, key)? {
@@ -131,7 +131,7 @@ fn tombstones(
     options: &ReadOptions,
     reader: &TombstoneReader<'_>,
 ) -> Result<Tombstones> {
-    let (icmp, size) = (&cf.icmp, cf.icmp.timestamp_size());
+    let icmp = &cf.icmp;
     let (plain, table_options) = (icmp.without_timestamp(), table_read_options(options));
     let of_memtables = view
         .memtables()
@@ -142,8 +142,8 @@ fn tombstones(
     if options.read_tier == ReadTier::Memtable {
         return Ok(tombstones);
     }
-    let versions = |byte| reader.only.map(|key| [key, &vec![byte; size]].concat());
-    let (newest, oldest) = (versions(0xFF), versions(0));
+    let newest = reader.only.map(|key| icmp.first_version(key));
+    let oldest = reader.only.map(|key| icmp.last_version(key));
     for level in 0..view.version.levels().len() {
         let mut runs = Vec::new();
         let files = match level {
@@ -165,7 +165,7 @@ fn tombstones(
             let table = open_for(&cf.tables, file, &table_options)?;
             let bounds = Some((first.to_vec(), last.to_vec(), file.largest_is_exclusive()));
             runs.push(if table.lacks_timestamps() {
-                reader.run(&stored_tombstones(&table, size), bounds)
+                reader.run(&stored_tombstones(&table, icmp), bounds)
             } else {
                 reader.run(table.stored_range_tombstones(), bounds)
             });

@@ -10,7 +10,6 @@
 use super::{RecoveredFamily, Recovery, ReplayRun};
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, BuiltTable, TableBuildJob};
-use crate::iter::timestamped::compare_timestamps;
 use crate::schedule::map_in_parallel;
 use crate::version::Numbers;
 use crate::write::{Entry, new_memtable};
@@ -161,11 +160,9 @@ impl RecoveredFamily {
     fn take_table(&mut self, built: BuiltTable) {
         self.new_files.extend(built.file);
         self.new_blobs.extend(built.blobs);
-        let in_force = &self.full_history_ts_low;
-        let is_higher = |bound: &Vec<u8>| {
-            in_force.as_ref().is_none_or(|in_force| compare_timestamps(bound, in_force).is_gt())
-        };
-        if let Some(bound) = built.full_history_ts_low.filter(is_higher) {
+        let in_force = self.full_history_ts_low.as_deref().unwrap_or(&[]);
+        let is_newer = |bound: &Vec<u8>| self.icmp.compare_timestamps(bound, in_force).is_gt();
+        if let Some(bound) = built.full_history_ts_low.filter(is_newer) {
             self.full_history_ts_low = Some(bound);
         }
     }

@@ -9,7 +9,6 @@
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 
 use super::{CompactionIterator, Head, Source};
-use crate::iter::timestamped::compare_timestamps;
 use esker_base::compaction_filter::FilterDecision;
 use esker_base::iter::InternalIterator;
 use esker_base::{Result, ValueType};
@@ -50,7 +49,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             history.key = Some(plain.to_vec());
             history.closed = None;
         }
-        if compare_timestamps(timestamp, low).is_ge() {
+        if self.icmp.compare_timestamps(timestamp, low).is_ge() {
             return false;
         }
         if history.closed.is_some_and(|closed| closed <= head.stripe) {
@@ -121,7 +120,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     pub(super) fn delete_version(&mut self, head: Head, deletion: ValueType) {
         let (_, timestamp) = self.icmp.split_timestamp(&self.user_key);
         let low = self.options.full_history_ts_low.as_deref();
-        let is_old = low.is_some_and(|low| compare_timestamps(timestamp, low).is_lt());
+        let is_old = low.is_some_and(|low| self.icmp.compare_timestamps(timestamp, low).is_lt());
         if is_old && head.stripe == 0 && self.nothing_beyond() {
             self.stats.dropped_obsolete += 1;
         } else {

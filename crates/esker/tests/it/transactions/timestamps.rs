@@ -1,6 +1,7 @@
 //! Transactions in families with user-defined timestamps: written without, committed with one.
 
 use super::options;
+use crate::timestamps::orders::{Clock, ORDERS, Order};
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::txn::LockMode;
 use esker::{
@@ -326,4 +327,84 @@ fn families_without_timestamps_are_not_read_as_of_one_over_own_writes_either() {
     for options in [at(5), since] {
         assert_eq!(txn.iter_opt(&options, &default).map(drop).unwrap_err().kind(), INVALID);
     }
+}
+
+/// The number whose eight bytes `clock` has for a moment.
+fn number(clock: Clock, moment: u64) -> u64 {
+    u64::from_le_bytes(clock.timestamp(moment).try_into().unwrap())
+}
+
+fn open_clocks(options: &Options, clocks: &[Clock]) -> (TransactionDb, Vec<ColumnFamilyHandle>) {
+    let mut options = options.clone();
+    options.db.create_missing_column_families = true;
+    let mut families = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
+    for (i, clock) in clocks.iter().enumerate() {
+        let mut stamped = options.cf.clone();
+        stamped.comparator = clock.comparator();
+        families.push(ColumnFamilyDescriptor::new(format!("clock{i}"), stamped));
+    }
+    let db = TransactionDb::open_cf(&options.db, &TransactionDbOptions::default(), "/db", families).unwrap();
+    let families = (0..clocks.len()).map(|i| db.db().column_family(&format!("clock{i}")).unwrap()).collect();
+    (db, families)
+}
+
+#[test]
+fn the_family_s_comparator_orders_the_timestamps_of_transactions() {
+    for order in ORDERS {
+        let clock = Clock::new(order, 8);
+        let at = |moment| number(clock, moment);
+        let mut options = options();
+        options.db.avoid_flush_during_shutdown = true;
+        let (db, families) = open_clocks(&options, &[clock]);
+        let family = &families[0];
+        for (moment, value) in [(255, "older"), (1000, "newer")] {
+            put_at(&db, family, "key", value, at(moment));
+        }
+        let mut txn = begin(&db);
+        txn.set_read_timestamp_for_validation(at(256)).unwrap();
+        assert_eq!(for_update(&mut txn, family, "key").unwrap_err().kind(), ErrorKind::Busy, "{order:?}");
+        assert_eq!(txn.set_read_timestamp_for_validation(at(255)).unwrap_err().kind(), INVALID, "{order:?}");
+        txn.set_read_timestamp_for_validation(at(1000)).unwrap();
+        assert_eq!(for_update(&mut txn, family, "key").unwrap().unwrap(), b"newer", "{order:?}");
+        assert_eq!(txn.set_commit_timestamp(at(999)).unwrap_err().kind(), INVALID, "{order:?}");
+        txn.put_cf(family, "key", "newest").unwrap();
+        txn.set_name(b"prepared").unwrap();
+        txn.prepare().unwrap();
+        txn.set_commit_timestamp(at(1001)).unwrap();
+        txn.commit().unwrap();
+        drop((txn, families));
+        db.db().close().unwrap();
+        drop(db);
+        let (db, families) = open_clocks(&options, &[clock]);
+        let get = |moment| {
+            let value = db.db().get_opt(&clock.at(moment), &families[0], "key").unwrap();
+            value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+        };
+        let found = [254, 255, 256, 1000, 1001, 5000].map(get);
+        let expected = [None, Some("older"), Some("older"), Some("newer"), Some("newest"), Some("newest")];
+        assert_eq!(found.each_ref().map(Option::as_deref), expected, "{order:?}");
+        drop(families);
+        db.db().close().unwrap();
+    }
+}
+
+#[test]
+fn a_commit_is_newer_than_what_was_read_in_each_family_that_it_writes_to() {
+    let clocks = [Clock::new(Order::Little, 8), Clock::new(Order::Reverse, 8)];
+    let (db, families) = open_clocks(&options(), &clocks);
+    let mut txn = begin(&db);
+    txn.set_read_timestamp_for_validation(100).unwrap();
+    // Newer in the first family only.
+    txn.set_commit_timestamp(200).unwrap();
+    for family in &families {
+        txn.put_cf(family, "key", "value").unwrap();
+    }
+    let refused = txn.commit().unwrap_err();
+    assert_eq!(refused.kind(), INVALID);
+    assert!(refused.to_string().contains("clock1"), "{refused}");
+    assert_eq!(db.db().get_opt(&at(300), &families[0], "key").unwrap(), None, "nothing is written");
+    txn.rollback().unwrap();
+    txn.put_cf(&families[1], "key", "value").unwrap();
+    txn.set_commit_timestamp(50).unwrap();
+    txn.commit().unwrap();
 }

@@ -1,0 +1,515 @@
+//! Families whose comparators order timestamps otherwise than as little-endian numbers of eight bytes.
+
+use super::{Event, apply_by, check_by, rewrite, state};
+use esker::comparator::{Comparator, ComparatorRef};
+use esker::internals::format::filter::FilterPolicy;
+use esker::internals::format::properties::IndexType;
+use esker::options::TargetVersion;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, CompactRangeOptions, Db, ErrorKind,
+    IngestExternalFileOptions, Options, ParsedEntryInfo, ReadOptions, SstFileWriter, WriteBatch,
+    WriteOptions, repair_db,
+};
+use esker_testkit::seed::for_each_seed;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// How timestamps of `bytes` bytes stand for moments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    order: Order,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Order {
+    Little,
+    Big,
+    /// Little-endian; the larger number is the older timestamp.
+    Reverse,
+    /// Little-endian two's complement: neither all zeros nor all ones is an end.
+    Signed,
+}
+
+/// The moment that a signed clock has zero for.
+const SIGNED_ZERO: u128 = 10_000;
+
+pub(crate) const ORDERS: [Order; 4] = [Order::Little, Order::Big, Order::Reverse, Order::Signed];
+
+impl Clock {
+    pub(crate) const STOCK: Clock = Clock { order: Order::Little, bytes: 8 };
+
+    pub(crate) fn new(order: Order, bytes: usize) -> Clock {
+        Clock { order, bytes }
+    }
+
+    /// Each order, each with timestamps of 4, 8 and 16 bytes.
+    fn of_seed(seed: u64) -> Clock {
+        let at = usize::try_from(seed).unwrap();
+        Clock { order: ORDERS[at % 4], bytes: [8, 4, 16][at / 4 % 3] }
+    }
+
+    fn largest(self) -> u128 {
+        u128::MAX >> (128 - 8 * self.bytes)
+    }
+
+    pub(crate) fn timestamp(self, moment: u64) -> Vec<u8> {
+        let largest = self.largest();
+        let number = match self.order {
+            Order::Little | Order::Big => u128::from(moment).min(largest),
+            Order::Reverse => largest - u128::from(moment).min(largest),
+            Order::Signed => {
+                u128::from(moment).min(largest / 2 + SIGNED_ZERO).wrapping_sub(SIGNED_ZERO) & largest
+            }
+        };
+        match self.order {
+            Order::Big => number.to_be_bytes()[16 - self.bytes..].to_vec(),
+            _ => number.to_le_bytes()[..self.bytes].to_vec(),
+        }
+    }
+
+    /// A number that is larger for a newer timestamp.
+    fn rank(self, timestamp: &[u8]) -> u128 {
+        assert_eq!(timestamp.len(), self.bytes);
+        let fold = |number: u128, byte: &u8| number << 8 | u128::from(*byte);
+        let little = timestamp.iter().rev().fold(0, fold);
+        match self.order {
+            Order::Little => little,
+            Order::Big => timestamp.iter().fold(0, fold),
+            Order::Reverse => self.largest() - little,
+            Order::Signed => little ^ (self.largest() / 2 + 1),
+        }
+    }
+
+    pub(crate) fn moment(self, timestamp: &[u8]) -> u64 {
+        let rank = self.rank(timestamp);
+        let moment = match self.order {
+            Order::Signed => rank + SIGNED_ZERO - (self.largest() / 2 + 1),
+            _ => rank,
+        };
+        u64::try_from(moment).unwrap()
+    }
+
+    pub(crate) fn at(self, moment: u64) -> ReadOptions {
+        ReadOptions { timestamp: Some(self.timestamp(moment)), ..ReadOptions::default() }
+    }
+
+    pub(crate) fn comparator(self) -> ComparatorRef {
+        let order = KeysAndTimes { clock: self, has_timestamps: true };
+        match self.order {
+            Order::Signed => Arc::new(SignedTimes(order)),
+            _ => Arc::new(order),
+        }
+    }
+
+    fn options(self) -> Options {
+        let mut options = super::options(super::NAMES[0]);
+        options.cf.comparator = self.comparator();
+        options
+    }
+}
+
+/// Keys by their bytes, then timestamps by a clock, newest first.
+struct KeysAndTimes {
+    clock: Clock,
+    has_timestamps: bool,
+}
+
+impl Comparator for KeysAndTimes {
+    fn name(&self) -> &str {
+        "test.KeysAndTimes"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let plain = |key: &[u8]| key.len() - self.timestamp_size();
+        let ((a, of_a), (b, of_b)) = (a.split_at(plain(a)), b.split_at(plain(b)));
+        let times = || self.clock.rank(of_b).cmp(&self.clock.rank(of_a));
+        a.cmp(b).then_with(|| if self.has_timestamps { times() } else { Ordering::Equal })
+    }
+    fn timestamp_size(&self) -> usize {
+        if self.has_timestamps { self.clock.bytes } else { 0 }
+    }
+    fn without_timestamp(&self) -> Option<ComparatorRef> {
+        Some(Arc::new(KeysAndTimes { clock: self.clock, has_timestamps: false }))
+    }
+}
+
+/// The same, for a clock whose ends are neither all zeros nor all ones.
+struct SignedTimes(KeysAndTimes);
+
+impl Comparator for SignedTimes {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.compare(a, b)
+    }
+    fn timestamp_size(&self) -> usize {
+        self.0.timestamp_size()
+    }
+    fn without_timestamp(&self) -> Option<ComparatorRef> {
+        self.0.without_timestamp()
+    }
+    fn min_timestamp(&self) -> Vec<u8> {
+        let mut min = vec![0; self.timestamp_size()];
+        min[self.timestamp_size() - 1] = 0x80;
+        min
+    }
+    fn max_timestamp(&self) -> Vec<u8> {
+        let mut max = vec![0xFF; self.timestamp_size()];
+        max[self.timestamp_size() - 1] = 0x7F;
+        max
+    }
+}
+
+/// A family that is written, maintained and opened again, and what was written to it.
+struct Campaign {
+    clock: Clock,
+    options: Options,
+    db: Db,
+    history: Vec<(u64, Event)>,
+    /// The moment of the last write.
+    now: u64,
+    /// Nobody reads before this moment.
+    low: u64,
+    files: u32,
+}
+
+impl Campaign {
+    fn new(clock: Clock, rng: &mut fastrand::Rng) -> Campaign {
+        let mut options = clock.options();
+        options.cf.enable_blob_files = rng.bool();
+        options.db.avoid_flush_during_shutdown = rng.bool();
+        options.cf.disable_auto_compactions = rng.bool();
+        if rng.bool() {
+            options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+            options.cf.table.metadata_block_size = 64;
+            if rng.bool() {
+                options.cf.table.index_type = IndexType::TwoLevel;
+                options.cf.table.partition_filters = rng.bool();
+            }
+        }
+        let db = Db::open(&options, "/db").unwrap();
+        Campaign { clock, options, db, history: Vec::new(), now: 0, low: 0, files: 0 }
+    }
+
+    fn family(&self) -> ColumnFamilyHandle {
+        self.db.default_column_family()
+    }
+
+    fn write(&mut self, rng: &mut fastrand::Rng) {
+        let key = |rng: &mut fastrand::Rng| format!("k{:02}", rng.u32(..20));
+        self.now += rng.u64(1..200);
+        let now = self.now;
+        let event = match rng.u32(..20) {
+            0..12 => Event::Put(key(rng), format!("v{now}")),
+            12..15 => Event::Delete(key(rng)),
+            15..18 => Event::Merge(key(rng), format!("m{now}")),
+            _ => {
+                let (a, b) = (key(rng), key(rng));
+                Event::DeleteRange(a.clone().min(b.clone()), a.max(b))
+            }
+        };
+        match &event {
+            Event::Put(key, value) if rng.bool() => {
+                let mut batch = WriteBatch::new();
+                let key = [key.as_bytes(), &self.clock.timestamp(now)].concat();
+                batch.put(self.family().id(), &key, value.as_bytes()).unwrap();
+                self.db.write(&WriteOptions::default(), &mut batch).unwrap();
+            }
+            event => apply_by(self.clock, &self.db, now, event),
+        }
+        self.history.push((now, event));
+    }
+
+    fn maintain(&mut self, rng: &mut fastrand::Rng) {
+        match rng.u32(..80) {
+            0..3 => self.db.flush().unwrap(),
+            3 => rewrite(&self.db),
+            4 => self.db.compact_range(Some(b"k05"), Some(b"k11")).unwrap(),
+            5 | 6 => self.reopen(),
+            7 => self.ingest(rng),
+            8 | 9 => self.raise(rng),
+            10 => drop(self.db.delete_files_in_ranges(&self.family(), &[], true).unwrap()),
+            _ => {}
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.db.close().unwrap();
+        self.db = Db::open(&self.options, "/db").unwrap();
+    }
+
+    /// A file whose versions are all newer than those that are there.
+    fn ingest(&mut self, rng: &mut fastrand::Rng) {
+        self.files += 1;
+        let path = format!("/file{}", self.files);
+        let mut writer = SstFileWriter::new(&self.options);
+        writer.open(&path).unwrap();
+        let times: Vec<u64> = (1..5).map(|step| self.now + 100 * step).collect();
+        for key in ["k03", "k07"] {
+            for time in times.iter().rev() {
+                let stamped = [key.as_bytes(), &self.clock.timestamp(*time)].concat();
+                writer.put(stamped, format!("file{time}")).unwrap();
+            }
+        }
+        writer.finish().unwrap();
+        for time in times {
+            self.now = time;
+            for key in ["k03", "k07"] {
+                self.history.push((time, Event::Put(key.to_owned(), format!("file{time}"))));
+            }
+        }
+        let options = IngestExternalFileOptions { move_files: rng.bool(), ..Default::default() };
+        self.db.ingest_external_file(&[path], &options).unwrap();
+    }
+
+    fn raise(&mut self, rng: &mut fastrand::Rng) {
+        let before = self.low;
+        self.low = rng.u64(self.low..=self.now);
+        self.db.increase_full_history_ts_low(&self.family(), &self.clock.timestamp(self.low)).unwrap();
+        if before < self.low {
+            let lower = self.clock.timestamp(rng.u64(before..self.low));
+            let refused = self.db.increase_full_history_ts_low(&self.family(), &lower).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        }
+    }
+
+    fn check(&self, rng: &mut fastrand::Rng) {
+        for _ in 0..3 {
+            check_by(self.clock, &self.db, &self.history, rng.u64(self.low..self.now + 300), false);
+        }
+        check_by(self.clock, &self.db, &self.history, u64::MAX, false);
+        if self.low > 0 {
+            let before = self.clock.at(rng.u64(..self.low));
+            let refused = self.db.get_opt(&before, &self.family(), "k01").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        }
+        let in_force = self.db.full_history_ts_low(&self.family()).unwrap();
+        assert!(in_force.is_empty() || self.clock.moment(&in_force) == self.low);
+    }
+}
+
+#[test]
+fn a_comparator_orders_timestamps_everywhere() {
+    for_each_seed("orders", 24, |seed, mut rng| {
+        let clock = Clock::of_seed(seed);
+        let mut campaign = Campaign::new(clock, &mut rng);
+        for step in 1..400 {
+            campaign.write(&mut rng);
+            campaign.maintain(&mut rng);
+            if step % 50 == 0 {
+                campaign.check(&mut rng);
+            }
+        }
+        rewrite(&campaign.db);
+        campaign.check(&mut rng);
+        let trim = CompactRangeOptions {
+            full_history_ts_low: Some(clock.timestamp(campaign.now)),
+            ..CompactRangeOptions::default()
+        };
+        campaign.db.compact_range_opt(&trim, &campaign.family(), None, None).unwrap();
+        campaign.low = campaign.now;
+        campaign.check(&mut rng);
+        campaign.db.close().unwrap();
+        let Campaign { options, history, now, db, .. } = campaign;
+        drop(db);
+        let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
+        repair_db(&options, &families, "/db").unwrap();
+        let db = Db::open(&options, "/db").unwrap();
+        check_by(clock, &db, &history, now, false);
+    });
+}
+
+/// Versions from `from` to `to`, as an iterator with `iter_start_ts` shows them.
+fn versions(clock: Clock, db: &Db, from: u64, to: u64) -> Vec<(String, u64, bool)> {
+    let options = ReadOptions { iter_start_ts: Some(clock.timestamp(from)), ..clock.at(to) };
+    let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
+    let comparator = clock.comparator();
+    let mut found = Vec::new();
+    iter.seek_to_first();
+    while iter.valid() {
+        let entry = ParsedEntryInfo::parse(iter.key(), &comparator).unwrap();
+        let key = String::from_utf8(entry.user_key.to_vec()).unwrap();
+        found.push((key, clock.moment(entry.timestamp), entry.entry_type.is_point_deletion()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+#[test]
+fn versions_between_two_timestamps_are_those_between_them_in_the_comparator_s_order() {
+    for_each_seed("orders of versions", 12, |seed, mut rng| {
+        let clock = Clock::of_seed(seed);
+        let db = Db::open(&clock.options(), "/db").unwrap();
+        let (mut written, mut now) = (Vec::new(), 0);
+        for _ in 0..200 {
+            now += rng.u64(1..200);
+            let (key, is_deletion) = (format!("k{:02}", rng.u32(..8)), rng.u32(..4) == 0);
+            let event = if is_deletion {
+                Event::Delete(key.clone())
+            } else {
+                Event::Put(key.clone(), "v".to_owned())
+            };
+            apply_by(clock, &db, now, &event);
+            written.push((key, now, is_deletion));
+            match rng.u32(..40) {
+                0 => db.flush().unwrap(),
+                1 => rewrite(&db),
+                _ => {}
+            }
+        }
+        for _ in 0..10 {
+            let from = rng.u64(..now);
+            let to = rng.u64(from..now + 100);
+            let mut expected: Vec<_> =
+                written.iter().filter(|(_, t, _)| (from..=to).contains(t)).cloned().collect();
+            expected.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+            assert_eq!(versions(clock, &db, from, to), expected, "from {from} to {to}");
+        }
+    });
+}
+
+#[test]
+fn timestamps_in_memory_only_end_with_the_flush_in_every_order() {
+    for_each_seed("orders in memory", 12, |seed, mut rng| {
+        let clock = Clock::of_seed(seed);
+        let mut options = clock.options();
+        options.db.compatible_with = TargetVersion::V8;
+        options.db.avoid_flush_during_shutdown = true;
+        options.cf.persist_user_defined_timestamps = false;
+        let mut db = Db::open(&options, "/db").unwrap();
+        let (mut history, mut now) = (Vec::new(), 0);
+        for round in 0..6 {
+            for n in 0..20 {
+                now += rng.u64(1..200);
+                let event = match n % 7 {
+                    5 => Event::DeleteRange("k02".to_owned(), "k04".to_owned()),
+                    6 => Event::Delete("k07".to_owned()),
+                    _ => Event::Put(format!("k{:02}", rng.u32(..10)), format!("v{now}")),
+                };
+                apply_by(clock, &db, now, &event);
+                history.push((now, event));
+            }
+            let newest: Vec<_> =
+                state(&history, now).into_iter().map(|(key, (value, _))| (key, value)).collect();
+            check_newest(clock, &db, now, &newest);
+            match round % 3 {
+                0 => db.flush().unwrap(),
+                1 => rewrite(&db),
+                _ => {
+                    db.close().unwrap();
+                    db = Db::open(&options, "/db").unwrap();
+                    db.flush().unwrap();
+                }
+            }
+            check_newest(clock, &db, now, &newest);
+            check_newest(clock, &db, u64::MAX, &newest);
+            let family = db.default_column_family();
+            let refused = db.get_opt(&clock.at(now - 1), &family, "k01").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        }
+    });
+}
+
+fn check_newest(clock: Clock, db: &Db, moment: u64, expected: &[(String, String)]) {
+    let mut iter = db.iter_opt(clock.at(moment), &db.default_column_family()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut found = Vec::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        found.push((text(key), text(value)));
+        iter.next();
+    }
+    iter.status().unwrap();
+    assert_eq!(found, expected);
+}
+
+/// Ends of timestamps, and their order, that contradict each other.
+struct Contradiction {
+    bytes: usize,
+    min: Vec<u8>,
+    newest_first: bool,
+}
+
+impl Comparator for Contradiction {
+    fn name(&self) -> &str {
+        "test.Contradiction"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if self.newest_first { b.cmp(a) } else { a.cmp(b) }
+    }
+    fn timestamp_size(&self) -> usize {
+        self.bytes
+    }
+    fn without_timestamp(&self) -> Option<ComparatorRef> {
+        Some(esker::comparator::by_name(super::NAMES[0]).unwrap().without_timestamp().unwrap())
+    }
+    fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+    fn min_timestamp(&self) -> Vec<u8> {
+        self.min.clone()
+    }
+}
+
+#[test]
+fn a_comparator_whose_timestamps_contradict_themselves_is_refused() {
+    let open = |bytes, min, newest_first| {
+        let mut options = super::options(super::NAMES[0]);
+        options.cf.comparator = Arc::new(Contradiction { bytes, min, newest_first });
+        Db::open(&options, "/db").map(drop)
+    };
+    open(8, vec![0; 8], true).unwrap();
+    let cases = [
+        (open(8, vec![0; 4], true), "timestamp_size"),
+        (open(8, vec![0xFF; 8], true), "min_timestamp before max_timestamp"),
+        (open(8, vec![0; 8], false), "newest version of a key first"),
+        (open(70_000, vec![0; 70_000], true), "65535"),
+    ];
+    for (opened, says) in cases {
+        let refused = opened.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+}
+
+#[test]
+fn a_timestamp_beyond_the_comparator_s_ends_is_refused() {
+    struct UpTo100;
+    impl Comparator for UpTo100 {
+        fn name(&self) -> &str {
+            "test.UpTo100"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            let ((a, of_a), (b, of_b)) = (a.split_at(a.len() - 4), b.split_at(b.len() - 4));
+            a.cmp(b).then_with(|| of_b.cmp(of_a))
+        }
+        fn timestamp_size(&self) -> usize {
+            4
+        }
+        fn without_timestamp(&self) -> Option<ComparatorRef> {
+            esker::comparator::by_name(super::NAMES[0]).unwrap().without_timestamp()
+        }
+        fn max_timestamp(&self) -> Vec<u8> {
+            vec![0, 0, 0, 100]
+        }
+    }
+    let mut options = super::options(super::NAMES[0]);
+    options.cf.comparator = Arc::new(UpTo100);
+    let db = Db::open(&options, "/db").unwrap();
+    let (write, family) = (WriteOptions::default(), db.default_column_family());
+    db.put_with_ts(&write, &family, "key", &[0, 0, 0, 100], "value").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(family.id(), b"key\0\0\0\x65", b"value").unwrap();
+    let refused = [
+        db.put_with_ts(&write, &family, "key", &[0, 0, 0, 101], "value").unwrap_err(),
+        db.delete_range_with_ts(&write, &family, "a", "z", &[1, 0, 0, 0]).unwrap_err(),
+        db.write(&write, &mut batch).unwrap_err(),
+    ];
+    for refused in refused {
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    }
+    let newest = ReadOptions { timestamp: Some(vec![0, 0, 0, 100]), ..ReadOptions::default() };
+    assert_eq!(db.get_opt(&newest, &family, "key").unwrap().as_deref(), Some(&b"value"[..]));
+}
