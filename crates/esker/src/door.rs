@@ -18,8 +18,8 @@ pub use downgrade::{Downgrade, downgrade};
 pub use report::{DoorReport, Need};
 
 use crate::options::{Feature, Release, latest_options_file, load_latest_options};
-use crate::version::VersionSet;
 use crate::version::manifest::{ManifestReader, read_current};
+use crate::version::{VersionSet, what_is_wrong_with_family_name};
 use crate::wal::open_wal;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SubCode};
 use esker_env::FileSystem;
@@ -42,6 +42,15 @@ pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<DoorRe
         let Some(listed) = listed.iter().find(|listed| listed.id == *id) else { continue };
         for meta in family.tables.values() {
             tables::inspect(fs, dir, listed, meta, &mut report)?;
+        }
+    }
+    for family in &listed {
+        if let Some(why) = what_is_wrong_with_family_name(&family.name) {
+            let name = family.name.escape_debug();
+            report.notes.push(format!(
+                "column family {} is called '{name}': {why}; copy what it holds into one of another name and drop it",
+                family.id
+            ));
         }
     }
     inspect_wals(fs, wal_dir, state.smallest_wanted_wal(), &mut report)?;

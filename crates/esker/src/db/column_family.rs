@@ -98,9 +98,9 @@ impl Db {
         self.engine().families.all().iter().map(|cf| cf.name.clone()).collect()
     }
 
-    /// Creates a family.
+    /// Creates a family. Its name may be of any length.
     /// # Errors
-    /// `InvalidArgument` if the name is taken or an option is out of range · `NotSupported` when read-only ·
+    /// `InvalidArgument` if the name is taken, empty or has a NUL, or an option is out of range · `NotSupported` when read-only ·
     /// `IoError` from the MANIFEST.
     pub fn create_column_family(
         &self,

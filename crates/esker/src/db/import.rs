@@ -7,7 +7,7 @@ use crate::engine::{Engine, UnderWay};
 use crate::ingest::Import;
 use crate::observe::{ExportImportFilesMetaData, FlushReason};
 use crate::options::{ColumnFamilyOptions, ImportColumnFamilyOptions};
-use crate::version::{LogOptions, VersionSet};
+use crate::version::{LogOptions, VersionSet, check_family_name};
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Result, SequenceNumber};
 use std::slice;
@@ -16,7 +16,7 @@ impl Db {
     /// Creates the family `name` with the tables of an export, under the sequence numbers they have; if they are newer than
     /// this database's newest, it goes on after theirs. The tables are copied, or linked and removed where they were.
     /// # Errors
-    /// `InvalidArgument`: the name is taken, an option is out of range, the comparator is another, a table is empty, or
+    /// `InvalidArgument`: the name is taken, empty or has a NUL, an option is out of range, the comparator is another, a table is empty, or
     /// tables of one level overlap · `Corruption`: a table is not what the export says of it · `NotSupported` when
     /// read-only, for values in blob files, or if timestamps are to be kept in memory only · `IoError`. The family is not
     /// there then; only if the MANIFEST cannot be written any more, it may be, without any key.
@@ -28,6 +28,7 @@ impl Db {
         export: &ExportImportFilesMetaData,
     ) -> Result<ColumnFamilyHandle> {
         let engine = self.engine();
+        check_family_name(name)?;
         let descriptor = self.descriptor_of_new_family(name, options)?;
         let _under_way = UnderWay::begin(engine)?;
         let mut import = Import::new(engine, &descriptor.options, export, import_options.move_files)?;

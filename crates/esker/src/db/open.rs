@@ -17,7 +17,7 @@ use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
 use crate::schedule::Scheduler;
-use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions};
+use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
 use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
@@ -270,6 +270,8 @@ impl Opening {
             )));
         }
         if !existing {
+            // Before anything of the new database is there.
+            self.families.iter().try_for_each(|family| check_family_name(&family.name))?;
             self.check_for_remains(fs.as_ref())?;
         }
         let db_id = identity::load_or_create(&self.options, fs.as_ref(), &self.path, writable)?;
@@ -342,6 +344,7 @@ impl Opening {
                 first.name
             )));
         }
+        missing.iter().try_for_each(|family| check_family_name(&family.name))?;
         Ok((present, missing))
     }
 

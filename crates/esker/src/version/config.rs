@@ -63,6 +63,27 @@ impl VersionSetOptions {
     }
 }
 
+/// Why RocksDB cannot live with a family of this name; `None` for every other name, however long.
+pub(crate) fn what_is_wrong_with_family_name(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        return Some("it is empty, and RocksDB 7.8 aborts when it flushes such a family");
+    }
+    name.contains('\0').then_some("it has a NUL, where RocksDB's C interface and tools end it")
+}
+
+/// A name for a new family.
+/// # Errors
+/// `InvalidArgument` for one that RocksDB cannot live with.
+pub(crate) fn check_family_name(name: &str) -> Result<()> {
+    match what_is_wrong_with_family_name(name) {
+        None => Ok(()),
+        Some(why) => {
+            let name = name.escape_debug();
+            Err(Error::invalid_argument(format!("no name for a column family: '{name}': {why}")))
+        }
+    }
+}
+
 /// A family as its user describes it.
 #[derive(Clone, Debug)]
 pub struct FamilyDescriptor {

@@ -28,6 +28,7 @@ pub mod weights;
 
 pub(crate) use blob_meta::blob_file_size;
 pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
+pub(crate) use config::{check_family_name, what_is_wrong_with_family_name};
 pub(crate) use family_map::FamilyMap;
 pub use file_meta::{FileMeta, ObsoleteTable};
 pub use file_picker::Candidates;

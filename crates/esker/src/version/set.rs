@@ -16,7 +16,10 @@ use super::builder::{Built, Locations, VersionBuilder};
 use super::file_meta::{ObsoleteFiles, ObsoleteTable};
 use super::manifest::{ManifestReader, ManifestWriter, read_current, set_current};
 use super::recover::{self, ListedFamily, RecoveredFamily};
-use super::{FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, snapshot, timestamps};
+use super::{
+    FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, check_family_name, snapshot,
+    timestamps,
+};
 use esker_base::comparator::ComparatorRef;
 use esker_base::sync::atomic::AtomicU64;
 use esker_base::sync::{Arc, Weak};
@@ -441,13 +444,15 @@ impl VersionSet {
     /// Adds families with fresh ids, in this order, in one write; `log_number` is the current WAL's. After a crash in the midst of that the
     /// first of them may be there.
     /// # Errors
-    /// `InvalidArgument` if a name is taken, or there twice; else as [`VersionSet::log_and_apply`].
+    /// `InvalidArgument` if a name is taken, there twice, or none ([`check_family_name`]); else as
+    /// [`VersionSet::log_and_apply`].
     pub fn create_column_families(
         &mut self,
         descriptors: Vec<FamilyDescriptor>,
         log_number: FileNumber,
     ) -> Result<Vec<ColumnFamilyId>> {
         self.check_writable()?;
+        descriptors.iter().try_for_each(|d| check_family_name(&d.name))?;
         let mut names: HashSet<&str> = self.families.values().map(Family::name).collect();
         if let Some(taken) = descriptors.iter().find(|d| !names.insert(&d.name)) {
             let name = &taken.name;

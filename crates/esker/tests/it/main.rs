@@ -24,6 +24,7 @@ mod entities;
 mod errors;
 mod export;
 mod failed_reads;
+mod family_names;
 mod foreign_families;
 mod hour_long_scan;
 mod info_log;
