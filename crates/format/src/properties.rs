@@ -12,6 +12,10 @@ use esker_base::coding::{Decoder, fixed32, fixed64, put_varint64};
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 
+/// Esker's own property of a flushed or compacted table: how many of its entries stand behind a newer one of the same user key, in
+/// decimal digits. RocksDB takes it for a user's property.
+pub const OLDER_VERSIONS: &str = "esker.older.versions";
+
 /// `rocksdb.block.based.table.index.type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u32)]
@@ -268,6 +272,15 @@ impl TableProperties {
             _ => return false,
         }
         true
+    }
+
+    /// Entries that stand behind a newer one of the same user key, if that is known: from [`OLDER_VERSIONS`], or because a table
+    /// made for ingestion has one entry a key.
+    pub fn older_versions(&self) -> Option<u64> {
+        match self.user_collected_properties.get(OLDER_VERSIONS.as_bytes()) {
+            Some(count) => std::str::from_utf8(count).ok()?.parse().ok(),
+            None => self.external_sst_file_version.map(|_| 0),
+        }
     }
 
     /// Whether the table has values in blob records of its own.

@@ -25,7 +25,7 @@ use crate::read::tables::open_file;
 use crate::version::{LogOptions, blob_file_size};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::spawn_scoped;
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
@@ -121,7 +121,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
         engine.tell_trivial_move_begin(job, &task.cf, plan);
-        let moved = install(engine, task, plan.trivial_move_edit(), &[]);
+        let moved = install(engine, task, plan.trivial_move_edit(), &[], &Arc::default());
         engine.tell_trivial_move_end(job, &task.cf, plan, &moved);
         engine.tell_stall_changes();
         return moved.map(|()| Vec::new());
@@ -131,7 +131,9 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         esker_base::probe!("compaction:due_by_time");
     }
     engine.tell_compaction_begin(job, &task.cf, plan);
-    let results = if plan.is_deletion { Vec::new() } else { run_subjobs(engine, task, job) };
+    let snapshots = engine.snapshot_sequences();
+    let results = if plan.is_deletion { Vec::new() } else { run_subjobs(engine, task, job, &snapshots) };
+    let snapshots: Arc<[SequenceNumber]> = snapshots.into();
     let outcome = check_results(engine, task, &results).and_then(|()| {
         let mut edit = plan.edit();
         let files = results.iter().flat_map(|r| r.files.iter());
@@ -143,7 +145,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
             engine.tell_compaction_pre_commit(&report(task, job, &results, micros));
             Ok(())
         })?;
-        install(engine, task, edit, &results)
+        install(engine, task, edit, &results, &snapshots)
     });
     if outcome.is_err() {
         esker_base::probe!("compaction:failed");
@@ -158,8 +160,12 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
 }
 
 /// Runs all key ranges, each on a thread of its own where the system has as many. Results in the order of the ranges.
-fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult> {
-    let snapshots = engine.snapshot_sequences();
+fn run_subjobs(
+    engine: &Arc<Engine>,
+    task: &Task,
+    job: u64,
+    snapshots: &[SequenceNumber],
+) -> Vec<SubjobResult> {
     let cuts = subcompaction_cuts(engine, task);
     let mut starts: Vec<Option<Vec<u8>>> = vec![None];
     starts.extend(cuts.iter().cloned().map(Some));
@@ -175,7 +181,7 @@ fn run_subjobs(engine: &Arc<Engine>, task: &Task, job: u64) -> Vec<SubjobResult>
             cf: &task.cf,
             options: &task.options,
             plan: &task.plan,
-            snapshots: &snapshots,
+            snapshots,
             cancelled: &task.cancelled,
         };
         subjob::run(&context, start, end)
@@ -275,7 +281,13 @@ fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
 }
 
 /// Logs what came out and shows it.
-fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, results: &[SubjobResult]) -> Result<()> {
+fn install(
+    engine: &Arc<Engine>,
+    task: &Task,
+    edit: VersionEdit,
+    results: &[SubjobResult],
+    snapshots: &Arc<[SequenceNumber]>,
+) -> Result<()> {
     // A filter has removed what hid older versions, perhaps where scans have found nothing.
     let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
     task.installs.store(true, Ordering::Relaxed);
@@ -285,10 +297,10 @@ fn install(engine: &Arc<Engine>, task: &Task, edit: VersionEdit, results: &[Subj
     }
     let versions = manifest.log_and_apply(vec![edit], LogOptions::default())?;
     engine.prepare_versions(&versions);
-    let settled: HashSet<FileNumber> = results.iter().flat_map(|result| &result.settled).copied().collect();
-    if !settled.is_empty() {
+    let kept: HashSet<FileNumber> = results.iter().flat_map(|r| &r.kept_for_snapshots).copied().collect();
+    if !kept.is_empty() {
         let files = versions.iter().flat_map(|(_, version)| version.files(task.plan.output_level));
-        files.filter(|f| settled.contains(&f.number)).for_each(|f| f.set_settled());
+        files.filter(|f| kept.contains(&f.number)).for_each(|f| f.set_kept_for(snapshots));
     }
     let mut state = engine.state.lock();
     for (id, version) in versions {

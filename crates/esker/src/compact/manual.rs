@@ -3,13 +3,15 @@
 //! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`, `CompactFilesImpl`.
 
 use super::refit::refit_level;
+use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, ManualCompaction, maybe_schedule};
 use crate::options::{CompactRangeOptions, CompactionOptions};
 use crate::picker::CompactionPlan;
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
+use crate::read::tables::open_at_pace;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 
 /// What is to be compacted.
 pub(crate) struct ManualRange<'a> {
@@ -31,7 +33,9 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
         if range.options.exclusive_manual_compaction { Some(Alone::become_it(engine)?) } else { None };
     let bottommost = range.options.bottommost_level_compaction;
     let next_file = engine.numbers.next_file_number();
-    let mut steps = Steps::new(range.begin, range.end, bottommost, next_file);
+    read_properties(engine, range);
+    let snapshots = engine.snapshot_sequences();
+    let mut steps = Steps::new(range.begin, range.end, bottommost, next_file, snapshots);
     while let Some(id) = start_next(engine, range, &mut steps)? {
         wait(engine, id)?;
     }
@@ -39,6 +43,18 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     // A plan that waits names its files by the levels that they are in.
     let _alone = alone.map_or_else(|| Alone::become_it(engine), Ok)?;
     refit_level(engine, range.family, level, range.options.target_level)
+}
+
+/// Opens the tables of the range whose properties nobody has read: the picker asks which of them may lose entries. A table with
+/// sequence numbers 0 only has none to lose. The compaction reports what cannot be opened.
+fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
+    let pace = read_pace(&engine.db_options());
+    let super_version = range.family.super_version.load_full();
+    let version = &super_version.version;
+    let files =
+        (0..version.num_levels()).flat_map(|level| version.overlapping(level, range.begin, range.end));
+    let unread = files.filter(|f| f.stats().is_none() && f.largest_seqno > SequenceNumber::ZERO);
+    unread.for_each(|f| drop(open_at_pace(&range.family.tables, &f, pace.as_ref())));
 }
 
 /// Merges these files, and those that must go with them, into `output_level`, and waits. The files that were written.

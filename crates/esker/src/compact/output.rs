@@ -43,6 +43,8 @@ pub(super) struct Outputs<'a> {
     pub(super) finished: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
     pub(super) long_dead_spans: Vec<LongSpan>,
+    /// How many entries of finished files stand behind a newer one of the same user key.
+    older_before: u64,
     /// What the entries written so far refer to in blob files.
     pub(super) blobs_out: BlobTally,
     /// Of values in blob files that were written anew.
@@ -84,6 +86,7 @@ impl<'a> Outputs<'a> {
             cut: None,
             finished: Vec::new(),
             long_dead_spans: Vec::new(),
+            older_before: 0,
             blobs_out: BlobTally::default(),
             blob_bytes_read: 0,
             created: Vec::new(),
@@ -178,7 +181,10 @@ impl<'a> Outputs<'a> {
             for tombstone in &tombstones {
                 file.add_tombstone(tombstone)?;
             }
-            let file = self.current.take().expect("opened above");
+            let mut file = self.current.take().expect("opened above");
+            // The entry on which `entries` stands goes into the next file; it is the first of its user key.
+            let older = entries.stats().older_out;
+            file.set_older_versions(older - std::mem::replace(&mut self.older_before, older));
             if file.is_empty() {
                 file.abandon();
             } else {

@@ -7,7 +7,7 @@
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::picker::score::LevelSizes;
-use crate::version::{LogOptions, Version};
+use crate::version::{LogOptions, Version, VersionSet};
 use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
@@ -50,9 +50,25 @@ fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, ta
         return Ok(());
     }
     check_target(&version, level, target)?;
+    log_move(engine, &mut manifest, &version, level, target)?;
+    drop(manifest);
+    epoch::collect();
+    Ok(())
+}
+
+/// Logs that all files of `level` are in `target` from now on, and shows the new version.
+/// # Errors
+/// The MANIFEST's.
+fn log_move(
+    engine: &Engine,
+    manifest: &mut VersionSet,
+    version: &Version,
+    level: usize,
+    target: usize,
+) -> Result<()> {
     let files = version.files(level);
     let edit = VersionEdit {
-        column_family: family.id,
+        column_family: version.column_family(),
         deleted_files: files.iter().map(|f| (level, f.number)).collect(),
         new_files: files.iter().map(|f| (target, f.data().clone())).collect(),
         ..VersionEdit::default()
@@ -66,9 +82,6 @@ fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, ta
         }
         publish_super_version(engine, &mut state, id);
     }
-    drop(state);
-    drop(manifest);
-    epoch::collect();
     Ok(())
 }
 
@@ -133,3 +146,6 @@ impl Drop for Quiet<'_> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod shared_keys;

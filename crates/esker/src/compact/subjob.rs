@@ -49,8 +49,8 @@ pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
     pub(super) long_dead_spans: Vec<LongSpan>,
-    /// Those in which nothing was kept for snapshots, or because it is young.
-    pub(super) settled: Vec<FileNumber>,
+    /// Those in which nothing was kept but for snapshots: nothing because it is young, or because readers may ask for its time.
+    pub(super) kept_for_snapshots: Vec<FileNumber>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
     pub(super) blob_files: Vec<BlobFileAddition>,
@@ -91,7 +91,6 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out, blob_bytes_read) = (outputs.finished, outputs.blobs_out, outputs.blob_bytes_read);
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
-    let all_see = |f: &&FileMetaData| context.snapshots.first().is_none_or(|s| f.largest_seqno <= *s);
     // What somebody may still read at a timestamp goes once `full_history_ts_low` is behind it.
     let low = plan.version.full_history_ts_low();
     let icmp = &context.cf.icmp;
@@ -99,10 +98,10 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         f.max_timestamp.is_empty() || icmp.compare_timestamps(&f.max_timestamp, low).is_lt()
     };
     let all = files.iter().filter(|_| is_last && !keeps_young);
-    let settled = all.filter(all_see).filter(is_old).map(|f| f.number).collect();
+    let kept_for_snapshots = all.filter(is_old).map(|f| f.number).collect();
     let mut made = SubjobResult {
         files,
-        settled,
+        kept_for_snapshots,
         long_dead_spans: outputs.long_dead_spans,
         created,
         blob_files,
@@ -214,7 +213,7 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
     let (mut children, mut stored) = (Vec::new(), Vec::new());
-    let pace = read_pace(context);
+    let pace = read_pace(context.db_options);
     for level in &context.plan.inputs {
         for file in &level.files {
             let reader = open_at_pace(&context.cf.tables, file, pace.as_ref())?;
@@ -246,9 +245,9 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
 }
 
 /// The rate limiter's, if there is one that limits reads.
-fn read_pace(context: &SubjobContext<'_>) -> Option<ReadPace> {
-    let limiter = context.db_options.rate_limiter.as_ref().filter(|limiter| limiter.limits(IoKind::Read))?;
-    let clock = context.db_options.env.clock.clone();
+pub(super) fn read_pace(options: &DbOptions) -> Option<ReadPace> {
+    let limiter = options.rate_limiter.as_ref().filter(|limiter| limiter.limits(IoKind::Read))?;
+    let clock = options.env.clock.clone();
     Some(ReadPace { limiter: limiter.clone(), priority: IoPriority::Low, clock })
 }
 

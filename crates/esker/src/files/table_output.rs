@@ -24,6 +24,7 @@ use esker_format::compression::CompressionType;
 use esker_format::dead_spans::LongSpan;
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator};
+use esker_format::properties::OLDER_VERSIONS;
 use esker_format::range_del::RangeTombstone;
 use esker_format::version_edit::FileMetaData;
 use esker_format::wide_column::stored::for_each_blob;
@@ -113,6 +114,7 @@ pub(crate) struct TableOutput {
     written: Option<Written>,
     /// Of the family's factories.
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
+    older_versions: u64,
     /// Of the whole file, with `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
 }
@@ -221,7 +223,13 @@ impl TableOutput {
             written: context.verification().entries.then(Written::default),
             checksum,
             collectors: collectors(context, table.level),
+            older_versions: 0,
         })
+    }
+
+    /// Says how many of the entries stand behind a newer one of the same user key.
+    pub(crate) fn set_older_versions(&mut self, count: u64) {
+        self.older_versions = count;
     }
 
     /// Shows an entry to the collectors.
@@ -237,14 +245,12 @@ impl TableOutput {
         })
     }
 
-    /// Puts into the properties what the collectors say. Whether one wants the file compacted.
+    /// Puts [`OLDER_VERSIONS`] into the properties, and what the collectors say. Whether one wants the file compacted.
     /// # Errors
-    /// Theirs.
+    /// Those of the collectors.
     fn finish_collectors(&mut self) -> Result<bool> {
-        if self.collectors.is_empty() {
-            return Ok(false);
-        }
-        let mut properties = Vec::new();
+        let older_versions = self.older_versions.to_string();
+        let mut properties = vec![(OLDER_VERSIONS.into(), older_versions.into_bytes())];
         for collector in &mut self.collectors {
             properties.extend(collector.finish()?);
         }

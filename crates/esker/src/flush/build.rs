@@ -162,6 +162,7 @@ impl BuildTable<'_> {
             output.abandon();
             return Ok(None);
         }
+        output.set_older_versions(entries.stats().older_out);
         blobs.finish()?;
         output.finish(context, job.epoch_number, 0).map(Some)
     }

@@ -8,7 +8,7 @@
 //!  - a head is kept, unless a tombstone of its stripe hides it; then its whole stripe is hidden;
 //!  - what follows a head in its stripe is dropped, except single deletions: each still has to meet its own value;
 //!  - a deletion in the oldest stripe is dropped where no deeper level can hold the key, and one at the bottommost level
-//!    if nothing older of the key follows;
+//!    if nothing older of the key follows and no transaction may look for it;
 //!  - a single deletion and the value right behind it in its stripe annihilate each other;
 //!  - merge operands are combined with each other, and with the value below them if it is in the same stripe or if there
 //!    is none anywhere;
@@ -150,6 +150,8 @@ pub struct CompactionIteratorStats {
     pub value_bytes_in: u64,
     /// Entries shown.
     pub records_out: u64,
+    /// Those that stand behind a newer one of the same user key.
+    pub older_out: u64,
     /// Hidden by a newer version (`num_record_drop_hidden`).
     pub dropped_hidden: u64,
     /// Deletions with nothing left to delete (`num_record_drop_obsolete`).
@@ -177,6 +179,7 @@ impl std::ops::AddAssign for CompactionIteratorStats {
         self.key_bytes_in += other.key_bytes_in;
         self.value_bytes_in += other.value_bytes_in;
         self.records_out += other.records_out;
+        self.older_out += other.older_out;
         self.dropped_hidden += other.dropped_hidden;
         self.dropped_obsolete += other.dropped_obsolete;
         self.dropped_range_del += other.dropped_range_del;
@@ -546,6 +549,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             && (!self.options.keep_history || self.history.is_another_plain_key(&self.icmp, &self.user_key));
         self.shown = true;
         self.stats.records_out += 1;
+        self.stats.older_out += u64::from(!self.is_first_of_user_key);
     }
 
     fn show_queued(&mut self, i: usize) {
@@ -726,7 +730,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 next => break next,
             }
         };
-        if older.is_some() {
+        if older.is_some() || !self.may_annihilate(head.sequence) {
             self.show(head.sequence, ValueType::Deletion, Source::Empty);
         } else {
             self.stats.dropped_obsolete += 1;
@@ -766,13 +770,15 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 self.show(head.sequence, ValueType::SingleDeletion, Source::Empty);
             }
             None if head.stripe == 0 && self.nothing_beyond() => self.drop_obsolete(),
-            None if self.options.bottommost && next.is_none() => self.stats.dropped_obsolete += 1,
+            None if self.options.bottommost && next.is_none() && self.may_annihilate(head.sequence) => {
+                self.stats.dropped_obsolete += 1;
+            }
             None => self.show(head.sequence, ValueType::SingleDeletion, Source::Empty),
         }
         Ok(())
     }
 
-    /// Whether a single deletion and its value may both go: no transaction needs to see that the key was written.
+    /// Whether a deletion may go, and a single deletion with its value: no transaction needs to see that the key was written.
     fn may_annihilate(&self, sequence: SequenceNumber) -> bool {
         let conflict = self.options.earliest_write_conflict_snapshot;
         let oldest = self.options.snapshots.first().copied();

@@ -127,7 +127,14 @@ fn plan(
 ) -> CompactionPlan {
     let options = context.options;
     let inputs = vec![LevelFiles { level, files }];
-    let draft =
-        Draft { inputs, output_level: level, reason, score: 0.0, level0_disjoint: false, may_move: false };
+    let draft = Draft {
+        inputs,
+        output_level: level,
+        reason,
+        score: 0.0,
+        level0_disjoint: false,
+        may_move: false,
+        shrinks_at_bottom: false,
+    };
     draft.finish(version, options, &LevelSizes::new(version, options))
 }

@@ -9,8 +9,8 @@
 
 pub use super::PickContext;
 use super::inputs::{
-    any_busy, bytes_of, clean_cut, clean_end, end_at, idle_clean_cut, is_written_into, overlap_range,
-    overlapping, range_of, with_output_level,
+    any_busy, bytes_of, clean_cut, clean_end, compare_bounds, end_at, idle_clean_cut, is_written_into,
+    overlap_range, overlapping, range_of, with_output_level,
 };
 use super::marked::{self, Marked};
 use super::plan::Draft;
@@ -169,10 +169,11 @@ impl Picker<'_> {
         let icmp = version.icmp();
         let mut range: Option<(&[u8], &[u8])> = None;
         for f in version.files(0).iter().rev().take_while(|f| !self.is_busy(f)) {
+            // Versions of one user key stay together, whatever their sequence numbers.
             let with_it = match range {
                 None => (&f.smallest[..], &f.largest[..]),
-                Some((a, b)) if icmp.compare(&f.largest, a).is_lt() => (&f.smallest[..], b),
-                Some((a, b)) if icmp.compare(&f.smallest, b).is_gt() => (a, &f.largest[..]),
+                Some((a, b)) if compare_bounds(icmp, &f.largest, a).is_lt() => (&f.smallest[..], b),
+                Some((a, b)) if compare_bounds(icmp, &f.smallest, b).is_gt() => (a, &f.largest[..]),
                 Some(_) => break,
             };
             if !overlap_range(version, base, with_it.0, with_it.1).is_empty() {
@@ -413,7 +414,15 @@ impl Picker<'_> {
         if output_level > 0 && is_written_into(version, running, &inputs, output_level) {
             return None;
         }
-        let draft = Draft { inputs, output_level, reason, score, level0_disjoint, may_move: true };
+        let draft = Draft {
+            inputs,
+            output_level,
+            reason,
+            score,
+            level0_disjoint,
+            may_move: true,
+            shrinks_at_bottom: false,
+        };
         Some(draft.finish(version, options, &self.scores.sizes))
     }
 

@@ -3,12 +3,17 @@
 //! Source: RocksDB `db/db_impl/db_impl_compaction_flush.cc` (`CompactRangeInternal`), `db/compaction/compaction_picker.cc`.
 //!
 //! A `compact_range` goes from the first level that has files in the range down, level by level, in portions of about
-//! `max_compaction_bytes`; then the last level may be rewritten. [`ManualCompaction`] says what to run next.
+//! `max_compaction_bytes`; then files of the last level are rewritten. [`ManualCompaction`] says what to run next.
+//!
+//! Invariant: afterwards no file of the range holds an entry that no snapshot saw when the call began, unless
+//! [`BottommostLevelCompaction::Skip`] left the last level alone. So a file with nothing below it that may lose entries does not
+//! move, and one that is in the last level already is rewritten. Its properties tell; a file with one value a key stays.
 
 use super::inputs::{
-    any_busy, bytes_of, clean_cut, end_at, idle_clean_cut, is_written_into, overlap_range, overlapping,
-    range_of, with_output_level,
+    any_busy, bytes_of, clean_cut, compare_bounds, end_at, idle_clean_cut, is_written_into, overlap_range,
+    overlapping, range_of, with_output_level,
 };
+use super::marked::may_lose_entries;
 use super::plan::Draft;
 use super::score::LevelSizes;
 use super::{
@@ -37,6 +42,8 @@ pub struct ManualCompaction {
     begin: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
     bottommost: BottommostLevelCompaction,
+    /// Live when it began, ascending.
+    snapshots: Vec<SequenceNumber>,
     /// Files from this number on were made after the start.
     first_new_file: FileNumber,
     stage: Stage,
@@ -57,26 +64,29 @@ enum Stage {
     Arrived {
         level: usize,
     },
-    /// The last level is rewritten.
+    /// Files of the last level are rewritten: all of them, or those that may lose entries.
     Bottommost {
         level: usize,
+        all: bool,
     },
     Done,
 }
 
 impl ManualCompaction {
     /// Of the user keys `[begin, end]`, both inclusive, `None` = without end. `next_file` is the number that the next new
-    /// file will get. With `exclusive_manual_compaction` the caller lets nothing else run until this is done.
+    /// file will get; `snapshots`, ascending, are live. With `exclusive_manual_compaction` the caller lets nothing else run until this is done.
     pub fn new(
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
         bottommost: BottommostLevelCompaction,
         next_file: FileNumber,
+        snapshots: Vec<SequenceNumber>,
     ) -> ManualCompaction {
         ManualCompaction {
             begin: begin.map(<[u8]>::to_vec),
             end: end.map(<[u8]>::to_vec),
             bottommost,
+            snapshots,
             first_new_file: next_file,
             stage: Stage::Start,
             arrived_at: None,
@@ -114,15 +124,17 @@ impl ManualCompaction {
         options: &CompactionOptions,
         running: &RunningCompactions,
     ) -> ManualStep {
-        if options.compaction_style == CompactionStyle::Universal {
-            return self.next_of_runs(version, options, running);
+        if options.compaction_style == CompactionStyle::Universal
+            && let Some(step) = self.next_of_runs(version, options, running)
+        {
+            return step;
         }
         if options.compaction_style == CompactionStyle::Fifo {
             // Nothing is merged; what is too old or too much goes by itself.
             return ManualStep::Done;
         }
         loop {
-            let (from, to, files_below) = match self.stage {
+            let (from, to, takes) = match self.stage {
                 Stage::Start => {
                     self.arrived_at = self.first_level(version);
                     self.stage = match self.arrived_at {
@@ -136,12 +148,12 @@ impl ManualCompaction {
                     self.stage = self.stage_from(level, version, options);
                     continue;
                 }
-                Stage::Down { from: 0 } => (0, LevelSizes::new(version, options).base_level, None),
-                Stage::Down { from } => (from, from + 1, None),
-                Stage::Bottommost { level } => (level, level, self.files_to_rewrite()),
+                Stage::Down { from: 0 } => (0, LevelSizes::new(version, options).base_level, Takes::All),
+                Stage::Down { from } => (from, from + 1, Takes::All),
+                Stage::Bottommost { level, all } => (level, level, self.files_to_rewrite(all)),
                 Stage::Done => return ManualStep::Done,
             };
-            let request = self.request(from, to, files_below);
+            let request = self.request(from, to, takes);
             match pick_range(version, options, running, request) {
                 ManualPick::Conflict => return ManualStep::Conflict,
                 ManualPick::Nothing => self.end_stage(to),
@@ -156,13 +168,14 @@ impl ManualCompaction {
         }
     }
 
-    /// Universal: all runs at once, whatever the range, into the last level.
+    /// Universal: all runs at once, whatever the range, into the last level. `None` if only the last level has files, and those
+    /// that may lose entries are left to do.
     fn next_of_runs(
         &mut self,
         version: &Arc<Version>,
         options: &CompactionOptions,
         running: &RunningCompactions,
-    ) -> ManualStep {
+    ) -> Option<ManualStep> {
         let last = version.num_levels() - 1;
         let is_alone = last > 0 && version.all_files().all(|(level, _)| level == last);
         let is_written = |f: &Arc<FileMeta>| f.number >= self.first_new_file;
@@ -172,11 +185,15 @@ impl ManualCompaction {
             BottommostLevelCompaction::Force => true,
             BottommostLevelCompaction::ForceOptimized => !version.all_files().any(|(_, f)| is_written(f)),
         };
-        if self.stage == Stage::Done
-            || self.first_level(version).is_none()
-            || is_alone && !(rewrites && self.stage == Stage::Start)
-        {
-            return ManualStep::Done;
+        if matches!(self.stage, Stage::Done | Stage::Bottommost { .. }) {
+            return None;
+        }
+        if self.first_level(version).is_none() {
+            return Some(ManualStep::Done);
+        }
+        if is_alone && !rewrites {
+            self.stage = self.rewrite_of(last, rewrites);
+            return None;
         }
         let context = PickContext {
             options,
@@ -185,14 +202,13 @@ impl ManualCompaction {
             oldest_snapshot: SequenceNumber::ZERO,
             suggested: &[],
         };
-        match universal::pick_all(version, &context) {
-            Some(plan) => {
-                self.stage = Stage::Done;
-                self.arrived_at = Some(last);
-                ManualStep::Run(Box::new(plan))
-            }
-            None => ManualStep::Conflict,
-        }
+        let shrinks = version.all_files().any(|(_, f)| may_lose_entries(version, f, &self.snapshots));
+        let Some(plan) = universal::pick_all(version, &context, shrinks) else {
+            return Some(ManualStep::Conflict);
+        };
+        self.stage = Stage::Done;
+        self.arrived_at = Some(last);
+        Some(ManualStep::Run(Box::new(plan)))
     }
 
     fn end_stage(&mut self, to: usize) {
@@ -203,19 +219,24 @@ impl ManualCompaction {
         };
     }
 
-    fn request(&self, from: usize, to: usize, files_below: Option<FileNumber>) -> ManualRequest<'_> {
+    fn request(&self, from: usize, to: usize, takes: Takes) -> ManualRequest<'_> {
         ManualRequest {
             input_level: from,
             output_level: to,
             begin: self.cursor.as_deref().or(self.begin.as_deref()),
             end: self.end.as_deref(),
-            files_below,
+            takes,
+            snapshots: &self.snapshots,
         }
     }
 
-    /// Rewriting all of them would rewrite what this very call has just written.
-    fn files_to_rewrite(&self) -> Option<FileNumber> {
-        (self.bottommost != BottommostLevelCompaction::Force).then_some(self.first_new_file)
+    /// Without `Force`, files that this very call has written stay.
+    fn files_to_rewrite(&self, all: bool) -> Takes {
+        match self.bottommost {
+            BottommostLevelCompaction::Force => Takes::All,
+            _ if all => Takes::Below(self.first_new_file),
+            _ => Takes::MayLoseEntries { below: self.first_new_file },
+        }
     }
 
     fn first_level(&self, version: &Version) -> Option<usize> {
@@ -238,13 +259,34 @@ impl ManualCompaction {
         if level < last {
             return Stage::Down { from: level };
         }
-        let rewrite = match self.bottommost {
+        let all = match self.bottommost {
             BottommostLevelCompaction::Skip => false,
             BottommostLevelCompaction::IfHaveCompactionFilter => options.has_compaction_filter,
             BottommostLevelCompaction::Force | BottommostLevelCompaction::ForceOptimized => true,
         };
-        if rewrite { Stage::Bottommost { level } } else { Stage::Done }
+        self.rewrite_of(level, all)
     }
+
+    fn rewrite_of(&self, level: usize, all: bool) -> Stage {
+        match self.bottommost {
+            BottommostLevelCompaction::Skip => Stage::Done,
+            _ => Stage::Bottommost { level, all },
+        }
+    }
+}
+
+/// Which files of the input level a portion takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Takes {
+    /// Every file.
+    All,
+    /// Files with a smaller number.
+    Below(FileNumber),
+    /// Files with a smaller number from which a compaction may drop entries.
+    MayLoseEntries {
+        /// That number.
+        below: FileNumber,
+    },
 }
 
 /// One portion of a `compact_range`.
@@ -258,8 +300,10 @@ pub struct ManualRequest<'a> {
     pub begin: Option<&'a [u8]>,
     /// Last user key, inclusive; `None` = to the end.
     pub end: Option<&'a [u8]>,
-    /// Files with this number or a larger one are left alone; `None` = no limit.
-    pub files_below: Option<FileNumber>,
+    /// Which of them.
+    pub takes: Takes,
+    /// Live snapshots, ascending.
+    pub snapshots: &'a [SequenceNumber],
 }
 
 /// What came of a [`ManualRequest`].
@@ -289,7 +333,7 @@ pub fn pick_range(
     let (files, covers_range) = match level {
         0 => {
             let mut files = version.overlapping(0, request.begin, request.end);
-            files.retain(|f| request.takes(f));
+            files.retain(|f| request.takes(version, f));
             (files, true)
         }
         _ => portion(version, options, request),
@@ -311,6 +355,8 @@ pub fn pick_range(
         return ManualPick::Conflict;
     }
     let level0_disjoint = level == 0 && level0_is_disjoint(version);
+    let may_shrink = |f: &Arc<FileMeta>| may_lose_entries(version, f, request.snapshots);
+    let shrinks_at_bottom = inputs.iter().flat_map(|l| &l.files).any(may_shrink);
     let draft = Draft {
         inputs,
         output_level: request.output_level,
@@ -318,14 +364,21 @@ pub fn pick_range(
         score: 0.0,
         level0_disjoint,
         may_move: !options.has_compaction_filter,
+        shrinks_at_bottom,
     };
     let plan = Box::new(draft.finish(version, options, &LevelSizes::new(version, options)));
     ManualPick::Plan { plan, next_begin }
 }
 
 impl ManualRequest<'_> {
-    fn takes(&self, f: &FileMeta) -> bool {
-        self.files_below.is_none_or(|limit| f.number < limit)
+    fn takes(&self, version: &Version, f: &FileMeta) -> bool {
+        match self.takes {
+            Takes::All => true,
+            Takes::Below(limit) => f.number < limit,
+            Takes::MayLoseEntries { below } => {
+                f.number < below && may_lose_entries(version, f, self.snapshots)
+            }
+        }
     }
 }
 
@@ -338,7 +391,7 @@ fn portion(
 ) -> (Vec<Arc<FileMeta>>, bool) {
     let (level, output_level) = (request.input_level, request.output_level);
     let rest = &version.files(level)[version.overlapping_range(level, request.begin, request.end)];
-    let from = rest.iter().position(|f| request.takes(f)).unwrap_or(rest.len());
+    let from = rest.iter().position(|f| request.takes(version, f)).unwrap_or(rest.len());
     let rest = &rest[from..];
     let Some(first) = rest.first() else { return (Vec::new(), true) };
     // What they overlap, which only grows to the right.
@@ -350,7 +403,7 @@ fn portion(
     let mut bytes = first.file_size;
     let mut bytes_below = bytes_of(&version.files(output_level)[below.clone()]);
     let mut count = 1;
-    for f in rest[1..].iter().take_while(|f| request.takes(f)) {
+    for f in rest[1..].iter().take_while(|f| request.takes(version, f)) {
         bytes = bytes.saturating_add(f.file_size);
         if level != output_level {
             let end = end_at(version, output_level, below.end, &f.largest);
@@ -362,7 +415,7 @@ fn portion(
         }
         count += 1;
     }
-    (rest[..count].to_vec(), !rest[count..].iter().any(|f| request.takes(f)))
+    (rest[..count].to_vec(), !rest[count..].iter().any(|f| request.takes(version, f)))
 }
 
 /// The files and all that must go with them; `None` if some of it is being compacted.
@@ -391,12 +444,12 @@ fn key_behind(version: &Version, start: &LevelFiles) -> Option<Vec<u8>> {
     files.get(next).map(|f| f.smallest_user_key().to_vec())
 }
 
-/// Whether no two files of level 0 overlap.
+/// Whether no two files of level 0 share a user key. Files with versions of one key are apart by internal keys only.
 pub(super) fn level0_is_disjoint(version: &Version) -> bool {
     let icmp = version.icmp();
     let mut files: Vec<&Arc<FileMeta>> = version.files(0).iter().collect();
     files.sort_by(|a, b| icmp.compare(&a.smallest, &b.smallest));
-    files.windows(2).all(|w| icmp.compare(&w[0].largest, &w[1].smallest).is_lt())
+    files.windows(2).all(|w| compare_bounds(icmp, &w[0].largest, &w[1].smallest).is_lt())
 }
 
 /// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
@@ -445,6 +498,7 @@ pub fn pick_files(
         score: 0.0,
         level0_disjoint: false,
         may_move: false,
+        shrinks_at_bottom: false,
     };
     Ok(draft.finish(version, options, &LevelSizes::new(version, options)))
 }

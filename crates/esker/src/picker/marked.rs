@@ -80,6 +80,13 @@ pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     })
 }
 
+/// Whether rewriting a bottommost file may drop some of its entries under these live snapshots, for all that is known of it.
+pub(super) fn may_lose_entries(version: &Version, f: &FileMeta, snapshots: &[SequenceNumber]) -> bool {
+    // What its properties count are not the versions of a key that have timestamps.
+    let has_timestamps = version.icmp().timestamp_size() > 0 && !f.user_defined_timestamps_not_persisted;
+    may_be_improved(version, f) && !f.is_settled_for(snapshots) && (has_timestamps || f.may_lose_entries())
+}
+
 /// Whether a compaction of a bottommost file may come to anything. Not all entries lose their sequence numbers: operands that the
 /// merge operator refuses do not, nor those with timestamps; their files would be due again and again.
 fn may_be_improved(version: &Version, f: &FileMeta) -> bool {

@@ -218,6 +218,8 @@ pub(super) struct Draft {
     pub(super) level0_disjoint: bool,
     /// May files move as they are, if nothing else speaks against it?
     pub(super) may_move: bool,
+    /// Rewriting the inputs may drop entries if nothing lies below the output level: then they do not move.
+    pub(super) shrinks_at_bottom: bool,
 }
 
 impl Draft {
@@ -228,7 +230,8 @@ impl Draft {
         options: &CompactionOptions,
         sizes: &LevelSizes,
     ) -> CompactionPlan {
-        let Draft { inputs, output_level, reason, score, level0_disjoint, may_move } = self;
+        let Draft { inputs, output_level, reason, score, level0_disjoint, may_move, shrinks_at_bottom } =
+            self;
         let inputs: Vec<LevelFiles> = inputs.into_iter().filter(|l| !l.files.is_empty()).collect();
         let start_level = inputs.first().map_or(output_level, |l| l.level);
         let (smallest, largest) =
@@ -245,6 +248,7 @@ impl Draft {
         let compression = |level| options.compression_of(level, sizes.base_level, non_empty);
         let same_compression = compression(start_level) == compression(output_level);
         let is_trivial_move = may_move
+            && !(is_bottommost && shrinks_at_bottom)
             && (start_level > 0 || level0_disjoint)
             && same_compression
             && start_level != output_level

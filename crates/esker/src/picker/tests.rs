@@ -2,7 +2,7 @@
 //!
 //! A level: `L1 7:a-f,64M 8:g-k,64M,marked`. A file: number, first and last user key, then bytes (K, M, G) and
 //! `seq=FROM-TO` (its number otherwise), `epoch=N`, `marked`, `time=SECONDS` (oldest ancestor), `created=SECONDS`,
-//! `entries=N`, `deletions=N`, `end` (a range tombstone ends it, exclusive).
+//! `entries=N`, `deletions=N`, `versions=N` (older ones of its keys), `end` (a range tombstone ends it, exclusive).
 
 mod simulation;
 
@@ -75,6 +75,9 @@ fn parse_file(text: &str) -> (FileMetaData, Option<FileStats>) {
                     "created" => f.file_creation_time = value,
                     "entries" => stats.get_or_insert_with(FileStats::default).entries = value,
                     "deletions" => stats.get_or_insert_with(FileStats::default).deletions = value,
+                    "versions" => {
+                        stats.get_or_insert_with(FileStats::default).older_versions = Some(value);
+                    }
                     _ => panic!("file: {text}"),
                 }
             }
@@ -297,7 +300,8 @@ impl Bench {
         };
         let key = |name| case.arg(name).and_then(<[String]>::first).map(String::as_bytes);
         let mut next_file = 1 + self.version.all_files().map(|(_, f)| f.number.0).max().unwrap_or(0);
-        let mut manual = ManualCompaction::new(key("begin"), key("end"), kind, FileNumber(next_file));
+        let mut manual =
+            ManualCompaction::new(key("begin"), key("end"), kind, FileNumber(next_file), Vec::new());
         let mut out = String::new();
         loop {
             match manual.next(&self.version, &self.options, &self.running) {
@@ -577,7 +581,8 @@ fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() 
     assert!(taken > FILES / 2 && looks < 100, "{taken} files, each looked at {looks} times");
     let (taken, looks) = cost(&|| {
         let bottommost = BottommostLevelCompaction::Skip;
-        let mut manual = ManualCompaction::new(Some(b"0"), None, bottommost, FileNumber(3 * FILES));
+        let mut manual =
+            ManualCompaction::new(Some(b"0"), None, bottommost, FileNumber(3 * FILES), Vec::new());
         match manual.next(&version, &options, &running) {
             ManualStep::Run(plan) => *plan,
             other => panic!("{other:?}"),

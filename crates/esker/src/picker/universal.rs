@@ -77,12 +77,18 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
 }
 
 /// All runs into the last level, for `compact_range`; `None` while one of them is being compacted, or without any.
-pub(super) fn pick_all(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+/// `shrinks`: files may lose entries, so that they are written anew.
+pub(super) fn pick_all(
+    version: &Arc<Version>,
+    context: &PickContext<'_>,
+    shrinks: bool,
+) -> Option<CompactionPlan> {
     let picker = Picker { version, context, runs: runs(version, context) };
     if picker.runs.is_empty() || picker.runs.iter().any(|r| r.is_busy) {
         return None;
     }
-    picker.plan(0..picker.runs.len(), CompactionReason::ManualCompaction, true)
+    let whole = 0..picker.runs.len();
+    picker.plan_with(whole, CompactionReason::ManualCompaction, true, shrinks)
 }
 
 fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
@@ -299,6 +305,16 @@ impl Picker<'_> {
     }
 
     fn plan(&self, picked: Range<usize>, reason: CompactionReason, compress: bool) -> Option<CompactionPlan> {
+        self.plan_with(picked, reason, compress, false)
+    }
+
+    fn plan_with(
+        &self,
+        picked: Range<usize>,
+        reason: CompactionReason,
+        compress: bool,
+        shrinks_at_bottom: bool,
+    ) -> Option<CompactionPlan> {
         let version = self.version;
         let last_level = version.num_levels() - 1;
         let output_level = match self.runs.get(picked.end) {
@@ -326,10 +342,16 @@ impl Picker<'_> {
         let may_move = reason != CompactionReason::PeriodicCompaction
             && !(reason == CompactionReason::ManualCompaction && options.has_compaction_filter);
         let score = self.runs.len() as f64 / options.level0_file_num_compaction_trigger as f64;
-        let draft = Draft { inputs, output_level, reason, score, level0_disjoint, may_move };
+        let draft =
+            Draft { inputs, output_level, reason, score, level0_disjoint, may_move, shrinks_at_bottom };
         let mut plan = draft.finish(version, options, &LevelSizes::new(version, options));
         plan.never_compress = !compress;
-        if options.universal.allow_trivial_move && may_move && output_level > 0 && is_disjoint(&plan) {
+        if options.universal.allow_trivial_move
+            && may_move
+            && output_level > 0
+            && is_disjoint(&plan)
+            && !(plan.is_bottommost && shrinks_at_bottom)
+        {
             plan.is_trivial_move = true;
         }
         Some(plan)

@@ -42,7 +42,15 @@ pub fn pick_whole_files(
         (1..version.num_levels()).map(of_level).filter(|of| !of.files.is_empty()).collect();
     let output_level = inputs.last()?.level;
     let reason = CompactionReason::ManualCompaction;
-    let draft = Draft { inputs, output_level, reason, score: 0.0, level0_disjoint: false, may_move: false };
+    let draft = Draft {
+        inputs,
+        output_level,
+        reason,
+        score: 0.0,
+        level0_disjoint: false,
+        may_move: false,
+        shrinks_at_bottom: false,
+    };
     let plan = draft.finish(version, options, &LevelSizes::new(version, options));
     Some(CompactionPlan { is_deletion: true, compact_cursor: None, ..plan })
 }

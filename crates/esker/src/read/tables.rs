@@ -77,6 +77,8 @@ fn open_anew<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>
         entries: properties.num_entries,
         deletions: properties.num_deletions,
         range_deletions: properties.num_range_deletions,
+        operands: properties.num_merge_operands,
+        older_versions: properties.older_versions(),
         raw_key_bytes: properties.raw_key_size,
         raw_value_bytes: properties.raw_value_size,
     });

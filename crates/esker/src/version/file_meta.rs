@@ -11,7 +11,7 @@
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex, OnceLock};
-use esker_base::{FileNumber, Result};
+use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_cache::{Reservation, Role};
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
@@ -25,7 +25,7 @@ pub struct FileMeta {
     data: FileMetaData,
     table: Arc<TableFile>,
     stats: OnceLock<FileStats>,
-    settled: AtomicBool,
+    kept_for: OnceLock<Arc<[SequenceNumber]>>,
     level: Option<usize>,
 }
 
@@ -34,14 +34,27 @@ pub struct FileMeta {
 pub struct FileStats {
     /// Entries of all types.
     pub entries: u64,
-    /// Point deletions among them.
+    /// Deletions among them, range tombstones included.
     pub deletions: u64,
     /// Range tombstones.
     pub range_deletions: u64,
+    /// Merge operands.
+    pub operands: u64,
+    /// Entries behind a newer one of the same user key; `None` if the table does not say.
+    pub older_versions: Option<u64>,
     /// Bytes of user keys and trailers before compression.
     pub raw_key_bytes: u64,
     /// Bytes of values before compression.
     pub raw_value_bytes: u64,
+}
+
+impl FileStats {
+    /// Whether a compaction to the bottom may drop some of the entries, once no snapshot sees them.
+    fn may_lose_entries(&self, largest_seqno: SequenceNumber) -> bool {
+        // A table that does not count older versions has none if all its sequence numbers are 0.
+        let older = self.older_versions.map_or(largest_seqno > SequenceNumber::ZERO, |count| count > 0);
+        older || self.deletions > 0 || self.operands > 0
+    }
 }
 
 impl FileMeta {
@@ -56,8 +69,8 @@ impl FileMeta {
             obsolete: Arc::clone(obsolete),
             charge: None,
         };
-        let (table, settled) = (Arc::new(table), AtomicBool::new(false));
-        FileMeta { data, table, stats: OnceLock::new(), settled, level: None }
+        let table = Arc::new(table);
+        FileMeta { data, table, stats: OnceLock::new(), kept_for: OnceLock::new(), level: None }
     }
 
     /// The same, on this level.
@@ -100,8 +113,8 @@ impl FileMeta {
     #[must_use]
     pub fn redescribed(&self, data: FileMetaData) -> FileMeta {
         debug_assert_eq!(self.data.number, data.number, "another file");
-        let (table, stats) = (Arc::clone(&self.table), self.stats.clone());
-        FileMeta { data, table, stats, settled: AtomicBool::new(false), level: None }
+        let (table, stats, kept_for) = (Arc::clone(&self.table), self.stats.clone(), self.kept_for.clone());
+        FileMeta { data, table, stats, kept_for, level: None }
     }
 
     /// Says that a version of the set names it: its end will be reported.
@@ -147,14 +160,31 @@ impl FileMeta {
         }
     }
 
-    /// Says that a compaction which had nothing to keep for anybody has left it as it is: another one would make the same of it.
-    pub fn set_settled(&self) {
-        self.settled.store(true, Ordering::Relaxed);
+    /// Says that a compaction to the bottom wrote it and kept what these live snapshots (ascending) see, nothing else.
+    pub fn set_kept_for(&self, snapshots: &Arc<[SequenceNumber]>) {
+        self.kept_for.get_or_init(|| Arc::clone(snapshots));
     }
 
-    /// Whether [`FileMeta::set_settled`] was called. On another level that means nothing any more.
+    /// Whether a compaction to the bottom wrote it and kept nothing for snapshots: another one would make the same of it.
     pub fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Relaxed)
+        self.is_settled_for(&[])
+    }
+
+    /// Whether a compaction to the bottom wrote it and kept only what `snapshots` (ascending) still see.
+    pub fn is_settled_for(&self, snapshots: &[SequenceNumber]) -> bool {
+        let Some(kept_for) = self.kept_for.get() else { return false };
+        // Later snapshots see its newest versions, as everybody does.
+        let parted = kept_for.partition_point(|s| *s < self.data.largest_seqno);
+        kept_for[..parted].iter().all(|s| snapshots.binary_search(s).is_ok())
+    }
+
+    /// Whether a compaction to the bottom may drop some of its entries, once no snapshot sees them: from its properties. A file
+    /// whose properties nobody has read may, unless all its sequence numbers are 0.
+    pub fn may_lose_entries(&self) -> bool {
+        match self.stats() {
+            Some(stats) => stats.may_lose_entries(self.data.largest_seqno),
+            None => self.data.largest_seqno > SequenceNumber::ZERO,
+        }
     }
 
     /// Its open table, if it is kept open.

@@ -326,7 +326,7 @@ impl Tree {
             let begin = (!rng.one_in(4)).then(|| user_key(a.min(b)));
             let end = (!rng.one_in(4)).then(|| user_key(a.max(b)));
             let (begin, end, kind) = (begin.as_deref(), end.as_deref(), kinds[rng.index(3)]);
-            ManualCompaction::new(begin, end, kind, FileNumber(self.next_file))
+            ManualCompaction::new(begin, end, kind, FileNumber(self.next_file), Vec::new())
         });
         match manual.next(&self.version, &self.options, &self.running) {
             ManualStep::Done => self.manual = None,
