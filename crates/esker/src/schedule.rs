@@ -2,6 +2,7 @@
 //! above.
 
 use esker_base::sync::{Arc, Mutex, thread};
+use esker_env::spawn_scoped;
 use esker_env::thread_pool::{Priority, ThreadPool};
 use std::fmt;
 
@@ -89,14 +90,8 @@ pub(crate) fn map_in_parallel<T: Send, R: Send>(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..helpers {
-            #[cfg(not(shuttle))]
-            if thread::Builder::new().spawn_scoped(scope, run).is_err() {
-                break;
-            }
-            #[cfg(shuttle)]
-            scope.spawn(run);
-        }
+        let spawned = (0..helpers).map_while(|_| spawn_scoped(scope, "esker:recover", run).ok());
+        let _joined_by_the_scope: Vec<_> = spawned.collect();
         run();
     });
     results.sort_unstable_by_key(|(index, _)| *index);

@@ -10,6 +10,8 @@ use hashbrown::HashMap;
 pub(crate) struct ColumnFamilySet {
     default: Arc<ColumnFamily>,
     by_id: RwLock<HashMap<ColumnFamilyId, Arc<ColumnFamily>>>,
+    /// Changed under the lock of `by_id`.
+    by_name: RwLock<HashMap<String, Arc<ColumnFamily>>>,
 }
 
 impl ColumnFamilySet {
@@ -17,7 +19,8 @@ impl ColumnFamilySet {
     pub(crate) fn new(families: impl IntoIterator<Item = Arc<ColumnFamily>>) -> ColumnFamilySet {
         let by_id: HashMap<_, _> = families.into_iter().map(|cf| (cf.id, cf)).collect();
         let default = by_id[&ColumnFamilyId::DEFAULT].clone();
-        ColumnFamilySet { default, by_id: RwLock::new(by_id) }
+        let by_name = by_id.values().map(|cf| (cf.name.clone(), cf.clone())).collect();
+        ColumnFamilySet { default, by_id: RwLock::new(by_id), by_name: RwLock::new(by_name) }
     }
 
     /// The default family.
@@ -46,7 +49,7 @@ impl ColumnFamilySet {
 
     /// The family with this name, unless it was dropped.
     pub(crate) fn by_name(&self, name: &str) -> Option<Arc<ColumnFamily>> {
-        self.by_id.read().values().find(|cf| cf.name == name).cloned()
+        self.by_name.read().get(name).cloned()
     }
 
     /// All of them, by id.
@@ -61,10 +64,14 @@ impl ColumnFamilySet {
     }
 
     pub(crate) fn insert(&self, cf: Arc<ColumnFamily>) {
-        self.by_id.write().insert(cf.id, cf);
+        let mut by_id = self.by_id.write();
+        self.by_name.write().insert(cf.name.clone(), cf.clone());
+        by_id.insert(cf.id, cf);
     }
 
-    pub(crate) fn remove(&self, id: ColumnFamilyId) {
-        self.by_id.write().remove(&id);
+    pub(crate) fn remove(&self, cf: &ColumnFamily) {
+        let mut by_id = self.by_id.write();
+        self.by_name.write().remove(&cf.name);
+        by_id.remove(&cf.id);
     }
 }

@@ -4,6 +4,7 @@
 //! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
 use super::auto_resume::end_auto_resume;
+use super::options_file::end_options_files;
 use super::{Db, DbInner, purge};
 use crate::engine::{DbState, Engine};
 use crate::observe::FlushReason;
@@ -47,6 +48,9 @@ impl DbInner {
         // It may lead writes, and begin a WAL.
         end_auto_resume(engine);
         wait_for_calls(engine);
+        if !engine.read_only {
+            end_options_files(engine);
+        }
         // As the write leader: a write that was let in before the flag went up is finished first.
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();

@@ -19,6 +19,7 @@ use esker_cache::Role;
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::MemTable;
 use esker_table::TableCache;
+use std::collections::HashSet;
 
 /// A family to open: its name and options.
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ impl Db {
         Ok(made.remove(0))
     }
 
-    /// Creates families with one write of the MANIFEST and one OPTIONS file: one by one each of them costs more, the more there are.
+    /// Creates families with one sync of the MANIFEST. The cost of each does not depend on the number of families.
     /// # Errors
     /// As [`Db::create_column_family`]; there are none of them then. Only if the MANIFEST cannot be written any more, some may be there
     /// when the database is opened again; and with an `IoError` from the OPTIONS file all are there (`Db::column_family`).
@@ -121,7 +122,7 @@ impl Db {
     ) -> Result<Vec<ColumnFamilyHandle>> {
         let _under_way = UnderWay::begin(self.engine())?;
         let made = self.add_column_families(families)?;
-        self.write_options_file()?;
+        self.options_changed(made.len())?;
         Ok(made)
     }
 
@@ -169,35 +170,54 @@ impl Db {
 
     /// Drops a family. Its data goes when the last handle and iterator are gone.
     /// # Errors
-    /// `InvalidArgument` for the default family, one that was dropped already or is of another database · `IoError` from the MANIFEST;
-    /// from the OPTIONS file: it is dropped all the same.
+    /// As [`Db::drop_column_families`].
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        self.drop_column_families(&[family])
+    }
+
+    /// Drops families with one sync of the MANIFEST. Their data goes when the last handles and iterators are gone. The
+    /// cost of each does not depend on the number of families.
+    /// # Errors
+    /// `InvalidArgument` for the default family, one that is named twice or was dropped already, or is of another database;
+    /// none is dropped then · `IoError` from the MANIFEST: after a crash, some may be gone · `IoError` from the OPTIONS
+    /// file: all are dropped.
+    pub fn drop_column_families(&self, families: &[&ColumnFamilyHandle]) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
+        if families.is_empty() {
+            return Ok(());
+        }
         let _under_way = UnderWay::begin(engine)?;
-        self.inner.check_family(&family.cf)?;
-        if family.id() == ColumnFamilyId::DEFAULT {
-            return Err(Error::invalid_argument("Can't drop default column family"));
-        }
-        if family.cf.is_dropped() {
-            return Err(Error::invalid_argument("Column family already dropped!"));
-        }
         let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
-        raise_log_numbers(engine, &mut manifest, Some(family.id()));
-        manifest.keep_sections_from(oldest_section_without(engine, family.id()));
-        manifest.drop_column_family(family.id())?;
+        let mut leaving = HashSet::with_capacity(families.len());
+        for family in families {
+            self.inner.check_family(&family.cf)?;
+            if family.id() == ColumnFamilyId::DEFAULT {
+                return Err(Error::invalid_argument("Can't drop default column family"));
+            }
+            if family.cf.is_dropped() || !leaving.insert(family.id()) {
+                return Err(Error::invalid_argument("Column family already dropped!"));
+            }
+        }
+        raise_log_numbers(engine, &mut manifest, &leaving);
+        manifest.keep_sections_from(oldest_section_without(engine, &leaving));
+        manifest.drop_column_families(&leaving)?;
         let mut state = engine.state.lock();
-        family.cf.set_dropped();
-        engine.families.remove(family.id());
-        state.families.remove(&family.id());
+        for family in families {
+            family.cf.set_dropped();
+            engine.families.remove(&family.cf);
+            state.families.remove(&family.id());
+        }
         engine.families_changed(&state);
         crate::engine::update_stall(engine, &state);
         drop(state);
-        engine.wals.lock().forget_family(family.id());
+        for id in &leaving {
+            engine.wals.lock().forget_family(*id);
+        }
         drop(manifest);
         drop(lead);
-        self.write_options_file()?;
+        self.options_changed(families.len())?;
         epoch::collect();
         engine.purger.request();
         Ok(())

@@ -58,7 +58,7 @@ impl Db {
         drop(lead);
         engine.tell_stall_changes();
         family_is_there(engine, &descriptor.options);
-        self.write_options_file()?;
+        self.options_changed(1)?;
         if import_options.move_files {
             import.remove_sources();
         }

@@ -1,49 +1,128 @@
 //! OPTIONS: the options in force, as text that RocksDB's tools read.
+//!
+//! In: options of the database and its families, and changes of them. Out: OPTIONS files.
+//!
+//! A file takes as long to print as there are families, so a file for each change would make each change cost more, the
+//! more families there are. A change therefore pays for [`FAMILIES_PER_CHANGE`] families. Once changes have paid for
+//! all, the next file is written before the call returns: always, with so few families. Until then a file follows within
+//! [`DELAY`], or when the database closes.
+//!
+//! After a crash in between, the newest file lacks these changes, as RocksDB's does after a crash between its MANIFEST
+//! and its OPTIONS file. The MANIFEST has all families, and every opening writes a new file.
 
 use super::Db;
 use super::purge::Deleting;
+use crate::engine::Engine;
 use crate::options::{obsolete_options_files, save_options_file};
+use esker_base::sync::Arc;
 use esker_base::{FileNumber, Result};
+use esker_env::timer::Repeating;
 use esker_format::file_name;
 use std::path::Path;
+use std::time::Duration;
+
+/// A change pays for printing this many families.
+const FAMILIES_PER_CHANGE: usize = 32;
+
+/// A file follows a change within this time.
+const DELAY: Duration = Duration::from_secs(1);
 
 impl Db {
+    /// Families came or went, or options changed, this many times: sees to it that an OPTIONS file says so.
+    /// # Errors
+    /// `IoError` if a file was due; the older files are as they were.
+    pub(super) fn options_changed(&self, changes: usize) -> Result<()> {
+        let engine = self.engine();
+        let is_due = {
+            let mut unwritten = engine.unwritten_options.lock();
+            unwritten.changes += changes;
+            let is_due = unwritten.changes.saturating_mul(FAMILIES_PER_CHANGE) >= engine.families.len();
+            if !is_due && unwritten.timer.is_none() {
+                unwritten.timer = Some(write_later(engine));
+            }
+            is_due
+        };
+        if is_due { write_options_file(engine) } else { Ok(()) }
+    }
+
     /// Writes a new OPTIONS file and removes all but the newest two, unless file deletions are disabled.
     /// # Errors
     /// `IoError`; the older files are as they were.
     pub(super) fn write_options_file(&self) -> Result<()> {
-        let engine = self.engine();
-        self.save_options(&engine.path, None)?;
-        let Some(_deleting) = Deleting::begin(engine, &mut engine.state.lock()) else { return Ok(()) };
-        for old in obsolete_options_files(&engine.fs().children(&engine.path)?) {
-            let path = file_name::options_file_name(&engine.path, old);
-            if let Err(e) = engine.fs().delete_file(&path) {
-                esker_base::info_log!(engine.info_log, Warn, "Could not delete an old OPTIONS file: {e}");
-            }
-        }
-        Ok(())
+        write_options_file(self.engine())
     }
 
     /// Writes an OPTIONS file with this number into another directory: that of a copy, which has its WALs with it.
     /// # Errors
     /// `IoError`.
     pub(crate) fn save_options_in(&self, directory: &Path, number: FileNumber) -> Result<()> {
-        self.save_options(directory, Some(number))
+        save_options(self.engine(), directory, Some(number))
     }
+}
 
-    fn save_options(&self, directory: &Path, number: Option<FileNumber>) -> Result<()> {
-        let engine = self.engine();
-        let (number, mut options, families) = {
-            let state = engine.state.lock();
-            let families = state.families.values().map(|f| (f.cf.name.clone(), f.options.clone()));
-            // Numbered under the lock: the newest file has the newest options.
-            let number = number.unwrap_or_else(|| engine.numbers.new_file_number());
-            (number, engine.db_options().as_ref().clone(), families.collect::<Vec<_>>())
-        };
-        // For tools, which know the database's directory only, and may be started in another one than this process.
-        let is_other = directory == engine.path && engine.wal_dir != engine.path;
-        options.wal_dir = if is_other { Some(engine.fs().absolute_path(&engine.wal_dir)?) } else { None };
-        let families = families.iter().map(|(name, options)| (name.as_str(), options.as_ref()));
-        save_options_file(engine.fs().as_ref(), directory, number, &options, families).map(drop)
+/// Has a file written after [`DELAY`].
+fn write_later(engine: &Arc<Engine>) -> Repeating {
+    let weak = Arc::downgrade(engine);
+    let work = move || {
+        if let Some(engine) = weak.upgrade() {
+            let result = write_unwritten(&engine);
+            let mut unwritten = engine.unwritten_options.lock();
+            // After a failure, the next change or the end of the database tries again.
+            let is_over = result.is_err() || unwritten.changes == 0;
+            let timer = if is_over { unwritten.timer.take() } else { None };
+            drop(unwritten);
+            drop(timer);
+        }
+    };
+    engine.env.timer.repeat(DELAY, work)
+}
+
+/// As a last step of closing: writes what no OPTIONS file has yet. A failure is logged only: the next opening writes a file.
+pub(super) fn end_options_files(engine: &Engine) {
+    // Dropped without the lock: it waits for its work, which takes the lock.
+    let timer = engine.unwritten_options.lock().timer.take();
+    drop(timer);
+    // It has logged its failure.
+    write_unwritten(engine).unwrap_or_default();
+}
+
+/// Writes an OPTIONS file if the newest one lacks changes, and logs a failure.
+fn write_unwritten(engine: &Engine) -> Result<()> {
+    if engine.unwritten_options.lock().changes == 0 {
+        return Ok(());
     }
+    write_options_file(engine).inspect_err(|e| {
+        esker_base::info_log!(engine.info_log, Warn, "The OPTIONS file lacks the newest changes: {e}");
+    })
+}
+
+fn write_options_file(engine: &Engine) -> Result<()> {
+    let changes = std::mem::take(&mut engine.unwritten_options.lock().changes);
+    if let Err(e) = save_options(engine, &engine.path, None) {
+        engine.unwritten_options.lock().changes += changes;
+        return Err(e);
+    }
+    let Some(_deleting) = Deleting::begin(engine, &mut engine.state.lock()) else { return Ok(()) };
+    for old in obsolete_options_files(&engine.fs().children(&engine.path)?) {
+        let path = file_name::options_file_name(&engine.path, old);
+        if let Err(e) = engine.fs().delete_file(&path) {
+            esker_base::info_log!(engine.info_log, Warn, "Could not delete an old OPTIONS file: {e}");
+        }
+    }
+    Ok(())
+}
+
+fn save_options(engine: &Engine, directory: &Path, number: Option<FileNumber>) -> Result<()> {
+    let (number, mut options, families) = {
+        let state = engine.state.lock();
+        let families = state.families.values().map(|f| (f.cf.name.clone(), f.options.clone()));
+        // Numbered under the lock: the newest file has the newest options.
+        let number = number.unwrap_or_else(|| engine.numbers.new_file_number());
+        (number, engine.db_options().as_ref().clone(), families.collect::<Vec<_>>())
+    };
+    // For tools, which know the database's directory only, and may be started in another one than this process.
+    let is_other = directory == engine.path && engine.wal_dir != engine.path;
+    options.wal_dir = if is_other { Some(engine.fs().absolute_path(&engine.wal_dir)?) } else { None };
+    let families = families.iter().map(|(name, options)| (name.as_str(), options.as_ref()));
+    save_options_file(engine.fs().as_ref(), directory, number, &options, families).map(drop)
 }

@@ -122,16 +122,14 @@ impl<'a> Obsolete<'a> {
     /// What became of each table.
     fn delete(self, engine: &Engine) -> Vec<(FileNumber, Result<()>)> {
         let mut tables = Vec::with_capacity(self.tables.len());
+        // All families share the table cache's open files.
+        let open_files = &engine.families.default_family().tables;
         for number in self.tables {
-            for cf in engine.families.all() {
-                cf.tables.evict(number);
-            }
+            open_files.evict(number);
             tables.push((number, delete_table(engine, number)));
         }
         for number in self.blobs {
-            for cf in engine.families.all() {
-                cf.tables.blobs().evict(number);
-            }
+            open_files.blobs().evict(number);
             delete(engine, &file_name::blob_file_name(&engine.path, number));
         }
         for number in self.wals {

@@ -49,7 +49,7 @@ impl Db {
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "[{}] SetOptions: {name}={value}", family.name());
         }
-        self.write_options_file()
+        self.options_changed(1)
     }
 
     /// Changes options of the database: all of `changes` or none.
@@ -84,7 +84,7 @@ impl Db {
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "SetDBOptions: {name}={value}");
         }
-        self.write_options_file()
+        self.options_changed(1)
     }
 
     /// The options of `family` that are in force.

@@ -94,6 +94,14 @@ pub(crate) struct AutoRecovery {
     pub(crate) refused: Mutex<Option<Error>>,
 }
 
+/// Changes of options that no OPTIONS file has yet.
+#[derive(Debug, Default)]
+pub(crate) struct UnwrittenOptions {
+    pub(crate) changes: usize,
+    /// Will write a file.
+    pub(crate) timer: Option<Repeating>,
+}
+
 /// One open database, without its front door.
 pub(crate) struct Engine {
     // Constant after open.
@@ -166,6 +174,7 @@ pub(crate) struct Engine {
     pub(crate) recovery: AutoRecovery,
     /// Looks every so many seconds for compactions that are due because time has passed.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
+    pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
     /// Given back last.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }

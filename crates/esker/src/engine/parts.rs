@@ -1,6 +1,6 @@
 //! How an [`Engine`] is put together from what recovery found.
 
-use super::{AutoRecovery, Counters, DbState, Engine, Purger, StallState, StatsDump, rank};
+use super::{AutoRecovery, Counters, DbState, Engine, Purger, StallState, StatsDump, UnwrittenOptions, rank};
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
@@ -89,6 +89,7 @@ impl Engine {
             scrubber: Mutex::new(None),
             recovery: AutoRecovery::default(),
             compaction_timer: Mutex::new(None),
+            unwritten_options: Mutex::new(UnwrittenOptions::default()),
             lock: Mutex::new(parts.lock),
         }
     }

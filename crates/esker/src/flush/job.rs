@@ -30,6 +30,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
+use std::collections::HashSet;
 
 /// One family's part of a flush.
 struct Part {
@@ -205,12 +206,12 @@ fn install(
         // Not under the db mutex: it may be synced just now.
         let durable = engine.wals.lock().durable_before();
         let state = engine.state.lock();
-        let limit = log_number_limit(engine, &state, durable, None);
+        let limit = log_number_limit(engine, &state, durable, &HashSet::new());
         let edits =
             parts.iter().zip(files).filter_map(|(part, file)| edit_for(&state, part, file.clone(), limit));
         edits.collect::<Vec<_>>()
     };
-    raise_log_numbers(engine, &mut manifest, None);
+    raise_log_numbers(engine, &mut manifest, &HashSet::new());
     manifest.keep_sections_from(oldest_section_after(engine, parts));
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let versions = if edits.is_empty() { Vec::new() } else { manifest.log_and_apply(edits, log)? };
@@ -238,9 +239,13 @@ fn install(
 }
 
 /// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which
-/// there is nothing any more; else the next open would read them again, damage and all. `leaving`: a family that needs none of
-/// them from that record on.
-pub(crate) fn raise_log_numbers(engine: &Engine, manifest: &mut VersionSet, leaving: Option<ColumnFamilyId>) {
+/// there is nothing any more; else the next open would read them again, damage and all. `leaving`: families that need none
+/// of them from that record on.
+pub(crate) fn raise_log_numbers(
+    engine: &Engine,
+    manifest: &mut VersionSet,
+    leaving: &HashSet<ColumnFamilyId>,
+) {
     let durable = engine.wals.lock().durable_before();
     let state = engine.state.lock();
     let limit = log_number_limit(engine, &state, durable, leaving);
@@ -255,9 +260,9 @@ fn log_number_limit(
     engine: &Engine,
     state: &DbState,
     durable: FileNumber,
-    leaving: Option<ColumnFamilyId>,
+    leaving: &HashSet<ColumnFamilyId>,
 ) -> FileNumber {
-    let staying = state.families.values().filter(|f| Some(f.cf.id) != leaving);
+    let staying = state.families.values().filter(|f| !leaving.contains(&f.cf.id));
     let needed = staying.map(|f| f.memtables.oldest_log_needed()).min();
     let needed = needed.into_iter().chain(oldest_section_of(engine, state, &|_| 0, leaving)).min();
     durable.max(needed.unwrap_or_default())
@@ -266,25 +271,28 @@ fn log_number_limit(
 /// The oldest WAL with a prepared section that is needed once these memtables are in tables.
 fn oldest_section_after(engine: &Engine, parts: &[Part]) -> Option<FileNumber> {
     let flushed = |id| parts.iter().find(|p| p.cf.id == id).map_or(0, |part| part.memtables.len());
-    oldest_section_of(engine, &engine.state.lock(), &flushed, None)
+    oldest_section_of(engine, &engine.state.lock(), &flushed, &HashSet::new())
 }
 
-/// The oldest WAL with a prepared section that is needed once the family `leaving` is gone.
-pub(crate) fn oldest_section_without(engine: &Engine, leaving: ColumnFamilyId) -> Option<FileNumber> {
-    oldest_section_of(engine, &engine.state.lock(), &|_| 0, Some(leaving))
+/// The oldest WAL with a prepared section that is needed once the families `leaving` are gone.
+pub(crate) fn oldest_section_without(
+    engine: &Engine,
+    leaving: &HashSet<ColumnFamilyId>,
+) -> Option<FileNumber> {
+    oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is needed once so many memtables of each family are in tables, and `leaving` is
-/// gone.
+/// The oldest WAL with a prepared section that is needed once so many memtables of each family are in tables, and
+/// `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,
     flushed: &dyn Fn(ColumnFamilyId) -> usize,
-    leaving: Option<ColumnFamilyId>,
+    leaving: &HashSet<ColumnFamilyId>,
 ) -> Option<FileNumber> {
     let durable = engine.wals.lock().durable_before();
     let outstanding = engine.prepared.lock().oldest_wal_needed(durable);
-    let staying = state.families.values().filter(|f| Some(f.cf.id) != leaving);
+    let staying = state.families.values().filter(|f| !leaving.contains(&f.cf.id));
     let committed = staying.filter_map(|f| f.memtables.oldest_section(flushed(f.cf.id)));
     committed.chain(outstanding).min()
 }

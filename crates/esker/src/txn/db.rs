@@ -173,8 +173,15 @@ impl TransactionDb {
     /// # Errors
     /// As there.
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
-        self.db().drop_column_family(family)?;
-        self.shared.locks.drop_family(family.id())
+        self.drop_column_families(&[family])
+    }
+
+    /// [`Db::drop_column_families`]; whoever waits for a lock in one gets `ColumnFamilyDropped`.
+    /// # Errors
+    /// As there.
+    pub fn drop_column_families(&self, families: &[&ColumnFamilyHandle]) -> Result<()> {
+        self.db().drop_column_families(families)?;
+        families.iter().try_for_each(|family| self.shared.locks.drop_family(family.id()))
     }
 
     /// Stores `value` under `key` in the default family, locking the key for the moment.

@@ -28,7 +28,7 @@ use esker_env::FileSystem;
 use esker_format::file_name;
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// One family of the set.
@@ -96,6 +96,7 @@ pub struct VersionSet {
     options: VersionSetOptions,
     numbers: Arc<Numbers>,
     pub(super) families: BTreeMap<ColumnFamilyId, Family>,
+    names: HashMap<String, ColumnFamilyId>,
     pub(super) max_column_family: u32,
     pub(super) db_id: Option<String>,
     pub(super) min_log_number_to_keep: FileNumber,
@@ -154,8 +155,10 @@ impl VersionSet {
         let obsolete = Arc::new(ObsoleteFiles::default());
         let r = recover::recover(&options, families, manifest_number, &obsolete)?;
         let next_file = FileNumber(r.next_file.0.max(manifest_number.0.saturating_add(1)));
+        let names = r.families.iter().map(|f| (f.descriptor.name.clone(), f.id)).collect();
         let mut set = VersionSet {
             options,
+            names,
             numbers: Arc::new(Numbers::new(next_file, r.last_sequence)),
             families: r.families.into_iter().map(|f| (f.id, Family::of_recovered(f))).collect(),
             max_column_family: r.max_column_family,
@@ -453,9 +456,9 @@ impl VersionSet {
     ) -> Result<Vec<ColumnFamilyId>> {
         self.check_writable()?;
         descriptors.iter().try_for_each(|d| check_family_name(&d.name))?;
-        let mut names: HashSet<&str> = self.families.values().map(Family::name).collect();
-        if let Some(taken) = descriptors.iter().find(|d| !names.insert(&d.name)) {
-            let name = &taken.name;
+        let mut new = HashSet::with_capacity(descriptors.len());
+        let mut names = descriptors.iter().map(|d| d.name.as_str());
+        if let Some(name) = names.find(|name| self.names.contains_key(*name) || !new.insert(*name)) {
             return Err(Error::invalid_argument(format!("column family '{name}' exists already")));
         }
         // Even if this fails the ids may be on disk, so they are never tried again.
@@ -477,6 +480,7 @@ impl VersionSet {
         for (id, descriptor) in ids.iter().zip(descriptors) {
             let family = Family::new_empty(*id, descriptor, log_number);
             self.versions.push(Arc::downgrade(&family.current));
+            self.names.insert(family.name().to_owned(), *id);
             self.families.insert(*id, family);
         }
         Ok(ids)
@@ -484,30 +488,43 @@ impl VersionSet {
 
     /// Drops a family: its id is never used again, its files become obsolete when its last version goes.
     /// # Errors
-    /// `InvalidArgument` for the default family or one that is not there; else as [`VersionSet::log_and_apply`].
+    /// As [`VersionSet::drop_column_families`].
     pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
+        self.drop_column_families(&HashSet::from([id]))
+    }
+
+    /// Drops families in one write. After a crash in the midst of that some of them may be gone.
+    /// # Errors
+    /// `InvalidArgument` for the default family or one that is not there; else as [`VersionSet::log_and_apply`].
+    pub fn drop_column_families(&mut self, leaving: &HashSet<ColumnFamilyId>) -> Result<()> {
         self.check_writable()?;
-        if id == ColumnFamilyId::DEFAULT {
+        if leaving.contains(&ColumnFamilyId::DEFAULT) {
             return Err(Error::invalid_argument("the default column family cannot be dropped"));
         }
-        if !self.families.contains_key(&id) {
+        if let Some(id) = leaving.iter().find(|id| !self.families.contains_key(id)) {
             return Err(Error::invalid_argument(format!("column family {id} is not there")));
         }
-        let mut edits = vec![VersionEdit {
-            column_family: id,
+        let dropped = |id: &ColumnFamilyId| VersionEdit {
+            column_family: *id,
             column_family_drop: true,
             max_column_family: Some(self.max_column_family),
             ..VersionEdit::default()
-        }];
-        let others = self.families.values().filter(|f| f.id != id).map(|f| f.log_number);
+        };
+        let mut edits: Vec<_> = leaving.iter().map(dropped).collect();
+        // In the same order for the same families.
+        edits.sort_unstable_by_key(|edit| edit.column_family);
+        let others = self.families.values().filter(|f| !leaving.contains(&f.id)).map(|f| f.log_number);
         let min = others.chain(self.oldest_section).min().unwrap_or_default();
-        // WALs that only this family needed are deleted now. A crash may bring their names back, and not all of their bytes.
+        // WALs that only these families needed are deleted now. A crash may bring their names back, and not all of
+        // their bytes.
         if min > self.min_log_number_to_keep {
             edits.push(VersionEdit { min_log_number_to_keep: Some(min), ..VersionEdit::default() });
         }
         self.write(&mut edits, false)?;
         self.min_log_number_to_keep = self.min_log_number_to_keep.max(min);
-        self.families.remove(&id);
+        for family in leaving.iter().filter_map(|id| self.families.remove(id)) {
+            self.names.remove(family.name());
+        }
         Ok(())
     }
 
@@ -518,7 +535,7 @@ impl VersionSet {
 
     /// A family by name.
     pub fn family_by_name(&self, name: &str) -> Option<&Family> {
-        self.families.values().find(|f| f.name() == name)
+        self.families.get(self.names.get(name)?)
     }
 
     /// All families by id, the unopened ones of a read-only set excepted.

@@ -3,11 +3,17 @@
 use esker::internals::base::probe::Probes;
 use esker::internals::env::fault::{FaultFs, OpKind};
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::{Clock, MockClock, SystemClock};
 use esker::internals::memtable::MemoryBudget;
-use esker::options::WriteBufferManager;
-use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, Env, WriteBatch, WriteOptions};
+use esker::options::{WriteBufferManager, load_latest_options};
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env, ErrorKind, Options,
+    WriteBatch, WriteOptions,
+};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Nanoseconds that this thread has run.
 fn own_nanos() -> u64 {
@@ -178,4 +184,108 @@ fn memory_that_another_database_holds_does_not_make_recovery_write_a_table_for_e
     let db = open(&shared, &names, &cf);
     assert_eq!(db.live_files().len(), 1);
     db.close().unwrap();
+}
+
+/// A new database of one family under a clock that stands still.
+struct Growing {
+    fs: FaultFs,
+    clock: Arc<MockClock>,
+    env: Env,
+    db: Db,
+}
+
+impl Growing {
+    fn new() -> Growing {
+        let (fs, clock) = (FaultFs::new(Arc::new(MemFs::new())), Arc::new(MockClock::new(0)));
+        let env = Env::new(Arc::new(fs.clone()), clock.clone());
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.env = env.clone();
+        let db = Db::open(&options, "/db").unwrap();
+        Growing { fs, clock, env, db }
+    }
+
+    fn create(&self, numbers: std::ops::Range<usize>) -> Vec<ColumnFamilyHandle> {
+        let cf = ColumnFamilyOptions::default();
+        numbers.map(|n| self.db.create_column_family(&format!("f{n}"), &cf).unwrap()).collect()
+    }
+
+    /// The families that the newest OPTIONS file names, besides the default one.
+    fn in_options_file(&self) -> usize {
+        load_latest_options(&self.fs, Path::new("/db")).unwrap().families.len() - 1
+    }
+
+    /// Bytes that `work` writes into OPTIONS files, and bytes into the MANIFEST.
+    fn bytes_of(&self, work: impl FnOnce()) -> (u64, u64) {
+        self.fs.list_ops(true);
+        work();
+        let ops = self.fs.take_ops();
+        self.fs.list_ops(false);
+        let of = |name: &str| {
+            let appends = ops.iter().filter(|op| op.kind == OpKind::Append);
+            appends.filter(|op| op.path.to_string_lossy().contains(name)).map(|op| op.bytes).sum()
+        };
+        (of("dbtmp"), of("MANIFEST"))
+    }
+}
+
+#[test]
+fn what_a_family_costs_to_make_and_to_drop_does_not_grow_with_their_number() {
+    let cost_of = |count: usize| {
+        let growing = Growing::new();
+        let mut made = Vec::new();
+        let (options, manifest) = growing.bytes_of(|| made = growing.create(0..count));
+        let (dropped, _) = growing
+            .bytes_of(|| made.iter().for_each(|family| growing.db.drop_column_family(family).unwrap()));
+        growing.db.close().unwrap();
+        [options, manifest, dropped].map(|bytes| bytes / count as u64)
+    };
+    let (few, many) = (cost_of(100), cost_of(400));
+    assert!(
+        few.iter().zip(many).all(|(few, many)| many <= few * 3 / 2),
+        "100: {few:?} bytes each, 400: {many:?}"
+    );
+}
+
+#[test]
+fn families_are_in_an_options_file_at_once_or_after_a_second_or_when_the_database_closes() {
+    let growing = Growing::new();
+    let mut made = growing.create(0..31);
+    assert_eq!(growing.in_options_file(), 31, "each at once, as long as they are few");
+    made.extend(growing.create(31..200));
+    let at_once = growing.in_options_file();
+    assert!((150..200).contains(&at_once), "{at_once} of 200 at once");
+    growing.clock.advance(Duration::from_secs(1));
+    growing.env.timer.look();
+    let is_written = |_| {
+        SystemClock.sleep(Duration::from_millis(1));
+        growing.in_options_file() == 200
+    };
+    assert!((0..600_000).any(is_written), "a second later all are in the file");
+    growing.db.drop_column_families(&made[..3].iter().collect::<Vec<_>>()).unwrap();
+    assert!(growing.db.column_family("f2").is_none() && growing.db.column_family("f3").is_some());
+    assert_eq!(growing.in_options_file(), 200, "three of 200 are few");
+    growing.db.close().unwrap();
+    assert_eq!(growing.in_options_file(), 197);
+}
+
+#[test]
+fn families_are_dropped_together_or_not_at_all() {
+    let growing = Growing::new();
+    let made = growing.create(0..3);
+    let default = growing.db.default_column_family();
+    for wrong in [[&made[0], &default], [&made[0], &made[0]]] {
+        assert_eq!(growing.db.drop_column_families(&wrong).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(growing.db.column_family("f0").is_some());
+    }
+    growing.db.drop_column_families(&[]).unwrap();
+    let syncs = growing.fs.op_count_of(OpKind::Sync);
+    growing.db.drop_column_families(&[&made[2], &made[0]]).unwrap();
+    assert_eq!(growing.fs.op_count_of(OpKind::Sync) - syncs, 2, "the MANIFEST and the OPTIONS file");
+    assert!(growing.db.put_cf(&made[0], "key", "value").is_err());
+    growing.db.put_cf(&made[1], "key", "value").unwrap();
+    assert_eq!(growing.db.column_family_names(), ["default", "f1"]);
+    growing.db.close().unwrap();
+    let names = Db::list_column_families(&new_options(&growing.fs), "/db").unwrap();
+    assert_eq!(names, ["default", "f1"]);
 }
