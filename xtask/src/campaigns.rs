@@ -79,6 +79,14 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     named_tests(root, "esker-peer", "prepared_transactions_survive", "600")
 }
 
+/// How work grows with what lies in a database: four sizes from a larger n, then instructions, under callgrind.
+pub(crate) fn growth(root: &Path) -> Outcome {
+    run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
+    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--bin", "esker-growth", "--"];
+    run(root, &[], "cargo", &[&cargo[..], &["--scale", "4", "--sizes", "4"]].concat())?;
+    run(root, &[], "cargo", &[&cargo[..], &["--instructions"]].concat())
+}
+
 /// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then every golden database with
 /// each of its bytes flipped, blocks zeroed, files cut off, missing and exchanged; one case in ten is repaired.
 pub(crate) fn door(root: &Path) -> Outcome {

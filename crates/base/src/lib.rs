@@ -8,6 +8,7 @@
 //! [`iter`] (the one cursor contract), then hashes, statistics and [`sync`].
 #![warn(missing_docs)]
 
+pub mod allocations;
 pub mod buffer;
 pub mod bytes;
 pub mod coding;

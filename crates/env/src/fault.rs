@@ -47,6 +47,7 @@ struct Shared {
 struct State {
     rules: Vec<FaultRule>,
     ops: u64,
+    bytes: u64,
     by_kind: [u64; OpKind::ALL.len()],
     faults: u64,
     list: Option<Vec<Op>>,
@@ -88,6 +89,7 @@ impl FaultFs {
         let state = State {
             rules: Vec::new(),
             ops: 0,
+            bytes: 0,
             by_kind: [0; OpKind::ALL.len()],
             faults: 0,
             list: None,
@@ -138,6 +140,11 @@ impl FaultFs {
         self.shared.state.lock().by_kind[kind as usize]
     }
 
+    /// Bytes that reads and appends have asked for so far.
+    pub fn byte_count(&self) -> u64 {
+        self.shared.state.lock().bytes
+    }
+
     /// How often a rule, the full disk or the weather has acted; slow operations are not counted.
     pub fn fault_count(&self) -> u64 {
         self.shared.state.lock().faults
@@ -172,6 +179,7 @@ impl Shared {
         let index = state.ops;
         state.ops += 1;
         state.by_kind[kind as usize] += 1;
+        state.bytes += if matches!(kind, OpKind::Read | OpKind::Append) { bytes as u64 } else { 0 };
         if let Some(hook) = state.hook.clone() {
             drop(state);
             hook(&Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault: false });

@@ -4,6 +4,7 @@
 mod crash;
 mod db_stress;
 mod faults;
+mod growth;
 mod histories;
 mod kill9;
 mod metamorphic;

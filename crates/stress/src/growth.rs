@@ -1,0 +1,193 @@
+//! Whether work grows with what was asked for, and with nothing else.
+//!
+//! In: how large. Out: a [`Report`], or every cell of the table in `docs/growth.md` that grows faster than the page
+//! allows, with the amounts. A cell is an operation ([`operations`]) on a database in which an axis ([`axes`]) has
+//! made n, 2n, 4n of something; what is counted ([`work`]) does not depend on the clock.
+//!
+//! The program must install the counting allocator: `esker-growth` does. Nothing else may run in its process.
+
+mod axes;
+mod callgrind;
+mod judge;
+mod operations;
+mod page;
+mod subject;
+mod work;
+
+use axes::Axis;
+use esker::internals::env::Env;
+use judge::Finding;
+use operations::Operation;
+use page::{Allowed, Page};
+use std::fmt;
+use subject::Subject;
+use work::Work;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// The smallest n of each axis is so many times that of the short form.
+    pub scale: u64,
+    /// Sizes: n, 2n, 4n and so on.
+    pub sizes: u32,
+    /// Axes to take; none: all.
+    pub axes: Vec<String>,
+    /// Operations to take; none: all.
+    pub operations: Vec<String>,
+    /// Print every finding, not those alone that are too much.
+    pub verbose: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Cells that were measured.
+    pub cells: u64,
+    /// Cells that the page says make no sense.
+    pub senseless: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "growth: {} cells grow as docs/growth.md allows; {} make no sense by it",
+            self.cells, self.senseless
+        )
+    }
+}
+
+/// Measures and judges every cell.
+/// # Errors
+/// The page does not fit the code; an operation failed; every cell that grows too fast.
+pub fn run(parameters: &Parameters) -> Result<Report, String> {
+    let axes: Vec<&str> = axes::ALL.iter().map(|axis| axis.name).collect();
+    let operations: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();
+    check_names(&parameters.axes, &axes)?;
+    check_names(&parameters.operations, &operations)?;
+    let page = Page::load(&axes, &operations)?;
+    let mut campaign =
+        Campaign { parameters, page, env: Env::default(), report: Report::default(), wrong: Vec::new() };
+    axes::ALL
+        .iter()
+        .filter(|axis| is_chosen(&parameters.axes, axis.name))
+        .for_each(|axis| campaign.run_axis(axis));
+    if campaign.wrong.is_empty() { Ok(campaign.report) } else { Err(campaign.wrong.join("\n")) }
+}
+
+struct Campaign<'a> {
+    parameters: &'a Parameters,
+    page: Page,
+    /// Lends its threads to all databases.
+    env: Env,
+    report: Report,
+    /// What is to be told in the end.
+    wrong: Vec<String>,
+}
+
+impl Campaign<'_> {
+    fn run_axis(&mut self, axis: &Axis) {
+        let chosen = operations::ALL.iter().filter(|op| is_chosen(&self.parameters.operations, op.name));
+        let (chosen, senseless): (Vec<_>, Vec<_>) =
+            chosen.partition(|op| self.page.allowed(axis.name, op.name) != &Allowed::Senseless);
+        self.report.senseless += senseless.len() as u64;
+        let mut works = vec![Vec::new(); chosen.len()];
+        for doubling in 0..self.parameters.sizes {
+            self.measure_at(axis, (axis.unit * self.parameters.scale) << doubling, &chosen, &mut works);
+        }
+        for (operation, works) in chosen.iter().zip(works) {
+            if works.len() == self.parameters.sizes as usize {
+                self.judge(axis, operation, &works);
+            }
+        }
+    }
+
+    /// Adds the work of each of `operations` at `n`; one that fails is told and adds none.
+    fn measure_at(&mut self, axis: &Axis, n: u64, operations: &[&Operation], works: &mut [Vec<Work>]) {
+        let mut shared = None;
+        for (operation, works) in operations.iter().zip(works) {
+            let work = if operation.alone {
+                grown(&self.env, axis, operation.options, n).and_then(|mut s| measure(&mut s, operation))
+            } else {
+                let subject = match shared.take() {
+                    Some(subject) => Ok(subject),
+                    None => grown(&self.env, axis, |_| (), n),
+                };
+                subject.and_then(|subject| measure(shared.insert(subject), operation))
+            };
+            match work {
+                Ok(work) => works.push(work),
+                Err(e) => {
+                    self.wrong.push(format!("  FAILED  {} × {} at {n}: {e}", operation.name, axis.name))
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, axis: &Axis, operation: &Operation, works: &[Work]) {
+        self.report.cells += 1;
+        for finding in judge::judge(self.page.allowed(axis.name, operation.name), works) {
+            let text = describe(axis, operation, &finding);
+            if finding.is_too_much {
+                self.wrong.push(text);
+            } else if self.parameters.verbose {
+                say(&text);
+            }
+        }
+    }
+}
+
+/// Runs this program again with `args` under callgrind, so that instructions are counted, too.
+/// # Errors
+/// valgrind is missing, or the program failed.
+pub fn run_under_callgrind(directory: &std::path::Path, args: &[String]) -> Result<(), String> {
+    callgrind::run_again(directory, args)
+}
+
+fn is_chosen(chosen: &[String], name: &str) -> bool {
+    chosen.is_empty() || chosen.iter().any(|one| one == name)
+}
+
+fn check_names(chosen: &[String], known: &[&str]) -> Result<(), String> {
+    match chosen.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(format!("there is no '{name}'; there are: {}", known.join(", "))),
+        None => Ok(()),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "what a campaign finds out")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+fn describe(axis: &Axis, operation: &Operation, finding: &Finding) -> String {
+    let exponent = finding.exponent.map_or("flat".to_owned(), |e| format!("n^{e:.1}"));
+    let verdict = if finding.is_too_much { "TOO MUCH" } else { "ok" };
+    let amounts: Vec<String> = finding.amounts.iter().map(u64::to_string).collect();
+    format!(
+        "{verdict:>8}  {} × {}: {} {} ({exponent}; allowed {})",
+        operation.name,
+        axis.name,
+        finding.measure.name(),
+        amounts.join(" → "),
+        finding.allowed.name()
+    )
+}
+
+fn measure(subject: &mut Subject, operation: &Operation) -> esker::Result<Work> {
+    subject.settle()?;
+    let act = (operation.prepare)(subject)?;
+    work::measure(subject, act)
+}
+
+/// A database with `n` of what the axis makes.
+fn grown(env: &Env, axis: &Axis, options: fn(&mut esker::Options), n: u64) -> esker::Result<Subject> {
+    let mut subject = Subject::new(env);
+    (axis.options)(&mut subject.options, n);
+    options(&mut subject.options);
+    subject.open()?;
+    subject.fill_sides()?;
+    (axis.grow)(&mut subject, n)?;
+    subject.open_tables();
+    Ok(subject)
+}

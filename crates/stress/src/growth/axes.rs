@@ -1,0 +1,187 @@
+//! What grows: each axis makes a database with `n` of something.
+//!
+//! In: `n`. Out: the [`Subject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a function,
+//! and a section in `docs/growth.md`.
+
+use super::subject::{SIDE, Subject, VALUE, key};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch, WriteOptions};
+
+/// One of the things that there can be many of.
+pub(super) struct Axis {
+    /// As `docs/growth.md` calls it.
+    pub(super) name: &'static str,
+    /// The smallest `n` of the short form.
+    pub(super) unit: u64,
+    /// Options that it needs.
+    pub(super) options: fn(&mut Options, u64),
+    /// Makes `n` of it.
+    pub(super) grow: fn(&mut Subject, u64) -> Result<()>,
+}
+
+const fn axis(name: &'static str, unit: u64, grow: fn(&mut Subject, u64) -> Result<()>) -> Axis {
+    Axis { name, unit, options: |_, _| (), grow }
+}
+
+/// Every axis.
+pub(super) const ALL: &[Axis] = &[
+    axis("families", 32, families),
+    axis("files in level 0", 8, files_in_level_0),
+    axis("files in a level", 32, files_in_a_level),
+    Axis { options: |options, n| options.cf.num_levels = n as i32 + 3, ..axis("levels", 3, levels) },
+    axis("snapshots", 64, snapshots),
+    axis("iterators", 64, iterators),
+    axis("range deletions apart", 64, |s, n| range_deletions(s, n, |i, _| (10 * i, 10 * i + 5))),
+    axis("range deletions nested", 64, |s, n| range_deletions(s, n, |i, n| (i, 2 * n - i))),
+    axis("range deletions overlapping", 64, |s, n| range_deletions(s, n, |i, n| (i, n + i))),
+    axis("range deletions from one begin", 64, |s, n| range_deletions(s, n, |i, _| (0, i + 1))),
+    axis("range deletions in a table", 64, |s, n| {
+        range_deletions(s, n, |i, _| (0, i + 1))?;
+        s.flush()
+    }),
+    axis("deletions in a row", 256, deletions_in_a_row),
+    axis("deletions in a table", 256, |s, n| {
+        deletions_in_a_row(s, n)?;
+        s.flush()
+    }),
+    axis("keys in a memtable", 256, |s, n| (0..n).try_for_each(|i| s.put(i))),
+    axis("WAL records", 256, |s, n| (0..n).try_for_each(|i| s.put(i % 8))),
+    axis("WAL files", 8, wal_files),
+    axis("prepared transactions", 32, prepared_transactions),
+    axis("transactions with locks", 32, transactions_with_locks),
+    axis("locks of a transaction", 64, locks_of_a_transaction),
+    Axis { options: |options, _| options.cf.enable_blob_files = true, ..axis("blob files", 8, blob_files) },
+    axis("bytes of a value", 400_000, |s, n| s.db().put(key(0), vec![b'v'; n as usize])),
+];
+
+fn families(subject: &mut Subject, n: u64) -> Result<()> {
+    let family = |i| ColumnFamilyDescriptor::new(format!("family{i}"), subject.options.cf.clone());
+    let families: Vec<_> = (0..n).map(family).collect();
+    let mut batch = WriteBatch::new();
+    for made in subject.transaction_db().create_column_families(&families)? {
+        batch.put(made.id(), b"key", VALUE)?;
+    }
+    subject.families.extend(families);
+    subject.db().write(&WriteOptions::default(), &mut batch)
+}
+
+fn files_in_level_0(subject: &mut Subject, n: u64) -> Result<()> {
+    (0..n).try_for_each(|i| {
+        subject.put(i)?;
+        subject.db().put("b", VALUE)?;
+        subject.db().put("y", VALUE)?;
+        subject.flush()
+    })
+}
+
+fn files_in_a_level(subject: &mut Subject, n: u64) -> Result<()> {
+    let files = (0..n).map(|i| subject.table(vec![(key(i), VALUE.to_vec())])).collect::<Result<_>>()?;
+    subject.ingest(files)
+}
+
+/// A file with the same two keys in each of `n` levels.
+fn levels(subject: &mut Subject, n: u64) -> Result<()> {
+    (1..=n).rev().try_for_each(|level| {
+        subject.put(0)?;
+        subject.put(1)?;
+        subject.flush()?;
+        let files = subject.db().live_files().into_iter();
+        let flushed: Vec<_> = files.filter(|file| file.level == 0).map(|file| file.file_number).collect();
+        let options = CompactionOptions::default();
+        subject.db().compact_files(&options, &subject.default_family(), &flushed, level as usize).map(drop)
+    })
+}
+
+/// Compacts what an axis made into one table.
+fn compact(subject: &Subject) -> Result<()> {
+    let options = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
+        ..CompactRangeOptions::default()
+    };
+    subject.db().compact_range_opt(&options, &subject.default_family(), Some(b"m"), Some(b"n"))
+}
+
+fn snapshots(subject: &mut Subject, n: u64) -> Result<()> {
+    (0..n).try_for_each(|_| {
+        subject.put(0)?;
+        subject.snapshots.push(subject.db().snapshot());
+        Ok(())
+    })
+}
+
+fn iterators(subject: &mut Subject, n: u64) -> Result<()> {
+    subject.put(0)?;
+    (0..n).try_for_each(|_| {
+        let mut iterator = subject.iterator("m")?;
+        iterator.seek_to_first();
+        iterator.status()?;
+        subject.iterators.push(iterator);
+        Ok(())
+    })
+}
+
+/// `shape` gives begin and end of the `i`-th of `n`.
+fn range_deletions(subject: &mut Subject, n: u64, shape: fn(u64, u64) -> (u64, u64)) -> Result<()> {
+    (0..n).try_for_each(|i| {
+        let (begin, end) = shape(i, n);
+        subject.db().delete_range(key(begin), key(end))
+    })
+}
+
+/// `n` keys in a table of the last level, and their deletions in the memtable.
+fn deletions_in_a_row(subject: &mut Subject, n: u64) -> Result<()> {
+    let table = subject.table((0..n).map(|i| (key(i), VALUE.to_vec())).collect())?;
+    subject.ingest(vec![table])?;
+    (0..n).try_for_each(|i| subject.db().delete(key(i)))
+}
+
+/// An idle family keeps the first WAL and all behind it.
+fn wal_files(subject: &mut Subject, n: u64) -> Result<()> {
+    let idle = ColumnFamilyDescriptor::new("idle", subject.options.cf.clone());
+    let made = subject.transaction_db().create_column_families(std::slice::from_ref(&idle))?;
+    subject.families.push(idle);
+    subject.db().put_cf(&made[0], "key", VALUE)?;
+    (0..n).try_for_each(|_| {
+        subject.put(0)?;
+        subject.flush()
+    })?;
+    compact(subject)
+}
+
+fn prepared_transactions(subject: &mut Subject, n: u64) -> Result<()> {
+    (0..n).try_for_each(|i| {
+        let mut transaction = subject.transaction();
+        transaction.set_name(format!("axis{i}").as_bytes())?;
+        transaction.put(key(i), VALUE)?;
+        transaction.prepare()?;
+        subject.transactions.push(transaction);
+        Ok(())
+    })
+}
+
+fn transactions_with_locks(subject: &mut Subject, n: u64) -> Result<()> {
+    (0..n).try_for_each(|i| {
+        let mut transaction = subject.transaction();
+        transaction.get_for_update(key(i))?;
+        subject.transactions.push(transaction);
+        Ok(())
+    })
+}
+
+fn locks_of_a_transaction(subject: &mut Subject, n: u64) -> Result<()> {
+    let mut transaction = subject.transaction();
+    (0..n).try_for_each(|i| transaction.get_for_update(key(i)).map(drop))?;
+    subject.transactions.push(transaction);
+    Ok(())
+}
+
+/// `n` blob files behind one table.
+fn blob_files(subject: &mut Subject, n: u64) -> Result<()> {
+    (0..n).try_for_each(|i| {
+        subject.put(i)?;
+        subject.flush()
+    })?;
+    compact(subject)
+}
+
+const _: () = assert!(SIDE >= 16, "operations use the first keys of each side");

@@ -1,0 +1,301 @@
+//! What is measured: every kind of call, on a database in which something has grown.
+//!
+//! In: a [`Subject`] that an axis has grown. Out: what is to be measured, with all that comes before it done.
+//! To add an operation: a line in [`ALL`], a function, and its rows in `docs/growth.md`.
+
+use super::subject::{Act, SIDE, Subject, VALUE};
+use esker::internals::env::fault::{FaultRule, OpKind};
+use esker::options::CompactionStyle;
+use esker::{
+    BackupEngine, BackupEngineOptions, DbIterator, IngestExternalFileOptions, Options, Result, WriteBatch,
+    WriteOptions,
+};
+
+/// A kind of call.
+pub(super) struct Operation {
+    /// As `docs/growth.md` calls it.
+    pub(super) name: &'static str,
+    /// Whether it needs a database of its own: it leaves something that the next would be measured with.
+    pub(super) alone: bool,
+    /// Options that it needs, if it has a database of its own.
+    pub(super) options: fn(&mut Options),
+    /// Prepares it.
+    pub(super) prepare: fn(&mut Subject) -> Result<Act>,
+}
+
+/// On a database with others.
+const fn beside(name: &'static str, prepare: fn(&mut Subject) -> Result<Act>) -> Operation {
+    Operation { name, alone: false, options: |_| (), prepare }
+}
+
+/// On a database of its own.
+const fn alone(name: &'static str, prepare: fn(&mut Subject) -> Result<Act>) -> Operation {
+    Operation { name, alone: true, options: |_| (), prepare }
+}
+
+/// Every operation. Those that share a database run in this order.
+pub(super) const ALL: &[Operation] = &[
+    beside("get", |_| act(get)),
+    beside("multi_get", |_| act(multi_get)),
+    beside("iterator", |_| act(|s| s.iterator("b").map(drop))),
+    beside("seek", seek),
+    beside("seek again", seek),
+    beside("next", |s| walk(s, "a31", DbIterator::next)),
+    beside("next again", |s| walk(s, "a31", DbIterator::next)),
+    beside("prev", |s| walk(s, "z00", DbIterator::prev)),
+    beside("prev again", |s| walk(s, "z00", DbIterator::prev)),
+    beside("snapshot", |_| act(|s| times(4, |_| s.db().put("b", VALUE).map(|()| drop(s.db().snapshot()))))),
+    beside("properties", |_| act(|s| properties(s, NUMBERS))),
+    beside("texts", |_| act(|s| properties(s, TEXTS))),
+    beside("verify", |_| act(|s| s.db().verify_checksum())),
+    beside("lock", |_| act(lock)),
+    beside("prepare", |s| {
+        let mut transactions = named(s, "prepare")?;
+        act(move |s| {
+            transactions.iter_mut().try_for_each(|transaction| transaction.prepare())?;
+            s.keep(transactions);
+            Ok(())
+        })
+    }),
+    beside("commit", |s| {
+        let mut transactions = named(s, "commit")?;
+        transactions.iter_mut().try_for_each(|transaction| transaction.prepare())?;
+        act(move |_| transactions.iter_mut().try_for_each(|transaction| transaction.commit()))
+    }),
+    beside("put", |_| act(|s| times(4, |i| s.db().put(format!("p{i}"), VALUE)))),
+    beside("batch", |_| act(batch)),
+    alone("delete_range", |_| act(|s| times(4, |i| s.db().delete_range(format!("n{i}"), format!("n{i}5"))))),
+    alone("delete_range, then seek", |s| {
+        delete_range_then_seek(s)?;
+        act(delete_range_then_seek)
+    }),
+    alone("pop", |s| {
+        pop(s)?;
+        act(pop)
+    }),
+    alone("create family", |s| {
+        let options = s.options.cf.clone();
+        act(move |s| times(2, |i| s.db().create_column_family(&format!("new{i}"), &options).map(drop)))
+    }),
+    alone("drop family", |s| {
+        let options = s.options.cf.clone();
+        let made = (0..2).map(|i| s.db().create_column_family(&format!("new{i}"), &options));
+        let made = made.collect::<Result<Vec<_>>>()?;
+        act(move |s| made.iter().try_for_each(|family| s.db().drop_column_family(family)))
+    }),
+    alone("ingest", |s| {
+        let table = s.table(vec![("p5".to_owned(), VALUE.to_vec())])?;
+        let options = IngestExternalFileOptions { move_files: true, ..Default::default() };
+        act(move |s| s.db().ingest_external_file(&[table], &options))
+    }),
+    alone("flush", |s| {
+        s.db().put("b", VALUE)?;
+        act(|s| s.flush())
+    }),
+    Operation { options: leveled, ..alone("leveled compaction", compaction) },
+    Operation { options: universal, ..alone("universal compaction", compaction) },
+    Operation { options: fifo, ..alone("FIFO compaction", fifo_compaction) },
+    alone("compact_range", |_| act(|s| s.db().compact_range(None, None))),
+    alone("resume", resume),
+    alone("set_options", |_| {
+        act(|s| s.db().set_options(&s.default_family(), &[("max_successive_merges", "7")]))
+    }),
+    alone("checkpoint", |s| {
+        let path = s.fresh_path("checkpoint");
+        act(move |s| s.db().create_checkpoint(path, u64::MAX).map(drop))
+    }),
+    alone("backup", |s| {
+        let path = s.fresh_path("backup");
+        let options = BackupEngineOptions { env: s.options.db.env.clone(), ..BackupEngineOptions::new(path) };
+        act(move |s| BackupEngine::open(&options)?.create_new_backup(s.db(), false).map(drop))
+    }),
+    alone("close", |_| act(Subject::shut)),
+    alone("open", |s| {
+        s.close()?;
+        act(Subject::open)
+    }),
+    alone("repair", |s| {
+        s.close()?;
+        let (options, families, path) = (s.options.clone(), s.families.clone(), s.path());
+        act(move |_| esker::repair_db(&options, &families, path).map(drop))
+    }),
+];
+
+fn act(act: impl FnOnce(&mut Subject) -> Result<()> + 'static) -> Result<Act> {
+    Ok(Box::new(act))
+}
+
+fn times(count: u64, act: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    (0..count).try_for_each(act)
+}
+
+/// Keys before, between and behind what an axis has, and its first, one in its middle, and none of them.
+const PROBES: [&str; 6] = ["a05", "b", "m00000000", "m00000007", "m00000007x", "z05"];
+
+fn get(subject: &mut Subject) -> Result<()> {
+    PROBES.iter().try_for_each(|key| subject.db().get(key).map(drop))
+}
+
+fn multi_get(subject: &mut Subject) -> Result<()> {
+    subject.db().multi_get(&PROBES).into_iter().try_for_each(|value| value.map(drop))
+}
+
+fn seek(subject: &mut Subject) -> Result<Act> {
+    let mut iterator = subject.iterator("a")?;
+    act(move |s| {
+        PROBES.iter().for_each(|key| iterator.seek(key));
+        hand_back(s, iterator)
+    })
+}
+
+fn hand_back(subject: &mut Subject, iterator: DbIterator) -> Result<()> {
+    iterator.status()?;
+    subject.keep(iterator);
+    Ok(())
+}
+
+/// Four steps from `from` on, which is the last key before those of an axis, or the first behind them.
+fn walk(subject: &mut Subject, from: &str, step: fn(&mut DbIterator)) -> Result<Act> {
+    let mut iterator = subject.iterator("a")?;
+    iterator.seek(from);
+    act(move |s| {
+        (0..4).for_each(|_| step(&mut iterator));
+        hand_back(s, iterator)
+    })
+}
+
+fn batch(subject: &mut Subject) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    let family = subject.default_family().id();
+    times(4, |i| batch.put(family, format!("q{i}").as_bytes(), VALUE))?;
+    subject.db().write(&WriteOptions::default(), &mut batch)
+}
+
+fn delete_range_then_seek(subject: &mut Subject) -> Result<()> {
+    times(4, |i| {
+        subject.db().delete_range(format!("n{i}"), format!("n{i}5"))?;
+        let mut iterator = subject.iterator("b")?;
+        iterator.seek("b");
+        iterator.status()
+    })
+}
+
+/// Takes the first key from a queue, four times.
+fn pop(subject: &mut Subject) -> Result<()> {
+    times(4, |_| {
+        let mut iterator = subject.iterator("b")?;
+        iterator.seek_to_first();
+        let key = iterator.item().map(|(key, _)| key.to_vec());
+        iterator.status()?;
+        key.map_or(Ok(()), |key| subject.db().delete(key))
+    })
+}
+
+fn lock(subject: &mut Subject) -> Result<()> {
+    let mut transaction = subject.transaction();
+    times(4, |i| transaction.get_for_update(format!("p{i}")).map(drop))?;
+    transaction.rollback()
+}
+
+fn named(subject: &Subject, name: &str) -> Result<Vec<esker::Transaction>> {
+    let transaction = |i| {
+        let mut transaction = subject.transaction();
+        transaction.set_name(format!("{name}{i}").as_bytes())?;
+        transaction.put(format!("q{name}{i}"), VALUE)?;
+        Ok(transaction)
+    };
+    (0..4).map(transaction).collect()
+}
+
+/// Flushes of a side make a compaction due, which no axis has a part in.
+fn compaction(subject: &mut Subject) -> Result<Act> {
+    flush_side(subject)?;
+    compact_when_due(subject, &[])
+}
+
+fn flush_side(subject: &Subject) -> Result<()> {
+    subject.flush()?;
+    times(4, |i| {
+        times(2, |k| subject.db().put(format!("a{:02}", i + k), VALUE))?;
+        subject.flush()
+    })
+}
+
+/// Compactions are allowed from now on, and begin when what is measured does.
+fn compact_when_due(subject: &Subject, options: &[(&str, &str)]) -> Result<Act> {
+    subject.db().pause_background_work();
+    let options = [options, &[("disable_auto_compactions", "false")]].concat();
+    subject.db().set_options(&subject.default_family(), &options)?;
+    act(|s| {
+        s.db().continue_background_work()?;
+        s.db().wait_for_background_work()
+    })
+}
+
+/// Four files are too many.
+fn fifo_compaction(subject: &mut Subject) -> Result<Act> {
+    flush_side(subject)?;
+    let bytes = subject.db().int_property("rocksdb.live-sst-files-size").unwrap_or_default();
+    let limit = format!("{{max_table_files_size={};allow_compaction=false;}}", bytes.saturating_sub(4_000));
+    compact_when_due(subject, &[("compaction_options_fifo", &limit)])
+}
+
+fn leveled(options: &mut Options) {
+    options.cf.level_compaction_dynamic_level_bytes = false;
+}
+
+fn universal(options: &mut Options) {
+    options.cf.compaction_style = CompactionStyle::Universal;
+    // So that the runs of the sides are not taken along.
+    options.cf.compaction_options_universal.max_merge_width = 4;
+    options.cf.compaction_options_universal.max_size_amplification_percent = u32::MAX;
+}
+
+fn fifo(options: &mut Options) {
+    options.cf.compaction_style = CompactionStyle::Fifo;
+}
+
+/// A flush fails; what is measured is how the database goes on.
+fn resume(subject: &mut Subject) -> Result<Act> {
+    subject.db().put("b", VALUE)?;
+    subject.fs.add_rule(FaultRule::fail(&[OpKind::Append]).on_name(".sst").forever());
+    let failed = subject.flush();
+    subject.fs.clear_rules();
+    if failed.is_ok() || subject.db().background_error().is_none() {
+        return Err(esker::Error::invalid_argument("the flush should have failed"));
+    }
+    act(|s| s.db().resume())
+}
+
+fn properties(subject: &Subject, names: &[&str]) -> Result<()> {
+    for name in names {
+        if subject.db().property(&format!("rocksdb.{name}")).is_none() {
+            return Err(esker::Error::invalid_argument(format!("no property {name}")));
+        }
+    }
+    Ok(())
+}
+
+const NUMBERS: &[&str] = &[
+    "num-files-at-level0",
+    "num-immutable-mem-table",
+    "compaction-pending",
+    "cur-size-all-mem-tables",
+    "num-entries-active-mem-table",
+    "estimate-num-keys",
+    "num-snapshots",
+    "oldest-snapshot-sequence",
+    "num-live-versions",
+    "estimate-live-data-size",
+    "min-log-number-to-keep",
+    "total-sst-files-size",
+    "live-sst-files-size",
+    "estimate-pending-compaction-bytes",
+    "is-write-stopped",
+    "num-blob-files",
+    "total-blob-file-size",
+];
+
+const TEXTS: &[&str] = &["stats", "levelstats", "cfstats", "dbstats"];
+
+const _: () = assert!(SIDE > 8, "walks and compactions stay within a side");

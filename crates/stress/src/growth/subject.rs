@@ -1,0 +1,199 @@
+//! The database that is measured, with what an axis lets grow in it.
+//!
+//! In: options and steps of an axis. Out: an open database on the real file system, every operation of which
+//! is counted, and whatever keeps it in its state: snapshots, iterators, transactions.
+//!
+//! Keys: `a00` to `a31` and `z00` to `z31` lie in two tables of the last level; what an axis adds has keys
+//! that begin with `m`, between them.
+
+use esker::internals::cache::{CacheOptions, CacheType};
+use esker::internals::env::{Env, FaultFs, PosixFileSystem};
+use esker::options::BlockCache;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileOptions, Options,
+    ReadOptions, Result, Snapshot, SstFileWriter, Transaction, TransactionDb, TransactionDbOptions,
+    TransactionOptions, WriteOptions,
+};
+use esker_testkit::TempDir;
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is measured.
+pub(super) type Act = Box<dyn FnOnce(&mut Subject) -> Result<()>>;
+
+/// Keys on each side of those of an axis.
+pub(super) const SIDE: u64 = 32;
+/// Bytes of a value, where nothing else is said.
+pub(super) const VALUE: &[u8] = &[b'v'; 100];
+
+/// A database and its surroundings.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) fs: FaultFs,
+    pub(super) options: Options,
+    /// All but the default family.
+    pub(super) families: Vec<ColumnFamilyDescriptor>,
+    db: Option<TransactionDb>,
+    directory: TempDir,
+    files: u64,
+    pub(super) snapshots: Vec<Snapshot>,
+    pub(super) iterators: Vec<DbIterator>,
+    pub(super) transactions: Vec<Transaction>,
+    /// What an act made and must not drop while it is measured.
+    kept: Vec<Box<dyn Any>>,
+}
+
+impl Subject {
+    /// An empty database; `env` lends its threads and its clock.
+    pub(super) fn new(env: &Env) -> Subject {
+        let fs = FaultFs::new(Arc::new(PosixFileSystem));
+        let mut options = Options::default();
+        options.db.env = Env { fs: Arc::new(fs.clone()), ..env.clone() };
+        options.db.create_if_missing = true;
+        options.db.allow_fallocate = false;
+        options.db.max_bgerror_resume_count = 0;
+        options.db.max_total_wal_size = 1 << 40;
+        options.cf.disable_auto_compactions = true;
+        options.cf.level0_slowdown_writes_trigger = 1 << 20;
+        options.cf.level0_stop_writes_trigger = 1 << 20;
+        options.cf.write_buffer_size = 16 << 20;
+        options.cf.arena_block_size = 16 << 10;
+        options.cf.compression = esker::options::CompressionType::None;
+        // The clock's tables grow in steps that would show.
+        let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(8 << 20) };
+        options.cf.table.block_cache = BlockCache::new(&cache).ok().map(Arc::new);
+        // In memory, where there is such a place: the campaign syncs thousands of files.
+        let directory = TempDir::within(Path::new("/dev/shm"), "growth");
+        Subject {
+            fs,
+            options,
+            families: Vec::new(),
+            db: None,
+            directory: directory.unwrap_or_else(|| TempDir::new("growth")),
+            files: 0,
+            snapshots: Vec::new(),
+            iterators: Vec::new(),
+            transactions: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.join("db")
+    }
+
+    /// A name in the directory that nothing has yet.
+    pub(super) fn fresh_path(&mut self, name: &str) -> PathBuf {
+        self.files += 1;
+        self.directory.join(format!("{name}-{}", self.files))
+    }
+
+    /// Opens the database with its families.
+    pub(super) fn open(&mut self) -> Result<()> {
+        let mut families = vec![ColumnFamilyDescriptor::new("default", self.options.cf.clone())];
+        families.extend(self.families.iter().cloned());
+        let options = TransactionDbOptions::default();
+        self.db = Some(TransactionDb::open_cf(&self.options.db, &options, self.path(), families)?);
+        Ok(())
+    }
+
+    /// Puts the keys of both sides into two tables of the last level.
+    pub(super) fn fill_sides(&mut self) -> Result<()> {
+        let files = ["a", "z"].map(|side| {
+            let keys = (0..SIDE).map(|i| (format!("{side}{i:02}"), VALUE.to_vec())).collect();
+            self.table(keys)
+        });
+        self.ingest(files.into_iter().collect::<Result<_>>()?)
+    }
+
+    /// Writes a table that can be ingested.
+    pub(super) fn table(&mut self, entries: Vec<(String, Vec<u8>)>) -> Result<PathBuf> {
+        let path = self.fresh_path("table");
+        let mut writer = SstFileWriter::new(&self.options);
+        writer.open(&path)?;
+        entries.iter().try_for_each(|(key, value)| writer.put(key, value))?;
+        writer.finish()?;
+        Ok(path)
+    }
+
+    pub(super) fn ingest(&self, files: Vec<PathBuf>) -> Result<()> {
+        let options = IngestExternalFileOptions { move_files: true, ..Default::default() };
+        self.db().ingest_external_file(&files, &options)
+    }
+
+    /// Drops what holds the database, and closes it.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.transactions.clear();
+        self.iterators.clear();
+        self.snapshots.clear();
+        self.kept.clear();
+        self.shut()
+    }
+
+    /// Closes the database, whatever still holds it.
+    pub(super) fn shut(&mut self) -> Result<()> {
+        let Some(db) = self.db.take() else { return Ok(()) };
+        db.db().close()
+    }
+
+    pub(super) fn transaction_db(&self) -> &TransactionDb {
+        self.db.as_ref().expect("open until an act closes it")
+    }
+
+    pub(super) fn db(&self) -> &Db {
+        self.transaction_db().db()
+    }
+
+    pub(super) fn default_family(&self) -> ColumnFamilyHandle {
+        self.db().default_column_family()
+    }
+
+    /// An iterator over keys from `lower` on.
+    pub(super) fn iterator(&self, lower: &str) -> Result<DbIterator> {
+        self.db().iter_opt(ReadOptions::new().lower_bound(lower), &self.default_family())
+    }
+
+    pub(super) fn transaction(&self) -> Transaction {
+        self.transaction_db().begin_transaction(&WriteOptions::default(), &TransactionOptions::default())
+    }
+
+    /// Puts a key of an axis.
+    pub(super) fn put(&self, i: u64) -> Result<()> {
+        self.db().put(key(i), VALUE)
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.db().flush()
+    }
+
+    /// Opens every table.
+    pub(super) fn open_tables(&self) {
+        drop(self.db().property("rocksdb.estimate-num-keys"));
+    }
+
+    /// Waits until nothing goes on in the background.
+    pub(super) fn settle(&self) -> Result<()> {
+        match &self.db {
+            Some(db) if db.db().background_error().is_none() => db.db().wait_for_background_work(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps `value` until the database is closed: its drop is not measured.
+    pub(super) fn keep(&mut self, value: impl Any) {
+        self.kept.push(Box::new(value));
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // What was measured is known; a database with an error in force may not close cleanly.
+        self.close().unwrap_or_default();
+    }
+}
+
+/// A key of an axis, between those of the sides.
+pub(super) fn key(i: u64) -> String {
+    format!("m{i:08}")
+}
