@@ -145,7 +145,7 @@ pub trait WritableFile: Send {
     fn range_sync(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Reserves space; a hint, the file's size stays.
+    /// Reserves space, as much as is sensible for what is free; a hint, the file's size stays.
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }

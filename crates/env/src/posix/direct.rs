@@ -151,6 +151,6 @@ impl DirectSink for DirectFile {
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool> {
-        file::reserve(&self.fd, &self.path, offset, bytes)
+        Ok(file::reserve(&self.fd, &self.path, offset, bytes)? > 0)
     }
 }

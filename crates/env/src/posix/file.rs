@@ -43,12 +43,31 @@ fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<u
     Ok(done)
 }
 
-/// Reserves space without changing the file's size; whether it did. No reservation is no harm: what is really written may well fit.
-pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<bool> {
+/// A reservation takes at most one part in so many of the free space.
+const FREE_SPACE_PARTS: u64 = 8;
+
+/// Reserves up to `bytes` from `offset` on without changing the file's size, and returns how many it reserved: a
+/// part of what is free at most, and none where the file system cannot. That is no error: what is written later
+/// may well fit. A reservation that fails holds no space.
+/// # Errors
+/// `IoError` from the medium.
+pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<u64> {
+    let free = retry_on_intr(|| rustix::fs::fstatvfs(fd));
+    let free = free.map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    let bytes = bytes.min(free / FREE_SPACE_PARTS);
+    if bytes == 0 {
+        return Ok(0);
+    }
     match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes)) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => Ok(false),
-        Err(e) if is_refused(e) => Ok(false),
+        Ok(()) => Ok(bytes),
+        Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
+            // ext4 keeps the blocks it found. Cutting the file to the size it has frees them.
+            let size = size_of(fd, path)?;
+            match retry_on_intr(|| rustix::fs::ftruncate(fd, size)) {
+                Ok(()) | Err(_) => Ok(0),
+            }
+        }
+        Err(e) if is_refused(e) => Ok(0),
         Err(e) => Err(failed_at("fallocate", path, offset, e)),
     }
 }
@@ -313,8 +332,15 @@ impl WritableFile for PosixWritableFile {
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let fd = self.fd()?;
-        if bytes > 0 && reserve(fd, &self.path, offset, bytes)? {
-            self.reserved_end = self.reserved_end.max(offset.saturating_add(bytes));
+        // Without a gap behind what is written or reserved, so that one number says how far it goes.
+        let from = offset.min(self.reserved_end.max(self.file_size()));
+        let end = offset.saturating_add(bytes);
+        let reserved = reserve(fd, &self.path, from, end.saturating_sub(from))?;
+        if reserved > 0 {
+            self.reserved_end = self.reserved_end.max(from + reserved);
+        }
+        if let Some(mapped) = &mut self.mapped {
+            mapped.reserved_up_to(self.reserved_end);
         }
         Ok(())
     }

@@ -20,12 +20,11 @@
 //!  1. Bytes are stored only below `end`, up to which the file reaches, in pages that are reserved and mapped.
 //!  2. `end` is where the last `write` ended, or a multiple of `block`, at most one block behind what was appended.
 
-use super::failed_at;
+use super::{failed_at, file};
 use esker_base::sync::process::atomic::{Ordering, compiler_fence};
 use esker_base::{Error, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::FallocateFlags;
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -34,7 +33,7 @@ use std::ptr::{self, NonNull};
 const COMMIT_BYTES: usize = 8;
 /// How much is mapped at a time. It counts as memory of the process while it is.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// How much is reserved at a time once the file has outgrown what was preallocated.
+/// How much is reserved at a time once the file has outgrown what its owner preallocated.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// What `statfs` calls file systems that keep reserved blocks in place: ext2 to ext4, XFS, tmpfs.
 const IN_PLACE: [i64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
@@ -82,6 +81,11 @@ impl MappedEnd {
         size >= self.end
     }
 
+    /// The file has space up to `reserved`.
+    pub(super) fn reserved_up_to(&mut self, reserved: u64) {
+        self.reserved = self.reserved.max(reserved);
+    }
+
     /// After a write up to `size`: lets the file end with that block.
     /// # Errors
     /// `IoError`: no space, or no mapping. The file is as it was, or longer by zeros.
@@ -89,9 +93,11 @@ impl MappedEnd {
         let end = (size / self.block + 1) * self.block;
         let fail = |what: &'static str| move |e| failed_at(what, path, size, e);
         if end > self.reserved {
-            let (from, bytes) = (self.reserved.max(size), RESERVE_BYTES.max(end - size));
-            retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, from, bytes))
-                .map_err(fail("fallocate"))?;
+            let from = self.reserved.max(size);
+            let bytes = file::reserve(fd, path, from, RESERVE_BYTES.max(end - from))?;
+            if from + bytes < end {
+                return Err(fail("fallocate")(Errno::NOSPC));
+            }
             self.reserved = from + bytes;
         }
         if self.window.as_ref().is_none_or(|w| w.start > size || w.end() < end) {
@@ -127,7 +133,7 @@ impl Window {
         let at = unsafe {
             rustix::mm::mmap(ptr::null_mut(), WINDOW_BYTES as usize, protection, flags, fd, start)
         }?;
-        let at = NonNull::new(at.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
         Ok(Window { at, start })
     }
 

@@ -16,6 +16,7 @@ mod import;
 mod ingest;
 mod iterator;
 mod jobs;
+mod leftovers;
 mod live_files;
 mod maintenance;
 mod multi_get;

@@ -9,6 +9,7 @@ use super::auto_resume::enable_auto_resume;
 use super::close::ReleaseAll;
 use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::compaction_timer::schedule_compaction_trigger;
+use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::recover::{Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
@@ -175,7 +176,19 @@ impl Opening {
     }
 
     /// `notes_options`: in an OPTIONS file.
-    fn run(mut self, notes_options: bool) -> Result<Db> {
+    fn run(self, notes_options: bool) -> Result<Db> {
+        let leftovers = match self.mode {
+            OpenMode::ReadWrite => Some(Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir)?),
+            OpenMode::ReadOnly => None,
+        };
+        let result = self.try_to_run(notes_options);
+        if let (Err(_), Some(leftovers)) = (&result, leftovers) {
+            leftovers.delete();
+        }
+        result
+    }
+
+    fn try_to_run(mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
         let fs = self.options.env.fs.clone();
         let (existing, db_id) = self.find_or_create(&fs)?;
@@ -475,19 +488,30 @@ impl Opening {
     fn version_set_options(&self, fs: &Arc<dyn FileSystem>) -> VersionSetOptions {
         let mut options = VersionSetOptions::new(fs.clone(), self.path.clone());
         options.max_manifest_file_size = self.options.max_manifest_file_size;
+        let preallocate = options.manifest_preallocation_size.min(self.options.max_manifest_file_size);
+        options.manifest_preallocation_size = if self.options.allow_fallocate { preallocate } else { 0 };
         options.use_fsync = self.options.use_fsync;
         options.paranoid_checks = self.options.paranoid_checks;
         options.read_only = self.mode == OpenMode::ReadOnly;
         options
     }
 
+    /// RocksDB's rule for what a WAL reserves: the largest write buffer and a tenth, or a smaller limit on WALs or
+    /// memtables.
+    fn most_to_preallocate(&self) -> u64 {
+        let options = &self.options;
+        let largest = self.families.iter().map(|f| f.options.write_buffer_size).max().unwrap_or(0) as u64;
+        let manager = options.write_buffer_manager.as_ref().map_or(0, |manager| manager.buffer_size() as u64);
+        let limits = [options.max_total_wal_size, options.db_write_buffer_size as u64, manager];
+        let limits = limits.into_iter().filter(|limit| *limit > 0);
+        limits.fold(largest.saturating_add(largest / 10), u64::min)
+    }
+
     fn wal_options(&self) -> WalOptions {
-        let largest_buffer =
-            self.families.iter().map(|f| f.options.write_buffer_size).max().unwrap_or(0) as u64;
-        let preallocate = largest_buffer + largest_buffer / 10;
+        let preallocate_bytes = if self.options.allow_fallocate { self.most_to_preallocate() } else { 0 };
         WalOptions {
             recycle_log_file_num: self.options.recycle_log_file_num,
-            preallocate_bytes: if self.options.allow_fallocate { preallocate } else { 0 },
+            preallocate_bytes,
             wal_bytes_per_sync: self.options.wal_bytes_per_sync,
             manual_wal_flush: self.options.manual_wal_flush,
             use_fsync: self.options.use_fsync,

@@ -27,12 +27,15 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+/// What a file reserves at its first append.
+const FIRST_RESERVE_BYTES: u64 = 1 << 20;
+
 /// How WALs are written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WalOptions {
     /// Old files to keep for reuse; > 0 writes recyclable records.
     pub(crate) recycle_log_file_num: usize,
-    /// Bytes to reserve for a new file; 0 for none.
+    /// The most bytes to reserve at a time; 0 for none.
     pub(crate) preallocate_bytes: u64,
     /// Bytes after which write-back is started; 0 never.
     pub(crate) wal_bytes_per_sync: u64,
@@ -52,6 +55,8 @@ struct WalFile {
     range_synced: u64,
     synced: u64,
     name_synced: bool,
+    /// Up to where space was asked for.
+    reserved: u64,
     /// What it held when it was another log may lie behind its last record.
     has_old_tail: bool,
     /// It lost such a tail since it was last synced.
@@ -176,7 +181,7 @@ impl Wals {
     }
 
     /// The files still needed, oldest first, with the bytes of their records.
-    pub(crate) fn alive(&self) -> impl Iterator<Item = (FileNumber, u64)> + '_ {
+    pub(crate) fn alive(&self) -> impl DoubleEndedIterator<Item = (FileNumber, u64)> + '_ {
         self.alive.iter().map(|w| (w.number, w.bytes))
     }
 
@@ -260,17 +265,10 @@ impl Wals {
         let path = file_name::wal_file_name(&self.dir, number);
         let has_old_tail = !self.recyclable.is_empty();
         // Taken out in any case: after an error it may have either name.
-        let mut file = match self.recyclable.pop_front() {
+        let file = match self.recyclable.pop_front() {
             Some(old) => self.fs.reuse_writable_file(&path, &file_name::wal_file_name(&self.dir, old))?,
             None => self.fs.new_writable_file(&path)?,
         };
-        if self.options.preallocate_bytes > 0 {
-            file.preallocate(0, self.options.preallocate_bytes)?;
-            if self.options.recycle_log_file_num == 0 && !self.options.manual_wal_flush {
-                // The zeros that a kill leaves behind the last record are no damage to any reader of logs, in any mode.
-                file.append_in_place(BLOCK_BYTES as u64)?;
-            }
-        }
         Ok(WalFile {
             number,
             writer: LogWriter::new(number.0, self.options.recycle_log_file_num > 0),
@@ -278,6 +276,7 @@ impl Wals {
             range_synced: 0,
             synced: 0,
             name_synced: false,
+            reserved: 0,
             has_old_tail,
             is_cut: false,
             due: SequenceNumber::ZERO,
@@ -326,6 +325,7 @@ impl Wals {
         current.due = sequences.end;
         current.records += 1;
         current.writer.add_record_parts(pieces, &mut self.buffer);
+        current.reserve(self.buffer.len() as u64, &self.options);
         let result = current
             .file
             .append(&self.buffer)
@@ -347,7 +347,8 @@ impl Wals {
         let was_synced = current.synced > mark.bytes;
         let cut = current.file.truncate(mark.bytes);
         (current.writer, current.due, current.records) = (mark.writer, mark.due, mark.records);
-        (current.has_old_tail, current.is_cut) = (false, true);
+        // The cut gave the reserved space back.
+        (current.has_old_tail, current.is_cut, current.reserved) = (false, true, 0);
         current.range_synced = current.range_synced.min(mark.bytes);
         self.told_sizes = mark.told_sizes;
         let use_fsync = self.options.use_fsync;
@@ -471,6 +472,28 @@ impl Wals {
 }
 
 impl WalFile {
+    /// Reserves space for an append of `bytes` and more: as much again as the file has, so that a database that
+    /// writes little holds little. Failures are left for the append to meet.
+    fn reserve(&mut self, bytes: u64, options: &WalOptions) {
+        let (size, most) = (self.file.file_size(), options.preallocate_bytes);
+        let wanted = size + bytes + BLOCK_BYTES as u64;
+        if most == 0 || wanted <= self.reserved {
+            return;
+        }
+        let from = self.reserved.max(size);
+        let ahead = size.clamp(FIRST_RESERVE_BYTES.min(most), most);
+        let end = wanted.max(from + ahead);
+        match self.file.preallocate(from, end - from) {
+            Ok(()) | Err(_) => self.reserved = end,
+        }
+        if size == 0 && options.recycle_log_file_num == 0 && !options.manual_wal_flush {
+            // The zeros that a kill leaves behind the last record are no damage to any reader of logs, in any mode.
+            match self.file.append_in_place(BLOCK_BYTES as u64) {
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+
     fn sync(&mut self, use_fsync: bool) -> Result<()> {
         let size = self.file.file_size();
         if self.is_synced() && size > 0 {

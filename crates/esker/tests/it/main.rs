@@ -57,6 +57,7 @@ mod scrub;
 mod set_aside;
 mod set_options;
 mod settled;
+mod small_disks;
 mod styles;
 mod timestamps;
 mod transactions;
