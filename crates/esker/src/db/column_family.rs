@@ -209,7 +209,7 @@ impl Db {
             engine.families.remove(&family.cf);
             state.families.remove(&family.id());
         }
-        engine.families_changed(&state);
+        engine.update_wal_bytes_limit(&state);
         crate::engine::update_stall(engine, &state);
         drop(state);
         for id in &leaving {
@@ -247,7 +247,7 @@ pub(super) fn show_families(
         engine.families.insert(family.cf.clone());
         state.families.insert(*id, family);
     }
-    engine.families_changed(&state);
+    engine.update_wal_bytes_limit(&state);
     publish_super_versions(engine, &mut state, ids);
     // Imported tables may be due.
     maybe_schedule(engine, &mut state);

@@ -35,7 +35,7 @@ impl Db {
             family.cf.tables.set_block_protection(changed.block_protection_bytes_per_key as usize);
             family.cf.tables.set_table_options(Arc::new(changed.table.clone()));
             family_state.options = Arc::new(changed);
-            engine.families_changed(&state);
+            engine.update_wal_bytes_limit(&state);
             publish_super_version(engine, &mut state, family.id());
             // Memtables that wait for more of them may be enough now; they may even be so many that they stop writers.
             queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
@@ -72,7 +72,7 @@ impl Db {
                 default.tables.open_files().set_capacity(table_capacity(&changed));
             }
             *engine.options_in_force.write() = changed;
-            engine.families_changed(&state);
+            engine.update_wal_bytes_limit(&state);
             let limits = engine.job_limits();
             engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
             maybe_schedule(engine, &mut state);

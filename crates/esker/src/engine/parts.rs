@@ -94,21 +94,36 @@ impl Engine {
         }
     }
 
-    /// Recomputes what depends on the set of families and their options.
-    pub(crate) fn families_changed(&self, state: &DbState) {
+    /// Recomputes how many bytes all WALs may have: when families, their options or their memtables change.
+    /// Costs a look at each family.
+    pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
         use esker_base::sync::atomic::Ordering;
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
     }
 }
 
-/// RocksDB's rule: `max_total_wal_size`, or four times what all write buffers may hold.
+/// What all WALs may have beside what memtables hold.
+const WAL_SLACK_BYTES: u64 = 16 << 20;
+/// What they may have for each family with data: so many bytes are written before its small memtable is flushed.
+const WAL_BYTES_PER_FLUSH: u64 = 256 << 10;
+
+/// `max_total_wal_size`, or the smaller of RocksDB's default, four times what all write buffers may hold, and a small
+/// multiple of what memtables hold: a family that is written to no more keeps WALs that are of no use to the others.
 fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
     if options.max_total_wal_size > 0 {
         return options.max_total_wal_size;
     }
-    let buffers = |f: &crate::cf::FamilyState| {
-        let number = u64::try_from(f.options.max_write_buffer_number).unwrap_or(1);
-        number.saturating_mul(f.options.write_buffer_size as u64)
-    };
-    state.families.values().map(buffers).fold(0, u64::saturating_add).saturating_mul(4)
+    let (mut of_buffers, mut of_memtables) = (0u64, WAL_SLACK_BYTES);
+    for family in state.families.values() {
+        let number = u64::try_from(family.options.max_write_buffer_number).unwrap_or(1);
+        let buffers = number.saturating_mul(family.options.write_buffer_size as u64);
+        of_buffers = of_buffers.saturating_add(buffers.saturating_mul(4));
+        let (memtables, active) = (&family.memtables, &family.memtables.active);
+        // Takes no lock: there may be thousands.
+        let is_empty = active.has_no_points() && !active.has_range_tombstones();
+        if !memtables.immutables.is_empty() || !is_empty {
+            of_memtables += 2 * memtables.memory_usage() as u64 + WAL_BYTES_PER_FLUSH;
+        }
+    }
+    of_buffers.min(of_memtables)
 }

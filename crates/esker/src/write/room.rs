@@ -11,7 +11,7 @@ use crate::observe::{FlushReason, WriteStallCondition};
 use crate::options::WaitsForMemory;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, Error, Result};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
 use std::time::Duration;
 
 /// A delayed writer looks this often whether the delay is over.
@@ -66,10 +66,16 @@ impl WritePath {
             && !engine.section_keeps_wals.load(Ordering::Relaxed)
     }
 
+    /// The same for what memtables hold now: they have grown since the limit was computed.
+    fn wals_stay_long(&self) -> bool {
+        self.engine.update_wal_bytes_limit(&self.engine.state.lock());
+        self.wals_are_long()
+    }
+
     fn switch_where_due(&self, leader: &Leader<'_>) -> Result<()> {
         let engine = &self.engine;
-        if self.wals_are_long() {
-            let holding_back = families_holding_back_oldest_wal(engine);
+        if self.wals_are_long() && self.wals_stay_long() {
+            let holding_back = families_holding_back(engine, newest_wal_to_let_go(engine));
             if holding_back.is_empty() {
                 note_what_keeps_oldest_wal(engine);
             } else {
@@ -241,13 +247,32 @@ fn full_families(engine: &Engine) -> Vec<ColumnFamilyId> {
     full.map(|f| f.cf.id).collect()
 }
 
-/// Families without whose memtables the oldest WAL could go. None while their flush is already under way.
-fn families_holding_back_oldest_wal(engine: &Engine) -> Vec<ColumnFamilyId> {
-    let Some(oldest) = engine.wals.lock().oldest_alive() else { return Vec::new() };
+/// The newest of the WALs that are to go when there are too many bytes of them. With a limit set by the user that is
+/// the oldest one. Else the newest half of the limit stays: it has at least what memtables hold of late, so that
+/// families that are written to are left alone, and half of the limit is written before the next flushes.
+fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
+    let wals = engine.wals.lock();
+    let oldest = wals.oldest_alive();
+    if engine.db_options().max_total_wal_size > 0 {
+        return oldest;
+    }
+    let (mut kept, most) = (0, engine.wal_bytes_limit.load(Ordering::Relaxed) / 2);
+    let older_than_kept = wals.alive().rev().find(|(_, bytes)| {
+        kept += bytes;
+        kept > most
+    });
+    // The current one cannot go.
+    let newest = older_than_kept.map(|(number, _)| number).filter(|number| *number < wals.current_number());
+    newest.max(oldest)
+}
+
+/// Families without whose memtables the WALs up to `newest` could go. None while their flush is already under way.
+fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<ColumnFamilyId> {
+    let Some(newest) = newest else { return Vec::new() };
     let state = engine.state.lock();
     let holding = state.families.values().filter(|f| {
         let (needed, section) = (f.memtables.oldest_log_needed(), f.memtables.oldest_section(0));
-        section.unwrap_or(needed).min(needed) <= oldest
+        section.unwrap_or(needed).min(needed) <= newest
             && !f.flush_queued
             && !f.flushing
             && (!f.memtables.immutables.is_empty() || !f.memtables.active.is_empty())

@@ -53,6 +53,7 @@ impl WritePath {
             family.memtables.trim_history(history);
         }
         forget_old_wals(&mut state, log_number);
+        engine.update_wal_bytes_limit(&state);
         publish_super_versions(engine, &mut state, &families);
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);

@@ -27,6 +27,7 @@ mod failed_reads;
 mod family_names;
 mod foreign_families;
 mod hour_long_scan;
+mod idle_families;
 mod info_log;
 mod ingest;
 mod iterator_uses;
