@@ -14,7 +14,7 @@
 //!  2. Calls run without any lock of this module, so they may pass points themselves.
 
 use crate::sync::process::atomic::{AtomicBool, Ordering};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::sync::process::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

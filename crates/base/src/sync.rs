@@ -1,7 +1,8 @@
 //! Every lock, atomic and fence of the engine comes from here, so that loom, shuttle and the sanitizers can drive
-//! them. Nothing else in the workspace names `std::sync::atomic` or `parking_lot`.
+//! them. Nothing else in the workspace names `std::sync::atomic` or a crate of locks.
 
 pub mod epoch;
+mod locks;
 #[cfg(not(any(loom, shuttle)))]
 pub mod ranked;
 #[cfg(shuttle)]
@@ -15,7 +16,7 @@ pub mod waits;
 pub use thread_number::thread_number;
 
 #[cfg(not(any(loom, shuttle)))]
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(any(loom, shuttle)))]
 pub use ranked::{LockRank, RankedCondvar, RankedMutex, RankedMutexGuard};
 #[cfg(not(any(loom, shuttle)))]
@@ -64,6 +65,6 @@ pub use model::take_hesitation;
 /// What statics are made of: things of the whole process, which are no part of any model. loom's own locks and atomics
 /// exist only while a model runs.
 pub mod process {
-    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use super::locks::{Condvar, Mutex, MutexGuard};
     pub use std::sync::atomic;
 }

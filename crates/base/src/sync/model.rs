@@ -1,6 +1,6 @@
-//! loom's and shuttle's locks behind parking_lot's faces: what the engine's locks are when a model checker drives them.
+//! loom's and shuttle's locks behind the faces of `sync/locks.rs`: what the engine's locks are when a model checker drives them.
 //!
-//! In: the calls the engine makes on parking_lot's types. Out: the same, each a point where loom may switch threads.
+//! In: the calls the engine makes on those types. Out: the same, each a point where loom may switch threads.
 //! A poisoned lock is a panic in some thread of the model; the model has failed already.
 
 #[cfg(loom)]

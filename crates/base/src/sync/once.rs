@@ -4,7 +4,7 @@
 //! Invariant: `ready` is set, with release, by whoever has put the value or found it under `lock`; who sees it set, with
 //! acquire, sees the value.
 
-use parking_lot::Mutex;
+use super::locks::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A cell that is written once.

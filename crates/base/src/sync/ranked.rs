@@ -2,13 +2,13 @@
 //! instead of deadlocking once a month.
 //!
 //! In: a value and a [`LockRank`]. Out: a guard. The ranks themselves are listed in `docs/locking.md`.
-//! Without debug assertions these are `parking_lot`'s mutex and condition variable and nothing else.
+//! Without debug assertions these are the system's mutex and condition variable and nothing else.
 //!
 //! Invariants (checked in debug builds)
 //!  1. A thread waits only for a lock of higher rank than each one it holds. `try_lock` does not wait, so it may take any.
 //!  2. A thread that waits on a condition variable holds no lock of higher rank than the one it gives up meanwhile.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use super::locks::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;

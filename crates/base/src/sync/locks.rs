@@ -1,0 +1,111 @@
+//! The locks of the system: on Linux each is a futex, and nothing global lies behind them.
+//!
+//! A forked child has none of its parent's other threads, and new threads get the memory of their stacks. A table of all
+//! threads that sleep, which `parking_lot` has, then names threads that have become others: locks of the child's own hang.
+//! A futex knows its sleepers only in the kernel, where the child has none.
+
+#[cfg(target_os = "linux")]
+pub use futex::Condvar;
+#[cfg(not(target_os = "linux"))]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(target_os = "linux")]
+pub use rustix_futex_sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+#[cfg(target_os = "linux")]
+mod futex {
+    use rustix_futex_sync::{MutexGuard, RawCondvar};
+    use std::fmt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    /// A condition variable whose notifications cost a load while nobody waits.
+    ///
+    /// A waiter counts itself under its mutex before it sleeps. A notifier has changed the condition under that mutex: so
+    /// either the waiter has seen the change, or the notifier sees the waiter.
+    pub struct Condvar {
+        inner: RawCondvar,
+        waiters: AtomicU32,
+    }
+
+    /// Whether a wait ended because its time ran out.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct WaitTimeoutResult(bool);
+
+    impl WaitTimeoutResult {
+        /// Whether the time ran out.
+        pub fn timed_out(self) -> bool {
+            self.0
+        }
+    }
+
+    impl Condvar {
+        /// Nobody waits.
+        pub const fn new() -> Condvar {
+            Condvar { inner: RawCondvar::new(), waiters: AtomicU32::new(0) }
+        }
+
+        /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has the lock again.
+        pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+            self.waiters.fetch_add(1, Ordering::SeqCst);
+            // SAFETY: the guard holds the lock, nothing is read through it meanwhile, and the lock is held again afterwards.
+            let mutex = unsafe { MutexGuard::mutex(guard).raw() };
+            // SAFETY: this thread holds the lock.
+            unsafe { self.inner.wait(mutex) };
+            self.waiters.fetch_sub(1, Ordering::SeqCst);
+        }
+
+        /// As [`Condvar::wait`], for as long as `condition` holds.
+        pub fn wait_while<T: ?Sized>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            mut condition: impl FnMut(&mut T) -> bool,
+        ) {
+            while condition(&mut **guard) {
+                self.wait(guard);
+            }
+        }
+
+        /// As [`Condvar::wait`], at most this long.
+        pub fn wait_for<T: ?Sized>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            timeout: Duration,
+        ) -> WaitTimeoutResult {
+            self.waiters.fetch_add(1, Ordering::SeqCst);
+            // SAFETY: as in `wait`.
+            let mutex = unsafe { MutexGuard::mutex(guard).raw() };
+            // SAFETY: this thread holds the lock.
+            let is_in_time = unsafe { self.inner.wait_timeout(mutex, timeout) };
+            self.waiters.fetch_sub(1, Ordering::SeqCst);
+            WaitTimeoutResult(!is_in_time)
+        }
+
+        /// Wakes one who waits.
+        #[inline]
+        pub fn notify_one(&self) {
+            if self.waiters.load(Ordering::SeqCst) > 0 {
+                self.inner.notify_one();
+            }
+        }
+
+        /// Wakes all who wait.
+        #[inline]
+        pub fn notify_all(&self) {
+            if self.waiters.load(Ordering::SeqCst) > 0 {
+                self.inner.notify_all();
+            }
+        }
+    }
+
+    impl Default for Condvar {
+        fn default() -> Condvar {
+            Condvar::new()
+        }
+    }
+
+    impl fmt::Debug for Condvar {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Condvar")
+        }
+    }
+}
