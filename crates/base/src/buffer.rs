@@ -18,7 +18,7 @@ mod arena;
 mod region;
 
 use crate::bytes::StableBytes;
-use crate::sync::process::Mutex;
+use crate::sync::fork::StaticMutex;
 use crate::sync::process::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread_number;
 use arena::{Arena, MOST_ROOM};
@@ -47,12 +47,12 @@ const IS_PLAIN: bool = cfg!(any(esker_asan, loom, shuttle, all(miri, not(test)))
 
 /// The arenas of the process, and how many regions they have.
 struct Pool {
-    arenas: [Mutex<Arena>; ARENAS],
+    arenas: [StaticMutex<Arena>; ARENAS],
     regions: AtomicUsize,
 }
 
 static POOL: Pool =
-    Pool { arenas: [const { Mutex::new(Arena::new()) }; ARENAS], regions: AtomicUsize::new(0) };
+    Pool { arenas: [const { StaticMutex::new(Arena::new()) }; ARENAS], regions: AtomicUsize::new(0) };
 
 thread_local! {
     static SPARE: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
@@ -116,7 +116,8 @@ impl Pool {
 
     fn hand_out(&self, length: usize) -> Option<Piece> {
         let number = self.own_arena();
-        let mut arena = self.arenas[number].lock();
+        // In a forked child an arena may be lost with the thread that had it; the allocator steps in.
+        let mut arena = self.arenas[number].lock()?;
         let found = arena.hand_out(length).or_else(|| {
             let before = self.regions.fetch_add(1, Ordering::Relaxed);
             let region = Region::new(before >= REGIONS_OF_SMALL_PAGES);
@@ -132,8 +133,10 @@ impl Pool {
     fn take_back(&self, start: NonNull<u8>) {
         // SAFETY: `hand_out` gave it out, and its piece is being dropped.
         let number = unsafe { Arena::number_of(start) };
+        let Some(mut arena) = self.arenas[number as usize].lock() else { return };
         // SAFETY: the same; it is the arena of that number.
-        let empty = unsafe { self.arenas[number as usize].lock().take_back(start) };
+        let empty = unsafe { arena.take_back(start) };
+        drop(arena);
         if !empty.is_empty() {
             self.regions.fetch_sub(empty.len(), Ordering::Relaxed);
         }
@@ -141,7 +144,7 @@ impl Pool {
 
     fn trim(&self) {
         for arena in &self.arenas {
-            let empty = arena.lock().trim();
+            let empty = arena.lock().map(|mut arena| arena.trim()).unwrap_or_default();
             self.regions.fetch_sub(empty.len(), Ordering::Relaxed);
         }
     }

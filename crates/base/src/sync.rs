@@ -2,6 +2,7 @@
 //! them. Nothing else in the workspace names `std::sync::atomic` or a crate of locks.
 
 pub mod epoch;
+pub mod fork;
 mod locks;
 #[cfg(not(any(loom, shuttle)))]
 pub mod ranked;

@@ -8,6 +8,7 @@
 
 use crate::key::CacheKey;
 use crate::ledger::Padded;
+use esker_base::sync::fork::PerProcess;
 use esker_base::sync::{Condvar, Mutex};
 use smallvec::SmallVec;
 
@@ -16,7 +17,8 @@ const LANES: usize = 16;
 /// Keys in flight, in lanes so that misses of different keys seldom meet.
 #[derive(Default)]
 pub(crate) struct Flights {
-    lanes: [Padded<Lane>; LANES],
+    /// In a forked child nothing is in flight: nobody would end the loads of its parent's threads.
+    lanes: PerProcess<[Padded<Lane>; LANES]>,
 }
 
 #[derive(Default)]
@@ -34,7 +36,8 @@ pub(crate) struct Flight<'a> {
 impl Flights {
     /// The flight of this key, if nobody has it; else `None`, after it has landed.
     pub(crate) fn begin_or_wait(&self, key: &CacheKey) -> Option<Flight<'_>> {
-        let lane = &self.lanes[(key.hash(0) >> 32) as usize % LANES].0;
+        let lanes = self.lanes.get(|_| Default::default());
+        let lane = &lanes[(key.hash(0) >> 32) as usize % LANES].0;
         let mut keys = lane.keys.lock();
         if !keys.contains(key) {
             keys.push(*key);

@@ -4,7 +4,8 @@
 //!
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle); [`posix`] (the real
 //! one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk, what a power loss leaves, what goes
-//! wrong); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`].
+//! wrong); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`];
+//! [`forked`] (children, for tests).
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
@@ -40,6 +41,7 @@ pub mod direct;
 pub mod env;
 pub mod fault;
 pub mod file_writer;
+pub mod forked;
 pub mod fs;
 pub mod info_log;
 pub mod mem;

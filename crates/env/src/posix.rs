@@ -50,7 +50,7 @@ impl PosixFileSystem {
 
 /// "While pwrite: /db/000012.sst: No space left on device".
 #[cold]
-fn failed(operation: &str, path: &Path, cause: impl Into<std::io::Error>) -> Error {
+pub(crate) fn failed(operation: &str, path: &Path, cause: impl Into<std::io::Error>) -> Error {
     Error::io_with(format_args!("While {operation}: {}", path.display()), cause.into())
 }
 

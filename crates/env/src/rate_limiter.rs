@@ -15,6 +15,8 @@
 
 use crate::clock::Clock;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::fork::PerProcess;
+use esker_base::sync::process::atomic::AtomicU64;
 use esker_base::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,7 +63,9 @@ pub struct RateLimiter {
     refill_period_micros: u64,
     fairness: u32,
     mode: RateLimiterMode,
-    state: Mutex<State>,
+    /// Bytes a second. Here as well as in `state`, whose lock a thread may hold that a forked child does not have.
+    rate: AtomicU64,
+    state: PerProcess<Mutex<State>>,
 }
 
 struct State {
@@ -97,18 +101,14 @@ impl RateLimiter {
         fairness: u32,
         mode: RateLimiterMode,
     ) -> RateLimiter {
-        let state = State {
-            bytes_per_second: bytes_per_second.max(1),
-            available: 0,
-            next_refill_micros: 0,
-            queues: Default::default(),
-            leader: false,
-            total_bytes: [0; PRIORITIES],
-            total_requests: [0; PRIORITIES],
-            rng: fastrand::Rng::with_seed(0),
-        };
         let (refill_period_micros, fairness) = (refill_period_micros.max(1), fairness.clamp(1, 100));
-        RateLimiter { refill_period_micros, fairness, mode, state: Mutex::new(state) }
+        let rate = AtomicU64::new(bytes_per_second.max(1));
+        RateLimiter { refill_period_micros, fairness, mode, rate, state: PerProcess::new() }
+    }
+
+    /// This process's requests: a forked child has none of its parent's.
+    fn state(&self) -> &Mutex<State> {
+        self.state.get(|_| Mutex::new(State::new(self.rate.load(Ordering::Relaxed))))
     }
 
     /// Whether requests of this kind wait at all.
@@ -135,33 +135,35 @@ impl RateLimiter {
 
     /// The rate.
     pub fn bytes_per_second(&self) -> u64 {
-        self.state.lock().bytes_per_second
+        self.state().lock().bytes_per_second
     }
 
     /// Changes the rate, from the next period on.
     pub fn set_bytes_per_second(&self, bytes_per_second: u64) {
-        self.state.lock().bytes_per_second = bytes_per_second.max(1);
+        let mut state = self.state().lock();
+        state.bytes_per_second = bytes_per_second.max(1);
+        self.rate.store(state.bytes_per_second, Ordering::Relaxed);
     }
 
     /// The most that one request gets at once: the bytes of a period.
     pub fn single_burst_bytes(&self) -> u64 {
-        self.state.lock().refill_bytes(self.refill_period_micros)
+        self.state().lock().refill_bytes(self.refill_period_micros)
     }
 
     /// Bytes granted so far, to one priority or to all.
     pub fn total_bytes_through(&self, priority: Option<IoPriority>) -> u64 {
-        let totals = self.state.lock().total_bytes;
+        let totals = self.state().lock().total_bytes;
         priority.map_or_else(|| totals.iter().sum(), |p| totals[p as usize])
     }
 
     /// Requests so far, of one priority or of all; a large one counts once for each piece.
     pub fn total_requests(&self, priority: Option<IoPriority>) -> u64 {
-        let totals = self.state.lock().total_requests;
+        let totals = self.state().lock().total_requests;
         priority.map_or_else(|| totals.iter().sum(), |p| totals[p as usize])
     }
 
     fn request_piece(&self, bytes: u64, priority: IoPriority, clock: &dyn Clock) {
-        let mut state = self.state.lock();
+        let mut state = self.state().lock();
         state.total_requests[priority as usize] += 1;
         if state.queues.iter().all(VecDeque::is_empty) && state.available >= bytes {
             state.available -= bytes;
@@ -188,7 +190,7 @@ impl RateLimiter {
                 drop(state);
                 esker_base::probe!("rate_limiter:waited");
                 clock.sleep(Duration::from_micros(wait));
-                state = self.state.lock();
+                state = self.state().lock();
             }
             let now = clock.monotonic_nanos() / 1_000;
             if now >= state.next_refill_micros {
@@ -206,6 +208,19 @@ impl fmt::Debug for RateLimiter {
 }
 
 impl State {
+    fn new(bytes_per_second: u64) -> State {
+        State {
+            bytes_per_second,
+            available: 0,
+            next_refill_micros: 0,
+            queues: Default::default(),
+            leader: false,
+            total_bytes: [0; PRIORITIES],
+            total_requests: [0; PRIORITIES],
+            rng: fastrand::Rng::with_seed(0),
+        }
+    }
+
     fn refill_bytes(&self, period_micros: u64) -> u64 {
         let bytes = u128::from(self.bytes_per_second) * u128::from(period_micros) / 1_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)

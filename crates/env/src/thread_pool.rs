@@ -11,8 +11,11 @@
 //!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] hands it over.
 //!  4. A system that refuses threads (`RLIMIT_NPROC`, a full cgroup) fails no call. A priority without any thread keeps its
 //!     jobs; each call of the pool tries to start one, and a caller that waits runs them itself ([`ThreadPool::take_starved`]).
+//!  5. A forked child has none of the threads and jobs, but the limits: its queues are its own.
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::fork::PerProcess;
+use esker_base::sync::process::atomic::AtomicUsize;
 use esker_base::sync::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use esker_base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use esker_base::{Error, Result};
@@ -51,13 +54,15 @@ impl Priority {
 
 /// Threads and queues of all three priorities.
 pub struct ThreadPool {
-    queues: [Arc<Queue>; 3],
+    queues: PerProcess<[Arc<Queue>; 3]>,
 }
 
 /// One priority.
 struct Queue {
     priority: Priority,
     state: Mutex<State>,
+    /// The limit, for a forked child: the lock may be held by a thread that it does not have.
+    limit: AtomicUsize,
     /// A job came, the limit changed, or the end.
     changed: Condvar,
     /// A thread became idle.
@@ -82,13 +87,22 @@ struct State {
 impl ThreadPool {
     /// One thread for `High` and `Low` each, none for `Bottom`, as RocksDB starts.
     pub fn new() -> ThreadPool {
-        ThreadPool {
-            queues: Priority::ALL.map(|p| Arc::new(Queue::new(p, usize::from(p != Priority::Bottom)))),
-        }
+        ThreadPool { queues: PerProcess::new() }
+    }
+
+    fn queues(&self) -> &[Arc<Queue>; 3] {
+        self.queues.get(|parents| {
+            Priority::ALL.map(|priority| {
+                let first = usize::from(priority != Priority::Bottom);
+                let limit =
+                    parents.map_or(first, |queues| queues[priority as usize].limit.load(Ordering::Relaxed));
+                Arc::new(Queue::new(priority, limit))
+            })
+        })
     }
 
     fn queue(&self, priority: Priority) -> &Arc<Queue> {
-        &self.queues[priority as usize]
+        &self.queues()[priority as usize]
     }
 
     /// Runs `job` on a thread of this priority when one is free. `tag` is for [`ThreadPool::unschedule`].
@@ -104,20 +118,20 @@ impl ThreadPool {
 
     /// Whether some priority has jobs and no thread, because the system refuses threads. One load for each priority.
     pub fn is_starved(&self) -> bool {
-        self.queues.iter().any(|queue| queue.is_starved.load(Ordering::Acquire))
+        self.queues().iter().any(|queue| queue.is_starved.load(Ordering::Acquire))
     }
 
     /// Tries to start threads where the system has refused them. Where it still does, takes out the first job with this tag,
     /// which the caller runs at once, under no lock.
     pub fn take_starved(&self, tag: u64) -> Option<Job> {
-        let starved = self.queues.iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
+        let starved = self.queues().iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
         starved.into_iter().find_map(|queue| queue.take_starved(tag))
     }
 
     /// Takes back the queued jobs with this tag, of all priorities; they are dropped unrun. Says how many.
     /// Running ones go on.
     pub fn unschedule(&self, tag: u64) -> usize {
-        self.queues.iter().map(|queue| queue.unschedule(tag).len()).sum()
+        self.queues().iter().map(|queue| queue.unschedule(tag).len()).sum()
     }
 
     /// At most `n` threads at this priority. Surplus ones end when they have finished their job.
@@ -151,7 +165,7 @@ impl ThreadPool {
 
     /// What the first job that panicked panicked with.
     pub fn take_panic(&self) -> Option<Panic> {
-        self.queues.iter().find_map(|queue| queue.state.lock().panic.take())
+        self.queues.here()?.iter().find_map(|queue| queue.state.lock().panic.take())
     }
 
     /// Ends the pool as dropping it does, and raises a job's panic again.
@@ -171,9 +185,11 @@ impl Default for ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        let unrun: Vec<_> = self.queues.iter().map(|queue| queue.close()).collect();
+        // Threads of the parent cannot be waited for in a forked child.
+        let Some(queues) = self.queues.here() else { return };
+        let unrun: Vec<_> = queues.iter().map(|queue| queue.close()).collect();
         drop(unrun);
-        for queue in &self.queues {
+        for queue in queues {
             let threads = std::mem::take(&mut queue.state.lock().threads);
             for worker in threads.into_iter().flatten() {
                 // A job that held the last reference drops the pool on its own thread.
@@ -193,7 +209,7 @@ impl Drop for ThreadPool {
 impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("ThreadPool");
-        for queue in &self.queues {
+        for queue in self.queues.here().into_iter().flatten() {
             let state = queue.state.lock();
             out.field(queue.priority.thread_name(), &(state.limit, state.jobs.len()));
         }
@@ -214,6 +230,7 @@ impl Queue {
                 closing: false,
                 panic: None,
             }),
+            limit: AtomicUsize::new(limit),
             changed: Condvar::new(),
             idle: Condvar::new(),
             is_starved: AtomicBool::new(false),
@@ -223,6 +240,7 @@ impl Queue {
     fn set_limit(self: &Arc<Self>, limit: impl FnOnce(usize) -> usize) {
         let mut state = self.state.lock();
         state.limit = limit(state.limit);
+        self.limit.store(state.limit, Ordering::Relaxed);
         self.start_threads(&mut state);
         drop(state);
         self.changed.notify_all();

@@ -7,13 +7,15 @@
 //!  1. No work runs, and none is dropped, while the timer's lock is held: work may call the timer.
 //!  2. Once [`Repeating`] is dropped its work does not run any more, and is dropped; a drop from within the work itself
 //!     does not wait.
-//!  3. Late work is not made up for: the next call is one period after the end of the last.
+//!  3. A forked child has no work of its parent's, and a thread of its own.
+//!  4. Late work is not made up for: the next call is one period after the end of the last.
 //!
 //! The idea is RocksDB's `util/timer.h`.
 
 use crate::clock::Clock;
 use crate::thread_pool::spawn;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::fork::{Owner, PerProcess};
 use esker_base::sync::thread::{JoinHandle, ThreadId, current};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -25,10 +27,12 @@ type Work = Box<dyn FnMut() + Send>;
 
 /// The thread and its list.
 pub struct Timer {
-    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    shared: PerProcess<Arc<Shared>>,
 }
 
 struct Shared {
+    owner: Owner,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// The list changed, a call ended, or the end.
@@ -63,9 +67,11 @@ pub struct Repeating {
 impl Timer {
     /// Nothing to do yet, and no thread.
     pub fn new(clock: Arc<dyn Clock>) -> Timer {
-        let state = State { tasks: BTreeMap::new(), next_id: 0, running: None, thread: None, closing: false };
-        let (state, changed, is_refused) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
-        Timer { shared: Arc::new(Shared { clock, state, changed, is_refused }) }
+        Timer { clock, shared: PerProcess::new() }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.shared.get(|_| Arc::new(Shared::new(self.clock.clone())))
     }
 
     /// Calls `work` every `period`, first when one has passed; periods are counted from beginning to beginning. Work should be
@@ -73,47 +79,56 @@ impl Timer {
     /// panics is not called again. If the system refuses the thread, work waits for a call of [`Timer::start_refused`] that gets
     /// it.
     pub fn repeat(&self, period: Duration, work: impl FnMut() + Send + 'static) -> Repeating {
-        let mut state = self.shared.state.lock();
+        let own = self.shared();
+        let mut state = own.state.lock();
         let id = state.next_id;
         state.next_id += 1;
-        let due = self.shared.after(period);
+        let due = own.after(period);
         state.tasks.insert(id, Task { period, due, work: Some(Box::new(work)) });
-        self.start_thread(&mut state);
+        own.start_thread(&mut state);
         drop(state);
-        self.shared.changed.notify_all();
-        Repeating { shared: self.shared.clone(), id }
-    }
-
-    fn start_thread(&self, state: &mut State) {
-        if state.thread.is_none() && !state.tasks.is_empty() {
-            let shared = self.shared.clone();
-            state.thread = spawn("esker:timer", move || shared.run()).ok();
-        }
-        let is_refused = state.thread.is_none() && !state.tasks.is_empty();
-        self.shared.is_refused.store(is_refused, Ordering::Release);
+        own.changed.notify_all();
+        Repeating { shared: own.clone(), id }
     }
 
     /// Tries again to start the thread, if the system has refused it. One load if it has not.
     pub fn start_refused(&self) {
-        if self.shared.is_refused.load(Ordering::Acquire) {
-            self.start_thread(&mut self.shared.state.lock());
+        let own = self.shared();
+        if own.is_refused.load(Ordering::Acquire) {
+            own.start_thread(&mut own.state.lock());
         }
     }
 
     /// Looks at the clock again: for clocks that a test moves.
     pub fn look(&self) {
         // Not between the thread's look at the clock and its wait.
-        let state = self.shared.state.lock();
-        self.shared.changed.notify_all();
+        let own = self.shared();
+        let state = own.state.lock();
+        own.changed.notify_all();
         drop(state);
-    }
-
-    fn thread_id(&self) -> Option<ThreadId> {
-        self.shared.state.lock().thread.as_ref().map(|t| t.thread().id())
     }
 }
 
 impl Shared {
+    fn new(clock: Arc<dyn Clock>) -> Shared {
+        let state = State { tasks: BTreeMap::new(), next_id: 0, running: None, thread: None, closing: false };
+        let (state, changed, is_refused) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
+        Shared { owner: Owner::here(), clock, state, changed, is_refused }
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut State) {
+        if state.thread.is_none() && !state.tasks.is_empty() {
+            let shared = self.clone();
+            state.thread = spawn("esker:timer", move || shared.run()).ok();
+        }
+        let is_refused = state.thread.is_none() && !state.tasks.is_empty();
+        self.is_refused.store(is_refused, Ordering::Release);
+    }
+
+    fn thread_id(&self) -> Option<ThreadId> {
+        self.state.lock().thread.as_ref().map(|t| t.thread().id())
+    }
+
     fn after(&self, period: Duration) -> u64 {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         self.clock.monotonic_nanos().saturating_add(period)
@@ -167,6 +182,9 @@ fn call(work: Option<Work>) -> Option<Work> {
 
 impl Drop for Repeating {
     fn drop(&mut self) {
+        if !self.shared.owner.is_here() {
+            return;
+        }
         let mut state = self.shared.state.lock();
         let task = state.tasks.remove(&self.id);
         let own = state.thread.as_ref().is_some_and(|t| t.thread().id() == current().id());
@@ -180,24 +198,26 @@ impl Drop for Repeating {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let own = self.thread_id() == Some(current().id());
-        let mut state = self.shared.state.lock();
+        let Some(shared) = self.shared.here() else { return };
+        let own = shared.thread_id() == Some(current().id());
+        let mut state = shared.state.lock();
         state.closing = true;
         let thread = state.thread.take();
         drop(state);
-        self.shared.changed.notify_all();
+        shared.changed.notify_all();
         // Work that held the last reference drops the timer on its own thread.
         if let Some(thread) = thread.filter(|_| !own) {
             thread.join().expect("the thread catches the panics of its work");
         }
-        let tasks = std::mem::take(&mut self.shared.state.lock().tasks);
+        let tasks = std::mem::take(&mut shared.state.lock().tasks);
         drop(tasks);
     }
 }
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timer({} tasks)", self.shared.state.lock().tasks.len())
+        let tasks = self.shared.here().map_or(0, |shared| shared.state.lock().tasks.len());
+        write!(f, "Timer({tasks} tasks)")
     }
 }
 

@@ -23,6 +23,7 @@ use crate::checkpoint::KeepFiles;
 use crate::db::{Db, delete_archive};
 use crate::files::{read_chunks, under_either_name};
 use crate::options::FileChecksumGenCrc32cFactory;
+use esker_base::sync::fork::Owner;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::{FileType, parse_file_name};
@@ -69,6 +70,8 @@ pub struct BackupInfo {
 /// Makes, checks, restores and deletes backups. One at a time has a directory open.
 #[derive(Debug)]
 pub struct BackupEngine {
+    /// A forked child changes nothing: its parent gives out the same numbers.
+    owner: Owner,
     dir: PathBuf,
     env: Env,
     backups: BTreeMap<u32, BackupMeta>,
@@ -87,7 +90,13 @@ impl BackupEngine {
         for name in [META, PRIVATE, SHARED] {
             env.fs.create_dir_if_missing(&dir.join(name))?;
         }
-        let mut engine = BackupEngine { dir, env, backups: BTreeMap::new(), corrupt: BTreeMap::new() };
+        let mut engine = BackupEngine {
+            owner: Owner::here(),
+            dir,
+            env,
+            backups: BTreeMap::new(),
+            corrupt: BTreeMap::new(),
+        };
         for name in engine.fs().children(&engine.dir.join(META))? {
             let Ok(id) = name.parse::<u32>() else { continue };
             match engine.load(id) {
@@ -96,6 +105,12 @@ impl BackupEngine {
             }
         }
         Ok(engine)
+    }
+
+    /// # Errors
+    /// `NotSupported` in a forked child of the process that opened it.
+    fn check_process(&self) -> Result<()> {
+        self.owner.check(format_args!("the backup engine of {}", self.dir.display()))
     }
 
     fn fs(&self) -> &dyn FileSystem {
@@ -150,6 +165,7 @@ impl BackupEngine {
         app_metadata: &[u8],
         flush_before_backup: bool,
     ) -> Result<u32> {
+        self.check_process()?;
         let id = self.backups.keys().chain(self.corrupt.keys()).max().map_or(1, |last| last + 1);
         let private = self.dir.join(PRIVATE).join(id.to_string());
         remove_dir(self.fs(), &private)?;
@@ -361,6 +377,7 @@ impl BackupEngine {
     /// # Errors
     /// `NotFound` · `IoError`: delete it again, or collect garbage.
     pub fn delete_backup(&mut self, id: u32) -> Result<()> {
+        self.check_process()?;
         if !self.backups.contains_key(&id) && !self.corrupt.contains_key(&id) {
             return Err(Error::not_found(format!("there is no backup {id}")));
         }
@@ -390,6 +407,7 @@ impl BackupEngine {
     /// # Errors
     /// `IoError`.
     pub fn garbage_collect(&mut self) -> Result<()> {
+        self.check_process()?;
         let fs = self.fs();
         if self.corrupt.is_empty() {
             let needed: BTreeSet<&str> =

@@ -46,6 +46,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// Of no node: nothing was taken, and nothing is given back.
+    pub(crate) const NONE: Ticket = Ticket { node: NIL, holder: Holder::Iterator };
+
     /// Not an iterator's.
     pub fn is_of_user(self) -> bool {
         self.holder == Holder::User

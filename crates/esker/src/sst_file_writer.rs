@@ -5,6 +5,7 @@
 
 use crate::options::Options;
 use esker_base::sync::Arc;
+use esker_base::sync::fork::Owner;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::random;
 use esker_format::key::{self, InternalKeyComparator};
@@ -29,6 +30,8 @@ pub struct SstFileWriter {
 }
 
 struct Current {
+    /// The process whose file it is.
+    owner: Owner,
     path: PathBuf,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
@@ -104,7 +107,7 @@ impl SstFileWriter {
             version: VERSION,
             ..ExternalSstFileInfo::default()
         };
-        self.current = Some(Current { path, builder, info });
+        self.current = Some(Current { owner: Owner::here(), path, builder, info });
         Ok(())
     }
 
@@ -205,7 +208,9 @@ impl SstFileWriter {
     }
 
     fn current(&mut self) -> Result<&mut Current> {
-        self.current.as_mut().ok_or_else(|| Error::invalid_argument("File is not opened"))
+        let current = self.current.as_mut().ok_or_else(|| Error::invalid_argument("File is not opened"))?;
+        current.owner.check(current.path.display())?;
+        Ok(current)
     }
 
     /// Bytes written so far.
@@ -215,8 +220,10 @@ impl SstFileWriter {
 
     /// Ends the table and makes it durable (its name is after a sync of its directory).
     /// # Errors
-    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. The file is deleted then.
+    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. The file is deleted then · `NotSupported` in a
+    /// forked child: the file is the parent's.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
+        self.current()?;
         let mut current = self.current.take().ok_or_else(|| Error::invalid_argument("File is not opened"))?;
         let finished = end(&mut current.builder).and_then(|made| {
             current.builder.sync_and_close()?;
@@ -242,7 +249,8 @@ fn end(builder: &mut TableBuilder) -> Result<TableFileInfo> {
 
 impl Drop for SstFileWriter {
     fn drop(&mut self) {
-        if let Some(current) = self.current.take() {
+        // In a forked child the file is the parent's.
+        if let Some(current) = self.current.take().filter(|current| current.owner.is_here()) {
             current.builder.abandon();
             self.options.db.env.fs.delete_file(&current.path).unwrap_or_default();
         }

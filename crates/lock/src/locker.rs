@@ -165,6 +165,7 @@ impl Locker {
         may_wait: bool,
     ) -> Result<Option<Arc<Waiter>>> {
         let shared = &self.inner.shared;
+        shared.process.check("the lock manager")?;
         if !Arc::ptr_eq(&family.shared, shared) {
             return Err(foreign_family(family));
         }
@@ -363,6 +364,7 @@ impl Locker {
     }
 
     pub(crate) fn unlock(&mut self, family: &Arc<Family>, span: Span<'_>) -> Result<()> {
+        self.inner.shared.process.check("the lock manager")?;
         let bytes = family.release(span, self.owner.id, Escalated::Keep).ok_or_else(not_held)?;
         self.tell(bytes);
         let index = self.families.iter().position(|f| Arc::ptr_eq(f, family));
@@ -389,6 +391,7 @@ impl Locker {
     }
 
     pub(crate) fn downgrade_span(&mut self, family: &Arc<Family>, span: Span<'_>) -> Result<()> {
+        self.inner.shared.process.check("the lock manager")?;
         let bytes = family.downgrade(span, self.owner.id).ok_or_else(not_held)?;
         self.tell(bytes);
         Ok(())
@@ -417,6 +420,7 @@ impl Locker {
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        self.inner.shared.process.check("the lock manager")?;
         let mark = self.save_points.pop().ok_or_else(no_save_point)?;
         let (id, mut bytes) = (self.owner.id, 0);
         for entry in self.log.since(mark) {
@@ -444,7 +448,11 @@ impl Locker {
     }
 
     /// Releases everything, in the order in which it was taken, and forgets all save points. The locker can be used again.
+    /// In a forked child nothing is released: the locks are the parent's.
     pub fn release_all(&mut self) {
+        if !self.inner.shared.process.is_here() {
+            return;
+        }
         let (id, mut bytes) = (self.owner.id, 0);
         for entry in self.log.since(0) {
             if entry.change == Change::Taken {

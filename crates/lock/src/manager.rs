@@ -14,7 +14,7 @@ use crate::locker::Locker;
 use crate::wait::Waiter;
 use crate::{Clock, FamilyOptions, LockManagerOptions, LockMode, LockerOptions};
 use esker_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use esker_base::sync::{Arc, Mutex};
+use esker_base::sync::{Arc, Mutex, fork};
 use esker_base::{ColumnFamilyId, Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +33,8 @@ pub(crate) struct Apart<T>(pub(crate) T);
 
 /// What all families and lockers share.
 pub(crate) struct Shared {
+    /// In a forked child nothing is locked or released: other threads' latches are held for ever there.
+    pub(crate) process: fork::Owner,
     // Read by all, seldom written.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) max_bytes: AtomicUsize,
@@ -153,6 +155,11 @@ impl Inner {
         self.families.lock().values().cloned().collect()
     }
 
+    /// For dumps: a forked child sees none.
+    fn all_families_here(&self) -> Vec<Arc<Family>> {
+        if self.shared.process.is_here() { self.all_families() } else { Vec::new() }
+    }
+
     fn counters(&self) -> Counters {
         let counts = &self.shared.counters;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -213,6 +220,7 @@ impl LockManager {
     pub fn new(options: LockManagerOptions) -> LockManager {
         let LockManagerOptions { clock, max_lock_memory, max_num_deadlocks, range_patience } = options;
         let shared = Shared {
+            process: fork::Owner::here(),
             clock,
             max_bytes: AtomicUsize::new(max_lock_memory),
             range_patience,
@@ -274,7 +282,7 @@ impl LockManager {
     /// Every lock that is held, by family and place. Leaf by leaf: not one moment in time.
     pub fn locks(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
-        for family in self.inner.all_families() {
+        for family in self.inner.all_families_here() {
             family.for_each_leaf(|_, state| {
                 for fragment in state.fragments.iter() {
                     let (start, end) = fragment.endpoints();
@@ -290,7 +298,7 @@ impl LockManager {
     /// Every request that waits, oldest first, with those in its way. Not one moment in time.
     pub fn waits(&self) -> Vec<WaitInfo> {
         let mut waiters: Vec<Arc<Waiter>> = Vec::new();
-        for family in self.inner.all_families() {
+        for family in self.inner.all_families_here() {
             family.for_each_leaf(|_, state| waiters.extend(state.queue.iter().cloned()));
         }
         waiters.sort_by_key(|w| w.ticket);
@@ -300,12 +308,17 @@ impl LockManager {
 
     /// The most recent deadlocks, newest first: RocksDB's `GetDeadlockInfoBuffer`.
     pub fn deadlocks(&self) -> Vec<DeadlockPath> {
+        if !self.inner.shared.process.is_here() {
+            return Vec::new();
+        }
         self.inner.shared.deadlocks.lock().recent()
     }
 
     /// How many deadlocks are remembered.
     pub fn set_max_num_deadlocks(&self, count: usize) {
-        self.inner.shared.deadlocks.lock().resize(count);
+        if self.inner.shared.process.is_here() {
+            self.inner.shared.deadlocks.lock().resize(count);
+        }
     }
 
     /// Bytes that locks may take, of all families together. Over it, those of the greediest locker are joined; if that does

@@ -72,8 +72,99 @@ impl Guard {
     }
 }
 
-#[cfg(not(any(all(loom, not(crossbeam_loom)), shuttle)))]
+#[cfg(all(loom, crossbeam_loom))]
 use crossbeam_epoch as reclaim;
+
+/// Crossbeam's reclamation, with a collector that a forked child replaces: a thread of the parent that was pinned when it
+/// forked would keep the child from ever releasing anything.
+#[cfg(not(any(loom, shuttle)))]
+mod reclaim {
+    use crate::sync::process::atomic::{AtomicPtr, Ordering};
+    use crossbeam_epoch::{Collector, LocalHandle};
+    use std::cell::Cell;
+    use std::ptr;
+
+    pub(super) use crossbeam_epoch::Guard;
+
+    /// Made at the first use, and kept for as long as the process lives.
+    static COLLECTOR: AtomicPtr<Collector> = AtomicPtr::new(ptr::null_mut());
+
+    thread_local! {
+        /// This thread's place in the collector, once it has one.
+        static HANDLE: Cell<Option<&'static LocalHandle>> = const { Cell::new(None) };
+        static END: End = const { End };
+    }
+
+    /// Gives the place back when the thread ends.
+    struct End;
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            if let Some(handle) = HANDLE.take() {
+                // SAFETY: from `Box::leak` in `pin_first` on this thread; guards do not refer to it.
+                drop(unsafe { Box::from_raw(ptr::from_ref(handle).cast_mut()) });
+            }
+        }
+    }
+
+    fn collector() -> &'static Collector {
+        let now = COLLECTOR.load(Ordering::Acquire);
+        // SAFETY: null, or a box that is never freed.
+        if let Some(collector) = unsafe { now.as_ref() } {
+            return collector;
+        }
+        let new = Box::into_raw(Box::new(Collector::new()));
+        match COLLECTOR.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: just made, and never freed from now on.
+            Ok(_) => unsafe { &*new },
+            Err(others) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: as above: a box that is never freed.
+                unsafe { &*others }
+            }
+        }
+    }
+
+    /// The collector's bookkeeping of the parent stays as it is: its threads are gone.
+    pub(super) fn begin_in_child() {
+        HANDLE.set(None);
+        COLLECTOR.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    pub(super) fn is_pinned() -> bool {
+        HANDLE.get().is_some_and(LocalHandle::is_pinned)
+    }
+
+    #[inline]
+    pub(super) fn pin() -> Guard {
+        match HANDLE.get() {
+            Some(handle) => handle.pin(),
+            None => pin_first(),
+        }
+    }
+
+    #[cold]
+    fn pin_first() -> Guard {
+        let handle = collector().register();
+        // A thread that is ending keeps none: a guard keeps its own place.
+        if END.try_with(|_| ()).is_err() {
+            return handle.pin();
+        }
+        let handle: &'static LocalHandle = Box::leak(Box::new(handle));
+        HANDLE.set(Some(handle));
+        handle.pin()
+    }
+}
+
+/// Called in a forked child, by the thread that forked: what is retired from now on waits for no thread of the parent.
+#[cfg(not(any(loom, shuttle)))]
+pub(super) fn begin_in_child() {
+    reclaim::begin_in_child();
+}
+
+#[cfg(any(loom, shuttle))]
+pub(super) fn begin_in_child() {}
 
 /// Reclamation that costs loom and shuttle little, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
 /// crossbeam's). Their threads share one thread of the system: their guards are counted together, and what is deferred

@@ -7,6 +7,7 @@ use super::{failed, failed_at, file, size_of, try_open};
 use crate::direct::{Alignment, DirectSink, DirectSource};
 use crate::fs::no_direct_io;
 use esker_base::Result;
+use esker_base::sync::fork::Owner;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -17,10 +18,11 @@ const PAGE_BYTES: usize = 4096;
 /// Larger blocks than any device has are no answer.
 const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
 
-/// An open file; its reads and writes are aligned.
+/// An open file; its reads and writes are aligned. A forked child may read it, and changes nothing.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     fd: OwnedFd,
+    owner: Owner,
     path: PathBuf,
     alignment: Alignment,
 }
@@ -40,7 +42,7 @@ impl DirectFile {
             e => failed(operation, path, e),
         })?;
         let alignment = alignment_of(&fd).ok_or_else(|| no_direct_io(operation, path))?;
-        Ok(DirectFile { fd, path: path.to_owned(), alignment })
+        Ok(DirectFile { fd, owner: Owner::here(), path: path.to_owned(), alignment })
     }
 }
 
@@ -123,6 +125,7 @@ impl DirectSink for DirectFile {
     }
 
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<usize> {
+        self.owner.check(self.path.display())?;
         let n = retry_on_intr(|| rustix::io::pwrite(&self.fd, blocks, offset))
             .map_err(|e| failed_at("pwrite", &self.path, offset, e))?;
         // What there is of a block is written again with all of it.
@@ -138,11 +141,13 @@ impl DirectSink for DirectFile {
     }
 
     fn set_len(&mut self, size: u64) -> Result<()> {
+        self.owner.check(self.path.display())?;
         retry_on_intr(|| rustix::fs::ftruncate(&self.fd, size))
             .map_err(|e| failed_at("ftruncate", &self.path, size, e))
     }
 
     fn sync(&mut self, all: bool) -> Result<()> {
+        self.owner.check(self.path.display())?;
         if all {
             retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|e| failed("fsync", &self.path, e))
         } else {
@@ -151,6 +156,7 @@ impl DirectSink for DirectFile {
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool> {
+        self.owner.check(self.path.display())?;
         Ok(file::reserve(&self.fd, &self.path, offset, bytes)? > 0)
     }
 }

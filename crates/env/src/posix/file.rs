@@ -9,11 +9,13 @@
 //!     also after an error.
 //!  2. The buffer never grows beyond `BUFFER_BYTES`; an append of that size or more is not copied.
 //!  3. While `mapped` is there the buffer is empty, and the file may be longer than `written`.
+//!  4. A forked child changes nothing: every call fails there, and dropping the file closes the descriptor.
 
 use super::mapped::MappedEnd;
 use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
 use super::{failed, failed_at, size_of};
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
+use esker_base::sync::fork::Owner;
 use esker_base::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags};
@@ -197,6 +199,7 @@ impl RandomAccessFile for PosixRandomAccessFile {
 pub(super) struct PosixWritableFile {
     /// `None` once closed.
     fd: Option<OwnedFd>,
+    owner: Owner,
     path: PathBuf,
     buffer: Vec<u8>,
     written: u64,
@@ -210,6 +213,7 @@ impl PosixWritableFile {
     pub(super) fn new(fd: OwnedFd, path: &Path, offset: u64) -> PosixWritableFile {
         PosixWritableFile {
             fd: Some(fd),
+            owner: Owner::here(),
             path: path.to_owned(),
             buffer: Vec::new(),
             written: offset,
@@ -219,11 +223,13 @@ impl PosixWritableFile {
     }
 
     fn fd(&self) -> Result<&OwnedFd> {
+        self.owner.check(self.path.display())?;
         self.fd.as_ref().ok_or_else(|| closed(&self.path))
     }
 
     /// Writes all of `data` at the end of what the kernel has.
     fn write_through(&mut self, data: &[u8]) -> Result<()> {
+        self.owner.check(self.path.display())?;
         let fd = self.fd.as_ref().ok_or_else(|| closed(&self.path))?;
         let mut rest = data;
         while !rest.is_empty() {
@@ -281,7 +287,9 @@ fn closed(path: &Path) -> Error {
 impl WritableFile for PosixWritableFile {
     #[inline]
     fn append(&mut self, data: &[u8]) -> Result<()> {
-        if let Some(mapped) = &mut self.mapped {
+        if let Some(mapped) = &mut self.mapped
+            && self.owner.is_here()
+        {
             let stored = mapped.store(self.written, data);
             self.written += stored as u64;
             return if stored == data.len() { Ok(()) } else { self.append_beyond(&data[stored..]) };
@@ -303,12 +311,14 @@ impl WritableFile for PosixWritableFile {
 
     fn sync(&mut self) -> Result<()> {
         self.write_buffer()?;
+        self.owner.check(self.path.display())?;
         retry_on_intr(|| rustix::fs::fdatasync(self.fd.as_ref().ok_or(Errno::BADF)?))
             .map_err(|e| failed("fdatasync", &self.path, e))
     }
 
     fn fsync(&mut self) -> Result<()> {
         self.write_buffer()?;
+        self.owner.check(self.path.display())?;
         retry_on_intr(|| rustix::fs::fsync(self.fd.as_ref().ok_or(Errno::BADF)?))
             .map_err(|e| failed("fsync", &self.path, e))
     }
@@ -384,7 +394,7 @@ impl WritableFile for PosixWritableFile {
 
 impl Drop for PosixWritableFile {
     fn drop(&mut self) {
-        if self.fd.is_some() {
+        if self.fd.is_some() && self.owner.is_here() {
             // Nobody is left to hear of an error: whoever needs to know calls `close`.
             match self.close() {
                 Ok(()) | Err(_) => {}

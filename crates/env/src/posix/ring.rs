@@ -7,10 +7,12 @@
 //! Invariants
 //!  1. No submission is left behind: [`read_many`] returns when the kernel has reported all that it took, so that it writes
 //!     to no buffer later.
-//!  2. An error here is no error of the read: who called reads again, by itself, and gets the system's word for it.
+//!  2. A forked child makes a ring of its own.
+//!  3. An error here is no error of the read: who called reads again, by itself, and gets the system's word for it.
 
 use super::refused::is_refused;
 use crate::read_many::ReadRequest;
+use esker_base::sync::fork::Owner;
 use esker_base::sync::process::atomic::{AtomicBool, Ordering};
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
@@ -27,8 +29,8 @@ const ENTRIES: usize = 128;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
 
-/// A thread's ring, once it is made.
-struct Ring(Option<Box<IoUring>>);
+/// A thread's ring, once it is made, and the process that made it: a forked child shares the kernel's end of it.
+struct Ring(Option<(Box<IoUring>, Owner)>);
 
 /// Whether the kernel forbids rings.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -39,10 +41,10 @@ thread_local! {
 
 impl Ring {
     fn open(&mut self) -> io::Result<&mut IoUring> {
-        let ring = match self.0.take() {
+        let ring = match self.0.take().filter(|(_, owner)| owner.is_here()) {
             Some(ring) => ring,
             None => match IoUring::new(ENTRIES as u32) {
-                Ok(ring) => Box::new(ring),
+                Ok(ring) => (Box::new(ring), Owner::here()),
                 Err(e) => {
                     // Locked memory is limited by a rule; that of a submission is short for a while.
                     refuse_if(is_forbidden(&e) || Errno::from_io_error(&e) == Some(Errno::NOMEM));
@@ -50,7 +52,7 @@ impl Ring {
                 }
             },
         };
-        Ok(self.0.insert(ring))
+        Ok(&mut self.0.insert(ring).0)
     }
 
     /// Reads all, wave by wave. After an error there is no ring: what was pushed and not taken goes with it.
@@ -82,7 +84,7 @@ fn refuse_if(is_forbidden: bool) {
 /// not work so.
 pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     if !IS_REFUSED.load(Ordering::Relaxed) {
-        // After an error what is not done is left to the caller (invariant 2).
+        // After an error what is not done is left to the caller (invariant 3).
         RING.with_borrow_mut(|ring| ring.read(requests, done)).unwrap_or_default();
     }
 }

@@ -63,7 +63,7 @@ fn only_the_kinds_of_its_mode_wait() {
 
 /// A state in which each priority has this many requests of 1 byte waiting.
 fn waiting(limiter: &RateLimiter, each: usize) {
-    let mut state = limiter.state.lock();
+    let mut state = limiter.state().lock();
     for queue in &mut state.queues {
         queue.extend((0..each).map(|_| Request { bytes_left: 1, waiter: Arc::default() }));
     }
@@ -74,7 +74,7 @@ fn priorities_go_first_but_nobody_starves() {
     // One byte in each period: who gets it?
     let limiter = RateLimiter::new(10, 100_000, 10, RateLimiterMode::AllIo);
     waiting(&limiter, 10_000);
-    let mut state = limiter.state.lock();
+    let mut state = limiter.state().lock();
     for period in 0..10_000 {
         state.refill_and_grant(period * 100_000, 100_000, 10);
     }
@@ -116,5 +116,5 @@ fn many_threads_all_get_theirs_at_the_rate() {
     assert_eq!(limiter.total_bytes_through(None), 800_000);
     // 0.4 s by the rate; the first two periods may come at once.
     assert!(seconds > 0.37, "{seconds}");
-    assert!(limiter.state.lock().queues.iter().all(VecDeque::is_empty));
+    assert!(limiter.state().lock().queues.iter().all(VecDeque::is_empty));
 }

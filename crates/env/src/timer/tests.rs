@@ -29,7 +29,7 @@ fn work_is_called_once_in_each_period() {
         // The thread reads the clock after the call, so time may only move on when it is done.
         timer.look();
         wait(&calls);
-        while timer.shared.state.lock().running.is_some() {
+        while timer.shared().state.lock().running.is_some() {
             std::thread::yield_now();
         }
     }
@@ -95,7 +95,7 @@ fn work_waits_for_a_thread_that_the_system_refuses() {
     let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
     timer.start_refused();
     clock.advance(PERIOD);
-    assert!(timer.shared.state.lock().thread.is_none());
+    assert!(timer.shared().state.lock().thread.is_none());
     REFUSES.set(false);
     timer.start_refused();
     wait(&calls);

@@ -17,7 +17,8 @@ impl Db {
     /// Ends background work and closes all files. Other handles and iterators give `ShutdownInProgress` or go on with
     /// what they hold; dropping the last handle closes too, without telling of errors.
     /// # Errors
-    /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed all the same.
+    /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed all the same ·
+    /// `NotSupported` in a forked child: nothing is done, and the parent's database goes on.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -27,6 +28,7 @@ impl Db {
     /// # Errors
     /// That of the flush; background work ends all the same.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
+        self.engine().check_process()?;
         let flushed = self.inner.cancel_jobs();
         if wait {
             self.engine().wait_for_jobs();
@@ -39,6 +41,7 @@ impl Db {
 impl DbInner {
     pub(super) fn close(&self) -> Result<()> {
         let engine = &self.engine;
+        engine.check_process()?;
         if engine.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -129,6 +132,11 @@ impl Drop for ReleaseAll {
 
 impl Drop for DbInner {
     fn drop(&mut self) {
+        if !self.engine.owner.is_here() {
+            // A forked child has neither the threads nor the locks of what lies behind, and the files are the parent's.
+            std::mem::forget((self.engine.clone(), self.write_path.clone()));
+            return;
+        }
         if let Err(e) = self.close() {
             esker_base::info_log!(self.engine.info_log, Error, "Close failed: {e}");
         }

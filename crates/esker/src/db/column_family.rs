@@ -91,11 +91,15 @@ impl Db {
 
     /// The open family of this name.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamilyHandle> {
+        self.engine().check_process().ok()?;
         self.engine().families.by_name(name).map(|cf| ColumnFamilyHandle { cf })
     }
 
     /// Names of all open families, by id.
     pub fn column_family_names(&self) -> Vec<String> {
+        if !self.engine().owner.is_here() {
+            return Vec::new();
+        }
         self.engine().families.all().iter().map(|cf| cf.name.clone()).collect()
     }
 

@@ -176,6 +176,9 @@ impl DbIterator {
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
+        if !self.is_here() {
+            return;
+        }
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
@@ -186,6 +189,9 @@ impl DbIterator {
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
+        if !self.is_here() {
+            return;
+        }
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
@@ -196,6 +202,9 @@ impl DbIterator {
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
+        if !self.is_here() {
+            return;
+        }
         let start = self.db.engine.start_timing();
         if self.prepared.is_some() {
             self.enter_range(target.as_ref(), false);
@@ -208,6 +217,9 @@ impl DbIterator {
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
+        if !self.is_here() {
+            return;
+        }
         let start = self.db.engine.start_timing();
         if self.prepared.is_some() {
             self.enter_range(target.as_ref(), true);
@@ -279,7 +291,8 @@ impl DbIterator {
     /// Why it is not valid, if an error was the reason.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `Incomplete` if `read_tier` forbids the I/O it would take, or
-    /// `max_skippable_internal_keys` was passed · `TimedOut` if it would take I/O behind `deadline`.
+    /// `max_skippable_internal_keys` was passed · `TimedOut` if it would take I/O behind `deadline` · `NotSupported` in a
+    /// forked child of the process that opened the database.
     pub fn status(&self) -> Result<()> {
         each!(&self.iter, iter => iter.status())
     }
@@ -289,6 +302,7 @@ impl DbIterator {
     /// # Errors
     /// As [`Db::iter_opt`]; the iterator is as it was then.
     pub fn refresh(&mut self) -> Result<()> {
+        self.db.engine.check_process()?;
         let held = self.db.hold_for_iterator(&self.options);
         let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options, held.as_ref());
         if let Cursor::Timestamped(iter) = &mut self.iter {
@@ -390,6 +404,19 @@ impl DbIterator {
         self.prepared.as_ref().and_then(|prepared| prepared.around.as_deref()).unwrap_or(&self.options)
     }
 
+    /// False, with an error as the status, in a forked child of the process that opened the database.
+    #[inline]
+    fn is_here(&mut self) -> bool {
+        self.db.engine.owner.is_here() || self.fail_elsewhere()
+    }
+
+    #[cold]
+    fn fail_elsewhere(&mut self) -> bool {
+        let error = self.db.engine.is_of_another_process();
+        each!(&mut self.iter, iter => iter.fail(error));
+        false
+    }
+
     /// Whether the view is not the family's any more, or there is none.
     #[inline]
     fn is_outdated(&self) -> bool {
@@ -416,6 +443,9 @@ impl DbIterator {
     /// place cannot be read there; `status` then says why.
     #[inline]
     fn keep_place(&mut self) -> bool {
+        if !self.is_here() {
+            return false;
+        }
         if !self.is_outdated() {
             return true;
         }

@@ -92,6 +92,9 @@ impl Db {
     pub fn live_files(&self) -> Vec<LiveFileMetaData> {
         let engine = self.engine();
         let mut files = Vec::new();
+        if !engine.owner.is_here() {
+            return files;
+        }
         for family in engine.families.all() {
             let view = family.super_version.load_full();
             files.extend(view.version.all_files().map(|(level, file)| LiveFileMetaData {
@@ -106,6 +109,9 @@ impl Db {
     /// Checksum and function name of each live file that has a checksum, tables and blob files of all families, by number.
     pub fn live_files_checksum_info(&self) -> BTreeMap<FileNumber, (Vec<u8>, String)> {
         let mut checksums = BTreeMap::new();
+        if !self.engine().owner.is_here() {
+            return checksums;
+        }
         for family in self.engine().families.all() {
             add_checksums(&family.super_version.load_full().version, &mut checksums);
         }

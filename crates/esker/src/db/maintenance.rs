@@ -148,6 +148,9 @@ impl Db {
     /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for those that run. Calls nest.
     pub fn pause_background_work(&self) {
         let engine = self.engine();
+        if !engine.owner.is_here() {
+            return;
+        }
         let mut state = engine.state.lock();
         state.paused += 1;
         while state.flushes_scheduled + state.compactions_scheduled > 0 || state.dead_walk_scheduled {
@@ -160,6 +163,7 @@ impl Db {
     /// `InvalidArgument` if nothing is paused.
     pub fn continue_background_work(&self) -> Result<()> {
         let engine = self.engine();
+        engine.check_process()?;
         let mut state = engine.state.lock();
         state.paused = state
             .paused
@@ -174,6 +178,7 @@ impl Db {
     /// The background error in force · `ShutdownInProgress`.
     pub fn wait_for_background_work(&self) -> Result<()> {
         let engine = self.engine();
+        engine.check_process()?;
         let mut state = engine.state.lock();
         loop {
             engine.check_open()?;
@@ -199,13 +204,16 @@ impl Db {
     /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow: a copy of the directory can be
     /// made. Waits for deletions that are under way.
     pub fn disable_file_deletions(&self) {
-        purge::disable(self.engine());
+        if self.engine().owner.is_here() {
+            purge::disable(self.engine());
+        }
     }
 
     /// Undoes one [`Db::disable_file_deletions`].
     /// # Errors
     /// `InvalidArgument` if deletions are not disabled.
     pub fn enable_file_deletions(&self) -> Result<()> {
+        self.engine().check_process()?;
         if !purge::enable(self.engine()) {
             return Err(Error::invalid_argument("enable_file_deletions: deletions are not disabled"));
         }

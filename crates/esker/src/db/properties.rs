@@ -24,6 +24,7 @@ impl Db {
 
     /// The value of property `name` of `family`, as text.
     pub fn property_cf(&self, family: &ColumnFamilyHandle, name: &str) -> Option<String> {
+        self.engine().check_process().ok()?;
         let property = parse_property(name)?;
         if !family.cf.is_dropped()
             && let Some(text) = text_of_view(&family.cf, property)
@@ -43,12 +44,16 @@ impl Db {
 
     /// The value of a property of `family` that is a number.
     pub fn int_property_cf(&self, family: &ColumnFamilyHandle, name: &str) -> Option<u64> {
+        self.engine().check_process().ok()?;
         self.number_of(family, parse_property(name)?)
     }
 
     /// About how many file bytes the keys from `begin` to `end` (exclusive), which are given without timestamps, take. What is in memory only is not
     /// counted, as with RocksDB's `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
     pub fn approximate_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
+        if !self.engine().owner.is_here() {
+            return 0;
+        }
         let view = family.cf.super_version.load_full();
         let (start, limit) = (before_all_versions(&family.cf, begin), before_all_versions(&family.cf, end));
         let sizes = view.version.all_files().map(|(_, file)| size_within(&family.cf, file, &start, &limit));
@@ -57,6 +62,9 @@ impl Db {
 
     /// About how many memtable bytes the keys from `begin` to `end` (exclusive), which are given without timestamps, take.
     pub fn approximate_memtable_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
+        if !self.engine().owner.is_here() {
+            return 0;
+        }
         let view = family.cf.super_version.load_full();
         let (start, limit) = (newest_version(&family.cf, begin), newest_version(&family.cf, end));
         view.memtables().map(|mem| mem.approximate_size(&start, &limit)).sum()
@@ -126,6 +134,7 @@ impl Db {
     ) -> Option<BTreeMap<String, String>> {
         let property = parse_property(name)?;
         let engine = self.engine();
+        engine.check_process().ok()?;
         match property {
             Property::DbStats | Property::DbWriteStallStats => {
                 return Some(engine.counters.db_stats(engine.env.clock.as_ref()).to_map());

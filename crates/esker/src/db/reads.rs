@@ -58,7 +58,8 @@ impl Db {
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids the I/O it would take ·
     /// `InvalidArgument` for merge operands in a family without merge operator, and for a
-    /// snapshot or family of another database · `NotSupported` for what only a newer version can read.
+    /// snapshot or family of another database · `NotSupported` for what only a newer version can read, and in a forked
+    /// child of the process that opened the database.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -109,6 +110,9 @@ impl Db {
 impl SnapshotOwner for DbInner {
     fn release_snapshot(&self, ticket: Ticket) {
         let engine = &self.engine;
+        if !engine.owner.is_here() {
+            return;
+        }
         let oldest = engine.snapshots.release(ticket, || engine.visible_sequence());
         // As in RocksDB, the end of an iterator is no reason to rewrite files.
         if ticket.is_of_user() {
@@ -133,6 +137,14 @@ impl DbInner {
     /// The state of now, for `holder`.
     pub(super) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
         let engine = &self.engine;
+        if !engine.owner.is_here() {
+            // Every read with it fails.
+            return Snapshot::new(
+                engine.visible_sequence(),
+                Ticket::NONE,
+                self.clone() as Arc<dyn SnapshotOwner>,
+            );
+        }
         let (sequence, ticket) =
             engine.snapshots.acquire(|| engine.visible_sequence(), holder, || engine.env.clock.now_seconds());
         Snapshot::new(sequence, ticket, self.clone() as Arc<dyn SnapshotOwner>)
@@ -262,10 +274,13 @@ impl DbInner {
     }
 
     /// # Errors
-    /// `InvalidArgument` if it is a family of another database.
+    /// `InvalidArgument` if it is a family of another database · `NotSupported` in a forked child.
     #[inline]
     pub(super) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
-        if cf.database == self.engine.tag { Ok(()) } else { Err(foreign_family(&cf.name)) }
+        if cf.database != self.engine.tag {
+            return Err(foreign_family(&cf.name));
+        }
+        self.engine.check_process()
     }
 
     /// The sequence number that a read sees up to. Load the view before calling it.

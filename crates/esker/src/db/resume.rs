@@ -36,6 +36,9 @@ impl Db {
 
     /// The error that stops writes or background work, if there is one.
     pub fn background_error(&self) -> Option<esker_base::Error> {
+        if let Err(error) = self.engine().check_process() {
+            return Some(error);
+        }
         self.engine().state.lock().background_error.current().cloned()
     }
 }

@@ -94,7 +94,11 @@ impl Db {
 
     /// The options of the database that are in force.
     pub fn db_options(&self) -> DbOptions {
-        self.engine().db_options().as_ref().clone()
+        // A forked child may not wait for the lock.
+        match self.engine().check_process() {
+            Ok(()) => self.engine().db_options().as_ref().clone(),
+            Err(_) => self.engine().options.clone(),
+        }
     }
 }
 

@@ -29,6 +29,7 @@ impl Db {
     /// What scrubbing has done and found since the database was opened; `None` if it is not scrubbed, see
     /// `scrub_bytes_per_second`.
     pub fn scrub_state(&self) -> Option<ScrubState> {
+        self.engine().check_process().ok()?;
         self.engine().scrubber.lock().as_ref().map(Scrubber::state)
     }
 
@@ -36,8 +37,11 @@ impl Db {
     /// what lies in a bad one is an error that names file and offset. Compactions leave them where they are, and what is newer
     /// stays above them; everything else goes on, writes too. Until the database is opened again, or [`Db::resume`] is called.
     pub fn tables_set_aside(&self) -> Vec<TableSetAside> {
-        let state = self.engine().state.lock();
         let mut all = Vec::new();
+        if !self.engine().owner.is_here() {
+            return all;
+        }
+        let state = self.engine().state.lock();
         for family in state.families.values() {
             for (number, why) in family.running.all_set_aside() {
                 let file = family.version.all_files().find(|(_, file)| file.number == number);
@@ -61,6 +65,7 @@ impl Db {
     /// # Errors
     /// The first `Corruption` or `IoError`, which names the file.
     pub fn verify_checksum(&self) -> Result<()> {
+        self.engine().check_process()?;
         for family in self.engine().families.all() {
             let view = reads::pinned_view(&family);
             for (_, file) in view.version.all_files() {
@@ -80,6 +85,7 @@ impl Db {
     /// the first `Corruption` or `IoError`, which names the file.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let engine = self.engine();
+        engine.check_process()?;
         let Some(factory) = &engine.options.file_checksum_gen_factory else {
             let what = "Cannot verify file checksum if options.file_checksum_gen_factory is null";
             return Err(Error::invalid_argument(what));

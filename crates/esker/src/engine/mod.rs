@@ -48,6 +48,7 @@ use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::sync::fork::Owner;
 use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RankedMutexGuard, RwLock};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
@@ -105,6 +106,8 @@ pub(crate) struct UnwrittenOptions {
 /// One open database, without its front door.
 pub(crate) struct Engine {
     // Constant after open.
+    /// The process that opened it.
+    pub(crate) owner: Owner,
     pub(crate) path: PathBuf,
     pub(crate) wal_dir: PathBuf,
     /// As they were at open: for those that cannot change. See [`Engine::db_options`].
@@ -200,8 +203,21 @@ impl Engine {
     }
 
     /// # Errors
-    /// `ShutdownInProgress` once closing has begun.
+    /// `NotSupported` in a forked child of the process that opened the database.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.owner.is_here() { Ok(()) } else { Err(self.is_of_another_process()) }
+    }
+
+    #[cold]
+    pub(crate) fn is_of_another_process(&self) -> Error {
+        self.owner.is_elsewhere(&format_args!("the database in {}", self.path.display()))
+    }
+
+    /// # Errors
+    /// `ShutdownInProgress` once closing has begun · as [`Engine::check_process`].
     pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_process()?;
         if self.is_shutting_down() {
             return Err(esker_base::Error::shutdown_in_progress("the database is closing"));
         }
@@ -209,8 +225,9 @@ impl Engine {
     }
 
     /// # Errors
-    /// `NotSupported` if the database was opened read-only.
+    /// `NotSupported` if the database was opened read-only · as [`Engine::check_process`].
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_process()?;
         if self.read_only {
             return Err(esker_base::Error::not_supported("Not supported operation in read only mode."));
         }

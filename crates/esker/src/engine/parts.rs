@@ -9,6 +9,7 @@ use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64};
+use esker_base::sync::fork::Owner;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
 use esker_env::FileLock;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ impl Engine {
             allocated_sequence: AtomicU64::new(last_sequence.0),
             wal_bytes: AtomicU64::new(parts.wals.total_bytes()),
             wal_bytes_limit: AtomicU64::new(wal_bytes_limit(&parts.options, &parts.state)),
+            owner: Owner::here(),
             env: parts.options.env.clone(),
             path: parts.path,
             wal_dir: parts.wal_dir,

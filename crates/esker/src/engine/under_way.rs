@@ -13,8 +13,9 @@ pub(crate) struct UnderWay<'a>(&'a Engine);
 
 impl<'a> UnderWay<'a> {
     /// # Errors
-    /// `ShutdownInProgress`.
+    /// `ShutdownInProgress` · as [`Engine::check_process`].
     pub(crate) fn begin(engine: &'a Engine) -> Result<UnderWay<'a>> {
+        engine.check_process()?;
         // The flag goes up under the lock.
         let mut state = engine.state.lock();
         engine.check_open()?;

@@ -361,7 +361,7 @@ impl TimestampedIter {
         self.iter.seek(&from);
     }
 
-    fn fail(&mut self, error: Error) {
+    pub(crate) fn fail(&mut self, error: Error) {
         self.valid = false;
         self.status = Err(error);
     }

@@ -89,6 +89,11 @@ impl VersionsIter {
         self.options.set_bounds(lower, upper);
     }
 
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.valid = false;
+        self.status = Err(error);
+    }
+
     pub(crate) fn status(&self) -> Result<()> {
         self.status.clone()
     }

@@ -130,6 +130,9 @@ impl TransactionDb {
 
     /// All prepared transactions that nobody has: those of before a crash, and those that were dropped.
     pub fn get_all_prepared_transactions(&self) -> Vec<Transaction> {
+        if !self.db().engine().owner.is_here() {
+            return Vec::new();
+        }
         let mut names = self.shared.names.lock();
         let cores: Vec<_> = names.values_mut().filter_map(Option::take).collect();
         drop(names);
@@ -138,6 +141,7 @@ impl TransactionDb {
 
     /// The prepared transaction called `name`; `None` if there is none, or if somebody has it.
     pub fn get_transaction_by_name(&self, name: &[u8]) -> Option<Transaction> {
+        self.db().engine().check_process().ok()?;
         let core = self.shared.names.lock().get_mut(name)?.take()?;
         Some(Transaction::of_core(self.shared.clone(), core))
     }

@@ -10,12 +10,18 @@ use esker_base::Result;
 pub struct TransactionIterator {
     iter: DbIter,
     /// Keeps the database open.
-    _db: Db,
+    db: Db,
 }
 
 impl TransactionIterator {
     pub(super) fn new(iter: DbIter, db: Db) -> TransactionIterator {
-        TransactionIterator { iter, _db: db }
+        TransactionIterator { iter, db }
+    }
+
+    /// False, with an error as the status, in a forked child of the process that opened the database.
+    fn is_here(&mut self) -> bool {
+        let here = self.db.engine().check_process();
+        here.map_err(|error| self.iter.fail(error)).is_ok()
     }
 
     /// Whether it stands on an entry.
@@ -24,33 +30,45 @@ impl TransactionIterator {
     }
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
-        self.iter.seek_to_first();
+        if self.is_here() {
+            self.iter.seek_to_first();
+        }
     }
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
-        self.iter.seek_to_last();
+        if self.is_here() {
+            self.iter.seek_to_last();
+        }
     }
     /// To the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
-        self.iter.seek(target.as_ref());
+        if self.is_here() {
+            self.iter.seek(target.as_ref());
+        }
     }
     /// To the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
-        self.iter.seek_for_prev(target.as_ref());
+        if self.is_here() {
+            self.iter.seek_for_prev(target.as_ref());
+        }
     }
     /// To the next key.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.
     pub fn next(&mut self) {
-        self.iter.next();
+        if self.is_here() {
+            self.iter.next();
+        }
     }
     /// To the previous key.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.
     pub fn prev(&mut self) {
-        self.iter.prev();
+        if self.is_here() {
+            self.iter.prev();
+        }
     }
     /// The key here; lives until the next move.
     ///

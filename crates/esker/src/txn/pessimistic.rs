@@ -203,6 +203,7 @@ impl Transaction {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Error::invalid_argument("Transaction name length must be between 1 and 512 chars."));
         }
+        self.db().engine().check_process()?;
         let mut names = self.shared.names.lock();
         if names.contains_key(name) {
             return Err(Error::invalid_argument("Transaction name must be unique."));
@@ -644,6 +645,10 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         let Some(core) = self.core.take() else { return };
         let Some(name) = core.name.clone() else { return };
+        if !self.shared.db.engine().owner.is_here() {
+            // The name is the parent's, and so is the transaction that it has prepared.
+            return;
+        }
         let mut names = self.shared.names.lock();
         if core.state == TransactionState::Prepared {
             names.insert(name, Some(core));

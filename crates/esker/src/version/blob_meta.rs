@@ -83,7 +83,7 @@ impl LiveBlobFile {
 
 impl Drop for LiveBlobFile {
     fn drop(&mut self) {
-        if self.installed.load(Ordering::Relaxed) {
+        if self.installed.load(Ordering::Relaxed) && self.obsolete.are_ours() {
             self.obsolete.add_blob(self.number);
         }
     }

@@ -10,6 +10,7 @@
 //!  3. What is known about a file is charged once, however many metas it has (`CacheEntryRole::kFileMetadata`).
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::fork::Owner;
 use esker_base::sync::{Arc, Mutex, OnceLock};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_cache::{Reservation, Role};
@@ -243,7 +244,7 @@ struct TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        if !self.installed.load(Ordering::Relaxed) {
+        if !self.installed.load(Ordering::Relaxed) || !self.obsolete.are_ours() {
             return;
         }
         let TableFile { number, path_id, file_size, .. } = *self;
@@ -272,6 +273,16 @@ pub struct ObsoleteFiles {
     blobs: Mutex<Vec<FileNumber>>,
     /// Called when there is one more, by whichever thread dropped the last view of it, under whatever locks that holds.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    process: Process,
+}
+
+/// The process whose files they are.
+struct Process(Owner);
+
+impl Default for Process {
+    fn default() -> Process {
+        Process(Owner::here())
+    }
 }
 
 impl fmt::Debug for ObsoleteFiles {
@@ -285,6 +296,11 @@ impl ObsoleteFiles {
     /// The first caller's stays.
     pub fn on_obsolete(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.tell.get_or_init(|| Box::new(tell));
+    }
+
+    /// Whether they are this process's: views that a forked child drops are views of its parent's files.
+    pub(super) fn are_ours(&self) -> bool {
+        self.process.0.is_here()
     }
 
     /// Takes all tables.

@@ -26,6 +26,7 @@ mod export;
 mod failed_reads;
 mod family_names;
 mod foreign_families;
+mod forks;
 mod hour_long_scan;
 mod idle_families;
 mod info_log;

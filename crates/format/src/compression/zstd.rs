@@ -1,7 +1,7 @@
 //! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a pool.
 
 use super::{CompressionOptions, CompressionType, Output, bad};
-use esker_base::sync::process::Mutex;
+use esker_base::sync::fork::StaticMutex;
 use esker_base::{Error, Result};
 use zstd_safe::{CCtx, CParameter, DCtx, DDict};
 
@@ -65,12 +65,12 @@ impl Dictionary {
 }
 
 /// Idle decoders; as many as ever decompressed at once, and never more than `MOST_IDLE`.
-static IDLE: Mutex<Vec<DCtx<'static>>> = Mutex::new(Vec::new());
+static IDLE: StaticMutex<Vec<DCtx<'static>>> = StaticMutex::new(Vec::new());
 const MOST_IDLE: usize = 64;
 
 pub(super) fn decompress<B: Output>(data: &[u8], size: usize, dictionary: Option<&Dictionary>) -> Result<B> {
     let kind = CompressionType::Zstd;
-    let idle = IDLE.lock().pop();
+    let idle = IDLE.lock().and_then(|mut idle| idle.pop());
     let Some(mut context) = idle.or_else(DCtx::try_create) else {
         return Err(Error::aborted("no memory for a zstd context"));
     };
@@ -79,11 +79,11 @@ pub(super) fn decompress<B: Output>(data: &[u8], size: usize, dictionary: Option
         Some(d) => context.decompress_using_ddict(&mut *out, data, &d.0),
         None => context.decompress(&mut *out, data),
     };
-    let mut pool = IDLE.lock();
-    if pool.len() < MOST_IDLE {
-        pool.push(context);
+    if let Some(mut idle) = IDLE.lock()
+        && idle.len() < MOST_IDLE
+    {
+        idle.push(context);
     }
-    drop(pool);
     match written {
         Ok(n) if n == size => Ok(out),
         Ok(n) => Err(bad(kind, format_args!("{n} bytes instead of {size}"))),

@@ -24,6 +24,7 @@ mod segment;
 use super::compressed::restore;
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::fork::Owner;
 use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Condvar, Mutex, MutexGuard};
 use esker_base::{Error, ErrorKind, Result, info_log};
@@ -72,6 +73,8 @@ impl std::fmt::Debug for FileSecondaryCacheOptions {
 
 /// See the head of the file. Dropping it writes what is queued.
 pub struct FileSecondaryCache {
+    /// A forked child has neither the writer nor the directory: the tier is off there.
+    owner: Owner,
     inner: Arc<Inner>,
     writer: Writer,
     _lock: Box<dyn FileLock>,
@@ -182,12 +185,12 @@ impl FileSecondaryCache {
         inner.trim();
         let writer = Writer { thread: Mutex::new(None), first_number };
         writer.start(&inner);
-        Ok(FileSecondaryCache { inner, writer, _lock: lock })
+        Ok(FileSecondaryCache { owner: Owner::here(), inner, writer, _lock: lock })
     }
 
-    /// Whether an error of the disk has turned it off.
+    /// Whether an error of the disk has turned it off, or this is a forked child of the process that opened it.
     pub fn is_off(&self) -> bool {
-        self.inner.is_off.load(Ordering::Acquire)
+        !self.owner.is_here() || self.inner.is_off.load(Ordering::Acquire)
     }
 
     /// How many blocks it knows.
@@ -475,6 +478,9 @@ impl SecondaryCache for FileSecondaryCache {
 
     fn lookup(&self, key: &CacheKey, _advise_erase: bool) -> Lookup {
         let missing = || Lookup::Missing { was_seen: self.inner.recent.knows(key) };
+        if !self.owner.is_here() {
+            return missing();
+        }
         match self.inner.place(key) {
             None => missing(),
             Some(Place::Queued(record)) => found(&record).map_or_else(missing, Lookup::Ready),
@@ -488,28 +494,33 @@ impl SecondaryCache for FileSecondaryCache {
     }
 
     fn contains(&self, key: &CacheKey) -> bool {
-        self.inner.state.lock().index.contains_key(key)
+        self.owner.is_here() && self.inner.state.lock().index.contains_key(key)
     }
 
     fn erase(&self, key: &CacheKey) {
-        self.inner.state.lock().index.remove(key);
+        if self.owner.is_here() {
+            self.inner.state.lock().index.remove(key);
+        }
     }
 
     fn capacity(&self) -> usize {
-        self.inner.state.lock().capacity
+        if self.owner.is_here() { self.inner.state.lock().capacity } else { 0 }
     }
 
     fn set_capacity(&self, bytes: usize) {
+        if !self.owner.is_here() {
+            return;
+        }
         self.inner.state.lock().capacity = bytes;
         self.inner.trim();
     }
 
     fn usage(&self) -> usize {
-        self.inner.state.lock().bytes
+        if self.owner.is_here() { self.inner.state.lock().bytes } else { 0 }
     }
 
     fn settle(&self) {
-        if !self.writer.start(&self.inner) {
+        if !self.owner.is_here() || !self.writer.start(&self.inner) {
             return;
         }
         let mut state = self.inner.state.lock();
@@ -521,6 +532,11 @@ impl SecondaryCache for FileSecondaryCache {
 
 impl Drop for FileSecondaryCache {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            // There is no such thread to wait for, or to let go.
+            std::mem::forget(self.writer.thread.get_mut().take());
+            return;
+        }
         self.inner.state.lock().is_closing = true;
         self.inner.changed.notify_all();
         match self.writer.thread.get_mut().take() {

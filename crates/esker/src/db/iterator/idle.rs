@@ -24,6 +24,13 @@ use esker_base::{Result, SequenceNumber};
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
+        if !self.db.engine.owner.is_here() {
+            // Blocks, tables and views are given back under locks that threads of the parent may have held.
+            let iter = std::mem::replace(&mut self.iter, Cursor::Gone);
+            let watched = std::mem::replace(&mut self.watched, Watched::Stays);
+            std::mem::forget((iter, watched, self.prepared.take()));
+            return;
+        }
         record_tick(&self.db.engine.options.statistics, Ticker::NoIteratorDeleted, 1);
         let Watched::View(view) = &self.watched else { return };
         // A comparator that panics leaves nobody knows what, and is not asked again.

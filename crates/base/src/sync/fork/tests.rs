@@ -1,0 +1,106 @@
+#![expect(clippy::disallowed_methods, reason = "processes and threads of the system are what is tested")]
+
+use super::*;
+use crate::sync::Arc;
+use crate::sync::epoch::{self, Swap};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Runs `work` in a forked child. Gives what it gives; `None` if it does not end within 20 seconds, or panics.
+fn in_a_child(work: impl FnOnce() -> u8) -> Option<u8> {
+    // SAFETY: the child runs `work`, whose allocations are safe after `fork` with this platform's allocator, and `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
+        // SAFETY: ends this child without running what the parent's test harness has registered.
+        unsafe { libc::_exit(i32::from(code)) };
+    }
+    assert!(child > 0, "fork works");
+    for _ in 0..2000 {
+        let mut status = 0;
+        // SAFETY: the status is a live value of ours.
+        if unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == child {
+            return libc::WIFEXITED(status)
+                .then(|| libc::WEXITSTATUS(status) as u8)
+                .filter(|code| *code != 255);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: a child of ours that has not been waited for.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    None
+}
+
+#[test]
+fn a_forked_child_is_not_the_owner_and_says_so() {
+    let owner = Owner::here();
+    assert!(owner.is_here());
+    let seen = in_a_child(|| {
+        let message = owner.check("the database in /db").unwrap_err().to_string();
+        let names_both = message.contains(&format!("process {}", owner.process_id))
+            && message.contains(&format!("process {}", std::process::id()));
+        u8::from(owner.is_here()) + 2 * u8::from(names_both) + 4 * u8::from(Owner::here().is_here())
+    });
+    assert_eq!(seen, Some(6));
+    assert!(owner.is_here());
+}
+
+#[test]
+fn a_forked_child_makes_its_own_value_and_frees_nothing_of_its_parent() {
+    let alive = Arc::new(());
+    let value = PerProcess::<(u8, Arc<()>)>::new();
+    assert_eq!(value.get(|_| (1, alive.clone())).0, 1);
+    let seen = in_a_child(|| {
+        let new = value.get(|old| (old.map_or(0, |old| old.0) + 1, alive.clone())).0;
+        drop(value);
+        // The value of the parent is left, that of the child is gone.
+        new + 10 * u8::try_from(Arc::strong_count(&alive)).unwrap_or(0)
+    });
+    assert_eq!(seen, Some(22));
+}
+
+#[test]
+fn a_lock_that_a_lost_thread_held_is_no_hang() {
+    static LOCK: StaticMutex<u8> = StaticMutex::new(7);
+    _ = Owner::here();
+    let (held, is_held) = channel();
+    let (end, ends) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let guard = LOCK.lock();
+        held.send(()).unwrap();
+        ends.recv().unwrap();
+        drop(guard);
+    });
+    is_held.recv().unwrap();
+    let while_held = in_a_child(|| LOCK.lock().map_or(1, |value| *value));
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    let while_free = in_a_child(|| LOCK.lock().map_or(1, |value| *value));
+    assert_eq!((while_held, while_free), (Some(1), Some(7)));
+}
+
+#[test]
+fn values_retired_in_a_forked_child_are_released_although_a_lost_thread_was_pinned() {
+    _ = Owner::here();
+    let (pinned, is_pinned) = channel();
+    let (end, ends) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let guard = epoch::pin();
+        pinned.send(()).unwrap();
+        ends.recv().unwrap();
+        drop(guard);
+    });
+    is_pinned.recv().unwrap();
+    // The forking thread has used the parent's epochs.
+    drop(epoch::pin());
+    let seen = in_a_child(|| {
+        let (first, second) = (Arc::new(1), Arc::new(2));
+        let swap = Swap::new(first.clone());
+        swap.store(second);
+        let settled = epoch::settle(1000, std::thread::yield_now);
+        u8::from(settled) + 10 * u8::try_from(Arc::strong_count(&first)).unwrap_or(0)
+    });
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    assert_eq!(seen, Some(11));
+}

@@ -1,0 +1,87 @@
+//! Forked children that run Rust code: for tests and campaigns of what `fork` does to an engine.
+//!
+//! In: work. Out: a process that is a copy of this one, runs the work on its one thread, and ends with the work's code.
+//! Programs that only start other programs use `std::process::Command`.
+
+use crate::posix::failed;
+use esker_base::Result;
+use std::io::Error as IoError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What a child ends with whose work has panicked.
+pub const PANICKED: u8 = 255;
+
+/// How often a parent looks whether its child has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A child. Dropping it kills it, if it has not ended.
+#[derive(Debug)]
+pub struct ForkedChild {
+    process: libc::pid_t,
+    code: Option<Option<u8>>,
+}
+
+/// Forks. The child runs `work`, drops what it has captured, and ends without running what is registered for the end of
+/// the process: that is the parent's.
+/// # Errors
+/// `IoError` if there is no process to be had.
+pub fn fork(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
+    // SAFETY: the child calls allocators and locks only as far as this platform's `fork` keeps them usable; that is what
+    // the callers test.
+    let process = unsafe { libc::fork() };
+    if process < 0 {
+        return Err(failed("fork", Path::new("this process"), IoError::last_os_error()));
+    }
+    if process > 0 {
+        return Ok(ForkedChild { process, code: None });
+    }
+    let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+    // SAFETY: ends the child at once.
+    unsafe { libc::_exit(i32::from(code)) }
+}
+
+impl ForkedChild {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.process.cast_unsigned()
+    }
+
+    /// Waits until it has ended. Gives its code; `None` if it has not ended within `patience`, or a signal has ended it.
+    pub fn wait(&mut self, patience: Duration) -> Option<u8> {
+        let start = Instant::now();
+        loop {
+            if let Some(code) = self.code {
+                return code;
+            }
+            let mut status = 0;
+            // SAFETY: the status is a live value of ours.
+            let ended = unsafe { libc::waitpid(self.process, &raw mut status, libc::WNOHANG) };
+            if ended == self.process {
+                let code = u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(PANICKED);
+                self.code = Some(libc::WIFEXITED(status).then_some(code));
+            } else if start.elapsed() > patience {
+                return None;
+            } else {
+                sleep(LOOK);
+            }
+        }
+    }
+
+    /// Ends it without letting it do anything more.
+    pub fn kill(&mut self) {
+        if self.code.is_none() {
+            // SAFETY: a child of ours that has not been waited for, so that the number is still its own.
+            unsafe { libc::kill(self.process, libc::SIGKILL) };
+        }
+    }
+}
+
+impl Drop for ForkedChild {
+    fn drop(&mut self) {
+        self.kill();
+        _ = self.wait(Duration::from_secs(10));
+    }
+}

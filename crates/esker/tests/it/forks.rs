@@ -1,0 +1,344 @@
+//! Forked children: what belongs to the parent stays the parent's, and a child's own databases work.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes, threads and files of the system are what is tested"
+)]
+
+use esker::internals::env::RateLimiter;
+use esker::internals::env::forked::fork;
+use esker::internals::env::{FileSystem, PosixFileSystem, RateLimiterMode};
+use esker::txn::{TransactionDb, TransactionDbOptions, TransactionOptions};
+use esker::{
+    BackupEngine, BackupEngineOptions, Db, Error, ErrorKind, FlushOptions, Options, ReadOptions, Result,
+    SstFileWriter, WriteBatch, WriteOptions,
+};
+use esker_testkit::TempDir;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A child that has not ended by then hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options
+}
+
+fn synced() -> WriteOptions {
+    WriteOptions { sync: true, ..WriteOptions::default() }
+}
+
+/// Names, sizes and contents of the files in `dir`, but for the LOG.
+fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut names = PosixFileSystem.children(dir).unwrap();
+    names.sort();
+    let read = |name: String| {
+        let bytes = std::fs::read(dir.join(&name)).ok()?;
+        Some((name, bytes))
+    };
+    names.into_iter().filter(|name| name != "LOG").filter_map(read).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, bytes) in contents(from) {
+        std::fs::write(to.join(name), bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_child_that_ends_normally_leaves_the_parents_writes_alone() {
+    let (dir, copied) = (TempDir::new("forked"), TempDir::new("forked-copy"));
+    let db = Db::open(&options(), dir.path()).unwrap();
+    for i in 0..10 {
+        db.put(format!("before{i}"), [7; 100]).unwrap();
+    }
+    let handle = db.clone();
+    let (iter, snapshot) = (db.iter().unwrap(), db.snapshot());
+    let mut child = fork(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop((iter, snapshot));
+        drop(handle);
+        0
+    })
+    .unwrap();
+    for i in 0..89 {
+        db.put_opt(&synced(), &db.default_column_family(), format!("after{i}"), [8; 1000]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(child.wait(PATIENCE), Some(0));
+    copy(dir.path(), copied.path());
+    let recovered = Db::open(&options(), copied.path()).unwrap();
+    let missing = (0..89).filter(|i| recovered.get(format!("after{i}")).unwrap().is_none()).count();
+    assert_eq!(missing, 0, "acknowledged with sync");
+    // The parent goes on.
+    for i in 0..89 {
+        db.put(format!("later{i}"), [9; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    drop(db);
+    let db = Db::open(&options(), dir.path()).unwrap();
+    assert!((0..89).all(|i| db.get(format!("later{i}")).unwrap().is_some()));
+}
+
+/// Which calls on the parent's `db` did not fail as they should.
+fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
+    let family = db.default_column_family();
+    let plain = ReadOptions::default;
+    let mut iterated = db.iter().map(drop);
+    if let Ok(mut iter) = db.iter() {
+        iter.seek_to_first();
+        iterated = iter.status();
+    }
+    let first = |mut values: Vec<Result<Option<esker::PinnedBytes>>>| values.remove(0).map(drop);
+    let results: [(&'static str, Result<()>); 27] = [
+        ("get", db.get("a").map(drop)),
+        ("get_opt", db.get_opt(&plain(), &family, "a").map(drop)),
+        ("multi_get", first(db.multi_get(&["a"]))),
+        ("multi_get of many", first(db.multi_get(&["a", "b", "c", "d", "e", "f", "g"]))),
+        ("iter", iterated),
+        ("put", db.put("a", "b")),
+        ("put with sync", db.put_opt(&synced(), &family, "a", "b")),
+        ("delete", db.delete("a")),
+        ("delete_range", db.delete_range("a", "b")),
+        ("write", db.write(&WriteOptions::default(), &mut WriteBatch::default())),
+        ("flush", db.flush()),
+        ("flush_opt", db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&family])),
+        ("sync_wal", db.sync_wal()),
+        ("flush_wal", db.flush_wal(true)),
+        ("compact_range", db.compact_range(None, None)),
+        ("delete_files_in_ranges", db.delete_files_in_ranges(&family, &[], false).map(drop)),
+        ("create_column_family", db.create_column_family("x", &Options::default().cf).map(drop)),
+        ("drop_column_family", db.drop_column_family(&family)),
+        ("set_options", db.set_options(&family, &[("write_buffer_size", "1000000")])),
+        ("set_db_options", db.set_db_options(&[("max_background_jobs", "3")])),
+        ("create_checkpoint", db.create_checkpoint(dir.join("checkpoint"), 0).map(drop)),
+        ("export", db.export_column_family(&family, dir.join("export")).map(drop)),
+        ("resume", db.resume()),
+        ("verify_checksum", db.verify_checksum()),
+        ("wait_for_background_work", db.wait_for_background_work()),
+        ("enable_file_deletions", db.enable_file_deletions()),
+        ("close", db.close()),
+    ];
+    let is_refused = |e: &Error| e.kind() == ErrorKind::NotSupported && e.message().contains("forked child");
+    let through = results.iter().filter(|(_, result)| !result.as_ref().is_err_and(is_refused));
+    let mut through: Vec<_> = through.map(|(name, _)| *name).collect();
+    // What gives no error says nothing, and waits for nothing.
+    db.disable_file_deletions();
+    db.pause_background_work();
+    let silent = [
+        ("property", db.property("rocksdb.stats").is_none()),
+        ("int_property", db.int_property("rocksdb.num-snapshots").is_none()),
+        ("map_property", db.map_property("rocksdb.cfstats").is_none()),
+        ("approximate_size", db.approximate_size(&family, b"a", b"b") == 0),
+        ("live_files", db.live_files().is_empty()),
+        ("column_family", db.column_family("default").is_none()),
+        ("background_error", db.background_error().is_some_and(|e| is_refused(&e))),
+    ];
+    through.extend(silent.iter().filter(|(_, is_silent)| !is_silent).map(|(name, _)| *name));
+    through
+}
+
+#[test]
+fn every_call_in_a_child_fails_and_touches_nothing() {
+    let dir = TempDir::new("forked-calls");
+    let db = Db::open(&options(), dir.path()).unwrap();
+    for i in 0..100 {
+        db.put(format!("{i}"), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.put("a", "parent's").unwrap();
+    db.wait_for_background_work().unwrap();
+    let before = contents(dir.path());
+    let path = dir.path().to_owned();
+    let mut child = fork(|| {
+        let through = calls_that_go_through(&db, &path);
+        through.iter().for_each(|name| eprintln!("went through: {name}"));
+        u8::try_from(through.len()).unwrap()
+    })
+    .unwrap();
+    assert_eq!(child.wait(PATIENCE), Some(0), "calls that went through; none: a hang");
+    assert!(contents(dir.path()) == before);
+    assert_eq!(db.get("a").unwrap().unwrap(), b"parent's");
+}
+
+#[test]
+fn what_lives_in_a_child_is_dropped_there_and_stays_the_parents() {
+    let dir = TempDir::new("forked-things");
+    let options = options();
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path().join("db")).unwrap();
+    db.db().put("old", [7; 5000]).unwrap();
+    db.db().flush().unwrap();
+    let begin = || db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let (mut named, mut prepared) = (begin(), begin());
+    named.set_name(b"named").unwrap();
+    named.put("locked", "1").unwrap();
+    prepared.set_name(b"prepared").unwrap();
+    prepared.put("prepared", "1").unwrap();
+    prepared.prepare().unwrap();
+    let family = db.db().default_column_family();
+    let pinned = db.db().get_pinned("old").unwrap().unwrap();
+    let mut iter = db.db().iter().unwrap();
+    iter.seek_to_first();
+    let mut own_iter = named.iter_opt(&ReadOptions::default(), &family).unwrap();
+    own_iter.seek_to_first();
+    let snapshot = db.db().snapshot();
+    let mut writer = SstFileWriter::new(&options);
+    let table = dir.path().join("table.sst");
+    writer.open(&table).unwrap();
+    writer.put("k", [1; 100_000]).unwrap();
+    let backup_dir = dir.path().join("backups");
+    let mut backups = BackupEngine::open(&BackupEngineOptions::new(&backup_dir)).unwrap();
+    db.db().wait_for_background_work().unwrap();
+    let before = contents(&dir.path().join("db"));
+    // What the child captures is dropped in the parent, too.
+    let parents = db.clone();
+
+    let mut child = fork(|| {
+        let mut wrong = u8::from(pinned.len() != 5000);
+        iter.next();
+        own_iter.seek("a");
+        wrong += u8::from(iter.valid() || iter.status().is_ok() || own_iter.status().is_ok());
+        wrong += u8::from(named.put("b", "2").is_ok() || named.get("old").is_ok() || named.commit().is_ok());
+        wrong += u8::from(prepared.commit().is_ok() || prepared.rollback().is_ok());
+        wrong += u8::from(writer.put("l", "1").is_ok() || writer.finish().is_ok());
+        wrong +=
+            u8::from(backups.create_new_backup(db.db(), true).is_ok() || backups.garbage_collect().is_ok());
+        wrong += u8::from(db.get_transaction_by_name(b"prepared").is_some());
+        let fresh = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+        drop((fresh, pinned, iter, own_iter, snapshot, writer, backups));
+        drop((named, prepared));
+        drop((family, db));
+        wrong
+    })
+    .unwrap();
+    assert_eq!(child.wait(PATIENCE), Some(0), "what did not fail; none: a hang");
+    assert!(contents(&dir.path().join("db")) == before);
+    parents.get_transaction_by_name(b"prepared").unwrap().commit().unwrap();
+    assert_eq!(parents.db().get("prepared").unwrap().unwrap(), b"1");
+}
+
+#[test]
+fn the_parent_goes_on_with_what_a_child_has_dropped() {
+    let dir = TempDir::new("forked-parent");
+    let options = options();
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path().join("db")).unwrap();
+    let mut named = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    named.set_name(b"named").unwrap();
+    named.put("k", "1").unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    let table = dir.path().join("table.sst");
+    writer.open(&table).unwrap();
+    writer.put("l", [1; 100_000]).unwrap();
+    let (child_db, child_named, child_writer) = (&db, &mut named, &mut writer);
+    let mut child = fork(|| {
+        // Ends them as values that go out of scope end.
+        // (What is behind the references is the child's copy.)
+        let mut own = child_db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+        let locked = own.put("free", "2").is_ok();
+        u8::from(locked || child_named.rollback().is_err() && child_writer.finish().is_ok())
+    })
+    .unwrap();
+    assert_eq!(child.wait(PATIENCE), Some(0));
+    named.prepare().unwrap();
+    named.commit().unwrap();
+    writer.finish().unwrap();
+    db.db().ingest_external_file(&[&table], &esker::IngestExternalFileOptions::default()).unwrap();
+    assert_eq!(db.db().get("k").unwrap().unwrap(), b"1");
+    assert_eq!(db.db().get("l").unwrap().unwrap().len(), 100_000);
+}
+
+/// Opens, fills, flushes, compacts and closes a database of its own; whether all is there.
+fn uses_its_own(options: &Options, dir: &Path) -> Result<bool> {
+    let db = Db::open(options, dir)?;
+    for round in 0..4 {
+        for i in 0..200 {
+            db.put(format!("{i:04}"), vec![round; 500])?;
+        }
+        db.flush()?;
+    }
+    db.compact_range(None, None)?;
+    db.wait_for_background_work()?;
+    let all = db.iter()?;
+    drop(all);
+    let keys: Vec<_> = (0..200).map(|i| format!("{i:04}")).collect();
+    let found = db.multi_get(&keys).into_iter().filter(|value| matches!(value, Ok(Some(_)))).count();
+    db.close()?;
+    Ok(found == 200)
+}
+
+#[test]
+fn a_daemon_that_used_the_default_environment_opens_a_database() {
+    let dir = TempDir::new("forked-daemon");
+    let mut options = options();
+    let limiter = RateLimiter::new(1 << 30, 100_000, 10, RateLimiterMode::AllIo);
+    options.db.rate_limiter = Some(Arc::new(limiter));
+    options.db.stats_dump_period_sec = 1;
+    // All threads of the pool, the timer and the limiter have been used.
+    assert!(uses_its_own(&options, &dir.path().join("first")).unwrap());
+    for i in 0..3 {
+        let mut child = fork(|| {
+            let path = dir.path().join(format!("child{i}"));
+            let used = uses_its_own(&options, &path);
+            // And a daemon forks twice.
+            let mut grandchild = fork(|| {
+                let path = dir.path().join(format!("grandchild{i}"));
+                u8::from(!uses_its_own(&options, &path).is_ok_and(|is_all| is_all))
+            });
+            let ended = grandchild.as_mut().is_ok_and(|grandchild| grandchild.wait(PATIENCE) == Some(0));
+            u8::from(!used.is_ok_and(|is_all| is_all)) + 2 * u8::from(!ended)
+        })
+        .unwrap();
+        assert_eq!(child.wait(PATIENCE), Some(0), "1: the child, 2: the grandchild; none: a hang");
+    }
+    assert!(uses_its_own(&options, &dir.path().join("last")).unwrap());
+}
+
+#[test]
+fn children_of_a_busy_parent_open_their_own_and_end() {
+    let dir = TempDir::new("forked-busy");
+    let mut options = options();
+    options.cf.write_buffer_size = 100_000;
+    options.db.max_background_jobs = 4;
+    let db = Db::open(&options, dir.path().join("parent")).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..3)
+        .map(|thread: u8| {
+            let (db, stop) = (db.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut count = 0_u32;
+                while !stop.load(Ordering::Relaxed) {
+                    db.put([&[thread], &count.to_be_bytes()[..]].concat(), [thread; 200]).unwrap();
+                    assert!(db.get([&[thread], &(count / 2).to_be_bytes()[..]].concat()).unwrap().is_some());
+                    count += 1;
+                }
+                count
+            })
+        })
+        .collect();
+    for i in 0..8 {
+        let handle = db.clone();
+        let path = dir.path().join(format!("child{i}"));
+        let mut child = fork(move || {
+            let refused = handle.put("x", "y").is_err() && handle.get("x").is_err();
+            drop(handle);
+            // What a thread of the parent was about to do to a shared cache is never done: caches of its own.
+            let own = self::options();
+            let used = uses_its_own(&own, &path);
+            u8::from(!refused) + 2 * u8::from(!used.is_ok_and(|is_all| is_all))
+        })
+        .unwrap();
+        assert_eq!(child.wait(PATIENCE), Some(0), "child {i}; none: a hang");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let counts: Vec<_> = writers.into_iter().map(|thread| thread.join().unwrap()).collect();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(&options, dir.path().join("parent")).unwrap();
+    for (thread, count) in counts.into_iter().enumerate() {
+        let is_there = |i: u32| db.get([&[thread as u8], &i.to_be_bytes()[..]].concat()).unwrap().is_some();
+        assert!((0..count).all(is_there), "thread {thread}");
+    }
+}
