@@ -90,6 +90,19 @@ impl MemTables {
         }
     }
 
+    /// Lets go of the oldest flushed one and says how many bytes it has.
+    pub(crate) fn drop_oldest_history(&mut self) -> usize {
+        let Some(oldest) = self.history.pop_front() else { return 0 };
+        self.pinned.retain(|mem| mem.strong_count() > 0);
+        self.pinned.push(Arc::downgrade(&oldest));
+        oldest.approximate_memory_usage()
+    }
+
+    /// No entry of the oldest flushed one is older than this; `None` if none is kept.
+    pub(crate) fn oldest_history(&self) -> Option<SequenceNumber> {
+        self.history.front().map(|mem| mem.earliest_seqno())
+    }
+
     fn history_bytes(&self) -> usize {
         self.history.iter().map(|mem| mem.approximate_memory_usage()).sum()
     }

@@ -211,7 +211,8 @@ impl Db {
         for family in families {
             family.cf.set_dropped();
             engine.families.remove(&family.cf);
-            state.families.remove(&family.id());
+            let dropped = state.families.remove(&family.id());
+            state.history_changed(family.id(), dropped.and_then(|f| f.memtables.oldest_history()));
         }
         engine.update_wal_bytes_limit(&state);
         crate::engine::update_stall(engine, &state);

@@ -14,6 +14,7 @@
 mod background_error;
 mod counters;
 mod dead_walks;
+mod history;
 mod install;
 mod jobs;
 mod parts;
@@ -27,6 +28,7 @@ use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
+pub(crate) use history::Histories;
 use install::set_snapshot_thresholds;
 pub(crate) use install::{publish_super_version, publish_super_versions, queue_if_due, update_stall};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
@@ -147,6 +149,8 @@ pub(crate) struct Engine {
     /// The oldest WAL stays for a prepared transaction, and for nothing else: no flush lets it go before a section is resolved.
     pub(crate) section_keeps_wals: AtomicBool,
     pub(crate) counters: Counters,
+    /// Some family keeps flushed memtables: see `history.rs`.
+    pub(crate) has_history: AtomicBool,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
     /// Some memtable has noted so many deletions that a walk around them is due.

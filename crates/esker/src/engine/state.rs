@@ -1,7 +1,7 @@
 //! What the db mutex guards.
 
 use crate::cf::FamilyState;
-use crate::engine::{BackgroundError, DeadWalk};
+use crate::engine::{BackgroundError, DeadWalk, Histories};
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use esker_base::{ColumnFamilyId, FileNumber, Result};
@@ -32,6 +32,7 @@ pub(crate) struct ManualCompaction {
 #[derive(Debug, Default)]
 pub(crate) struct DbState {
     pub(crate) families: BTreeMap<ColumnFamilyId, FamilyState>,
+    pub(crate) histories: Histories,
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,

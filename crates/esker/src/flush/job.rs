@@ -225,12 +225,14 @@ fn install(
     for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;
-            let history = family.options.history_bytes();
+            let (history, before) = (family.options.history_bytes(), family.memtables.oldest_history());
             family.memtables.retire(part.memtables.len(), history);
+            state.history_changed(part.cf.id, before);
         }
     }
-    let flushed: Vec<ColumnFamilyId> = parts.iter().map(|part| part.cf.id).collect();
-    publish_super_versions(engine, &mut state, &flushed);
+    let mut changed = engine.trim_histories(&mut state);
+    changed.extend(parts.iter().map(|part| part.cf.id));
+    publish_super_versions(engine, &mut state, &changed);
     for (part, built) in parts.iter().zip(files) {
         queue_dead_walks(&mut state, part.cf.id, &built.long_dead_spans);
     }

@@ -118,6 +118,14 @@ impl WriteBufferManager {
         active > bound / 8 * 7 || (self.memory_usage() >= bound && active >= bound / 2)
     }
 
+    /// By how many bytes all memtables reach or pass the bound; 0 below it, or if there is none.
+    pub(crate) fn bytes_over_bound(&self) -> usize {
+        match self.buffer_size() {
+            0 => 0,
+            bound => (self.memory_usage() + 1).saturating_sub(bound),
+        }
+    }
+
     /// Whether writers should wait.
     pub fn should_stall(&self) -> bool {
         let bound = self.buffer_size();

@@ -28,6 +28,9 @@ impl WritePath {
         if own.exclusive || own.urgent {
             return Ok(());
         }
+        if engine.history_is_too_large() {
+            engine.give_up_history();
+        }
         self.switch_where_due(leader)?;
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_stall()
@@ -50,6 +53,7 @@ impl WritePath {
         !engine.is_shutting_down()
             && !engine.writes_stopped.load(Ordering::Acquire)
             && !self.wals_are_long()
+            && !engine.history_is_too_large()
             && !engine.switch_wanted.load(Ordering::Relaxed)
             && engine
                 .options

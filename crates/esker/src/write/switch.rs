@@ -49,8 +49,9 @@ impl WritePath {
             family.next_memtable_id += 1;
             sealed.push((family.cf.clone(), family.memtables.active.clone()));
             family.memtables.switch(fresh, log_number);
-            let history = family.options.history_bytes();
+            let (history, before) = (family.options.history_bytes(), family.memtables.oldest_history());
             family.memtables.trim_history(history);
+            state.history_changed(*id, before);
         }
         forget_old_wals(&mut state, log_number);
         engine.update_wal_bytes_limit(&state);

@@ -1,11 +1,13 @@
 //! Transactions that check at commit.
 
 use super::options;
+use esker::options::WriteBufferManager;
 use esker::{
     ErrorKind, IngestExternalFileOptions, IsolationLevel, OptimisticTransaction, OptimisticTransactionDb,
     OptimisticTransactionOptions, ReadOptions, SstFileWriter, WriteOptions,
 };
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::thread;
 
 fn open() -> OptimisticTransactionDb {
@@ -271,4 +273,31 @@ fn whether_an_ingested_file_is_in_the_way_cannot_be_said() {
     writer.put("k", "mine").unwrap();
     writer.commit().unwrap();
     assert_eq!(db.db().get("k").unwrap().unwrap(), b"mine");
+}
+
+#[test]
+fn history_goes_before_writers_wait_for_memory() {
+    for may_stall in [false, true] {
+        let bound = 1 << 20;
+        let manager = Arc::new(WriteBufferManager::new(bound, may_stall));
+        let mut options = options();
+        options.db.write_buffer_manager = Some(manager.clone());
+        let db = OptimisticTransactionDb::open(&options, "/db").unwrap();
+        let other = db.db().create_column_family("other", &options.cf).unwrap();
+        let (mut most, mut kept) = (0, 0);
+        for i in 0..20_000 {
+            db.db().put(format!("{i:06}"), [b'x'; 500]).unwrap();
+            if i % 10 == 0 {
+                db.db().put_cf(&other, format!("{i:06}"), [b'x'; 500]).unwrap();
+            }
+            most = most.max(manager.memory_usage());
+            kept = kept.max(db.db().int_property("rocksdb.num-immutable-mem-table-flushed").unwrap_or(0));
+        }
+        // What is full, and what fills up meanwhile. Only writers that may wait keep to it while flushes are behind.
+        db.db().flush().unwrap();
+        let most = if may_stall { most } else { manager.memory_usage() };
+        assert!(most <= 2 * bound, "{most} bytes of memtables under a bound of {bound}");
+        assert!(kept > 0, "what there is room for is kept");
+        db.db().close().unwrap();
+    }
 }
