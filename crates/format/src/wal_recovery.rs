@@ -98,29 +98,28 @@ impl WalReplay {
     /// `Corruption`, naming the WAL and the offset: the open must fail.
     pub fn event<'a>(&mut self, event: &LogEvent, record: &'a [u8]) -> Result<ReplayStep<'a>> {
         use WalRecoveryMode as Mode;
-        let event = as_rocksdb_misreads(*event);
-        match event {
+        match *event {
             LogEvent::Record { offset } => self.record(offset, record),
             LogEvent::End => Ok(ReplayStep::EndOfFile),
             LogEvent::Predecessor(_) | LogEvent::TimestampSizes => Ok(ReplayStep::Continue),
-            LogEvent::Ignored { .. } => Ok(self.skip(&event)),
+            LogEvent::Ignored { .. } | LogEvent::Undecodable { .. } => Ok(self.skip(event)),
             LogEvent::Truncated { .. } => match self.mode {
-                Mode::TolerateCorruptedTailRecords | Mode::SkipAnyCorruptedRecords => Ok(self.end(&event)),
-                Mode::AbsoluteConsistency | Mode::PointInTimeRecovery => self.damage(&event),
+                Mode::TolerateCorruptedTailRecords | Mode::SkipAnyCorruptedRecords => Ok(self.end(event)),
+                Mode::AbsoluteConsistency | Mode::PointInTimeRecovery => self.damage(event),
             },
             LogEvent::OldRecord { in_fragment, .. } => match self.mode {
-                Mode::SkipAnyCorruptedRecords => Ok(self.skip(&event)),
-                Mode::TolerateCorruptedTailRecords => Ok(self.end(&event)),
-                Mode::AbsoluteConsistency if !in_fragment => Ok(self.end(&event)),
-                Mode::AbsoluteConsistency | Mode::PointInTimeRecovery => self.damage(&event),
+                Mode::SkipAnyCorruptedRecords => Ok(self.skip(event)),
+                Mode::TolerateCorruptedTailRecords => Ok(self.end(event)),
+                Mode::AbsoluteConsistency if !in_fragment => Ok(self.end(event)),
+                Mode::AbsoluteConsistency | Mode::PointInTimeRecovery => self.damage(event),
             },
             LogEvent::Corrupt { what, recycled, .. } => {
                 let may_be_old =
                     recycled && matches!(what, LogCorruption::ChecksumMismatch | LogCorruption::BadLength);
                 match self.mode {
-                    Mode::SkipAnyCorruptedRecords => Ok(self.skip(&event)),
-                    Mode::TolerateCorruptedTailRecords if may_be_old => Ok(self.end(&event)),
-                    _ => self.damage(&event),
+                    Mode::SkipAnyCorruptedRecords => Ok(self.skip(event)),
+                    Mode::TolerateCorruptedTailRecords if may_be_old => Ok(self.end(event)),
+                    _ => self.damage(event),
                 }
             }
         }
@@ -270,22 +269,4 @@ pub fn check_timestamp_sizes(
         }
     }
     Ok(())
-}
-
-/// What RocksDB 11.9 takes the types 132 to 137 for.
-///
-/// They are of the kind that may be skipped, but its reader uses these very numbers for its own findings and takes such
-/// a record for one. Nobody writes them (a writer would lose its data to 11.9); recovery agrees with RocksDB, so that
-/// both sides of the two-way door see the same database.
-fn as_rocksdb_misreads(event: LogEvent) -> LogEvent {
-    let LogEvent::Ignored { offset, record_type } = event else { return event };
-    let corrupt = |what| LogEvent::Corrupt { what, offset, dropped: 0, recycled: false };
-    match record_type {
-        132 => LogEvent::End,
-        134 => LogEvent::Truncated { what: crate::log::Truncation::Header, offset, dropped: 0 },
-        135 => LogEvent::OldRecord { offset, in_fragment: false },
-        136 => corrupt(LogCorruption::BadLength),
-        137 => corrupt(LogCorruption::ChecksumMismatch),
-        _ => event,
-    }
 }

@@ -1,8 +1,8 @@
 //! Finds the logical records of a log, and says what is wrong with everything that is not one.
 //!
 //! Two layers: `Blocks` cuts a block into physical records and checks each; `LogReader::next_record` joins them.
-//! A fragment is never open between two calls: whatever interrupts one is an event of its own, and what follows it
-//! is looked at again by the next call.
+//! No bytes of an open record are kept between two calls: an interruption is an event of its own, and the next call
+//! looks at what follows it again. A record about the log itself empties the open one, which then goes on.
 
 use super::{
     BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number, strict::describe,
@@ -81,7 +81,7 @@ pub enum LogCorruption {
     UnexpectedRecyclable,
     /// The compression record is not the first, not the only one, or names nothing that a log can be compressed with.
     BadSetCompression,
-    /// A compressed record does not decompress.
+    /// A piece of a compressed record does not decompress, or the record ends within its frame.
     BadCompression,
     /// A record about timestamp sizes contradicts itself or an earlier one.
     BadTimestampSizes,
@@ -127,6 +127,14 @@ pub enum LogEvent {
         /// Whether a record of this log was begun and is cut off by it.
         in_fragment: bool,
     },
+    /// A record of a compressed log does not decompress, and none was open; the rest of the block is dropped. RocksDB
+    /// does so in every recovery mode without a word.
+    Undecodable {
+        /// Where.
+        offset: u64,
+        /// Bytes that are given up.
+        dropped: usize,
+    },
     /// A record of an unknown type that may be skipped; it was.
     Ignored {
         /// Where.
@@ -151,7 +159,13 @@ impl fmt::Display for LogEvent {
 pub struct LogReader<S> {
     blocks: Blocks<S>,
     decompressor: Option<Decompressor>,
+    /// What the payload at hand decompresses to, in a compressed log.
+    piece: Vec<u8>,
+    /// There was a record about compression.
+    compression_seen: bool,
     record_seen: bool,
+    /// Where the open record began, if a record about the log came within it.
+    emptied: Option<u64>,
     max_record_bytes: usize,
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
     /// The families of these.
@@ -164,7 +178,10 @@ impl<S: LogSource> LogReader<S> {
         LogReader {
             blocks: Blocks::new(source, stored_log_number(log_number)),
             decompressor: None,
+            piece: Vec::new(),
+            compression_seen: false,
             record_seen: false,
+            emptied: None,
             max_record_bytes: u32::MAX as usize,
             timestamp_sizes: Vec::new(),
             timestamped: BTreeSet::new(),
@@ -199,7 +216,7 @@ impl<S: LogSource> LogReader<S> {
     /// Those of the source, nothing else; the next event is then `End`.
     pub fn next_record(&mut self, buf: &mut Vec<u8>) -> Result<LogEvent> {
         buf.clear();
-        let mut open = OpenRecord::default();
+        let mut open = OpenRecord { at: self.emptied.take() };
         loop {
             let physical = self.blocks.next_physical(self.record_seen)?;
             if let Some(event) = self.step(physical, &mut open, buf) {
@@ -209,13 +226,13 @@ impl<S: LogSource> LogReader<S> {
     }
 
     fn step(&mut self, physical: Physical, open: &mut OpenRecord, buf: &mut Vec<u8>) -> Option<LogEvent> {
-        let (offset, dropped) = (self.blocks.record_offset(), open.bytes);
+        let (offset, dropped) = (self.blocks.record_offset(), buf.len());
         match physical {
             Physical::Record(code, payload) => self.record(code, payload, open, buf),
-            Physical::End if !open.is_open => Some(LogEvent::End),
-            Physical::End => {
-                Some(LogEvent::Truncated { what: Truncation::Fragment, offset: open.offset, dropped })
-            }
+            Physical::End => Some(match open.at {
+                None => LogEvent::End,
+                Some(offset) => LogEvent::Truncated { what: Truncation::Fragment, offset, dropped },
+            }),
             Physical::BadHeader(rest) => {
                 Some(LogEvent::Truncated { what: Truncation::Header, offset, dropped: dropped + rest })
             }
@@ -229,15 +246,14 @@ impl<S: LogSource> LogReader<S> {
             Physical::UnexpectedRecyclable(rest) => {
                 Some(self.corrupt(LogCorruption::UnexpectedRecyclable, offset, dropped + rest))
             }
-            Physical::OldRecord => Some(LogEvent::OldRecord { offset, in_fragment: open.is_open }),
-            Physical::Zeros if open.is_open => {
-                Some(self.corrupt(LogCorruption::PartialRecord, open.offset, dropped))
+            Physical::OldRecord => Some(LogEvent::OldRecord { offset, in_fragment: open.at.is_some() }),
+            Physical::Zeros => {
+                open.at.map(|offset| self.corrupt(LogCorruption::PartialRecord, offset, dropped))
             }
-            Physical::Zeros => None,
         }
     }
 
-    /// A physical record whose CRC is right.
+    /// A physical record whose CRC is right. The order of these checks is RocksDB's.
     fn record(
         &mut self,
         code: u8,
@@ -246,75 +262,159 @@ impl<S: LogSource> LogReader<S> {
         buf: &mut Vec<u8>,
     ) -> Option<LogEvent> {
         use RecordType as T;
-        let offset = self.blocks.record_offset();
         let record_type = T::from_u8(code);
+        if let Some(T::SetCompression) = record_type {
+            return self.set_compression(payload, open, buf);
+        }
+        if let Some(event) = self.about_the_log(record_type, payload.clone(), open, buf) {
+            return Some(event);
+        }
         let continues =
             matches!(record_type, Some(T::Middle | T::Last | T::RecyclableMiddle | T::RecyclableLast));
+        let finding = Finding::of(code);
         // An open record without a byte is no loss: old writers left an empty FIRST at the end of a block.
-        if !continues && open.is_open && open.bytes > 0 {
+        if let Some(at) = open.at.filter(|_| !continues && finding.is_none() && !buf.is_empty()) {
             self.blocks.step_back();
-            return Some(self.corrupt(LogCorruption::PartialRecord, open.offset, open.bytes));
+            return Some(self.corrupt(LogCorruption::PartialRecord, at, buf.len()));
         }
-        if continues && !open.is_open {
+        let offset = self.blocks.record_offset();
+        let begins = matches!(record_type, Some(T::Full | T::RecyclableFull | T::First | T::RecyclableFirst));
+        if !self.decompress(payload.clone(), begins, buf.len()) {
+            let dropped = buf.len() + payload.len() + self.blocks.drop_rest();
+            return Some(match open.at {
+                Some(_) => self.corrupt(LogCorruption::BadCompression, offset, dropped),
+                None => LogEvent::Undecodable { offset, dropped },
+            });
+        }
+        if let Some(finding) = finding {
+            return self.misread(finding, code, open, buf);
+        }
+        if continues && open.at.is_none() {
             return Some(self.corrupt(LogCorruption::MissingStart, offset, payload.len()));
         }
         match record_type {
-            Some(T::Full | T::RecyclableFull | T::First | T::RecyclableFirst) => {
-                *open = OpenRecord { is_open: true, offset, bytes: 0 };
+            Some(_) if begins => {
+                open.at = Some(offset);
                 buf.clear();
-                if let Some(d) = &mut self.decompressor {
-                    d.reset();
-                }
             }
-            Some(T::Middle | T::RecyclableMiddle | T::Last | T::RecyclableLast) => {}
-            Some(T::SetCompression) => return self.set_compression(payload),
-            Some(T::UserDefinedTimestampSize | T::RecyclableUserDefinedTimestampSize) => {
-                return Some(self.timestamp_size_record(payload));
-            }
-            Some(T::PredecessorWalInfo | T::RecyclablePredecessorWalInfo) => {
-                return Some(self.predecessor_record(payload));
-            }
+            Some(_) if continues => {}
             None if code & T::SAFE_TO_IGNORE != 0 => {
                 return Some(LogEvent::Ignored { offset, record_type: code });
             }
-            Some(T::Zero) | None => {
-                return Some(self.corrupt(LogCorruption::UnknownType(code), offset, payload.len()));
-            }
+            _ => return Some(self.corrupt(LogCorruption::UnknownType(code), offset, payload.len())),
         }
-        open.bytes += payload.len();
+        self.append_piece(payload, buf);
         let is_last = matches!(record_type, Some(T::Full | T::RecyclableFull | T::Last | T::RecyclableLast));
-        if !self.append_payload(payload, is_last, buf) {
+        is_last.then(|| self.end_record(open.at.unwrap_or(offset), buf.len()))
+    }
+
+    /// The record in the caller's buffer is whole, unless its frame is not.
+    fn end_record(&mut self, offset: u64, bytes: usize) -> LogEvent {
+        if self.decompressor.as_ref().is_some_and(|d| !d.at_frame_end) {
             let rest = self.blocks.drop_rest();
-            return Some(self.corrupt(LogCorruption::BadCompression, offset, open.bytes + rest));
+            return self.corrupt(LogCorruption::BadCompression, offset, bytes + rest);
         }
-        is_last.then(|| {
-            self.record_seen = true;
-            LogEvent::Record { offset: open.offset }
-        })
+        self.record_seen = true;
+        LogEvent::Record { offset }
     }
 
-    /// Whether the payload, decompressed if need be, is now at the end of `buf`.
-    fn append_payload(&mut self, payload: Range<usize>, is_last: bool, buf: &mut Vec<u8>) -> bool {
-        let bytes = self.blocks.bytes(payload);
-        match &mut self.decompressor {
-            None => {
-                buf.extend_from_slice(bytes);
-                true
+    /// What RocksDB 11 does with a record whose type is one of its own codes for what it finds.
+    fn misread(
+        &mut self,
+        finding: Finding,
+        code: u8,
+        open: &mut OpenRecord,
+        buf: &mut Vec<u8>,
+    ) -> Option<LogEvent> {
+        let offset = self.blocks.record_offset();
+        let physical = match finding {
+            Finding::End => Physical::End,
+            Finding::BadHeader => Physical::BadHeader(0),
+            Finding::OldRecord => Physical::OldRecord,
+            Finding::BadLength => Physical::BadLength(0),
+            Finding::BadChecksum => Physical::BadChecksum(0),
+            Finding::BadRecord => {
+                return Some(match open.at {
+                    Some(at) => self.corrupt(LogCorruption::PartialRecord, at, buf.len()),
+                    None => LogEvent::Ignored { offset, record_type: code },
+                });
             }
-            Some(d) => d.append(bytes, buf, self.max_record_bytes) && (!is_last || d.at_frame_end),
+        };
+        self.step(physical, open, buf)
+    }
+
+    /// Decompresses a payload of a compressed log to `piece`; whether it could. A record `begins` with it, or `before`
+    /// bytes of the record are there.
+    fn decompress(&mut self, payload: Range<usize>, begins: bool, before: usize) -> bool {
+        let Some(d) = &mut self.decompressor else { return true };
+        if begins {
+            d.reset();
+        }
+        self.piece.clear();
+        let most = self.max_record_bytes.saturating_sub(before);
+        let is_good = d.append(self.blocks.bytes(payload), &mut self.piece, most);
+        if !is_good {
+            d.reset();
+        }
+        is_good
+    }
+
+    /// Puts the payload, decompressed if need be, at the end of `buf`.
+    fn append_piece(&mut self, payload: Range<usize>, buf: &mut Vec<u8>) {
+        match &self.decompressor {
+            None => buf.extend_from_slice(self.blocks.bytes(payload)),
+            Some(_) => buf.append(&mut self.piece),
         }
     }
 
-    fn set_compression(&mut self, payload: Range<usize>) -> Option<LogEvent> {
+    /// A record about compression holds for what follows, also where it is out of place.
+    fn set_compression(
+        &mut self,
+        payload: Range<usize>,
+        open: &mut OpenRecord,
+        buf: &mut Vec<u8>,
+    ) -> Option<LogEvent> {
+        /// RocksDB's code for none.
+        const NONE: u32 = 0;
         /// RocksDB's code of the only algorithm that a log can be compressed with.
         const ZSTD: u32 = 7;
         let (offset, bytes) = (self.blocks.record_offset(), payload.len());
+        let is_misplaced = self.record_seen || self.compression_seen;
         let code = Decoder::new(self.blocks.bytes(payload)).fixed32().ok();
-        if code != Some(ZSTD) || self.record_seen || self.decompressor.is_some() {
-            return Some(self.corrupt(LogCorruption::BadSetCompression, offset, bytes));
+        buf.clear();
+        match code {
+            Some(NONE) => self.decompressor = None,
+            Some(ZSTD) => self.decompressor = Some(Decompressor::new()),
+            _ => {}
         }
-        self.decompressor = Some(Decompressor::new());
-        None
+        let is_known = matches!(code, Some(NONE | ZSTD));
+        self.compression_seen |= is_known;
+        if is_known && !is_misplaced {
+            return None;
+        }
+        self.emptied = open.at;
+        Some(self.corrupt(LogCorruption::BadSetCompression, offset, bytes))
+    }
+
+    /// The event of a record about the log itself, which empties the record that is open.
+    fn about_the_log(
+        &mut self,
+        record_type: Option<RecordType>,
+        payload: Range<usize>,
+        open: &OpenRecord,
+        buf: &mut Vec<u8>,
+    ) -> Option<LogEvent> {
+        use RecordType as T;
+        let event = match record_type? {
+            T::UserDefinedTimestampSize | T::RecyclableUserDefinedTimestampSize => {
+                self.timestamp_size_record(payload)
+            }
+            T::PredecessorWalInfo | T::RecyclablePredecessorWalInfo => self.predecessor_record(payload),
+            _ => return None,
+        };
+        buf.clear();
+        self.emptied = open.at;
+        Some(event)
     }
 
     fn timestamp_size_record(&mut self, payload: Range<usize>) -> LogEvent {
@@ -355,13 +455,37 @@ impl<S: LogSource> LogReader<S> {
     }
 }
 
-/// A logical record of which the first fragment was met.
-#[derive(Clone, Copy, Default, Debug)]
+/// Whether a logical record is open, which has begun and not ended. Its bytes are in the caller's buffer.
+#[derive(Clone, Copy, Debug)]
 struct OpenRecord {
-    is_open: bool,
-    offset: u64,
-    /// Payload bytes as they are stored.
-    bytes: usize,
+    /// Where it began.
+    at: Option<u64>,
+}
+
+/// RocksDB 11's codes for what its reader finds. They are types that may be skipped, but it takes a record of such a
+/// type for the finding. Nobody writes them; recovery agrees with RocksDB, so that both see the same database.
+#[derive(Clone, Copy, Debug)]
+enum Finding {
+    End,
+    BadRecord,
+    BadHeader,
+    OldRecord,
+    BadLength,
+    BadChecksum,
+}
+
+impl Finding {
+    fn of(code: u8) -> Option<Finding> {
+        Some(match code {
+            132 => Finding::End,
+            133 => Finding::BadRecord,
+            134 => Finding::BadHeader,
+            135 => Finding::OldRecord,
+            136 => Finding::BadLength,
+            137 => Finding::BadChecksum,
+            _ => return None,
+        })
+    }
 }
 
 /// One physical record, or what is there instead. Numbers are bytes that were given up.
@@ -583,9 +707,10 @@ impl LogEvent {
     /// The event as an error that names `file`, if it says that something is wrong.
     pub fn to_error(&self, file: &dyn fmt::Display) -> Option<Error> {
         match self {
-            LogEvent::Truncated { .. } | LogEvent::Corrupt { .. } | LogEvent::OldRecord { .. } => {
-                Some(Error::corruption(format!("{file}: {self}")))
-            }
+            LogEvent::Truncated { .. }
+            | LogEvent::Corrupt { .. }
+            | LogEvent::OldRecord { .. }
+            | LogEvent::Undecodable { .. } => Some(Error::corruption(format!("{file}: {self}"))),
             _ => None,
         }
     }

@@ -19,7 +19,7 @@ pub fn next_strict<S: LogSource>(
             LogEvent::Record { .. } => return Ok(true),
             LogEvent::End | LogEvent::Truncated { .. } => return Ok(false),
             LogEvent::Ignored { .. } | LogEvent::Predecessor(_) | LogEvent::TimestampSizes => {}
-            LogEvent::Corrupt { .. } | LogEvent::OldRecord { .. } => {
+            LogEvent::Corrupt { .. } | LogEvent::OldRecord { .. } | LogEvent::Undecodable { .. } => {
                 if let Some(error) = event.to_error(file) {
                     return Err(error);
                 }
@@ -46,6 +46,9 @@ pub(super) fn describe(event: &LogEvent, f: &mut fmt::Formatter<'_>) -> fmt::Res
         LogEvent::OldRecord { offset, in_fragment } => {
             let cut = if in_fragment { ", in the middle of a record" } else { "" };
             write!(f, "record of an older log at offset {offset}{cut}")
+        }
+        LogEvent::Undecodable { offset, dropped } => {
+            write!(f, "record that does not decompress at offset {offset}, {dropped} bytes dropped")
         }
         LogEvent::Ignored { offset, record_type } => {
             write!(f, "skipped record of unknown type {record_type} at offset {offset}")

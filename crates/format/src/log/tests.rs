@@ -187,7 +187,7 @@ fn physical(code: u8, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn unknown_types_are_skipped_or_fatal_by_their_top_bit() {
     for code in 12..=255u8 {
-        if matches!(code, 130 | 131) {
+        if matches!(code, 130..=137) {
             continue;
         }
         let bytes = [physical(code, b"new"), physical(1, b"known")].concat();
@@ -198,6 +198,36 @@ fn unknown_types_are_skipped_or_fatal_by_their_top_bit() {
             other => panic!("{code}: {other:?}"),
         }
         assert_eq!(found[1].1, b"known");
+    }
+}
+
+/// RocksDB takes these types for codes of its own.
+#[test]
+fn types_that_rocksdb_misreads_are_what_it_reads() {
+    for (code, expected) in [
+        (132, LogEvent::End),
+        (133, LogEvent::Ignored { offset: 0, record_type: 133 }),
+        (134, LogEvent::Truncated { what: Truncation::Header, offset: 0, dropped: 0 }),
+        (135, LogEvent::OldRecord { offset: 0, in_fragment: false }),
+        (136, LogEvent::Truncated { what: Truncation::Body, offset: 0, dropped: 0 }),
+    ] {
+        let bytes = [physical(code, b"new"), physical(1, b"known")].concat();
+        let mut reader = LogReader::new(SliceSource(&bytes), 1);
+        let mut record = Vec::new();
+        assert_eq!(reader.next_record(&mut record).unwrap(), expected, "{code}");
+    }
+    let found = events(&physical(137, b"new"), 1);
+    assert!(matches!(found[0].0, LogEvent::Corrupt { what: LogCorruption::ChecksumMismatch, .. }));
+}
+
+/// As RocksDB does: what comes behind counts as all of the record.
+#[test]
+fn a_record_about_the_log_empties_the_one_that_is_open() {
+    for (code, payload) in [(10, [7, 0, 0, 0, 8, 0].to_vec()), (130, vec![0; 24])] {
+        let bytes = [physical(2, b"start"), physical(code, &payload), physical(4, b"end")].concat();
+        let found = events(&bytes, 1);
+        assert!(matches!(found[0].0, LogEvent::TimestampSizes | LogEvent::Predecessor(_)), "{found:?}");
+        assert_eq!(found[1], (LogEvent::Record { offset: 0 }, b"end".to_vec()));
     }
 }
 
@@ -264,6 +294,7 @@ fn compression_must_be_announced_once_and_first() {
     for (bytes, bad_at) in [
         ([zstd.clone(), zstd.clone()].concat(), 0),
         ([physical(1, b"record"), zstd.clone()].concat(), 1),
+        ([physical(9, &0u32.to_le_bytes()), zstd.clone()].concat(), 0),
         (physical(9, &4u32.to_le_bytes()), 0),
         (physical(9, b""), 0),
     ] {
@@ -275,8 +306,10 @@ fn compression_must_be_announced_once_and_first() {
     }
     let garbage = [zstd, physical(1, b"not a zstd frame"), physical(1, b"lost with the block")].concat();
     let found = events(&garbage, 1);
-    assert!(matches!(found[0].0, LogEvent::Corrupt { what: LogCorruption::BadCompression, .. }), "{found:?}");
+    assert!(matches!(found[0].0, LogEvent::Undecodable { offset: 11, .. }), "{found:?}");
     assert_eq!(found[1].0, LogEvent::End);
+    let none = [physical(9, &0u32.to_le_bytes()), physical(1, b"as it is")].concat();
+    assert_eq!(records(&none, 1), [b"as it is"]);
 }
 
 /// A log whose records are zstd frames, cut as RocksDB cuts them.
@@ -311,7 +344,7 @@ fn decompressed_records_have_a_limit() {
     let mut reader = LogReader::new(SliceSource(&bytes), 1).with_max_record_bytes(1 << 16);
     let mut record = Vec::new();
     let event = reader.next_record(&mut record).unwrap();
-    assert!(matches!(event, LogEvent::Corrupt { what: LogCorruption::BadCompression, .. }), "{event:?}");
+    assert!(matches!(event, LogEvent::Undecodable { .. }), "{event:?}");
     assert!(record.capacity() < 1 << 18);
 }
 

@@ -35,4 +35,5 @@ mod timestamps;
 mod transactions;
 mod ttl;
 mod universal;
+mod wal_types;
 mod walrec;
