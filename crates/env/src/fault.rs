@@ -293,6 +293,11 @@ impl FileSystem for FaultFs {
         Ok(self.writable(self.shared.inner.new_writable_file(path)?, path))
     }
 
+    fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, path)?;
+        Ok(self.writable(self.shared.inner.create_writable_file(path)?, path))
+    }
+
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
         self.open(OpKind::Create, path)?;
         Ok(self.writable(self.shared.inner.reopen_writable_file(path)?, path))
@@ -313,6 +318,11 @@ impl FileSystem for FaultFs {
     fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         self.open(OpKind::Create, path)?;
         Ok(self.writable(self.shared.inner.new_direct_writable_file(path, buffer_bytes)?, path))
+    }
+
+    fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, path)?;
+        Ok(self.writable(self.shared.inner.create_direct_writable_file(path, buffer_bytes)?, path))
     }
 
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {

@@ -16,6 +16,12 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>>;
     /// Creates a file for appending; an existing one is emptied.
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
+    /// As [`FileSystem::new_writable_file`], of a file that nobody has: one that is there may be another process's.
+    /// # Errors
+    /// `IoError` if there is such a file.
+    fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        if self.file_exists(path)? { Err(exists(path)) } else { self.new_writable_file(path) }
+    }
     /// Opens a file for appending behind what it holds; creates it if it is missing.
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// As [`FileSystem::new_sequential_file`], past the page cache.
@@ -32,6 +38,16 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// process once it is flushed, and the machine once it is synced, as with any other file.
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
+    }
+    /// As [`FileSystem::create_writable_file`], past the page cache.
+    /// # Errors
+    /// `IoError` if there is such a file.
+    fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        if self.file_exists(path)? {
+            Err(exists(path))
+        } else {
+            self.new_direct_writable_file(path, buffer_bytes)
+        }
     }
     /// Opens an existing file for reading from the front, past the page cache if `is_direct`.
     fn open_sequential(&self, path: &Path, is_direct: bool) -> Result<Box<dyn SequentialFile>> {
@@ -63,7 +79,21 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// A second name for a file. `NotSupported` where the file system has no links.
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()>;
-    /// Takes the lock file (POSIX `fcntl` lock, so that it excludes a live RocksDB; and a table of this process).
+    /// The same files, with paths below these directories looked up from handles of the directories: they stay what they
+    /// are when the directories are renamed or replaced. Once their `LOCK` is locked, nothing in them is created, renamed or
+    /// deleted unless it is still the file that was locked. `None` where directories have no handles.
+    /// # Errors
+    /// `IoError` naming the directory that cannot be opened.
+    fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
+        Ok(None)
+    }
+    /// Whether what lies at `path` may be changed, as far as [`FileSystem::hold_directories`] knows. One system call.
+    /// # Errors
+    /// `IoError`: the lock of its directory is gone, and another process may have the directory.
+    fn check_may_change(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
+    /// Takes the lock file (a lock that excludes a live RocksDB, too; and a table of this process).
     /// `IoError`/`Busy`-like error naming the path when somebody else has it.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>>;
     /// The path from the root.
@@ -72,6 +102,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn free_space(&self, path: &Path) -> Result<u64>;
     /// Cuts a file to `size` bytes.
     fn truncate(&self, path: &Path, size: u64) -> Result<()>;
+}
+
+/// "While create a file: /db/000012.sst: File exists".
+#[cold]
+fn exists(path: &Path) -> Error {
+    let cause = std::io::ErrorKind::AlreadyExists.into();
+    Error::io_with(format_args!("While create a file: {}", path.display()), cause)
 }
 
 /// "While open a file for random read: /db/000012.sst: direct I/O (O_DIRECT) is not supported here".

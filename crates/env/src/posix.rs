@@ -6,14 +6,14 @@
 //! Invariants
 //!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see them.
 //!  2. Every descriptor is closed on `exec`.
-//!  3. No `LOCK` file is opened by a process that holds it: closing any descriptor of a file drops its `fcntl`
-//!     locks (`posix/lock.rs`).
+//!  3. Every path is looked up by [`Places`]: by its name, or from a directory that is held (`posix/held.rs`).
 //!
 //! Random reads go one `pread` at a time; several go to the kernel together where that is possible (`posix/ring.rs`).
 
 #[cfg(target_os = "linux")]
 mod direct;
 mod file;
+mod held;
 mod lock;
 mod mapped;
 pub(crate) mod refused;
@@ -29,13 +29,13 @@ use crate::direct::{DirectRandomAccessFile, DirectSequentialFile, DirectWritable
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::{Error, Result};
 use file::{PosixDirectory, PosixRandomAccessFile, PosixSequentialFile, PosixWritableFile};
-use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags};
+use held::HeldDirectories;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 /// The file system of this machine. Holds nothing; all of them are the same.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,13 +60,93 @@ fn failed_at(operation: &str, path: &Path, offset: impl Display, cause: Errno) -
     Error::io_with(format_args!("While {operation}: {} at offset {offset}", path.display()), cause.into())
 }
 
-fn open(operation: &str, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-    try_open(path, flags).map_err(|e| failed(operation, path, e))
+/// A path, and from where it is looked up.
+struct At<'a> {
+    dir: BorrowedFd<'a>,
+    name: &'a Path,
+    /// For messages.
+    path: &'a Path,
+    is_held: bool,
 }
 
-fn try_open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+impl<'a> At<'a> {
+    fn by_path(path: &'a Path) -> At<'a> {
+        At { dir: CWD, name: path, path, is_held: false }
+    }
+
+    fn stat(&self) -> Result<Stat, Errno> {
+        rustix::fs::statat(self.dir, self.name, AtFlags::empty())
+    }
+}
+
+/// Where paths are looked up.
+trait Places: Debug + Send + Sync {
+    fn at<'a>(&'a self, path: &'a Path) -> At<'a>;
+
+    /// # Errors
+    /// `IoError`: what is there belongs to another process · `NotSupported` in a forked child.
+    fn check_may_change(&self, at: &At<'_>) -> Result<()>;
+
+    /// A lock was taken.
+    fn note_lock(&self, at: &At<'_>, inode: lock::Inode);
+
+    /// The path, of something that is to be changed.
+    fn at_to_change<'a>(&'a self, path: &'a Path) -> Result<At<'a>> {
+        let at = self.at(path);
+        self.check_may_change(&at)?;
+        Ok(at)
+    }
+}
+
+impl Places for PosixFileSystem {
+    fn at<'a>(&'a self, path: &'a Path) -> At<'a> {
+        At::by_path(path)
+    }
+
+    fn check_may_change(&self, _at: &At<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn note_lock(&self, _at: &At<'_>, _inode: lock::Inode) {}
+}
+
+fn open(operation: &str, at: &At<'_>, flags: OFlags) -> Result<OwnedFd> {
+    try_open(at, flags).map_err(|e| failed(operation, at.path, e))
+}
+
+fn try_open(at: &At<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    retry_on_intr(|| rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, mode))
+    retry_on_intr(|| rustix::fs::openat(at.dir, at.name, flags | OFlags::CLOEXEC, mode))
+}
+
+/// Makes a directory and its parents.
+fn create_directory(places: &dyn Places, path: &Path) -> Result<()> {
+    let at = places.at_to_change(path)?;
+    let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+    match rustix::fs::mkdirat(at.dir, at.name, mode) {
+        Err(Errno::NOENT) => {
+            let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+                return Err(failed("mkdir", path, Errno::NOENT));
+            };
+            create_directory(places, parent)?;
+            match rustix::fs::mkdirat(at.dir, at.name, mode) {
+                // Somebody else has made it meanwhile.
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(e) => Err(failed("mkdir", path, e)),
+            }
+        }
+        Err(e) => match at.stat() {
+            Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => Ok(()),
+            Ok(_) => Err(failed("mkdir", path, Errno::NOTDIR)),
+            Err(Errno::NOENT) if e == Errno::EXIST => {
+                let target = std::fs::read_link(path).unwrap_or_default();
+                let what = format!("mkdir: the link leads to {}, which is not there", target.display());
+                Err(failed(&what, path, Errno::NOENT))
+            }
+            Err(_) => Err(failed("mkdir", path, e)),
+        },
+        Ok(()) => Ok(()),
+    }
 }
 
 fn size_of(fd: &OwnedFd, path: &Path) -> Result<u64> {
@@ -74,115 +154,149 @@ fn size_of(fd: &OwnedFd, path: &Path) -> Result<u64> {
     Ok(u64::try_from(stat.st_size).expect("a file's size is not negative"))
 }
 
-impl FileSystem for PosixFileSystem {
+impl<P: Places> FileSystem for P {
     fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        let fd = open("open a file for sequential read", path, OFlags::RDONLY)?;
+        let fd = open("open a file for sequential read", &self.at(path), OFlags::RDONLY)?;
         Ok(Box::new(PosixSequentialFile::new(fd, path)))
     }
 
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
-        let fd = open("open a file for random read", path, OFlags::RDONLY)?;
+        let fd = open("open a file for random read", &self.at(path), OFlags::RDONLY)?;
         Ok(Arc::new(PosixRandomAccessFile::new(fd, path)))
     }
 
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
-        let fd = open("open a file for appending", path, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+        let fd = open("open a file for appending", &self.at_to_change(path)?, flags)?;
+        Ok(Box::new(PosixWritableFile::new(fd, path, 0)))
+    }
+
+    fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let fd = open("create a file", &self.at_to_change(path)?, flags)?;
         Ok(Box::new(PosixWritableFile::new(fd, path, 0)))
     }
 
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
-        let fd = open("reopen a file for appending", path, OFlags::WRONLY | OFlags::CREATE)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let fd = open("reopen a file for appending", &self.at_to_change(path)?, flags)?;
         let size = size_of(&fd, path)?;
         Ok(Box::new(PosixWritableFile::new(fd, path, size)))
     }
 
     #[cfg(target_os = "linux")]
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        let source = direct::DirectFile::open_to_read("open a file for sequential read", path)?;
+        let source = direct::DirectFile::open_to_read("open a file for sequential read", &self.at(path))?;
         Ok(Box::new(DirectSequentialFile::new(source)))
     }
 
     #[cfg(target_os = "linux")]
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
-        let source = direct::DirectFile::open_to_read("open a file for random read", path)?;
+        let source = direct::DirectFile::open_to_read("open a file for random read", &self.at(path))?;
         Ok(Arc::new(DirectRandomAccessFile::new(source)))
     }
 
     #[cfg(target_os = "linux")]
     fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
-        let sink = direct::DirectFile::create("open a file for appending", path)?;
+        let at = self.at_to_change(path)?;
+        let sink = direct::DirectFile::create("open a file for appending", &at, OFlags::TRUNC)?;
+        Ok(Box::new(DirectWritableFile::new(sink, path, buffer_bytes)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        let sink = direct::DirectFile::create("create a file", &self.at_to_change(path)?, OFlags::EXCL)?;
         Ok(Box::new(DirectWritableFile::new(sink, path, buffer_bytes)))
     }
 
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
         self.rename(old, new)?;
-        let fd = open("open a file for reuse", new, OFlags::WRONLY)?;
+        let fd = open("open a file for reuse", &self.at(new), OFlags::WRONLY)?;
         Ok(Box::new(PosixWritableFile::new(fd, new, 0)))
     }
 
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        let fd = open("open directory", path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let fd = open("open directory", &self.at(path), OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Box::new(PosixDirectory::new(fd, path)))
     }
 
     fn file_exists(&self, path: &Path) -> Result<bool> {
-        path.try_exists().map_err(|e| failed("stat", path, e))
+        match self.at(path).stat() {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(failed("stat", path, e)),
+        }
     }
 
     fn children(&self, dir: &Path) -> Result<Vec<String>> {
-        let entries = std::fs::read_dir(dir).map_err(|e| failed("opendir", dir, e))?;
-        entries
-            .map(|entry| match entry {
-                Ok(entry) => Ok(entry.file_name().to_string_lossy().into_owned()),
-                Err(e) => Err(failed("readdir", dir, e)),
-            })
-            .collect()
+        let fd = open("opendir", &self.at(dir), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in Dir::new(fd).map_err(|e| failed("opendir", dir, e))? {
+            let entry = entry.map_err(|e| failed("readdir", dir, e))?;
+            let name = entry.file_name().to_string_lossy();
+            if !matches!(&*name, "." | "..") {
+                names.push(name.into_owned());
+            }
+        }
+        Ok(names)
     }
 
     fn delete_file(&self, path: &Path) -> Result<()> {
-        std::fs::remove_file(path).map_err(|e| failed("unlink", path, e))
+        let at = self.at_to_change(path)?;
+        rustix::fs::unlinkat(at.dir, at.name, AtFlags::empty()).map_err(|e| failed("unlink", path, e))
     }
 
     fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
-        std::fs::create_dir_all(path).map_err(|e| failed("mkdir", path, e))
+        create_directory(self, path)
     }
 
     fn delete_dir(&self, path: &Path) -> Result<()> {
-        std::fs::remove_dir(path).map_err(|e| failed("rmdir", path, e))
+        let at = self.at_to_change(path)?;
+        rustix::fs::unlinkat(at.dir, at.name, AtFlags::REMOVEDIR).map_err(|e| failed("rmdir", path, e))
     }
 
     fn file_size(&self, path: &Path) -> Result<u64> {
-        Ok(std::fs::metadata(path).map_err(|e| failed("stat", path, e))?.len())
+        let stat = self.at(path).stat().map_err(|e| failed("stat", path, e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
     fn modification_time(&self, path: &Path) -> Result<u64> {
-        let changed =
-            std::fs::metadata(path).and_then(|m| m.modified()).map_err(|e| failed("stat", path, e))?;
-        Ok(changed.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+        let stat = self.at(path).stat().map_err(|e| failed("stat", path, e))?;
+        Ok(u64::try_from(stat.st_mtime).unwrap_or(0))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::rename(from, to).map_err(|e| {
-            Error::io_with(format_args!("While rename: {} to {}", from.display(), to.display()), e)
+        let (old, new) = (self.at_to_change(from)?, self.at_to_change(to)?);
+        rustix::fs::renameat(old.dir, old.name, new.dir, new.name).map_err(|e| {
+            Error::io_with(format_args!("While rename: {} to {}", from.display(), to.display()), e.into())
         })
     }
 
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
-        std::fs::hard_link(existing, new).map_err(|e| {
+        let (old, at) = (self.at(existing), self.at_to_change(new)?);
+        rustix::fs::linkat(old.dir, old.name, at.dir, at.name, AtFlags::empty()).map_err(|e| {
             let pair = format!("While link: {} as {}", existing.display(), new.display());
-            if matches!(
-                e.raw_os_error(),
-                Some(libc::EXDEV | libc::EOPNOTSUPP | libc::EPERM | libc::ENOSYS | libc::EMLINK)
-            ) {
+            if matches!(e, Errno::XDEV | Errno::OPNOTSUPP | Errno::PERM) {
                 Error::not_supported(format!("{pair}: {e}; copy the file instead"))
             } else {
-                Error::io_with(pair, e)
+                Error::io_with(pair, e.into())
             }
         })
     }
 
     fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        Ok(Box::new(lock::lock_file(path)?))
+        let at = self.at(path);
+        let lock = lock::lock_file(&at)?;
+        self.note_lock(&at, lock.inode());
+        Ok(Box::new(lock))
+    }
+
+    fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
+        Ok(Some(Arc::new(HeldDirectories::new(paths)?)))
+    }
+
+    fn check_may_change(&self, path: &Path) -> Result<()> {
+        Places::check_may_change(self, &self.at(path))
     }
 
     fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
@@ -190,12 +304,18 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn free_space(&self, path: &Path) -> Result<u64> {
-        let stat = retry_on_intr(|| rustix::fs::statvfs(path)).map_err(|e| failed("statvfs", path, e))?;
+        let at = self.at(path);
+        let stat = if at.is_held {
+            retry_on_intr(|| rustix::fs::fstatvfs(at.dir))
+        } else {
+            retry_on_intr(|| rustix::fs::statvfs(path))
+        };
+        let stat = stat.map_err(|e| failed("statvfs", path, e))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
-        let fd = open("open a file to truncate", path, OFlags::WRONLY)?;
+        let fd = open("open a file to truncate", &self.at_to_change(path)?, OFlags::WRONLY)?;
         retry_on_intr(|| rustix::fs::ftruncate(&fd, size)).map_err(|e| failed_at("ftruncate", path, size, e))
     }
 }

@@ -3,7 +3,7 @@
 //! How reads and writes must be aligned, the kernel says (`statx`, since Linux 6.1); before that it is the logical block of the
 //! device, and where that is not known, a page. Source of the last two: RocksDB `env/io_posix.cc`.
 
-use super::{failed, failed_at, file, size_of, try_open};
+use super::{At, failed, failed_at, file, size_of, try_open};
 use crate::direct::{Alignment, DirectSink, DirectSource};
 use crate::fs::no_direct_io;
 use esker_base::Result;
@@ -28,16 +28,18 @@ pub(super) struct DirectFile {
 }
 
 impl DirectFile {
-    pub(super) fn open_to_read(operation: &str, path: &Path) -> Result<DirectFile> {
-        DirectFile::open(operation, path, OFlags::RDONLY)
+    pub(super) fn open_to_read(operation: &str, at: &At<'_>) -> Result<DirectFile> {
+        DirectFile::open(operation, at, OFlags::RDONLY)
     }
 
-    pub(super) fn create(operation: &str, path: &Path) -> Result<DirectFile> {
-        DirectFile::open(operation, path, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)
+    /// `how`: whether a file that is there is emptied or refused.
+    pub(super) fn create(operation: &str, at: &At<'_>, how: OFlags) -> Result<DirectFile> {
+        DirectFile::open(operation, at, OFlags::RDWR | OFlags::CREATE | how)
     }
 
-    fn open(operation: &str, path: &Path, flags: OFlags) -> Result<DirectFile> {
-        let fd = try_open(path, flags | OFlags::DIRECT).map_err(|e| match e {
+    fn open(operation: &str, at: &At<'_>, flags: OFlags) -> Result<DirectFile> {
+        let path = at.path;
+        let fd = try_open(at, flags | OFlags::DIRECT).map_err(|e| match e {
             Errno::INVAL | Errno::OPNOTSUPP => no_direct_io(operation, path),
             e => failed(operation, path, e),
         })?;

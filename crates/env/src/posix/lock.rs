@@ -1,93 +1,296 @@
 //! The `LOCK` file: one process, one holder within it.
 //!
-//! An `fcntl` write lock on the whole file keeps other processes out, RocksDB's included. It says nothing within
-//! one process, and closing *any* descriptor of the file drops it; so a table of this process comes first, keyed
-//! by path and by inode, and is asked before the file is opened.   Source: RocksDB `env/fs_posix.cc` (messages).
+//! An open-file-description lock (`F_OFD_SETLK`) on the whole file keeps everybody else out: other processes, RocksDB in
+//! any of them with its `fcntl` record locks, and other descriptors of this process. Unlike a record lock it stays when
+//! this process opens and closes the file elsewhere. Systems without it get a record lock. A table of this process says
+//! who holds what here. Sources: `fcntl(2)`; RocksDB `env/fs_posix.cc` (messages).
+//!
+//! Invariants
+//!  1. The file that is locked is the one at its path then.
+//!  2. A forked child shares the description. Its copy of the descriptor is closed before `fork` returns, and it unlocks
+//!     nothing: the lock ends with the process that took it.
+//!  3. The holder writes its process number into the file: the kernel does not tell whose a description is. RocksDB neither
+//!     reads nor writes the file.
 
-use super::{failed, open};
+use super::{At, failed, open};
 use crate::clock::{Clock, SystemClock};
 use crate::fs::FileLock;
-use crate::system::thread_id;
+use crate::system::{process_id, thread_id};
+use esker_base::sync::fork::{Owner, PerProcess};
 use esker_base::sync::process::Mutex;
+use esker_base::sync::process::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use esker_base::{Error, Result};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::{fmt, ptr};
+
+/// What is read of a `LOCK` file at most: a number and what may follow.
+const MOST_READ: usize = 32;
 
 /// A lock of this process.
 struct Held {
     path: PathBuf,
-    inode: (u64, u64),
+    inode: Inode,
     since_seconds: u64,
     thread_id: u64,
 }
 
-/// Guards the whole of taking and giving back: two threads never race for one file.
-static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+/// Device and number.
+pub(super) type Inode = (u64, u64);
+
+/// Guards the whole of taking and giving back: two threads never race for one file. A forked child holds nothing.
+static HELD: PerProcess<Mutex<Vec<Held>>> = PerProcess::new();
+
+fn held() -> &'static Mutex<Vec<Held>> {
+    HELD.get(|_| Mutex::new(Vec::new()))
+}
 
 /// Keeps the file locked until it is dropped.
 #[derive(Debug)]
 pub(super) struct PosixFileLock {
-    fd: Option<OwnedFd>,
-    inode: (u64, u64),
+    owner: Owner,
+    descriptor: Option<Descriptor>,
+    inode: Inode,
 }
 
 impl FileLock for PosixFileLock {}
 
+impl PosixFileLock {
+    /// Of the locked file.
+    pub(super) fn inode(&self) -> Inode {
+        self.inode
+    }
+}
+
 impl Drop for PosixFileLock {
     fn drop(&mut self) {
-        let mut held = HELD.lock();
-        // Closing unlocks; it happens before the table lets anybody of this process try again.
-        self.fd = None;
+        if !self.owner.is_here() {
+            // The number may be another file's by now.
+            std::mem::forget(self.descriptor.take());
+            return;
+        }
+        let mut held = held().lock();
+        // Before the table lets anybody of this process try again.
+        drop(self.descriptor.take());
         held.retain(|h| h.inode != self.inode);
     }
 }
 
 /// Creates the file if it is missing and locks it, without waiting.
 /// # Errors
-/// `IoError`, retryable when somebody else has the lock: another process ("While lock file: …: Resource
-/// temporarily unavailable") or this one ("lock hold by current process …").
-pub(super) fn lock_file(path: &Path) -> Result<PosixFileLock> {
+/// `IoError`, retryable when somebody else has the lock: another process ("While lock file: …: Resource temporarily
+/// unavailable") or this one ("lock hold by current process …").
+pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
+    let path = at.path;
     let absolute = std::path::absolute(path).map_err(|e| failed("lock file", path, e))?;
-    let mut held = HELD.lock();
+    let owner = Owner::here();
+    let mut held = held().lock();
     loop {
-        let there = inode_at(path)?;
+        // What cannot be looked at cannot be opened either, which says why.
+        let there = inode_at(at).unwrap_or_default();
         if let Some(holder) = held.iter().find(|h| h.path == absolute || Some(h.inode) == there) {
             return Err(held_here(path, holder));
         }
-        let fd = open("open a file for lock", path, OFlags::RDWR | OFlags::CREATE)?;
+        let fd = open("open a file for lock", at, OFlags::RDWR | OFlags::CREATE)?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| failed("fstat", path, e))?;
         let inode = (stat.st_dev, stat.st_ino);
-        retry_on_intr(|| rustix::fs::fcntl_lock(&fd, FlockOperation::NonBlockingLockExclusive))
-            .map_err(|e| failed("lock file", path, if e == Errno::ACCESS { Errno::AGAIN } else { e }))?;
-        if inode_at(path)? != Some(inode) {
+        let descriptor = Descriptor::new(fd);
+        descriptor.lock().map_err(|e| refused(path, descriptor.fd(), e))?;
+        if inode_at(at).map_err(|e| failed("stat", path, e))? != Some(inode) {
             // Somebody removed the file between our opening and locking it: what we have guards nothing.
             continue;
         }
+        sign(descriptor.fd());
         held.push(Held {
             path: absolute,
             inode,
             since_seconds: SystemClock.now_seconds(),
             thread_id: thread_id(),
         });
-        return Ok(PosixFileLock { fd: Some(fd), inode });
+        return Ok(PosixFileLock { owner, descriptor: Some(descriptor), inode });
     }
 }
 
-fn inode_at(path: &Path) -> Result<Option<(u64, u64)>> {
-    match rustix::fs::stat(path) {
+/// The file at this place, if there is one.
+pub(super) fn inode_at(at: &At<'_>) -> Result<Option<Inode>, Errno> {
+    match at.stat() {
         Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
         Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(failed("stat", path, e)),
+        Err(e) => Err(e),
     }
 }
 
+/// Writes this process's number into the file. Only messages need it: a full disk is no reason not to have the lock.
+fn sign(fd: BorrowedFd<'_>) {
+    let text = format!("{}\n", process_id());
+    let written = rustix::fs::ftruncate(fd, 0).and_then(|()| rustix::io::pwrite(fd, text.as_bytes(), 0));
+    written.unwrap_or_default();
+}
+
+/// The process that holds the lock, as far as that can be told.
+fn holder(fd: BorrowedFd<'_>) -> Option<u32> {
+    let mut asked = whole_file(libc::F_WRLCK);
+    // SAFETY: the descriptor is open and `asked` is a live value of ours, which the kernel fills in.
+    let result = unsafe { libc::fcntl(fd.as_raw_fd(), GET_LOCK, &raw mut asked) };
+    if result == 0 && asked.l_pid > 0 {
+        // A record lock, of RocksDB perhaps.
+        return u32::try_from(asked.l_pid).ok();
+    }
+    let mut text = [0; MOST_READ];
+    let length = rustix::io::pread(fd, &mut text[..], 0).ok()?;
+    std::str::from_utf8(&text[..length]).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Why the lock was not to be had.
+#[cold]
+fn refused(path: &Path, fd: BorrowedFd<'_>, e: Errno) -> Error {
+    let is_held = matches!(e, Errno::ACCESS | Errno::AGAIN);
+    let cause = std::io::Error::from(if is_held { Errno::AGAIN } else { e });
+    let Some(process) = holder(fd).filter(|_| is_held) else { return failed("lock file", path, cause) };
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let name = if name.is_empty() { String::new() } else { format!(" ({})", name.trim()) };
+    let path = path.display();
+    Error::io(format!("While lock file: {path}: {cause}: process {process}{name} holds it"))
+        .with_retryable(true)
+}
+
+#[cold]
 fn held_here(path: &Path, holder: &Held) -> Error {
     let (since, thread) = (holder.since_seconds, holder.thread_id);
     Error::io(format!(
-        "lock hold by current process, acquire time {since} acquiring thread {thread}: {}: No locks available",
+        "lock hold by current process, acquire time {since} acquiring thread {thread}: {}: No locks available: it is open \
+         in this process, or an iterator, snapshot or transaction of it is still alive",
         path.display()
     ))
     .with_retryable(true)
+}
+
+/// The error of a holder whose file is not the one at the path any more.
+#[cold]
+pub(super) fn replaced(path: &Path) -> Error {
+    Error::io(format!(
+        "{}: the file that this process has locked is not there any more: the directory was emptied or replaced, and may \
+         belong to another process; nothing is written to it",
+        path.display()
+    ))
+}
+
+#[cfg(target_os = "linux")]
+const SET_LOCK: libc::c_int = libc::F_OFD_SETLK;
+#[cfg(target_os = "linux")]
+const GET_LOCK: libc::c_int = libc::F_OFD_GETLK;
+#[cfg(not(target_os = "linux"))]
+const SET_LOCK: libc::c_int = libc::F_SETLK;
+#[cfg(not(target_os = "linux"))]
+const GET_LOCK: libc::c_int = libc::F_GETLK;
+
+fn whole_file(kind: libc::c_int) -> libc::flock {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+fn set_lock(fd: BorrowedFd<'_>, command: libc::c_int, kind: libc::c_int) -> Result<(), Errno> {
+    let lock = whole_file(kind);
+    rustix::io::retry_on_intr(|| {
+        // SAFETY: the descriptor is open and `lock` is a live value, which the kernel reads.
+        let result = unsafe { libc::fcntl(fd.as_raw_fd(), command, &raw const lock) };
+        if result == 0 { Ok(()) } else { Err(last_error()) }
+    })
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// A descriptor that forked children close.
+struct Descriptor {
+    fd: Option<OwnedFd>,
+    place: &'static Place,
+}
+
+/// Where a descriptor is noted, for the handler of forked children. Never freed, used again.
+struct Place {
+    /// −1: free.
+    fd: AtomicI32,
+    next: AtomicPtr<Place>,
+}
+
+static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+fn places() -> impl Iterator<Item = &'static Place> {
+    // SAFETY: null, or a leaked box.
+    let at = |pointer: &AtomicPtr<Place>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(at(&PLACES), move |place| at(&place.next))
+}
+
+/// In a forked child: gives up its share of every lock. Calls nothing but `close`.
+extern "C" fn close_all() {
+    for place in places() {
+        let fd = place.fd.swap(-1, Ordering::Relaxed);
+        if fd >= 0 {
+            // SAFETY: a copy of a descriptor of the parent's, which nobody in this child uses: `PosixFileLock::drop`.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+impl Descriptor {
+    fn new(fd: OwnedFd) -> Descriptor {
+        if !IS_WATCHED.swap(true, Ordering::Relaxed) {
+            // SAFETY: the handler lives as long as the process and does only what a child of threads may do. Without memory
+            // for it children keep locks alive until they end: nothing is lost.
+            unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
+        }
+        let number = fd.as_raw_fd();
+        let taken = places().find(|place| {
+            place.fd.compare_exchange(-1, number, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        });
+        let place = taken.unwrap_or_else(|| {
+            let place = Place { fd: AtomicI32::new(number), next: AtomicPtr::new(ptr::null_mut()) };
+            let place: &'static mut Place = Box::leak(Box::new(place));
+            // Under the lock of the table: nobody else puts one in.
+            *place.next.get_mut() = PLACES.load(Ordering::Relaxed);
+            let place: *mut Place = place;
+            PLACES.store(place, Ordering::Release);
+            // SAFETY: a leaked box, shared from now on.
+            unsafe { &*place }
+        });
+        Descriptor { fd: Some(fd), place }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("only drop takes it").as_fd()
+    }
+
+    fn lock(&self) -> Result<(), Errno> {
+        match set_lock(self.fd(), SET_LOCK, libc::F_WRLCK) {
+            // A file system, or a kernel, without such locks.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                set_lock(self.fd(), libc::F_SETLK, libc::F_WRLCK)
+            }
+            result => result,
+        }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take() else { return };
+        // Closing is not enough while a process that is being started has a copy; and a child must not close what comes
+        // under this number next.
+        self.place.fd.store(-1, Ordering::Relaxed);
+        set_lock(fd.as_fd(), SET_LOCK, libc::F_UNLCK).unwrap_or_default();
+    }
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Descriptor({:?})", self.fd)
+    }
 }

@@ -64,3 +64,18 @@ fn reads_go_to_the_kernel_together_or_not_at_all() {
     assert_eq!(done, vec![32; 300], "what lies within the file");
     assert!(bufs.iter().all(|buf| buf[..32] == [7; 32] && buf[32..] == [0; 32]));
 }
+
+#[test]
+fn what_is_no_directory_is_said() {
+    let base = std::env::temp_dir().join(format!("esker-no-directory-{}", std::process::id()));
+    std::fs::create_dir_all(&base).unwrap();
+    let (file, link) = (base.join("file"), base.join("link"));
+    std::fs::write(&file, b"x").unwrap();
+    std::os::unix::fs::symlink("/nowhere/at/all", &link).unwrap();
+    let of_file = PosixFileSystem.create_dir_if_missing(&file).unwrap_err();
+    let of_link = PosixFileSystem.create_dir_if_missing(&link).unwrap_err();
+    std::fs::remove_dir_all(&base).unwrap();
+    let words = format!("While mkdir: {}: Not a directory", file.display());
+    assert!(of_file.message().starts_with(&words), "{of_file}");
+    assert!(of_link.message().contains("the link leads to /nowhere/at/all, which is not there"), "{of_link}");
+}

@@ -1,9 +1,11 @@
 //! The LOCK file between processes. The other process is this test binary started again, or RocksDB's `ldb`.
 
 use super::temp_dir::TempDir;
+use esker_env::forked::fork;
 use esker_env::{FileSystem, PosixFileSystem};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 const PATH_VARIABLE: &str = "ESKER_TEST_LOCK_PATH";
 
@@ -45,6 +47,12 @@ fn another_process_is_kept_out_until_the_lock_goes() {
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(PosixFileSystem.lock_file(&link).is_err());
     assert!(child(&path).starts_with(&refusal));
+    // The message names the process that has it.
+    let process = std::process::id();
+    assert!(child(&path).contains(&format!("process {process} (")), "{}", child(&path));
+    // Reading the file gives nothing away.
+    assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), process.to_string());
+    assert!(child(&path).starts_with(&refusal), "after the file was read: {}", child(&path));
     drop(lock);
     assert_eq!(child(&path), "child: locked");
     drop(PosixFileSystem.lock_file(&path).unwrap());
@@ -71,10 +79,49 @@ fn rocksdb_is_kept_out() {
         made => assert!(made.unwrap().status.success()),
     }
     let lock = PosixFileSystem.lock_file(&dir.path().join("LOCK")).unwrap();
+    drop(std::fs::read(dir.path().join("LOCK")).unwrap());
     let refused = put().unwrap();
     let words =
         format!("{}{}", String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
     assert!(!refused.status.success() && words.contains("While lock file"), "{words}");
     drop(lock);
     assert!(put().unwrap().status.success());
+}
+
+#[test]
+fn forked_children_neither_keep_a_lock_nor_give_it_away() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let dir = TempDir::new();
+    let path = dir.path().join("LOCK");
+    let lock = PosixFileSystem.lock_file(&path).unwrap();
+    let inherited = &lock;
+    let mut short = fork(|| {
+        // In the child the file is another process's.
+        let refused = PosixFileSystem.lock_file(&path).map(drop).unwrap_err().to_string();
+        let parent = std::os::unix::process::parent_id();
+        u8::from(!refused.contains(&format!("process {parent} (")) || refused.contains("current process"))
+    })
+    .unwrap();
+    assert_eq!(short.wait(PATIENCE), Some(0));
+    _ = inherited;
+    assert!(child(&path).contains("temporarily unavailable"), "its end has unlocked nothing");
+    let idle = || {
+        std::thread::sleep(PATIENCE);
+        0
+    };
+    let mut long = fork(idle).unwrap();
+    drop(lock);
+    assert_eq!(child(&path), "child: locked", "the lock is given back although a child lives");
+    long.kill();
+
+    // The process that has the lock dies, and a child of it lives on.
+    let mut holder = fork(|| {
+        let lock = PosixFileSystem.lock_file(&path);
+        let orphan = fork(idle);
+        std::mem::forget(orphan);
+        u8::from(lock.is_err())
+    })
+    .unwrap();
+    assert_eq!(holder.wait(PATIENCE), Some(0));
+    assert_eq!(child(&path), "child: locked");
 }

@@ -148,7 +148,7 @@ struct Opening {
 impl Opening {
     /// Takes the lock and starts the LOG.
     fn new(
-        options: DbOptions,
+        mut options: DbOptions,
         path: &Path,
         families: Vec<ColumnFamilyDescriptor>,
         mode: OpenMode,
@@ -168,7 +168,11 @@ impl Opening {
                 return Err(does_not_exist(&path));
             }
             fs.create_dir_if_missing(&wal_dir)?;
-            lock = Some(fs.lock_file(&file_name::lock_file_name(&path))?);
+            // From here on the directories are these, whatever becomes of their names.
+            if let Some(held) = fs.hold_directories(&[&path, &wal_dir])? {
+                options.env.fs = held;
+            }
+            lock = Some(options.env.fs.lock_file(&file_name::lock_file_name(&path))?);
         }
         let info_log = open_info_log(&options, &path, mode)?;
         let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::observe::{Event, TableFileDeletionInfo};
 use crate::version::ObsoleteTable;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
-use esker_base::{FileNumber, Result};
+use esker_base::{FileNumber, Result, SubCode};
 use esker_format::file_name;
 use std::path::Path;
 use std::time::Duration;
@@ -195,6 +195,8 @@ fn tell_listeners(engine: &Engine, number: FileNumber, status: &Result<()>) {
 fn delete(engine: &Engine, path: &Path) {
     match engine.fs().delete_file(path) {
         Ok(()) => esker_base::info_log!(engine.info_log, Debug, "Deleted {}", path.display()),
+        // The purge of the whole directory may have been first.
+        Err(e) if e.subcode() == SubCode::PathNotFound => {}
         Err(e) => esker_base::info_log!(engine.info_log, Warn, "Could not delete an obsolete file: {e}"),
     }
 }

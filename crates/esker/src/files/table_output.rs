@@ -478,9 +478,9 @@ pub(super) fn create_paced(context: &OutputContext<'_>, path: &Path) -> Result<B
     let (options, fs) = (context.options, &context.env.fs);
     let is_direct = options.use_direct_io_for_flush_and_compaction;
     let file = if is_direct {
-        fs.new_direct_writable_file(path, options.writable_file_max_buffer_size)?
+        fs.create_direct_writable_file(path, options.writable_file_max_buffer_size)?
     } else {
-        fs.new_writable_file(path)?
+        fs.create_writable_file(path)?
     };
     // What goes past the page cache is not written back later.
     let bytes_per_sync = if is_direct { 0 } else { options.bytes_per_sync };

@@ -350,6 +350,7 @@ impl VersionSet {
     }
 
     fn append_and_sync(&self, mut manifest: ManifestWriter, edits: &[VersionEdit]) -> Result<ManifestWriter> {
+        self.options.fs.check_may_change(&self.options.dir)?;
         for edit in edits {
             self.append(&mut manifest, edit)?;
         }

@@ -267,7 +267,7 @@ impl Wals {
         // Taken out in any case: after an error it may have either name.
         let file = match self.recyclable.pop_front() {
             Some(old) => self.fs.reuse_writable_file(&path, &file_name::wal_file_name(&self.dir, old))?,
-            None => self.fs.new_writable_file(&path)?,
+            None => self.fs.create_writable_file(&path)?,
         };
         Ok(WalFile {
             number,
@@ -373,6 +373,8 @@ impl Wals {
     /// As `append`.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
+        // What is synced into a file that was removed is lost.
+        self.fs.check_may_change(&self.dir)?;
         let result = self.sync_closed_files().and_then(|()| {
             let use_fsync = self.options.use_fsync;
             match self.current.as_mut() {

@@ -19,6 +19,7 @@ mod compact_range;
 mod dead_runs;
 mod delete_files;
 mod direct_io;
+mod directories;
 mod door;
 mod entities;
 mod errors;

@@ -1,0 +1,144 @@
+//! What becomes of an open database when its directory is renamed, removed, emptied or replaced.
+#![expect(clippy::disallowed_methods, reason = "others change the directory behind the database's back")]
+
+use esker::internals::env::forked::fork;
+use esker::{Db, Options};
+use esker_testkit::TempDir;
+use std::path::Path;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options
+}
+
+fn fill(db: &Db, value: &str) {
+    for i in 0..200 {
+        db.put(format!("{i:04}"), value.repeat(20)).unwrap();
+    }
+}
+
+fn holds(db: &Db, value: &str) -> bool {
+    (0..200).all(|i| db.get(format!("{i:04}")).unwrap().is_some_and(|v| v == value.repeat(20).as_bytes()))
+}
+
+/// Another process makes a database at this path, with tables, and closes it.
+fn another_makes_one(path: &Path) {
+    let mut other = fork(|| {
+        let db = Db::open(&options(), path).unwrap();
+        for _ in 0..3 {
+            fill(&db, "theirs");
+            db.flush().unwrap();
+        }
+        u8::from(!holds(&db, "theirs"))
+    })
+    .unwrap();
+    assert_eq!(other.wait(PATIENCE), Some(0));
+}
+
+/// `db` was replaced at `path` by another process's database.
+fn stops_and_leaves_the_other_alone(db: Db, path: &Path) {
+    let synced = esker::WriteOptions { sync: true, ..esker::WriteOptions::default() };
+    let family = db.default_column_family();
+    let e = db.put_opt(&synced, &family, "k", "v").unwrap_err();
+    assert!(e.message().contains("is not there any more"), "a write with sync: {e}");
+    drop(family);
+    let e = db.flush().unwrap_err();
+    assert!(e.message().contains("is not there any more"), "a flush: {e}");
+    // What it has in memory can be read still.
+    assert!(holds(&db, "ours"));
+    drop(db);
+    let db = Db::open(&options(), path).unwrap();
+    assert!(holds(&db, "theirs"));
+    db.verify_checksum().unwrap();
+    db.compact_range(None, None).unwrap();
+    assert!(holds(&db, "theirs"));
+}
+
+#[test]
+fn a_database_whose_directory_was_replaced_stops_and_leaves_the_other_alone() {
+    let dir = TempDir::new("replaced");
+    let path = dir.path().join("db");
+    let db = Db::open(&options(), &path).unwrap();
+    fill(&db, "ours");
+    std::fs::remove_dir_all(&path).unwrap();
+    another_makes_one(&path);
+    stops_and_leaves_the_other_alone(db, &path);
+}
+
+#[test]
+fn a_database_whose_directory_was_emptied_stops_and_leaves_the_other_alone() {
+    let dir = TempDir::new("emptied");
+    let path = dir.path().join("db");
+    let db = Db::open(&options(), &path).unwrap();
+    fill(&db, "old");
+    db.flush().unwrap();
+    fill(&db, "ours");
+    for entry in std::fs::read_dir(&path).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    another_makes_one(&path);
+    stops_and_leaves_the_other_alone(db, &path);
+}
+
+#[test]
+fn a_database_whose_directory_was_renamed_goes_on() {
+    let dir = TempDir::new("renamed");
+    let (path, moved, link) = (dir.path().join("db"), dir.path().join("moved"), dir.path().join("link"));
+    std::fs::create_dir_all(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let mut options = options();
+    options.db.max_open_files = 20;
+    options.db.recycle_log_file_num = 2;
+    let db = Db::open(&options, &link).unwrap();
+    fill(&db, "old");
+    db.flush().unwrap();
+    std::fs::rename(&path, &moved).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    another_makes_one(&path);
+    for _ in 0..6 {
+        fill(&db, "ours");
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    let sequence = db.create_checkpoint(dir.path().join("checkpoint"), 0).unwrap();
+    assert!(sequence.0 > 0 && holds(&db, "ours"));
+    db.create_column_family("more", &options.cf).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let families =
+        ["default", "more"].map(|name| esker::ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    let db = Db::open_cf(&options.db, &moved, families.to_vec()).unwrap();
+    assert!(holds(&db, "ours"));
+    assert!(holds(&Db::open(&options, &path).unwrap(), "theirs"));
+    assert!(holds(&Db::open(&options, dir.path().join("checkpoint")).unwrap(), "ours"));
+}
+
+#[test]
+fn one_directory_is_opened_once_whatever_it_is_called() {
+    let dir = TempDir::new("called");
+    let (path, link) = (dir.path().join("db"), dir.path().join("link"));
+    let db = Db::open(&options(), &path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for other in [path.clone(), path.join("."), link, dir.path().join("db/../db")] {
+        let e = Db::open(&options(), other).unwrap_err();
+        assert!(e.message().contains("lock hold by current process"), "{e}");
+    }
+    let snapshot = db.snapshot();
+    drop(db);
+    let e = Db::open(&options(), &path).unwrap_err();
+    assert!(e.message().contains("snapshot or transaction of it is still alive"), "{e}");
+    drop(snapshot);
+    Db::open(&options(), &path).unwrap();
+}
+
+#[test]
+fn the_log_of_a_fresh_database_warns_of_nothing() {
+    let dir = TempDir::new("fresh");
+    drop(Db::open(&options(), dir.path()).unwrap());
+    let log = std::fs::read_to_string(dir.path().join("LOG")).unwrap();
+    assert!(!log.contains("Could not delete"), "{log}");
+}
