@@ -79,6 +79,12 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     named_tests(root, "esker-peer", "prepared_transactions_survive", "600")
 }
 
+/// Real processes under limits, on full disks, in directories that are moved and replaced, beside other openers: each
+/// circumstance twenty times. As root it leaves none out.
+pub(crate) fn hostile(root: &Path) -> Outcome {
+    stress(root, &["hostile", "--trials", "360"])
+}
+
 /// How work grows with what lies in a database: four sizes from a larger n, then instructions, under callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;

@@ -196,13 +196,14 @@ struct Step {
     run: fn(&Path, u32) -> Outcome,
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     Step { name: "instructions", share: 0, run: |root, _| instructions::check(root, false) },
     Step { name: "loom", share: 0, run: |root, _| models(root) },
     Step { name: "many seeds", share: 0, run: |root, _| many_seeds(root) },
     Step { name: "caches", share: 0, run: |root, _| caches(root) },
     Step { name: "model", share: 0, run: |root, _| campaigns::model(root) },
     Step { name: "durability", share: 0, run: |root, _| campaigns::durability(root) },
+    Step { name: "hostile", share: 0, run: |root, _| campaigns::hostile(root) },
     Step { name: "growth", share: 0, run: |root, _| campaigns::growth(root) },
     Step { name: "plants", share: 0, run: |root, _| plants::run_all(root, &[], 10) },
     Step { name: "metamorphic", share: 1, run: campaigns::metamorphic },

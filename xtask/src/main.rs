@@ -33,6 +33,7 @@ cargo xtask long durability    ten thousand crash points, every file operation f
 cargo xtask long threads       writers and readers at once, five minutes
 cargo xtask long scans         scans in both directions beside writers against a model, fifteen minutes
 cargo xtask long locks         the lock manager against a reference, and half an hour of everything at once
+cargo xtask long hostile       real processes under limits, on full disks, in directories that are moved, twenty minutes
 cargo xtask long growth        how work grows with what lies in a database, against docs/growth.md, ten minutes
 cargo xtask long plants [NAME] planted bugs, one after the other: each campaign finds its own within ten minutes
 cargo xtask long door          500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         ["long", "scans"] => campaigns::scans(&root, 15),
         ["long", "locks"] => campaigns::locks(&root, 30),
         ["long", "door"] => campaigns::door(&root),
+        ["long", "hostile"] => campaigns::hostile(&root),
         ["long", "growth"] => campaigns::growth(&root),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
         ["long", "plants", names @ ..] => plants::run_all(&root, names, 10),

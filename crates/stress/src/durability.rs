@@ -1,7 +1,7 @@
 //! The commands of the durability campaigns: crash, kill9, faults.
 
 use clap::Args;
-use esker_stress::{crash, db_stress, faults, histories, kill9};
+use esker_stress::{crash, db_stress, faults, histories, hostile, kill9};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -163,6 +163,74 @@ pub(crate) fn run_faults(arguments: &FaultsArguments) -> Result<String, String> 
     let parameters =
         faults::Parameters { seed, step, faults, script, at, bit_flips: !no_flips, verbose: true };
     faults::run(&parameters).map(|report| report.to_string())
+}
+
+/// Parameters of `hostile`.
+#[derive(Args)]
+pub(crate) struct HostileArguments {
+    /// Where directories for trials are made.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Of the first trial; the next ones have the next numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Trials.
+    #[arg(long, default_value_t = 170)]
+    trials: u64,
+    /// Only these circumstances.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<hostile::Circumstance>,
+}
+
+pub(crate) fn run_hostile(arguments: &HostileArguments) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
+    let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
+    let parameters = hostile::Parameters {
+        program: &program,
+        directory: &directory,
+        seed: arguments.seed,
+        trials: arguments.trials,
+        only: arguments.only.clone(),
+        verbose: true,
+    };
+    hostile::run(&parameters).map(|report| report.to_string())
+}
+
+#[derive(Args)]
+pub(crate) struct HostileChildArguments {
+    directory: PathBuf,
+    #[arg(long, default_value_t = 3)]
+    threads: u64,
+    #[arg(long)]
+    forks: bool,
+}
+
+pub(crate) fn run_hostile_child(arguments: &HostileChildArguments) -> Result<String, String> {
+    let HostileChildArguments { ref directory, threads, forks } = *arguments;
+    hostile::child(&hostile::ChildParameters { directory, threads, forks }).map(|()| String::new())
+}
+
+#[derive(Args)]
+pub(crate) struct HostileVerifyArguments {
+    directory: PathBuf,
+    /// The number of each thread's last acknowledged batch.
+    acknowledged: Vec<u64>,
+}
+
+pub(crate) fn run_hostile_verify(arguments: &HostileVerifyArguments) -> Result<String, String> {
+    let found = hostile::verify(&arguments.directory, &arguments.acknowledged)?;
+    Ok(found.iter().map(u64::to_string).collect::<Vec<_>>().join(" "))
+}
+
+#[derive(Args)]
+pub(crate) struct HostileOpenerArguments {
+    directory: PathBuf,
+    /// `read` or `write`.
+    mode: String,
+}
+
+pub(crate) fn run_hostile_opener(arguments: &HostileOpenerArguments) -> Result<String, String> {
+    hostile::open_beside(&arguments.directory, arguments.mode == "write").map(|()| String::new())
 }
 
 /// Parameters of `sim`.

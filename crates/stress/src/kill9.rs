@@ -8,7 +8,7 @@
 //! one it said, at most one more. The next child goes on with the same database.
 
 use esker::internals::env::{Clock, SystemClock};
-use esker::{ColumnFamilyDescriptor, Db, Options, Result, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Options, Result, WriteBatch, WriteOptions};
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-const FAMILIES: [&str; 2] = ["default", "second"];
+pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
 /// Each thread keeps its newest so many keys and deletes the one before.
-const KEPT: u64 = 400;
+pub(crate) const KEPT: u64 = 400;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ fn read_acknowledgements(
 }
 
 /// Opens the database and gives the number of each thread's last batch.
-fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
+pub(crate) fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
     let db = open(directory).map_err(|e| format!("the database does not open: {e}"))?;
     let mut last = Vec::new();
     for (thread, acknowledged) in acknowledged.iter().enumerate() {
@@ -178,7 +178,7 @@ fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
     Ok(last)
 }
 
-fn compare(db: &Db, family: &str, last: &[u64]) -> Result<(), String> {
+pub(crate) fn compare(db: &Db, family: &str, last: &[u64]) -> Result<(), String> {
     let mut expected = std::collections::BTreeMap::new();
     for (thread, &last) in last.iter().enumerate() {
         let thread = thread as u64;
@@ -231,15 +231,7 @@ fn write_forever(db: &Db, thread: u64) -> Result<()> {
     let mut number = last_number(db, FAMILIES[0], thread)?;
     loop {
         number += 1;
-        let mut batch = WriteBatch::new();
-        for family in &families {
-            batch.put(family.id(), &key(thread, number), &value(thread, number))?;
-            batch.put(family.id(), &last_key(thread), &number.to_be_bytes())?;
-            if let Some(old) = number.checked_sub(KEPT).filter(|n| *n > 0) {
-                batch.delete(family.id(), &key(thread, old))?;
-            }
-        }
-        db.write(&WriteOptions::default().sync(number.is_multiple_of(500)), &mut batch)?;
+        write(db, &families, thread, number)?;
         let line = format!("{thread} {number}\n");
         let mut out = std::io::stdout().lock();
         if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
@@ -248,7 +240,20 @@ fn write_forever(db: &Db, thread: u64) -> Result<()> {
     }
 }
 
-fn open(directory: &Path) -> Result<Db> {
+/// Writes the thread's batch of this number to both families.
+pub(crate) fn write(db: &Db, families: &[ColumnFamilyHandle], thread: u64, number: u64) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for family in families {
+        batch.put(family.id(), &key(thread, number), &value(thread, number))?;
+        batch.put(family.id(), &last_key(thread), &number.to_be_bytes())?;
+        if let Some(old) = number.checked_sub(KEPT).filter(|n| *n > 0) {
+            batch.delete(family.id(), &key(thread, old))?;
+        }
+    }
+    db.write(&WriteOptions::default().sync(number.is_multiple_of(500)), &mut batch)
+}
+
+pub(crate) fn open(directory: &Path) -> Result<Db> {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
@@ -263,21 +268,21 @@ fn open(directory: &Path) -> Result<Db> {
     Db::open_cf(&options.db, directory, families.collect())
 }
 
-fn last_number(db: &Db, family: &str, thread: u64) -> Result<u64> {
+pub(crate) fn last_number(db: &Db, family: &str, thread: u64) -> Result<u64> {
     let family = db.column_family(family).expect("opened");
     let bytes = db.get_cf(&family, last_key(thread))?;
     Ok(bytes.and_then(|b| b.as_slice().try_into().ok()).map_or(0, u64::from_be_bytes))
 }
 
-fn last_key(thread: u64) -> Vec<u8> {
+pub(crate) fn last_key(thread: u64) -> Vec<u8> {
     format!("last{thread}").into_bytes()
 }
 
-fn key(thread: u64, number: u64) -> Vec<u8> {
+pub(crate) fn key(thread: u64, number: u64) -> Vec<u8> {
     format!("key{thread}-{number:012}").into_bytes()
 }
 
-fn value(thread: u64, number: u64) -> Vec<u8> {
+pub(crate) fn value(thread: u64, number: u64) -> Vec<u8> {
     let mut value = vec![0; 20 + (number % 200) as usize];
     fastrand::Rng::with_seed(thread << 40 | number).fill(&mut value);
     value

@@ -9,6 +9,7 @@
 //! [`metamorphic`]: the same operations under many sets of options. [`crash`]: crashes at random moments on a simulated
 //! disk. [`histories`]: long ones with crash after crash, each answer compared. [`kill9`]: a child process killed on the real one. [`faults`]: every file operation failing in turn. [`db_stress`]: all
 //! of it on a real directory, in processes that are killed, with expected values outside of the database.
+//! [`hostile`]: real processes under limits, on full disks, in directories that are moved, beside other openers.
 //! [`growth`]: whether work grows with what was asked for alone.
 //! What no answer shows (`audit`) most of them look at when a database has no work left.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod db_stress;
 pub mod faults;
 pub mod growth;
 pub mod histories;
+pub mod hostile;
 pub mod kill9;
 pub mod metamorphic;
 pub mod model;

@@ -51,6 +51,15 @@ enum Campaign {
     /// What `kill9` starts and kills.
     #[command(hide = true)]
     Kill9Child(durability::ChildArguments),
+    /// Real processes in hostile surroundings.
+    Hostile(durability::HostileArguments),
+    /// What `hostile` starts: a writer, a verifier, openers.
+    #[command(hide = true)]
+    HostileChild(durability::HostileChildArguments),
+    #[command(hide = true)]
+    HostileVerify(durability::HostileVerifyArguments),
+    #[command(hide = true)]
+    HostileOpener(durability::HostileOpenerArguments),
     /// Every n-th file operation made to fail.
     Faults(durability::FaultsArguments),
 }
@@ -72,6 +81,10 @@ impl Campaign {
             Campaign::Crash(_) => "crash",
             Campaign::Histories(_) => "histories",
             Campaign::Kill9(_) | Campaign::Kill9Child(_) => "kill9",
+            Campaign::Hostile(_)
+            | Campaign::HostileChild(_)
+            | Campaign::HostileVerify(_)
+            | Campaign::HostileOpener(_) => "hostile",
             Campaign::Faults(_) => "faults",
         }
     }
@@ -238,6 +251,10 @@ fn main() -> ExitCode {
         Campaign::Histories(arguments) => durability::run_histories(&arguments),
         Campaign::Kill9(arguments) => durability::run_kill9(&arguments),
         Campaign::Kill9Child(arguments) => durability::run_child(&arguments),
+        Campaign::Hostile(arguments) => durability::run_hostile(&arguments),
+        Campaign::HostileChild(arguments) => durability::run_hostile_child(&arguments),
+        Campaign::HostileVerify(arguments) => durability::run_hostile_verify(&arguments),
+        Campaign::HostileOpener(arguments) => durability::run_hostile_opener(&arguments),
         Campaign::Faults(arguments) => durability::run_faults(&arguments),
     };
     let reached = |report: String| match arguments.probes {

@@ -1,0 +1,242 @@
+//! A child as the driver sees it: what it said, and how it ended.
+
+#![allow(clippy::disallowed_methods, reason = "threads and processes of the system are what is used")]
+
+use super::place::{self, Place, USER};
+use super::{PATIENCE, THREADS};
+use esker::internals::env::{Clock, SystemClock};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a child has said so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    /// The number of each thread's last acknowledged batch.
+    pub(super) acknowledged: Vec<u64>,
+    /// How many errors it reported.
+    pub(super) errors: u64,
+    pub(super) first_error: Option<String>,
+    /// The first answer that was wrong.
+    wrong: Option<String>,
+    /// Its last lines, and its standard error.
+    pub(super) text: String,
+}
+
+impl Said {
+    /// # Errors
+    /// It found a wrong answer, called a healthy file damaged, or panicked.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_bad = |line: &&str| {
+            line.contains("panicked") || line.contains("Corruption") || line.contains("not expected")
+        };
+        match self.wrong.as_deref().or_else(|| self.text.lines().find(is_bad)) {
+            Some(wrong) => Err(wrong.to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn hear(&mut self, line: &str) {
+        let mut words = line.splitn(3, ' ');
+        match (words.next(), words.next().and_then(|word| word.parse::<usize>().ok())) {
+            (Some("acknowledged"), Some(thread)) if thread < self.acknowledged.len() => {
+                let number = words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+                self.acknowledged[thread] = self.acknowledged[thread].max(number);
+                return;
+            }
+            (Some("error"), _) => {
+                self.errors += 1;
+                self.first_error.get_or_insert_with(|| line.to_owned());
+            }
+            (Some("wrong"), _) => {
+                self.wrong.get_or_insert_with(|| line.to_owned());
+            }
+            _ => {}
+        }
+        if self.text.len() < 8 << 10 {
+            self.text += line;
+            self.text.push('\n');
+        }
+    }
+}
+
+/// A running child. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    /// Closed to have it end.
+    input: Option<ChildStdin>,
+    said: Arc<Mutex<Said>>,
+    /// Hear its output to the end.
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// A command of `esker-stress`, behind `wrapper`, as the user for children.
+fn command(program: &Path, wrapper: &[String]) -> Command {
+    let mut command = match wrapper {
+        [] => Command::new(program),
+        [tool, arguments @ ..] => {
+            let mut command = Command::new(tool);
+            command.args(arguments).arg(program);
+            command
+        }
+    };
+    if place::is_root() {
+        command.uid(USER).gid(USER);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Process {
+    /// Starts a child on the place's database. `wrapper` is a tool that sets limits first.
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(
+        program: &Path,
+        place: &Place,
+        wrapper: &[String],
+        arguments: &[&str],
+    ) -> Result<Process, String> {
+        let mut command = command(program, wrapper);
+        command.arg("hostile-child").arg(place.database()).args(arguments);
+        let mut child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
+        let said = Said { acknowledged: vec![0; THREADS as usize], ..Said::default() };
+        let said = Arc::new(Mutex::new(said));
+        let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let pipes = [Box::new(out) as Box<dyn Read + Send>, Box::new(err)];
+        let readers = pipes.map(|pipe| {
+            let said = said.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    said.lock().unwrap_or_else(PoisonError::into_inner).hear(&line);
+                }
+            })
+        });
+        let input = child.stdin.take();
+        Ok(Process { child, input, said, readers: readers.into() })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn said(&self) -> Said {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// These batches were acknowledged by earlier children.
+    pub(super) fn expect(&self, acknowledged: &[u64]) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        for (mine, theirs) in said.acknowledged.iter_mut().zip(acknowledged) {
+            *mine = (*mine).max(*theirs);
+        }
+    }
+
+    /// Waits until every thread has acknowledged more than it had in `before`.
+    /// # Errors
+    /// It has ended, or the time is over.
+    pub(super) fn wait_for_progress(&mut self, before: &[u64], patience: Duration) -> Result<(), String> {
+        let deadline = SystemClock.now_micros() + patience.as_micros() as u64;
+        loop {
+            let said = self.said();
+            if said.acknowledged.iter().zip(before).all(|(now, before)| now > before) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait().map_err(|e| format!("wait: {e}"))? {
+                return Err(format!("it ended: {status}"));
+            }
+            if SystemClock.now_micros() > deadline {
+                return Err(format!("no progress within {patience:?} from {before:?}"));
+            }
+            SystemClock.sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether it has ended, and not as it should.
+    pub(super) fn has_died(&mut self) -> bool {
+        let status = self.child.try_wait().ok().flatten();
+        if status.is_some() {
+            self.hear_the_rest();
+        }
+        status.is_some_and(|status| !status.success())
+    }
+
+    fn hear_the_rest(&mut self) {
+        for reader in self.readers.drain(..) {
+            reader.join().expect("the reader does not panic");
+        }
+    }
+
+    /// Kills it, or has it close its database and end.
+    /// # Errors
+    /// It does not end, or ends with an error.
+    pub(super) fn end(&mut self, kill: bool) -> Result<(), String> {
+        self.input = None;
+        if kill {
+            self.child.kill().map_err(|e| format!("kill: {e}"))?;
+        }
+        let deadline = SystemClock.now_micros() + PATIENCE.as_micros() as u64;
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(|e| format!("wait: {e}"))? {
+                self.hear_the_rest();
+                return if kill || status.success() { Ok(()) } else { Err(format!("it ended: {status}")) };
+            }
+            if SystemClock.now_micros() > deadline {
+                return Err(format!("it does not end within {PATIENCE:?}"));
+            }
+            SystemClock.sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Sets the soft limit of a running child. The tool runs as the child's user, who may do so.
+/// # Errors
+/// What the tool said.
+pub(super) fn limit(child: &Process, resource: &str, soft: &str) -> Result<(), String> {
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &child.id().to_string(), &format!("--{resource}={soft}:")]);
+    if place::is_root() {
+        command.uid(USER).gid(USER);
+    }
+    let output = command.output().map_err(|e| format!("prlimit: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("prlimit: {said}")) }
+}
+
+/// Runs a command of `esker-stress` on a directory and gives what it printed.
+/// # Errors
+/// Its standard error, if it ends with an error.
+pub(super) fn ask(
+    program: &Path,
+    name: &str,
+    directory: &Path,
+    arguments: &[String],
+) -> Result<String, String> {
+    let mut command = command(program, &[]);
+    let output = command.arg(name).arg(directory).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("{}: {e}", program.display()))?;
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    if output.status.success() { Ok(out) } else { Err(format!("{name}: {}: {err}", output.status)) }
+}
+
+/// Opens the database in a process of its own and compares it with what was acknowledged. Gives each thread's last batch.
+/// # Errors
+/// What is missing or wrong.
+pub(super) fn verify(program: &Path, directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
+    let acknowledged: Vec<String> = acknowledged.iter().map(u64::to_string).collect();
+    let said = ask(program, "hostile-verify", directory, &acknowledged)?;
+    said.split_whitespace().map(|word| word.parse().map_err(|e| format!("'{word}': {e}"))).collect()
+}
