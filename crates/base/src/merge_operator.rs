@@ -3,6 +3,7 @@
 //! `merge(key, operand)` stores the operand only; reads and compactions combine. Semantics are RocksDB's
 //! `MergeOperator`; the name is stored in table properties.
 
+use crate::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,12 @@ pub trait MergeOperator: Send + Sync {
     /// What OPTIONS files call it. Default: its name.
     fn option_text(&self) -> String {
         self.name().to_owned()
+    }
+    /// Whether operands that an operator called `name` wrote mean the same here. Default: only its own.
+    ///
+    /// An operator under a new name says yes to its former one; else the tables it wrote do not open.
+    fn takes_operands_of(&self, name: &str) -> bool {
+        name == self.name()
     }
     /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is no value below).
     /// `None` means the operands make no sense: the read fails with `Corruption`/`MergeOperatorFailed`, nothing is lost.
@@ -36,10 +43,27 @@ impl fmt::Debug for dyn MergeOperator {
     }
 }
 
+/// # Errors
+/// `InvalidArgument` if `operator` does not take the operands of the one called `written_by`.
+pub fn check_operands_of(operator: &dyn MergeOperator, written_by: &str) -> Result<()> {
+    if operator.takes_operands_of(written_by) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "merge operands were written by '{written_by}', and merge_operator is '{}', which would misread them \
+         (MergeOperator::takes_operands_of)",
+        operator.name()
+    )))
+}
+
 /// An operator whose operands have the form of values: full and partial merge are one function.
 pub trait AssociativeMergeOperator: Send + Sync {
     /// As [`MergeOperator::name`].
     fn name(&self) -> &str;
+    /// As [`MergeOperator::takes_operands_of`].
+    fn takes_operands_of(&self, name: &str) -> bool {
+        name == self.name()
+    }
     /// `existing` (or nothing) combined with `operand`.
     fn merge(&self, key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>>;
 }
@@ -47,6 +71,9 @@ pub trait AssociativeMergeOperator: Send + Sync {
 impl<T: AssociativeMergeOperator> MergeOperator for T {
     fn name(&self) -> &str {
         AssociativeMergeOperator::name(self)
+    }
+    fn takes_operands_of(&self, name: &str) -> bool {
+        AssociativeMergeOperator::takes_operands_of(self, name)
     }
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
         let (first, rest) = operands.split_first()?;

@@ -63,7 +63,7 @@ impl SstFileReader {
     /// Opens the table at `path`, through `options.db.env`; `options.cf` says its comparator, merge operator and prefix
     /// extractor.
     /// # Errors
-    /// `InvalidArgument` if it was written with another comparator · `Corruption` and `IoError` name the file ·
+    /// `InvalidArgument` if it was written with another comparator, or holds operands of another merge operator · `Corruption` and `IoError` name the file ·
     /// `NotSupported` names what it is that cannot be read.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<SstFileReader> {
         let (path, fs) = (path.as_ref().to_owned(), &options.db.env.fs);
@@ -72,6 +72,7 @@ impl SstFileReader {
         let table_options = Arc::new(options.cf.table.clone());
         let mut reader_options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
         reader_options.prefix_extractor.clone_from(&options.cf.prefix_extractor);
+        reader_options.merge_operator.clone_from(&options.cf.merge_operator);
         reader_options.statistics.clone_from(&options.db.statistics);
         reader_options.clock = options.db.env.clock.clone();
         reader_options.block_protection_bytes_per_key = options.cf.block_protection_bytes_per_key as usize;

@@ -14,6 +14,7 @@ use crate::options::TableReaderOptions;
 use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};
+use esker_base::merge_operator::check_operands_of;
 use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Buffer, Error, Result, SequenceNumber};
@@ -282,6 +283,11 @@ fn check_readable(p: &TableProperties, format_version: u32, options: &TableReade
             p.comparator_name,
             comparator.name()
         )));
+    }
+    if let Some(operator) = options.merge_operator.as_ref().filter(|_| p.num_merge_operands > 0)
+        && !matches!(&*p.merge_operator_name, "" | "nullptr")
+    {
+        check_operands_of(&**operator, &p.merge_operator_name)?;
     }
     let refuse = |what: &str| Err(Error::not_supported(format!("tables with {what}")));
     if p.udi_is_primary_index {

@@ -4,6 +4,7 @@
 
 use crate::block_source::BlockCache;
 use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateBlockCache};
+use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
@@ -269,6 +270,8 @@ pub struct TableReaderOptions {
     pub file_size: u64,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
+    /// What merges the table's operands; `None`: nothing does.
+    pub merge_operator: Option<MergeOperatorRef>,
     /// Where the file is; level 0 can pin its index and filter.
     pub level: Option<usize>,
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be pinned.
@@ -306,6 +309,7 @@ impl TableReaderOptions {
             table_options,
             file_size,
             prefix_extractor: None,
+            merge_operator: None,
             level: None,
             max_file_size_for_l0_meta_pin: u64::MAX,
             file_number: FileNumber(0),

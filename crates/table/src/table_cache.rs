@@ -13,6 +13,7 @@ use crate::block_source::BlockCache;
 use crate::open_files::OpenFiles;
 use crate::options::{BlockBasedTableOptions, TableReadOptions, TableReaderOptions};
 use crate::reader::TableReader;
+use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
@@ -37,6 +38,8 @@ pub struct TableCacheOptions {
     pub table_options: Arc<BlockBasedTableOptions>,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
+    /// What merges the family's operands.
+    pub merge_operator: Option<MergeOperatorRef>,
     /// Directories by path id; `db_paths`.
     pub paths: Vec<PathBuf>,
     /// Where files are kept open, those of other families of the database as well.
@@ -152,6 +155,7 @@ impl TableCache {
             meta.file_size,
         );
         options.prefix_extractor = self.options.prefix_extractor.clone();
+        options.merge_operator = self.options.merge_operator.clone();
         options.level = file.level;
         options.max_file_size_for_l0_meta_pin = self.options.max_file_size_for_l0_meta_pin;
         options.file_number = meta.number;

@@ -23,6 +23,7 @@ mod multi_get;
 mod multi_scan;
 mod open;
 mod open_tables;
+mod operands;
 mod options_file;
 mod own_writes;
 mod properties;

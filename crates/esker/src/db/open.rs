@@ -11,6 +11,7 @@ use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::compaction_timer::schedule_compaction_trigger;
 use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
+use super::operands::FormerOperators;
 use super::recover::{Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs, purge};
@@ -213,6 +214,8 @@ impl Opening {
         }
 
         let tables = self.open_tables(&manifest, &present)?;
+        let former_operators = FormerOperators::of(fs.as_ref(), &self.path, &present);
+        former_operators.check_tables(&manifest, &tables)?;
         let session_id = random::session_id();
         let recovery = Recovery {
             options: &self.options,
@@ -224,6 +227,7 @@ impl Opening {
             read_only,
             info_log: &self.info_log,
             tables: &tables,
+            former_operators: &former_operators,
         };
         let mut recovered = recovery.run(&manifest, &present)?;
 
@@ -599,6 +603,7 @@ pub(crate) fn family_tables(
         icmp: InternalKeyComparator::new(family.options.comparator.clone()),
         table_options: Arc::new(family.options.table.clone()),
         prefix_extractor: family.options.prefix_extractor.clone(),
+        merge_operator: family.options.merge_operator.clone(),
         paths: vec![path.to_path_buf()],
         open_files: open_files.clone(),
         max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,

@@ -16,6 +16,7 @@
 mod tables;
 
 use super::column_family::ColumnFamilyDescriptor;
+use super::operands::FormerOperators;
 use crate::cf::{DeadRanges, SuperVersion};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
 use crate::read::answer::Answer;
@@ -56,6 +57,7 @@ pub(super) struct Recovery<'a> {
     pub(super) info_log: &'a Arc<dyn InfoLog>,
     /// Of each family that is opened.
     pub(super) tables: &'a BTreeMap<ColumnFamilyId, Arc<TableCache>>,
+    pub(super) former_operators: &'a FormerOperators,
 }
 
 /// What recovery found.
@@ -95,6 +97,8 @@ pub(super) struct RecoveredFamily {
     pub(super) full_history_ts_low: Option<Vec<u8>>,
     /// WALs below this hold nothing for the family.
     manifest_log_number: FileNumber,
+    /// Why the WALs' operands are not those of the family's merge operator; `None`: they are.
+    foreign_operands: Option<Error>,
     /// `mem` has entries, and has reached `write_buffer_size`.
     has_entries: bool,
     is_full: bool,
@@ -118,13 +122,14 @@ impl Recovery<'_> {
         let by_name: HashMap<&str, _> = families.iter().rev().map(|d| (d.name.as_str(), d)).collect();
         for family in manifest.families() {
             let Some(descriptor) = by_name.get(family.name()) else { continue };
-            let fresh = RecoveredFamily::new(
+            let mut fresh = RecoveredFamily::new(
                 self.options,
                 family.id(),
                 descriptor,
                 family.log_number(),
                 family.epochs().clone(),
             );
+            fresh.foreign_operands = self.former_operators.refusal(family.name()).cloned();
             replayed.insert(family.id(), fresh);
         }
         let wals = self.wals_to_replay(manifest)?;
@@ -451,6 +456,11 @@ impl ReplayRun<'_> {
         let consumed = self.two_phase.record(wal, batch, &mut |wal, sequence, op| {
             let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
             if let Some(family) = families.get_mut(&id).filter(|f| wal >= f.manifest_log_number) {
+                if entry.value_type == ValueType::Merge
+                    && let Some(e) = &family.foreign_operands
+                {
+                    return Err(e.clone().at(format!("{wal:06}.log")));
+                }
                 *bytes += tables::bytes_of(&entry);
                 if family.add(wal, sequence, &entry)? {
                     full.push(id);
@@ -554,6 +564,7 @@ impl RecoveredFamily {
             new_blobs: Vec::new(),
             full_history_ts_low: None,
             manifest_log_number,
+            foreign_operands: None,
             has_entries: false,
             is_full: false,
             icmp,

@@ -134,7 +134,8 @@ impl<'a> Import<'a> {
             return Err(Error::corruption(what));
         }
         let table_options = Arc::new(options.table.clone());
-        let reader_options = TableReaderOptions::new(self.icmp.clone(), table_options, file_size);
+        let mut reader_options = TableReaderOptions::new(self.icmp.clone(), table_options, file_size);
+        reader_options.merge_operator.clone_from(&options.merge_operator);
         let reader = TableReader::open(
             fs.open_random_access(&source, self.engine.options.use_direct_reads)?,
             reader_options,

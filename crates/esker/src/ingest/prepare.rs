@@ -97,7 +97,8 @@ impl<'a> Prepared<'a> {
         }
         let file_size = fs.file_size(source)?;
         let table_options = Arc::new(family_options.table.clone());
-        let reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
+        let mut reader_options = TableReaderOptions::new(cf.icmp.clone(), table_options, file_size);
+        reader_options.merge_operator.clone_from(&family_options.merge_operator);
         let reader = TableReader::open(
             fs.open_random_access(source, engine.options.use_direct_reads)?,
             reader_options,

@@ -38,6 +38,7 @@ mod leftovers;
 mod limits;
 mod listeners;
 mod many_families;
+mod merge_operators;
 mod mixed_values;
 mod moment;
 mod multi_get;

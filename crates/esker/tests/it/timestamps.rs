@@ -15,8 +15,7 @@ use esker::internals::format::properties::IndexType;
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::stats::{Statistics, Ticker};
 use esker::{
-    CompactRangeOptions, Db, Env, ErrorKind, Options, ParsedEntryInfo, ReadOptions, SstFileReader,
-    SstFileWriter, ValueType, WriteBatch, WriteOptions,
+    CompactRangeOptions, Db, Env, ErrorKind, Options, ParsedEntryInfo, ReadOptions, WriteBatch, WriteOptions,
 };
 use esker_testkit::seed::for_each_seed;
 use orders::Clock;
@@ -256,51 +255,6 @@ fn timestamps_in_memory_only_end_with_the_flush() {
     check_newest(&db, u64::MAX);
     assert!(db.get_opt(&at(30), &db.default_column_family(), "k01").is_err());
     db.close().unwrap();
-}
-
-#[test]
-fn no_file_is_ingested_where_timestamps_are_in_memory_only() {
-    let mut options = options(NAMES[0]);
-    options.db.compatible_with = TargetVersion::V8;
-    options.cf.persist_user_defined_timestamps = false;
-    let db = Db::open(&options, "/db").unwrap();
-    let family = db.default_column_family();
-    let write = WriteOptions::default();
-    db.put_with_ts(&write, &family, "a", &ts(9), "newer").unwrap();
-    db.flush().unwrap();
-    let mut writer = SstFileWriter::new(&options);
-    writer.open("/file.sst").unwrap();
-    for time in [5, 3] {
-        writer.put([&b"a"[..], &ts(time)].concat(), format!("v{time}")).unwrap();
-    }
-    writer.finish().unwrap();
-    let refused = db.ingest_external_file(&["/file.sst"], &Default::default()).unwrap_err();
-    assert!(refused.to_string().contains("persist_user_defined_timestamps"), "{refused}");
-    db.put_with_ts(&write, &family, "a", &ts(12), "newest").unwrap();
-    rewrite(&db);
-    assert_eq!(db.get_opt(&at(20), &family, "a").unwrap().as_deref(), Some(&b"newest"[..]));
-}
-
-#[test]
-fn a_deletion_in_a_file_with_timestamps_is_one_of_a_moment() {
-    let options = options(NAMES[0]);
-    let mut writer = SstFileWriter::new(&options);
-    writer.open("/file.sst").unwrap();
-    writer.delete([&b"a"[..], &ts(5)].concat()).unwrap();
-    writer.put([&b"a"[..], &ts(3)].concat(), "value").unwrap();
-    let refused = [writer.put("short", "").unwrap_err(), writer.delete_range("a", "b").unwrap_err()];
-    assert!(refused.iter().all(|e| e.kind() == ErrorKind::InvalidArgument), "{refused:?}");
-    writer.finish().unwrap();
-    let reader = SstFileReader::open(&options, "/file.sst").unwrap();
-    let mut entries = reader.table_iter();
-    entries.seek_to_first();
-    let entry = reader.parse_table_iterator_key(entries.key()).unwrap();
-    assert_eq!(entry.entry_type, ValueType::DeletionWithTimestamp);
-    let db = Db::open(&options, "/db").unwrap();
-    db.ingest_external_file(&["/file.sst"], &Default::default()).unwrap();
-    rewrite(&db);
-    let value = |time| db.get_opt(&at(time), &db.default_column_family(), "a").unwrap();
-    assert_eq!((value(4).as_deref(), value(5)), (Some(&b"value"[..]), None));
 }
 
 #[test]

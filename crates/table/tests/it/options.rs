@@ -547,6 +547,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             icmp: InternalKeyComparator::default(),
             table_options: Arc::default(),
             prefix_extractor: None,
+            merge_operator: None,
             paths: vec!["/db".into()],
             open_files: OpenFiles::new(Some(3)),
             verify_unique_ids: true,
