@@ -2,12 +2,16 @@
 
 mod audited;
 mod journal;
+mod kinds;
 mod reads;
 mod transactions;
 mod trouble;
+mod upkeep;
 
 use journal::Journal;
 pub(crate) use journal::{Floor, Promises};
+pub use kinds::Kind;
+use kinds::{WEIGHTS, WEIGHTS_WITH_CRASHES};
 use transactions::{Live, open_database};
 pub(crate) use trouble::End;
 use trouble::Trouble;
@@ -21,8 +25,8 @@ use crate::audit::Audited;
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
-    ColumnFamilyHandle, ColumnFamilyId, CompactRangeOptions, Db, Env, Error, ErrorKind, FlushOptions,
-    OpenMode, RangeOpt, Snapshot, TransactionDb, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, CompactRangeOptions, Db, Env, Error,
+    ErrorKind, FlushOptions, OpenMode, RangeOpt, Snapshot, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,83 +38,6 @@ const CURSORS: usize = 5;
 const REMEMBERED: usize = 20_000;
 /// A merged value beyond this is put anew.
 const LONGEST_MERGED: usize = 400;
-
-/// Kinds of operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-#[expect(missing_docs, reason = "named as the calls they make")]
-pub enum Kind {
-    Put,
-    Delete,
-    Merge,
-    DeleteRange,
-    Batch,
-    Get,
-    MultiGet,
-    Scan,
-    Cursor,
-    Snapshot,
-    Flush,
-    Compact,
-    Verify,
-    Reopen,
-    DropFamily,
-    Pause,
-    /// Several threads that write.
-    Burst,
-    SyncWal,
-    /// Tables whose keys have just been deleted.
-    DeleteFiles,
-    /// Reads and writes of a transaction.
-    Transaction,
-    /// A transaction is prepared, committed or rolled back.
-    Resolve,
-}
-
-/// How often, of the sum.
-const WEIGHTS: [(Kind, u32); 17] = [
-    (Kind::Put, 24_000),
-    (Kind::Delete, 8_000),
-    (Kind::Merge, 9_000),
-    (Kind::DeleteRange, 600),
-    (Kind::Batch, 3_000),
-    (Kind::Get, 24_000),
-    (Kind::MultiGet, 1_500),
-    (Kind::Scan, 2_000),
-    (Kind::Cursor, 26_000),
-    (Kind::Snapshot, 500),
-    (Kind::Flush, 60),
-    (Kind::Compact, 25),
-    (Kind::Verify, 6),
-    (Kind::Reopen, 8),
-    (Kind::DropFamily, 2),
-    (Kind::Pause, 10),
-    (Kind::DeleteFiles, 20),
-];
-
-/// As [`WEIGHTS`], for short lives with crashes.
-const WEIGHTS_WITH_CRASHES: [(Kind, u32); 21] = [
-    (Kind::Put, 240),
-    (Kind::Delete, 80),
-    (Kind::Merge, 90),
-    (Kind::DeleteRange, 20),
-    (Kind::Batch, 100),
-    (Kind::Get, 120),
-    (Kind::MultiGet, 15),
-    (Kind::Scan, 20),
-    (Kind::Cursor, 120),
-    (Kind::Snapshot, 30),
-    (Kind::Flush, 40),
-    (Kind::Compact, 14),
-    (Kind::Verify, 1),
-    (Kind::Reopen, 4),
-    (Kind::DropFamily, 4),
-    (Kind::Pause, 2),
-    (Kind::Burst, 12),
-    (Kind::SyncWal, 8),
-    (Kind::DeleteFiles, 8),
-    (Kind::Transaction, 110),
-    (Kind::Resolve, 70),
-];
 
 /// A write to one family.
 #[derive(Clone, Debug)]
@@ -344,17 +271,26 @@ impl Round {
             Kind::Compact => self.compact(),
             Kind::Verify => self.verify(),
             // What becomes of those beside errors is no question to this model.
-            Kind::Reopen | Kind::DropFamily if self.is_in_trouble() => self.get(),
+            Kind::Reopen | Kind::DropFamily | Kind::Resume if self.is_in_trouble() => self.get(),
             // Its threads would go on after a recovery, and leave more refused writes than ways to take some can be tried.
             Kind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
             Kind::Reopen => Ok(self.reopen()?),
-            Kind::DropFamily => Ok(self.drop_family()?),
+            Kind::DropFamily => Ok(self.drop_families()?),
             Kind::Pause => self.pause_and_read(),
             Kind::Burst => self.burst(),
             Kind::SyncWal => self.sync_wal(),
             Kind::DeleteFiles => self.delete_files(),
             Kind::Transaction => self.transact(),
             Kind::Resolve => self.resolve(),
+            Kind::Ingest
+            | Kind::Import
+            | Kind::CompactFiles
+            | Kind::SetOptions
+            | Kind::Resume
+            | Kind::Checkpoint
+            | Kind::Backup
+            | Kind::Repair
+            | Kind::Downgrade => self.keep_up(kind),
         }
     }
 
@@ -441,25 +377,46 @@ impl Round {
         Ok(())
     }
 
-    fn drop_family(&mut self) -> Checked {
-        let family = self.rng.usize(1..self.specs.len());
-        let name = self.specs[family].name;
-        self.note(Event::Other(format!("drop '{name}' and create it again")));
-        self.journal.iter_mut().for_each(|j| j.family_goes(family));
-        self.family_leaves(family);
-        let (handle, options) = (&self.handles[family], &self.settings.families[family]);
-        let (dropped, created) = match self.db.as_ref().expect("open between operations") {
-            Opened::Plain(db) => (db.drop_column_family(handle), db.create_column_family(name, options)),
-            Opened::WithTransactions(db) => {
-                (db.drop_column_family(handle), db.create_column_family(name, options))
+    /// Drops one family, or some at once, and makes them again.
+    fn drop_families(&mut self) -> Checked {
+        let (first, at_once) = (self.rng.usize(1..self.specs.len()), self.rng.bool());
+        let families: Vec<usize> = (1..self.specs.len())
+            .filter(|family| *family == first || at_once && self.rng.u8(..3) == 0)
+            .collect();
+        let descriptors: Vec<_> = families
+            .iter()
+            .map(|&f| ColumnFamilyDescriptor::new(self.specs[f].name, self.settings.families[f].clone()))
+            .collect();
+        let names: Vec<&str> = families.iter().map(|&f| self.specs[f].name).collect();
+        self.note(Event::Other(format!("drop {names:?} and create them again, at once {at_once}")));
+        for &family in &families {
+            self.journal.iter_mut().for_each(|j| j.family_goes(family));
+            self.family_leaves(family);
+        }
+        let handles: Vec<&ColumnFamilyHandle> = families.iter().map(|&f| &self.handles[f]).collect();
+        let (name, options) = (self.specs[first].name, &self.settings.families[first]);
+        let made = match self.db.as_ref().expect("open between operations") {
+            Opened::Plain(db) if at_once => {
+                db.drop_column_families(&handles).and_then(|()| db.create_column_families(&descriptors))
             }
+            Opened::Plain(db) => db
+                .drop_column_family(handles[0])
+                .and_then(|()| db.create_column_family(name, options))
+                .map(|handle| vec![handle]),
+            Opened::WithTransactions(db) if at_once => {
+                db.drop_column_families(&handles).and_then(|()| db.create_column_families(&descriptors))
+            }
+            Opened::WithTransactions(db) => db
+                .drop_column_family(handles[0])
+                .and_then(|()| db.create_column_family(name, options))
+                .map(|handle| vec![handle]),
         };
-        dropped.map_err(|e| format!("drop '{name}': {e}"))?;
-        self.handles[family] = created.map_err(|e| format!("create '{name}': {e}"))?;
-        self.journal.iter().for_each(|j| j.family_is(family, self.handles[family].id()));
-        self.states[family] = State::empty(self.specs[family].keys.len());
-        for taken in &mut self.snapshots {
-            taken.states[family] = None;
+        let made = made.map_err(|e| format!("drop {names:?} and create them again: {e}"))?;
+        for (&family, handle) in families.iter().zip(made) {
+            self.handles[family] = handle;
+            self.journal.iter().for_each(|j| j.family_is(family, self.handles[family].id()));
+            self.states[family] = State::empty(self.specs[family].keys.len());
+            self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         }
         // Open cursors go on over what was there.
         Ok(())
@@ -550,12 +507,14 @@ impl Round {
             return WriteOptions::default().sync(!unlogged && self.rng.u8(..20) == 0).disable_wal(unlogged);
         }
         let sync = self.rng.u8(..20) == 0;
-        // What is only in memory is flushed at close, unless that was turned off.
-        let db = &self.settings.db;
-        let disable_wal = !sync && !db.avoid_flush_during_shutdown && self.rng.u8(..20) == 0;
-        // Refused with recycled WALs.
-        let disable_wal = disable_wal && db.recycle_log_file_num == 0;
+        let disable_wal = !sync && self.may_be_unlogged() && self.rng.u8(..20) == 0;
         WriteOptions::default().sync(sync).disable_wal(disable_wal)
+    }
+
+    /// Whether writes may leave the WAL out: the close flushes them. Recycled WALs refuse such writes.
+    fn may_be_unlogged(&self) -> bool {
+        let db = &self.settings.db;
+        !db.avoid_flush_during_shutdown && db.recycle_log_file_num == 0
     }
 
     fn write_one(&mut self, kind: Kind) -> Done {

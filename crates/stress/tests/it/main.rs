@@ -9,6 +9,7 @@ mod histories;
 mod kill9;
 mod metamorphic;
 mod model;
+mod operations;
 mod scans;
 #[cfg(shuttle)]
 mod sim;

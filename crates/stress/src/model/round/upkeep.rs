@@ -1,0 +1,279 @@
+//! What is done to a database as a whole, beside reads and writes: files come in and go out, copies are made, options change.
+//!
+//! In: calls with random arguments, while snapshots and iterators are open. Out: contents that are the model's, in the
+//! database and in every copy.
+//!
+//! Invariants
+//!  1. A call that is refused has changed nothing.
+//!  2. A copy is opened and compared as a whole, then destroyed.
+
+use super::{Done, Event, Kind, Opened, Round, Stop, Write, refused};
+use esker::door::downgrade;
+use esker::options::TargetVersion;
+use esker::{
+    BackupEngine, BackupEngineOptions, CompactionOptions, Db, DbOptions, Error, ErrorKind, FileNumber,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, OpenMode, Options, SstFileWriter, destroy_db,
+    repair_db,
+};
+use std::path::{Path, PathBuf};
+
+const BACKUPS: &str = "/backups";
+/// Changes of a family's options while it is open, and of the database's.
+const FAMILY_CHANGES: [(&str, [&str; 2]); 7] = [
+    ("write_buffer_size", ["65536", "262144"]),
+    ("level0_file_num_compaction_trigger", ["2", "6"]),
+    ("target_file_size_base", ["8192", "65536"]),
+    ("max_successive_merges", ["0", "3"]),
+    ("enable_blob_files", ["true", "false"]),
+    ("min_blob_size", ["0", "60"]),
+    ("compression", ["kNoCompression", "kLZ4Compression"]),
+];
+const DB_CHANGES: [(&str, [&str; 2]); 3] = [
+    ("max_background_jobs", ["1", "4"]),
+    ("max_total_wal_size", ["0", "262144"]),
+    ("bytes_per_sync", ["0", "65536"]),
+];
+
+impl Round {
+    pub(super) fn keep_up(&mut self, kind: Kind) -> Done {
+        match kind {
+            Kind::Ingest => self.ingest(),
+            Kind::Import => self.import(),
+            Kind::CompactFiles => self.compact_files(),
+            Kind::SetOptions => self.set_options(),
+            Kind::Resume => self.db().resume().map_err(refused("resume")),
+            _ => self.copy(kind),
+        }
+    }
+
+    /// A path that nothing has used yet.
+    fn fresh_path(&self, what: &str) -> PathBuf {
+        PathBuf::from(format!("/{what}-{}", self.operation))
+    }
+
+    /// Options of the database, for somebody beside it.
+    fn options_beside(&self, family: usize) -> Options {
+        let db = DbOptions { statistics: None, create_if_missing: false, ..self.settings.db.clone() };
+        Options { db, cf: self.settings.families[family].clone() }
+    }
+
+    // ---- files come in
+
+    fn ingest(&mut self) -> Done {
+        let family = self.family();
+        let path = self.fresh_path("external");
+        let writes = self.write_external(family, &path).map_err(refused("an external file"))?;
+        let rng = &mut self.rng;
+        let allow_global_seqno = rng.u8(..4) > 0;
+        let options = IngestExternalFileOptions {
+            move_files: rng.bool(),
+            snapshot_consistency: rng.u8(..4) > 0,
+            allow_global_seqno,
+            allow_blocking_flush: rng.u8(..4) > 0,
+            verify_checksums_before_ingest: rng.bool(),
+            fail_if_not_bottommost_level: rng.u8(..8) == 0,
+            ..IngestExternalFileOptions::default()
+        };
+        let text = format!("ingest {writes:?} into '{}' with {options:?}", self.specs[family].name);
+        let done = self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options);
+        if let Err(error) = done {
+            let may_be_refused = !options.allow_global_seqno
+                || !options.allow_blocking_flush
+                || options.fail_if_not_bottommost_level;
+            if may_be_refused && is_refusal(&error) {
+                self.note(Event::Other(format!("refused: {text}: {error}")));
+                return Ok(());
+            }
+            return Err(refused(text)(error));
+        }
+        self.note(Event::Other(text));
+        if !options.snapshot_consistency || !allow_global_seqno {
+            // Snapshots and iterators from before may see it.
+            self.cursors.retain(|cursor| cursor.family != family);
+            self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+        }
+        writes.iter().for_each(|write| self.apply(family, write));
+        Ok(())
+    }
+
+    /// A file of up to twenty keys, with a deletion of a range or without. Its keys are newer than that.
+    fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<Write>> {
+        let mut writes = Vec::new();
+        if self.rng.u8(..4) == 0 {
+            writes.push(self.random_range(family));
+        }
+        let keys = self.specs[family].keys.len();
+        let mut index = self.rng.usize(..keys);
+        for _ in 0..self.rng.usize(1..20) {
+            if index >= keys {
+                break;
+            }
+            if !self.specs[family].is_single(index) {
+                let merge = self.specs[family].merge;
+                writes.push(match self.rng.u8(..8) {
+                    0 => Write::Delete(index),
+                    1 => Write::Merge(index, self.random_operand(merge)),
+                    _ => Write::Put(index, self.random_value(merge)),
+                });
+            }
+            index += self.rng.usize(1..4);
+        }
+        let spec = &self.specs[family];
+        let mut writer = SstFileWriter::new(&self.options_beside(family));
+        writer.open(path)?;
+        for write in &writes {
+            match write {
+                Write::Put(index, value) => writer.put(&spec.keys[*index], value)?,
+                Write::Merge(index, operand) => writer.merge(&spec.keys[*index], operand)?,
+                Write::Delete(index) | Write::SingleDelete(index) => writer.delete(&spec.keys[*index])?,
+                Write::DeleteRange(begin, end) => writer.delete_range(begin, end)?,
+            }
+        }
+        if writes.is_empty() {
+            let first = self.rng.usize(..keys) / 8 * 8;
+            writer.delete(&self.specs[family].keys[first])?;
+            writes.push(Write::Delete(first));
+        }
+        writer.finish()?;
+        Ok(writes)
+    }
+
+    /// A family goes out, and comes back under its name.
+    fn import(&mut self) -> Done {
+        let family = self.rng.usize(1..self.specs.len());
+        let (name, path) = (self.specs[family].name, self.fresh_path("export"));
+        let export = match self.db().export_column_family(&self.handles[family], &path) {
+            // Values in blob files.
+            Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(()),
+            done => done.map_err(refused(format!("export of '{name}'")))?,
+        };
+        let options = ImportColumnFamilyOptions { move_files: self.rng.bool() };
+        self.note(Event::Other(format!("export '{name}', drop it, and import it with {options:?}")));
+        let Opened::Plain(db) = self.db.as_ref().expect("open between operations") else {
+            return Err(Stop::Wrong("import into a database with transactions".to_owned()));
+        };
+        db.drop_column_family(&self.handles[family]).map_err(refused(format!("drop '{name}'")))?;
+        let family_options = &self.settings.families[family];
+        let imported = db.create_column_family_with_import(name, family_options, &options, &export);
+        self.handles[family] = imported.map_err(refused(format!("import of '{name}'")))?;
+        self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+        self.verify_scan(family, false, None)
+    }
+
+    // ---- files change
+
+    fn compact_files(&mut self) -> Done {
+        let family = self.family();
+        let name = self.specs[family].name;
+        let files = self.db().live_files();
+        let of_family = files.iter().filter(|file| file.column_family_name == name);
+        let chosen: Vec<FileNumber> =
+            of_family.filter(|_| self.rng.u8(..3) == 0).map(|file| file.file.file_number).collect();
+        let level = self.rng.usize(..7);
+        let options = CompactionOptions { max_subcompactions: self.rng.u32(..3), ..Default::default() };
+        let done = self.db().compact_files(&options, &self.handles[family], &chosen, level);
+        self.note(Event::Other(format!("compact {chosen:?} of '{name}' into level {level}: {done:?}")));
+        match done {
+            Err(error) if is_refusal(&error) => Ok(()),
+            done => done.map(drop).map_err(refused(format!("compact_files of '{name}'"))),
+        }
+    }
+
+    fn set_options(&mut self) -> Done {
+        let family = self.family();
+        let (name, values) = FAMILY_CHANGES[self.rng.usize(..FAMILY_CHANGES.len())];
+        let change = [(name, values[self.rng.usize(..2)])];
+        self.note(Event::Other(format!("set {change:?} of '{}'", self.specs[family].name)));
+        let changed = self.db().set_options(&self.handles[family], &change);
+        changed.map_err(refused(format!("set_options {change:?}")))?;
+        let (name, values) = DB_CHANGES[self.rng.usize(..DB_CHANGES.len())];
+        let change = [(name, values[self.rng.usize(..2)])];
+        self.note(Event::Other(format!("set {change:?}")));
+        self.db().set_db_options(&change).map_err(refused(format!("set_db_options {change:?}")))
+    }
+
+    // ---- copies
+
+    fn copy(&mut self, kind: Kind) -> Done {
+        let path = self.fresh_path("copy");
+        self.note(Event::Other(format!("{kind:?} as {}", path.display())));
+        let flushes = self.may_be_unlogged() || self.rng.bool();
+        if kind == Kind::Backup {
+            self.back_up(&path, flushes)?;
+        } else {
+            let log_size_for_flush = if flushes { 0 } else { u64::MAX };
+            let done = self.db().create_checkpoint(&path, log_size_for_flush);
+            done.map_err(refused("create_checkpoint"))?;
+        }
+        let families = self.settings.descriptors(&self.specs);
+        let options = self.options_beside(0);
+        match kind {
+            Kind::Repair => {
+                let summary = repair_db(&options, &families, &path).map_err(refused("repair_db"))?;
+                // Without an order of its tables the copy is not the model's.
+                if !summary.order_unsure.is_empty() {
+                    return destroy_db(&options.db, &path).map_err(refused("destroy_db"));
+                }
+            }
+            Kind::Downgrade => {
+                let done = downgrade(&options.db, &path, families, TargetVersion::V7_8);
+                done.map(drop).map_err(refused("downgrade"))?;
+            }
+            _ => {}
+        }
+        self.check_copy(&path)?;
+        destroy_db(&options.db, &path).map_err(refused("destroy_db"))
+    }
+
+    /// A backup on top of those that are there, and the newest restored.
+    fn back_up(&mut self, path: &Path, flushes: bool) -> Done {
+        let options = BackupEngineOptions { env: self.env.clone(), ..BackupEngineOptions::new(BACKUPS) };
+        let mut engine = BackupEngine::open(&options).map_err(refused("BackupEngine::open"))?;
+        let id = engine.create_new_backup(self.db(), flushes).map_err(refused("create_new_backup"))?;
+        engine.verify_backup(id, self.rng.bool()).map_err(refused("verify_backup"))?;
+        if self.rng.bool() {
+            engine.purge_old_backups(2).map_err(refused("purge_old_backups"))?;
+        }
+        engine.restore_db_from_latest_backup(path, path).map_err(refused("restore_db_from_latest_backup"))
+    }
+
+    /// Opened beside the database, it holds what the model says.
+    fn check_copy(&mut self, path: &Path) -> Done {
+        let options = self.options_beside(0);
+        let descriptors = self.settings.descriptors(&self.specs);
+        let mode = if self.rng.bool() { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let db = Db::open_with(&options.db, path, descriptors, mode);
+        let db = db.map_err(refused(format!("open of {}", path.display())))?;
+        for (spec, state) in self.specs.iter().zip(&self.states) {
+            let handle = db.column_family(spec.name).expect("it was opened with all families");
+            let mut iter = db.iter_cf(&handle).map_err(refused("iter_cf of a copy"))?;
+            let mut expected = (0..spec.keys.len()).filter_map(|i| Some((&spec.keys[i][..], state.get(i)?)));
+            iter.seek_to_first();
+            loop {
+                let (found, wanted) = (iter.item(), expected.next());
+                self.comparisons += 1;
+                if found != wanted {
+                    let (found, wanted) = (shown(found), shown(wanted));
+                    let copy = format!("{}, '{}'", path.display(), spec.name);
+                    return Err(Stop::Wrong(format!("{copy}: {found}, and should be {wanted}")));
+                }
+                if wanted.is_none() {
+                    break;
+                }
+                iter.next();
+            }
+            iter.status().map_err(refused("status of a copy's iterator"))?;
+        }
+        db.close().map_err(refused("close of a copy"))
+    }
+}
+
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Aborted | ErrorKind::TryAgain)
+}
+
+fn shown(item: Option<(&[u8], &[u8])>) -> String {
+    item.map_or("the end".to_owned(), |(key, value)| {
+        format!("'{}' = '{}'", key.escape_ascii(), value.escape_ascii())
+    })
+}

@@ -1,0 +1,246 @@
+//! Every public call that changes a database is an operation of a campaign, or is listed here with the reason why not.
+//!
+//! In: the sources of the engine and of the campaigns. Out: names that are in no list, in two, or that no longer exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Types whose methods count, and `fn` for free functions of the files in [`FREE`].
+const TYPES: [&str; 8] = [
+    "Db",
+    "TransactionDb",
+    "Transaction",
+    "OptimisticTransactionDb",
+    "OptimisticTransaction",
+    "DbWithTtl",
+    "BackupEngine",
+    "fn",
+];
+const FREE: [&str; 3] = ["repair.rs", "door/downgrade.rs", "db/destroy.rs"];
+
+/// Campaign, type, and methods that the campaign's sources call.
+const CALLED: [(&str, &str, &str); 8] = [
+    (
+        "model",
+        "Db",
+        "put_opt delete_opt single_delete_opt merge_opt delete_range_opt write flush_opt sync_wal flush_wal \
+         compact_range_opt compact_files delete_files_in_ranges ingest_external_file_cf export_column_family \
+         create_column_family_with_import create_column_family create_column_families drop_column_family \
+         drop_column_families set_options set_db_options resume \
+         create_checkpoint pause_background_work continue_background_work wait_for_background_work close open_with",
+    ),
+    (
+        "model",
+        "TransactionDb",
+        "open_cf begin_transaction create_column_family create_column_families drop_column_family drop_column_families \
+         write",
+    ),
+    (
+        "model",
+        "Transaction",
+        "put_cf delete_cf merge_cf single_delete_cf delete_range_cf put_untracked delete_untracked merge_untracked \
+         set_save_point rollback_to_save_point pop_save_point set_name prepare commit rollback \
+         set_write_options get_for_update_opt",
+    ),
+    (
+        "model",
+        "BackupEngine",
+        "open create_new_backup verify_backup purge_old_backups restore_db_from_latest_backup",
+    ),
+    ("model", "fn", "repair_db downgrade destroy_db"),
+    ("db_stress", "Db", "put_entity"),
+    ("metamorphic", "OptimisticTransactionDb", "open_cf begin_transaction"),
+    (
+        "metamorphic",
+        "OptimisticTransaction",
+        "put_cf delete_cf merge_cf single_delete_cf delete_range_cf commit",
+    ),
+];
+
+/// Why no campaign calls it, type, and methods.
+const NOT_CALLED: [(&str, &str, &str); 21] = [
+    (
+        "reads, or tells something",
+        "Db",
+        "approximate_memtable_size approximate_size background_error column_family column_family_metadata \
+         column_family_names db_options default_column_family explain_get explain_multi_get explain_multi_scan \
+         explain_scan explain_seek full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
+         get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf internal_iter iter iter_cf iter_opt \
+         key_may_exist latest_sequence_number list_column_families live_files live_files_checksum_info map_property \
+         map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
+         multi_get_opt multi_scan new_multi_scan options_cf path property property_cf scrub_state snapshot \
+         tables_set_aside verify_checksum verify_file_checksums",
+    ),
+    (
+        "a shorter form of one that is called",
+        "Db",
+        "put put_cf delete delete_cf single_delete merge delete_range flush compact_range open open_cf \
+         open_for_read_only ingest_external_file",
+    ),
+    ("several of what one call does; esker/tests/it/ingest.rs", "Db", "ingest_external_files"),
+    (
+        "timestamps: esker/tests/it/timestamps has its own campaigns",
+        "Db",
+        "put_with_ts delete_with_ts single_delete_with_ts merge_with_ts delete_range_with_ts \
+         increase_full_history_ts_low",
+    ),
+    ("put_entity is called; esker/tests/it/entities.rs", "Db", "put_entity_attribute_groups"),
+    (
+        "keeps files, or ends work; what is stored stays the same",
+        "Db",
+        "disable_file_deletions enable_file_deletions cancel_all_background_work",
+    ),
+    (
+        "reads, or tells something",
+        "TransactionDb",
+        "db get_all_prepared_transactions get_deadlock_info_buffer get_lock_status_data get_transaction_by_name \
+         get_waiting_transactions lock_counters options set_deadlock_info_buffer_size",
+    ),
+    (
+        "a shorter form of a transaction of one write",
+        "TransactionDb",
+        "open put put_cf delete delete_cf merge_cf delete_range_cf",
+    ),
+    (
+        "reads, or tells something",
+        "Transaction",
+        "canceller commit_timestamp get get_entity get_entity_attribute_groups get_opt get_pinned_opt id iter_opt \
+         multi_get multi_get_entity name snapshot state write_batch",
+    ),
+    (
+        "locks, and leaves what is stored as it is; esker/tests/it/transactions",
+        "Transaction",
+        "clear_snapshot get_entity_for_update get_for_update get_range_lock multi_get_for_update set_expiration \
+         set_lock_timeout set_snapshot set_snapshot_on_next_operation undo_get_for_update",
+    ),
+    ("a form of one that is called", "Transaction", "put delete single_delete_untracked"),
+    (
+        "entities of transactions: esker/tests/it/entities.rs",
+        "Transaction",
+        "put_entity put_entity_attribute_groups put_entity_untracked",
+    ),
+    (
+        "timestamps of transactions: esker/tests/it/transactions/timestamps.rs",
+        "Transaction",
+        "set_commit_timestamp set_read_timestamp_for_validation",
+    ),
+    ("says something in the WAL only", "Transaction", "put_log_data"),
+    ("reads, or a shorter form", "OptimisticTransactionDb", "db open"),
+    (
+        "reads, or tells something",
+        "OptimisticTransaction",
+        "get get_entity get_entity_attribute_groups get_opt iter_opt multi_get multi_get_entity snapshot write_batch",
+    ),
+    (
+        "tracks keys, and leaves what is stored as it is",
+        "OptimisticTransaction",
+        "clear_snapshot get_entity_for_update get_for_update get_for_update_opt multi_get_for_update set_snapshot \
+         set_snapshot_on_next_operation",
+    ),
+    (
+        "shorter forms, and those that pessimistic transactions are tried with, over the same batch",
+        "OptimisticTransaction",
+        "put delete put_untracked rollback pop_save_point rollback_to_save_point set_save_point put_entity \
+         put_entity_attribute_groups put_entity_untracked",
+    ),
+    (
+        "values with a time, over a Db: esker/tests/it/ttl.rs",
+        "DbWithTtl",
+        "base_db create_column_family_with_ttl delete get get_opt iter_opt multi_get open put set_ttl ttl write",
+    ),
+    ("reads, or tells something", "BackupEngine", "backup_infos corrupted_backups"),
+    (
+        "other forms of those that are called; esker/tests/it/backup.rs",
+        "BackupEngine",
+        "create_new_backup_with_metadata delete_backup garbage_collect restore_db_from_backup",
+    ),
+];
+
+#[test]
+fn every_public_call_that_changes_a_database_is_an_operation_of_a_campaign() {
+    let there = public_calls();
+    let mut listed: BTreeMap<(String, String), u32> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (campaign, of, names) in CALLED {
+        let sources = sources_of(root, campaign);
+        for name in names.split_whitespace() {
+            *listed.entry((of.to_owned(), name.to_owned())).or_default() += 1;
+            if !sources.contains(&format!("{name}(")) {
+                wrong.push(format!("{campaign} does not call {of}::{name}"));
+            }
+        }
+    }
+    for (_, of, names) in NOT_CALLED {
+        for name in names.split_whitespace() {
+            *listed.entry((of.to_owned(), name.to_owned())).or_default() += 1;
+        }
+    }
+    for call in there.iter().filter(|call| !listed.contains_key(*call)) {
+        wrong.push(format!("{}::{} is in no list: make it an operation, or say why not", call.0, call.1));
+    }
+    for (call, times) in &listed {
+        if !there.contains(call) {
+            wrong.push(format!("{}::{} is no public call any more", call.0, call.1));
+        }
+        if *times > 1 {
+            wrong.push(format!("{}::{} is listed {times} times", call.0, call.1));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// All sources of a campaign, joined.
+fn sources_of(root: &Path, campaign: &str) -> String {
+    let src = root.join("src");
+    let mut files = vec![src.join(format!("{campaign}.rs"))];
+    rust_files(&src.join(campaign), &mut files);
+    files.iter().map(|file| read(file)).collect()
+}
+
+fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rust_files(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Type and name of each public method of [`TYPES`], as the sources of the engine have them.
+fn public_calls() -> BTreeSet<(String, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../esker/src");
+    let mut files = Vec::new();
+    rust_files(&src, &mut files);
+    let mut calls = BTreeSet::new();
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        let has_free = FREE.iter().any(|free| file.ends_with(free));
+        let mut of = String::new();
+        for line in read(file).lines() {
+            if let Some(rest) = line.strip_prefix("impl ") {
+                let name = rest.split([' ', '<', '{']).next().unwrap_or_default();
+                name.clone_into(&mut of);
+            } else if line.starts_with('}') {
+                of.clear();
+            }
+            let (of, rest) = match (line.strip_prefix("    pub fn "), line.strip_prefix("pub fn ")) {
+                (Some(rest), _) => (of.as_str(), rest),
+                (None, Some(rest)) if has_free => ("fn", rest),
+                _ => continue,
+            };
+            if TYPES.contains(&of) {
+                let name = rest.split(['(', '<']).next().unwrap_or_default();
+                calls.insert((of.to_owned(), name.to_owned()));
+            }
+        }
+    }
+    assert!(calls.len() > 200, "{} calls: has the form of the sources changed?", calls.len());
+    calls
+}
