@@ -180,9 +180,13 @@ impl Error {
     }
 
     /// The operating system's refusal; `what` says which operation on which file ("pread 000012.sst at 4096").
-    /// A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`; interrupted or busy calls are retryable.
+    /// A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`; interrupted or busy calls are retryable, as are those for
+    /// which the process or the system has no descriptors or no memory.
     #[cold]
     pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {
+        /// On all systems that this runs on; the standard library has no names for them.
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
         use std::io::ErrorKind as Os;
         let subcode = match source.kind() {
             Os::StorageFull | Os::QuotaExceeded => SubCode::NoSpace,
@@ -191,7 +195,11 @@ impl Error {
             _ => SubCode::None,
         };
         let retryable = subcode == SubCode::NoSpace
-            || matches!(source.kind(), Os::Interrupted | Os::WouldBlock | Os::TimedOut | Os::ResourceBusy);
+            || matches!(source.raw_os_error(), Some(ENFILE | EMFILE))
+            || matches!(
+                source.kind(),
+                Os::Interrupted | Os::WouldBlock | Os::TimedOut | Os::ResourceBusy | Os::OutOfMemory
+            );
         Error(Arc::new(Inner {
             kind: ErrorKind::IoError,
             subcode,

@@ -37,6 +37,7 @@
 
 pub mod clock;
 pub mod crash;
+pub mod descriptors;
 pub mod direct;
 pub mod env;
 pub mod fault;

@@ -7,6 +7,7 @@
 //!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see them.
 //!  2. Every descriptor is closed on `exec`.
 //!  3. Every path is looked up by [`Places`]: by its name, or from a directory that is held (`posix/held.rs`).
+//!  4. An open that finds no descriptor left is made again when other files were closed (`descriptors.rs`).
 //!
 //! Random reads go one `pread` at a time; several go to the kernel together where that is possible (`posix/ring.rs`).
 
@@ -24,6 +25,7 @@ pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 
+use crate::descriptors::with_descriptor;
 #[cfg(target_os = "linux")]
 use crate::direct::{DirectRandomAccessFile, DirectSequentialFile, DirectWritableFile};
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
@@ -116,7 +118,8 @@ fn open(operation: &str, at: &At<'_>, flags: OFlags) -> Result<OwnedFd> {
 
 fn try_open(at: &At<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    retry_on_intr(|| rustix::fs::openat(at.dir, at.name, flags | OFlags::CLOEXEC, mode))
+    let open = || retry_on_intr(|| rustix::fs::openat(at.dir, at.name, flags | OFlags::CLOEXEC, mode));
+    with_descriptor(open)
 }
 
 /// Makes a directory and its parents.

@@ -4,16 +4,24 @@
 //!
 //! Invariants
 //!  1. Tables and blob files share the limit, as what a process may open is shared by all of its files.
-//!  2. The limit is not strict: a reader is never refused, and one that has gone lives on for those who hold it.
+//!  2. A process that runs out of descriptors has files closed that nobody reads, whatever the limit says.
+//!  3. The limit is not strict: a reader is never refused, and one that has gone lives on for those who hold it.
+//!  4. Files of another owner, who may delete them, are held below the readers ([`OpenFiles::hold_table`]): a reader that comes again reads
+//!     the file that there was.
 //!
 //! Source: RocksDB `db/db_impl/db_impl.cc` (`table_cache_`), `db/blob/blob_file_cache.cc`.
 
 use crate::blob::BlobFileReader;
 use crate::reader::TableReader;
-use esker_base::FileNumber;
+use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_base::{Error, FileNumber, Result, SubCode};
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
-use std::sync::Arc;
+use esker_env::RandomAccessFile;
+use esker_env::descriptors::{self, ClosesFiles};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Weak};
 
 /// From so many files on their list is cut in parts, each with a lock of its own.
 const MANY: usize = 1024;
@@ -21,8 +29,22 @@ const MANY: usize = 1024;
 /// See the head of this file.
 pub struct OpenFiles {
     files: Cache<OpenFile>,
+    /// `None` for no limit but the system's.
+    capacity: Mutex<Option<usize>>,
     keeps_all: AtomicBool,
+    /// Files of the process that may stay open for as long as they live.
+    kept_limit: usize,
     next_family: AtomicU64,
+    /// Whether another process owns the files.
+    has_other_owner: AtomicBool,
+    held: Mutex<Held>,
+}
+
+/// Files by number, open.
+#[derive(Default)]
+struct Held {
+    tables: HashMap<FileNumber, Arc<dyn RandomAccessFile>>,
+    blobs: HashMap<FileNumber, Arc<dyn RandomAccessFile>>,
 }
 
 enum OpenFile {
@@ -47,22 +69,78 @@ impl OpenFiles {
             metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
             ..CacheOptions::default()
         };
-        Arc::new(OpenFiles {
+        let open_files = Arc::new(OpenFiles {
             files: Cache::new(&options).expect("64 shards and default ratios are allowed"),
+            capacity: Mutex::new(capacity),
             keeps_all: AtomicBool::new(capacity.is_none()),
+            kept_limit: descriptors::kept_limit(),
             next_family: AtomicU64::new(0),
+            has_other_owner: AtomicBool::new(false),
+            held: Mutex::default(),
+        });
+        let closer: Weak<OpenFiles> = Arc::downgrade(&open_files);
+        descriptors::add_closer(closer);
+        open_files
+    }
+
+    /// Says that another process owns the files, and may delete them.
+    pub fn set_other_owner(&self) {
+        self.has_other_owner.store(true, Ordering::Relaxed);
+    }
+
+    /// The table of this number, if it is held.
+    pub(crate) fn held_table(&self, number: FileNumber) -> Option<Arc<dyn RandomAccessFile>> {
+        self.held.lock().tables.get(&number).cloned()
+    }
+
+    /// The blob file of this number, if it is held.
+    pub(crate) fn held_blob_file(&self, number: FileNumber) -> Option<Arc<dyn RandomAccessFile>> {
+        self.held.lock().blobs.get(&number).cloned()
+    }
+
+    /// Keeps the file of a table open, whatever happens to its name and its reader.
+    pub(crate) fn hold_table(&self, number: FileNumber, file: Arc<dyn RandomAccessFile>) {
+        self.held.lock().tables.insert(number, file);
+    }
+
+    /// As [`OpenFiles::hold_table`].
+    pub(crate) fn hold_blob_file(&self, number: FileNumber, file: Arc<dyn RandomAccessFile>) {
+        self.held.lock().blobs.insert(number, file);
+    }
+
+    /// Lets go of held files other than these.
+    pub fn hold_only(&self, tables: &HashSet<FileNumber>, blobs: &HashSet<FileNumber>) {
+        let mut held = self.held.lock();
+        held.tables.retain(|number, _| tables.contains(number));
+        held.blobs.retain(|number, _| blobs.contains(number));
+    }
+
+    /// What to tell of a file that cannot be opened: of another owner's, which may have been deleted since.
+    /// # Errors
+    /// `failed`, or that.
+    pub(crate) fn tell<T>(&self, opened: Result<T>, path: &Path) -> Result<T> {
+        opened.map_err(|failed| {
+            let is_gone = failed.subcode() == SubCode::PathNotFound;
+            if !is_gone || !self.has_other_owner.load(Ordering::Relaxed) {
+                return failed;
+            }
+            Error::io("deleted by the database's owner since it was opened for reading; open it again")
+                .with_subcode(SubCode::StaleFile)
+                .at(path.display())
         })
     }
 
     /// Changes how many files are kept open. Tables that versions keep open themselves stay.
     pub fn set_capacity(&self, capacity: Option<usize>) {
+        let mut current = self.capacity.lock();
+        *current = capacity;
         self.keeps_all.store(capacity.is_none(), Ordering::Relaxed);
         self.files.set_capacity(charge_of(capacity));
     }
 
-    /// Whether there is no limit.
+    /// Whether there is no limit, and the process may keep one more file open for as long as it lives.
     pub(crate) fn keeps_all(&self) -> bool {
-        self.keeps_all.load(Ordering::Relaxed)
+        self.keeps_all.load(Ordering::Relaxed) && descriptors::kept_files() < self.kept_limit
     }
 
     /// Files that are kept open, tables and blob files.
@@ -121,6 +199,26 @@ impl OpenFiles {
             OpenFile::Table(whose, reader) if *whose == family => visit(reader),
             _ => {}
         });
+    }
+}
+
+impl ClosesFiles for OpenFiles {
+    fn close_unused(&self, count: usize) -> usize {
+        // Whoever changes the capacity, or closes files, meanwhile waits.
+        let capacity = self.capacity.lock();
+        let before = self.len();
+        let mut count = count.max(1);
+        // Each part of the list keeps its share of what may stay: a few fewer may be none.
+        while self.len() == before && before > 0 && count < before.saturating_mul(2) {
+            self.files.set_capacity(self.files.usage().saturating_sub(count));
+            count = count.saturating_mul(2);
+        }
+        self.files.set_capacity(charge_of(*capacity));
+        before.saturating_sub(self.len())
+    }
+
+    fn open_files(&self) -> usize {
+        self.len()
     }
 }
 

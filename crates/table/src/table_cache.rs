@@ -18,7 +18,7 @@ use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
-use esker_base::{FileNumber, Result, SubCode};
+use esker_base::{Error, FileNumber, Result, SubCode};
 use esker_cache::Role;
 use esker_env::{Clock, FileSystem, RandomAccessFile};
 use esker_format::file_name::{leveldb_table_file_name, table_file_name};
@@ -177,8 +177,46 @@ impl TableCache {
         opened
     }
 
-    /// The file under its name or, where that is not there, under LevelDB's.
+    /// Opens the file of another owner's table, to keep it whatever the owner does. Nothing of it is read.
+    /// # Errors
+    /// `IoError`; sub-code `PathNotFound` if it is not there · `Corruption` if it has another size than the MANIFEST says.
+    pub fn hold(&self, meta: &FileMetaData) -> Result<()> {
+        if self.options.open_files.held_table(meta.number).is_some() {
+            return Ok(());
+        }
+        let file = self.open_path(meta)?;
+        check_size(meta, file.size()?).map_err(|e| e.at(file.path().display()))?;
+        self.options.open_files.hold_table(meta.number, file);
+        Ok(())
+    }
+
+    /// Whether the file is there with its size, without opening it.
+    /// # Errors
+    /// As [`TableCache::hold`].
+    pub fn check_there(&self, meta: &FileMetaData) -> Result<()> {
+        let dir = self.dir(meta.path_id);
+        let path = table_file_name(dir, meta.number);
+        let bytes = match self.fs.file_size(&path) {
+            Err(e) if e.subcode() == SubCode::PathNotFound => {
+                self.fs.file_size(&leveldb_table_file_name(dir, meta.number)).map_err(|_| e)
+            }
+            bytes => bytes,
+        }?;
+        check_size(meta, bytes).map_err(|e| e.at(path.display()))
+    }
+
     fn open_file(&self, meta: &FileMetaData) -> Result<Arc<dyn RandomAccessFile>> {
+        match self.options.open_files.held_table(meta.number) {
+            Some(held) => Ok(held),
+            None => {
+                let path = table_file_name(self.dir(meta.path_id), meta.number);
+                self.options.open_files.tell(self.open_path(meta), &path)
+            }
+        }
+    }
+
+    /// The file under its name or, where that is not there, under LevelDB's.
+    fn open_path(&self, meta: &FileMetaData) -> Result<Arc<dyn RandomAccessFile>> {
         let (dir, is_direct) = (self.dir(meta.path_id), self.options.use_direct_reads);
         match self.fs.open_random_access(&table_file_name(dir, meta.number), is_direct) {
             Err(e) if e.subcode() == SubCode::PathNotFound => {
@@ -258,4 +296,11 @@ impl TableCache {
         self.for_each(&mut |reader| bytes += reader.approximate_memory_usage());
         bytes
     }
+}
+
+fn check_size(meta: &FileMetaData, bytes: u64) -> Result<()> {
+    if bytes == meta.file_size {
+        return Ok(());
+    }
+    Err(Error::corruption(format!("the table has {bytes} bytes, the MANIFEST says {}", meta.file_size)))
 }

@@ -4,6 +4,7 @@
 //! device, and where that is not known, a page. Source of the last two: RocksDB `env/io_posix.cc`.
 
 use super::{At, failed, failed_at, file, size_of, try_open};
+use crate::descriptors::DataFile;
 use crate::direct::{Alignment, DirectSink, DirectSource};
 use crate::fs::no_direct_io;
 use esker_base::Result;
@@ -25,6 +26,8 @@ pub(super) struct DirectFile {
     owner: Owner,
     path: PathBuf,
     alignment: Alignment,
+    /// If it is read.
+    _counted: Option<DataFile>,
 }
 
 impl DirectFile {
@@ -44,7 +47,8 @@ impl DirectFile {
             e => failed(operation, path, e),
         })?;
         let alignment = alignment_of(&fd).ok_or_else(|| no_direct_io(operation, path))?;
-        Ok(DirectFile { fd, owner: Owner::here(), path: path.to_owned(), alignment })
+        let _counted = (!flags.contains(OFlags::CREATE)).then(DataFile::new);
+        Ok(DirectFile { fd, owner: Owner::here(), path: path.to_owned(), alignment, _counted })
     }
 }
 

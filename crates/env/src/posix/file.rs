@@ -14,6 +14,7 @@
 use super::mapped::MappedEnd;
 use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
 use super::{failed, failed_at, size_of};
+use crate::descriptors::DataFile;
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::sync::fork::Owner;
 use esker_base::{Error, Result};
@@ -131,13 +132,19 @@ pub(super) struct PosixRandomAccessFile {
     path: PathBuf,
     /// Whether its file system is nothing but memory, once that was asked.
     is_in_memory: OnceLock<bool>,
+    _counted: DataFile,
 }
 
 impl PosixRandomAccessFile {
     /// The kernel's own read-ahead is off, as with RocksDB's `advise_random_on_open`: scans read ahead themselves.
     pub(super) fn new(fd: OwnedFd, path: &Path) -> PosixRandomAccessFile {
         advise(&fd, 0, 0, Advice::Random);
-        PosixRandomAccessFile { fd, path: path.to_owned(), is_in_memory: OnceLock::new() }
+        PosixRandomAccessFile {
+            fd,
+            path: path.to_owned(),
+            is_in_memory: OnceLock::new(),
+            _counted: DataFile::new(),
+        }
     }
 }
 

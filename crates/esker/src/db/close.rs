@@ -10,8 +10,10 @@ use crate::engine::{DbState, Engine};
 use crate::observe::FlushReason;
 use crate::options::{DbOptions, Feature};
 use esker_base::Result;
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
+use esker_env::Clock;
 
 impl Db {
     /// Ends background work and closes all files. Other handles and iterators give `ShutdownInProgress` or go on with
@@ -122,11 +124,16 @@ fn wait_for_calls(engine: &Engine) {
 
 /// Dropped behind all that a database consists of: families give their views to the epoch, and with them memtables, block
 /// caches and open tables, which would stay until something else in the process moves the epoch on.
-pub(crate) struct ReleaseAll;
+pub(crate) struct ReleaseAll(pub(super) Arc<dyn Clock>);
 
 impl Drop for ReleaseAll {
     fn drop(&mut self) {
-        epoch::collect();
+        if epoch::is_pinned() {
+            return epoch::collect();
+        }
+        // Thousands of views may be in line, each with descriptors that the next database needs.
+        let (attempts, pause) = purge::PATIENCE;
+        epoch::settle(attempts, || self.0.sleep(pause));
     }
 }
 

@@ -248,7 +248,7 @@ impl Opening {
             inner: Arc::new(DbInner {
                 write_path: Arc::new(WritePath::new(engine.clone())),
                 engine,
-                _last: ReleaseAll,
+                _last: ReleaseAll(self.options.env.clock.clone()),
             }),
         };
         db.start(missing, notes_options)?;

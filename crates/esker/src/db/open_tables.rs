@@ -12,10 +12,11 @@ use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex, thread};
 use esker_base::{Error, Result};
-use esker_env::spawn_scoped;
+use esker_env::{descriptors, spawn_scoped};
 use esker_table::TableCache;
 
-/// How many tables may stay open, a few files left for WAL, MANIFEST and LOG as in RocksDB; `None` for all.
+/// How many tables and blob files may stay open, a few files left for WAL, MANIFEST and LOG as in RocksDB; `None` for as many as the
+/// process may have.
 pub(crate) fn table_capacity(options: &DbOptions) -> Option<usize> {
     usize::try_from(options.max_open_files).ok().map(|files| files.saturating_sub(10).max(1))
 }
@@ -51,7 +52,7 @@ impl<'a> OpenAllTables<'a> {
         }
     }
 
-    /// Opens them in up to `max_file_opening_threads` threads.
+    /// Opens them in up to `max_file_opening_threads` threads, those of upper levels first, as long as the process may open more.
     /// # Errors
     /// With `paranoid_checks` the error of the first table (by level) that cannot be opened; without, reads of that
     /// table will give it.
@@ -62,7 +63,7 @@ impl<'a> OpenAllTables<'a> {
         let work = || {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(table) = self.tables.get(index) else { return };
+                let Some(table) = self.tables.get(index).filter(|_| descriptors::has_room()) else { return };
                 let opened = open_file(&table.tables, &table.file);
                 let Err(error) = opened else { continue };
                 self.log(table, &error);
@@ -80,6 +81,15 @@ impl<'a> OpenAllTables<'a> {
             let _joined_by_the_scope: Vec<_> = spawned.collect();
             work();
         });
+        let opened = next.into_inner().min(self.tables.len());
+        if !descriptors::has_room() {
+            esker_base::info_log!(
+                self.info_log,
+                Warn,
+                "{opened} of {} tables are open: the process may open no more (RLIMIT_NOFILE). Others are opened and closed as they are read",
+                self.tables.len()
+            );
+        }
         match failed.into_inner() {
             Some((_, error)) if self.options.paranoid_checks => Err(error),
             _ => Ok(()),

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// How long a purge waits for the reads that were under way when it began: theirs are the views that hold files which
 /// nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
-const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
+pub(super) const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
 
 /// Deletes files that have become obsolete since the last purge. Closing does it, too.
 pub(super) fn settle_and_purge(engine: &Engine) {

@@ -76,7 +76,9 @@ option_struct! {
         /// them. Default `None`: none are made. Fixed.
         file_checksum_gen_factory: Option<FileChecksumGenFactoryRef> = None, fixed;
 
-        /// Table and blob files kept open by all families together, less ten for other files; -1: all of them. Default -1. Mutable.
+        /// Table and blob files kept open by all families together, less ten for other files; -1: as many as the process may have. All
+        /// databases of a process leave a part of its limit (`RLIMIT_NOFILE`) to other files, and close files that nobody reads when
+        /// descriptors run out. Default -1. Mutable.
         max_open_files: i32 = -1, mutable;
         /// Flushes and compactions that may run at once. Default 2. Mutable.
         max_background_jobs: i32 = 2, mutable;

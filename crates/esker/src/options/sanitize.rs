@@ -14,6 +14,7 @@ use esker_base::comparator::Comparator;
 use esker_base::entry_checksum::PROTECTION_BYTES;
 use esker_base::{Error, Result};
 use esker_cache::Role;
+use esker_env::descriptors::data_file_limit;
 use esker_env::system::open_files_limit;
 use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
@@ -48,10 +49,10 @@ impl Changes {
     }
 }
 
-/// As many as the process may have open: with more, opening one would fail before another is closed.
+/// As many tables and blob files as the process may have open beside its other files.
 fn most_open_files() -> i32 {
-    let Some(limit) = open_files_limit() else { return MAX_OPEN_FILES };
-    i32::try_from(limit).unwrap_or(i32::MAX).max(MIN_OPEN_FILES)
+    let limit = i32::try_from(data_file_limit()).unwrap_or(MAX_OPEN_FILES);
+    if open_files_limit().is_none() { MAX_OPEN_FILES } else { limit.max(MIN_OPEN_FILES) }
 }
 
 impl DbOptions {

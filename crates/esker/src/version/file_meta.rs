@@ -14,6 +14,7 @@ use esker_base::sync::fork::Owner;
 use esker_base::sync::{Arc, Mutex, OnceLock};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_cache::{Reservation, Role};
+use esker_env::descriptors::KeptFile;
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use esker_table::{BlockCache, CachedBlock, TableReader};
@@ -191,12 +192,12 @@ impl FileMeta {
     /// Its open table, if it is kept open.
     #[inline]
     pub fn open_table(&self) -> Option<&Arc<TableReader>> {
-        self.table.open.get()
+        self.table.open.get().map(|(reader, _)| reader)
     }
 
     /// Keeps `reader` open as long as the file lives; gives the one that is kept (the first to come).
     pub fn keep_open(&self, reader: Arc<TableReader>) -> &Arc<TableReader> {
-        self.table.open.get_or_init(|| reader)
+        &self.table.open.get_or_init(|| (reader, KeptFile::new())).0
     }
 
     /// Whether it may hold range tombstones: yes, unless its properties have been read and say no.
@@ -232,7 +233,7 @@ thread_local! {
 struct TableFile {
     number: FileNumber,
     /// Its open table, where tables stay open for as long as they live.
-    open: OnceLock<Arc<TableReader>>,
+    open: OnceLock<(Arc<TableReader>, KeptFile)>,
     path_id: u32,
     file_size: u64,
     /// A table that no logged edit has named is its writer's business: the edit may be tried again.

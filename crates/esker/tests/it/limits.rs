@@ -6,6 +6,7 @@
     reason = "a process that waits for another, and files of the real file system"
 )]
 
+mod descriptors;
 mod threads;
 
 use esker_testkit::TempDir;

@@ -16,7 +16,7 @@ use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
 use esker_cache::key::process_unique_identity;
 use esker_cache::{CacheKey, Priority, Role};
-use esker_env::{Clock, FileSystem};
+use esker_env::{Clock, FileSystem, RandomAccessFile};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::file_name::blob_file_name;
 use std::path::PathBuf;
@@ -142,11 +142,9 @@ impl BlobSource {
         if let Some(reader) = self.options.open_files.blob_file(number) {
             return Ok(reader);
         }
-        let path = blob_file_name(&self.options.dir, number);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
         let opened = self
-            .fs
-            .open_random_access(&path, self.options.use_direct_reads)
+            .open_file(number)
             .and_then(|file| BlobFileReader::open_counting(file, self.options.statistics.clone()));
         let reader = match opened {
             Ok(reader) => Arc::new(reader),
@@ -158,6 +156,29 @@ impl BlobSource {
         // Two threads may both have opened it: either reader will do.
         self.options.open_files.keep_blob_file(number, Arc::clone(&reader));
         Ok(reader)
+    }
+
+    /// Opens the blob file of another owner, to keep it whatever the owner does. Nothing of it is read.
+    /// # Errors
+    /// `IoError`; sub-code `PathNotFound` if it is not there.
+    pub fn hold(&self, number: FileNumber) -> Result<()> {
+        if self.options.open_files.held_blob_file(number).is_none() {
+            self.options.open_files.hold_blob_file(number, self.open_path(number)?);
+        }
+        Ok(())
+    }
+
+    fn open_file(&self, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
+        let open_files = &self.options.open_files;
+        match open_files.held_blob_file(number) {
+            Some(held) => Ok(held),
+            None => open_files.tell(self.open_path(number), &blob_file_name(&self.options.dir, number)),
+        }
+    }
+
+    fn open_path(&self, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
+        let path = blob_file_name(&self.options.dir, number);
+        self.fs.open_random_access(&path, self.options.use_direct_reads)
     }
 
     /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.

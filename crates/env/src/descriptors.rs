@@ -1,0 +1,156 @@
+//! The descriptors of this process: how many files of databases may be open, and which are closed when none is left.
+//!
+//! In: the limit of the process (`RLIMIT_NOFILE`), and opens that fail for lack of descriptors. Out: the same open, made again after
+//! open files that nobody uses were closed, of whichever database.
+//!
+//! | of the limit | for |
+//! |---|---|
+//! | a quarter, at least 16 and at most 512 | WALs, MANIFESTs, LOGs, outputs, directories, and the application's own |
+//! | the rest | tables and blob files that are open for reading |
+//! | half of the rest | those of them that stay open for as long as they live (`max_open_files` = -1) |
+//!
+//! Invariants
+//!  1. The parts are no strict limits: an open is refused by the system only.
+//!  2. No lock of this module is held while files are closed.
+
+use esker_base::sync::Arc;
+use esker_base::sync::fork::PerProcess;
+use esker_base::sync::process::Mutex;
+use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
+use rustix::io::Errno;
+use std::sync::Weak;
+
+/// What stands for no limit.
+const UNLIMITED: usize = usize::MAX / 2;
+/// Files that are closed at once at first, when there are no descriptors.
+const FIRST_CLOSED: usize = 8;
+
+/// Keeps files open that it can do without.
+pub trait ClosesFiles: Send + Sync {
+    /// Lets go of up to `count` files, those first that were not used for longest. How many that were; some of them may stay open, as
+    /// others use them.
+    fn close_unused(&self, count: usize) -> usize;
+    /// How many it keeps open.
+    fn open_files(&self) -> usize;
+}
+
+/// Of this process: a forked child has none of its parent's databases.
+static CLOSERS: PerProcess<Mutex<Vec<Weak<dyn ClosesFiles>>>> = PerProcess::new();
+/// Files open for random reads.
+static DATA_FILES: AtomicUsize = AtomicUsize::new(0);
+/// What [`data_file_limit`] has last said.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+/// Files that stay open for as long as they live.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+fn closers() -> &'static Mutex<Vec<Weak<dyn ClosesFiles>>> {
+    CLOSERS.get(|_| Mutex::new(Vec::new()))
+}
+
+/// From now on `closer` is asked when descriptors run out, as long as it lives.
+pub fn add_closer(closer: Weak<dyn ClosesFiles>) {
+    let mut closers = closers().lock();
+    closers.retain(|closer| closer.strong_count() > 0);
+    closers.push(closer);
+}
+
+/// How many tables and blob files may be open for reading, of all databases of the process. A system call.
+pub fn data_file_limit() -> usize {
+    let limit = crate::system::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
+    let limit = limit - (limit / 4).clamp(16, 512).min(limit / 2);
+    LIMIT.store(limit, Ordering::Relaxed);
+    limit
+}
+
+/// Whether so many may be. Asks the system only where they are more than it has last allowed.
+fn is_allowed(data_files: usize) -> bool {
+    data_files <= LIMIT.load(Ordering::Relaxed) || data_files <= data_file_limit()
+}
+
+/// How many files may stay open for as long as they live. A system call.
+pub fn kept_limit() -> usize {
+    data_file_limit() / 2
+}
+
+/// How many do.
+#[inline]
+pub fn kept_files() -> usize {
+    KEPT.load(Ordering::Relaxed)
+}
+
+/// Whether one more table or blob file may be opened.
+pub fn has_room() -> bool {
+    is_allowed(DATA_FILES.load(Ordering::Relaxed) + 1)
+}
+
+/// Counts a file that is open for random reads, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct DataFile(());
+
+impl DataFile {
+    /// Makes room for it first, if need be.
+    pub(crate) fn new() -> DataFile {
+        let open = DATA_FILES.fetch_add(1, Ordering::Relaxed) + 1;
+        if !is_allowed(open) {
+            close_unused(FIRST_CLOSED.max(open / 16));
+        }
+        DataFile(())
+    }
+}
+
+impl Drop for DataFile {
+    fn drop(&mut self) {
+        DATA_FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a file that stays open for as long as it lives, until it is dropped.
+#[derive(Debug)]
+pub struct KeptFile(());
+
+impl KeptFile {
+    /// One more.
+    #[expect(clippy::new_without_default, reason = "it counts")]
+    pub fn new() -> KeptFile {
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        KeptFile(())
+    }
+}
+
+impl Drop for KeptFile {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Has `count` files closed that nobody uses, each keeper's share by how many it has. How many were let go.
+fn close_unused(count: usize) -> usize {
+    let closers: Vec<Arc<dyn ClosesFiles>> = closers().lock().iter().filter_map(Weak::upgrade).collect();
+    let open: Vec<usize> = closers.iter().map(|closer| closer.open_files()).collect();
+    let all = open.iter().sum::<usize>().max(1);
+    let share = |open: usize| (count * open).div_ceil(all);
+    closers
+        .iter()
+        .zip(open)
+        .filter(|(_, open)| *open > 0)
+        .map(|(closer, open)| closer.close_unused(share(open)))
+        .sum()
+}
+
+/// Does what takes a descriptor; where there is none, again, as long as files can be closed.
+pub(crate) fn with_descriptor<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut count = FIRST_CLOSED;
+    loop {
+        let failed = match open() {
+            Err(e @ (Errno::MFILE | Errno::NFILE)) => e,
+            done => return done,
+        };
+        // The limit may have been lowered.
+        data_file_limit();
+        if close_unused(count) == 0 {
+            return Err(failed);
+        }
+        count = count.saturating_mul(2).min(UNLIMITED / 1024);
+    }
+}
