@@ -18,11 +18,11 @@ pub use downgrade::{Downgrade, downgrade};
 pub use report::{DoorReport, Need};
 
 use crate::options::{Feature, Release, latest_options_file, load_latest_options};
-use crate::version::manifest::{ManifestReader, read_current};
+use crate::version::beside_owner::{open_current_manifest, read_beside_owner};
 use crate::version::{VersionSet, what_is_wrong_with_family_name};
 use crate::wal::open_wal;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SubCode};
-use esker_env::FileSystem;
+use esker_env::{FileSystem, SystemClock};
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
@@ -30,11 +30,16 @@ use esker_format::write_batch::{BatchOp, WriteBatchView};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Says which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. Nobody may have it open.
+/// Says which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. Another process may have it open: then it is
+/// looked at as of one moment of the call.
 /// # Errors
 /// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` or `NotSupported` naming the file that cannot
-/// be looked into.
+/// be looked into · `TryAgain` if another process changes the database too fast.
 pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<DoorReport> {
+    read_beside_owner(fs, &SystemClock, dir, || inspect_once(fs, dir, wal_dir))
+}
+
+fn inspect_once(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<DoorReport> {
     let mut report = DoorReport::default();
     let listed = VersionSet::list_families(fs, dir)?;
     let state = replay(fs, dir, &mut report)?;
@@ -74,9 +79,8 @@ struct Family {
 }
 
 fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut DoorReport) -> Result<ManifestState> {
-    let number = read_current(fs, dir)?;
+    let (number, mut reader) = open_current_manifest(fs, dir)?;
     let manifest = format!("MANIFEST-{number:06}");
-    let mut reader = ManifestReader::open(fs, dir, number)?;
     let mut families: BTreeMap<ColumnFamilyId, Family> =
         BTreeMap::from([(ColumnFamilyId::DEFAULT, Family::default())]);
     let (mut tracked, mut min_log_number_to_keep) = (0, FileNumber(0));

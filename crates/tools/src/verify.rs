@@ -1,8 +1,8 @@
 //! `esker verify DIR`: is everything there, and is everything what it should be?
 //!
 //! In: a database directory, of Esker or RocksDB. Out: a line for each thing looked at, each problem, and a sum; exit code
-//! 1 if there is a problem. Opens files for reading only: takes no lock, writes nothing, works on damaged databases. Files
-//! that a running database deletes meanwhile are reported as missing.
+//! 1 if there is a problem. Opens files for reading only: takes no lock, writes nothing, works on damaged databases. A file
+//! that a running database gives up meanwhile is a note.
 //!
 //! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size, every checksum, the order
 //! of all keys, its counts, its unique id, its keys within what the MANIFEST says, and nothing newer than that; levels without
@@ -28,6 +28,7 @@ use esker::options::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, latest_options_file,
     load_latest_options,
 };
+use esker::version::beside_owner::read_beside_owner;
 use esker::version::manifest::read_current;
 use esker::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
 use esker::{Error, FileNumber, Result};
@@ -119,9 +120,7 @@ impl<'a> Verifier<'a> {
     /// # Errors
     /// What makes it impossible to look at the rest: no CURRENT, no readable MANIFEST.
     fn verify(&mut self) -> Outcome {
-        let number = read_current(self.fs, self.dir)?;
-        let path = file_name::descriptor_file_name(self.dir, number);
-        let state = ManifestState::read(self.fs, &path, &mut |_| Ok(()))?;
+        let (number, state) = self.read_manifest()?;
         self.findings.in_order.push(format!(
             "MANIFEST-{number}: {} column families, last sequence {}",
             state.families.len(),
@@ -138,6 +137,33 @@ impl<'a> Verifier<'a> {
             self.verify_recovery(&state);
         }
         Ok(())
+    }
+
+    /// The MANIFEST in force. The database's owner may be writing another.
+    fn read_manifest(&self) -> Result<(FileNumber, ManifestState)> {
+        read_beside_owner(self.fs, self.host.env().clock.as_ref(), self.dir, || {
+            let number = read_current(self.fs, self.dir)?;
+            let path = file_name::descriptor_file_name(self.dir, number);
+            Ok((number, ManifestState::read(self.fs, &path, &mut |_| Ok(()))?))
+        })
+    }
+
+    /// Notes what is wrong with a file: a problem, unless the database's owner has given the file up since.
+    fn problem_with(
+        &mut self,
+        number: FileNumber,
+        is_needed: fn(&ManifestState, FileNumber) -> bool,
+        what: impl Display,
+    ) {
+        match self.read_manifest() {
+            Ok((_, now)) if !is_needed(&now, number) => {
+                let note = format!(
+                    "file #{number} was deleted by the database's owner meanwhile, and is not checked"
+                );
+                self.findings.notes.push(note);
+            }
+            _ => self.findings.problem(what),
+        }
     }
 
     /// What is missing altogether, numbers that every MANIFEST has or the end of a group of edits, keeps a database from opening, too.
@@ -179,7 +205,8 @@ impl<'a> Verifier<'a> {
             for file in files {
                 bytes += file.file_size;
                 if let Err(error) = self.verify_table(&icmp, *level, file) {
-                    self.findings.problem(format_args!("column family '{}', L{level}: {error}", family.name));
+                    let what = format!("column family '{}', L{level}: {error}", family.name);
+                    self.problem_with(file.number, names_table, what);
                 }
             }
             if *level > 0 {
@@ -285,18 +312,12 @@ impl<'a> Verifier<'a> {
 
     /// WALs that some family still needs must be readable to their end; a torn end is how a killed process leaves one.
     fn verify_wals(&mut self, state: &ManifestState) -> Outcome {
-        let needed_by_families = state.families.values().map(|f| f.log_number).min().unwrap_or(0);
-        // Older ones hold prepared transactions, where the MANIFEST says so.
-        let needed = match state.min_log_number_to_keep {
-            0 => needed_by_families,
-            min_log => min_log.min(needed_by_families),
-        };
         let mut last_sequence = 0;
         for number in self.numbers(self.wal_dir, FileType::Wal)? {
-            if number.0 < needed {
+            if !needs_wal(state, number) {
                 self.findings.notes.push(format!("{number:06}.log is not needed any more"));
             } else if let Err(error) = self.verify_wal(number, &mut last_sequence) {
-                self.findings.problem(error);
+                self.problem_with(number, needs_wal, error);
             }
         }
         Ok(())
@@ -360,13 +381,13 @@ impl<'a> Verifier<'a> {
             state.families.values().flat_map(|f| f.blob_files.keys().copied()).collect();
         let found = self.numbers(self.dir, FileType::Blob)?;
         for number in blobs.difference(&found) {
-            self.findings.problem(format_args!("blob file #{number} is missing"));
+            self.problem_with(*number, names_blob_file, format_args!("blob file #{number} is missing"));
         }
         for (number, blob) in state.families.values().flat_map(|f| &f.blob_files) {
             if found.contains(number)
                 && let Err(error) = self.verify_blob_file(*number, blob)
             {
-                self.findings.problem(error);
+                self.problem_with(*number, names_blob_file, error);
             }
         }
         for number in found.difference(&blobs) {
@@ -427,6 +448,24 @@ impl<'a> Verifier<'a> {
         let of_kind = names.iter().filter_map(|name| parse_file_name(name)).filter(|(k, _)| *k == kind);
         Ok(of_kind.map(|(_, number)| number).collect())
     }
+}
+
+fn names_table(state: &ManifestState, number: FileNumber) -> bool {
+    state.families.values().any(|f| f.levels.values().flatten().any(|file| file.number == number))
+}
+
+fn names_blob_file(state: &ManifestState, number: FileNumber) -> bool {
+    state.families.values().any(|f| f.blob_files.contains_key(&number))
+}
+
+fn needs_wal(state: &ManifestState, number: FileNumber) -> bool {
+    let by_families = state.families.values().map(|f| f.log_number).min().unwrap_or(0);
+    // Older ones hold prepared transactions, where the MANIFEST says so.
+    let oldest = match state.min_log_number_to_keep {
+        0 => by_families,
+        min_log => min_log.min(by_families),
+    };
+    number.0 >= oldest
 }
 
 /// The table's keys and tombstones lie within the bounds of its MANIFEST entry.

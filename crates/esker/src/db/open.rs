@@ -12,20 +12,22 @@ use super::compaction_timer::schedule_compaction_trigger;
 use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::operands::FormerOperators;
-use super::recover::{Recovered, RecoveredFamily, Recovery};
+use super::recover::{BeforeManifest, Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, DbInner, identity, jobs, purge};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
 use crate::schedule::Scheduler;
+use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
 use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
+use esker_env::descriptors::has_room;
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
@@ -42,7 +44,10 @@ pub enum OpenMode {
     /// Reads and writes; excludes every other process.
     #[default]
     ReadWrite,
-    /// Reads what is there now, WALs included; changes and locks nothing.
+    /// Reads what is there now, WALs included; changes and locks nothing. Another process may have it open and go on writing:
+    /// what was there at one moment is read to the end, as a descriptor of each table and blob file is kept, whatever
+    /// `max_open_files` says. If the process may not have as many, a read of a file that the owner has deleted since gives
+    /// `IoError` with sub-code `StaleFile`.
     ReadOnly,
 }
 
@@ -119,11 +124,18 @@ impl Db {
             let manager = WriteBufferManager::new(options.db_write_buffer_size, false);
             options.write_buffer_manager = Some(Arc::new(manager));
         }
-        let opening = Opening::new(options, path, families, mode)?;
+        let mut opening = Opening::new(options, path, families, mode)?;
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
         }
-        opening.run(notes_options)
+        match mode {
+            OpenMode::ReadWrite => opening.run(notes_options),
+            OpenMode::ReadOnly => {
+                let (env, path) = (opening.options.env.clone(), opening.path.clone());
+                let attempt = || opening.run(notes_options);
+                read_beside_owner(env.fs.as_ref(), env.clock.as_ref(), &path, attempt)
+            }
+        }
     }
 
     /// Names of the families of the database in `path`, by id, without opening it.
@@ -144,6 +156,8 @@ struct Opening {
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     tag: u64,
+    /// Of all attempts: what one has opened of another owner's files, the next need not open.
+    open_files: Arc<OpenFiles>,
 }
 
 impl Opening {
@@ -177,11 +191,15 @@ impl Opening {
         }
         let info_log = open_info_log(&options, &path, mode)?;
         let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);
-        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, tag })
+        let open_files = OpenFiles::new(table_capacity(&options));
+        if mode == OpenMode::ReadOnly {
+            open_files.set_other_owner();
+        }
+        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, tag, open_files })
     }
 
     /// `notes_options`: in an OPTIONS file.
-    fn run(self, notes_options: bool) -> Result<Db> {
+    fn run(&mut self, notes_options: bool) -> Result<Db> {
         let leftovers = match self.mode {
             OpenMode::ReadWrite => Some(Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir)?),
             OpenMode::ReadOnly => None,
@@ -193,9 +211,10 @@ impl Opening {
         result
     }
 
-    fn try_to_run(mut self, notes_options: bool) -> Result<Db> {
+    fn try_to_run(&mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
         let fs = self.options.env.fs.clone();
+        let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
         let (existing, db_id) = self.find_or_create(&fs)?;
         let (mut present, missing) = self.split_families(existing)?;
         let descriptors: Vec<_> = present.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
@@ -224,7 +243,7 @@ impl Opening {
             wal_dir: &self.wal_dir,
             db_id: &db_id,
             session_id: &session_id,
-            read_only,
+            before_manifest,
             info_log: &self.info_log,
             tables: &tables,
             former_operators: &former_operators,
@@ -480,17 +499,77 @@ impl Opening {
         families: &[ColumnFamilyDescriptor],
     ) -> Result<BTreeMap<ColumnFamilyId, Arc<TableCache>>> {
         let mut tables = BTreeMap::new();
-        let open_files = OpenFiles::new(table_capacity(&self.options));
         let mut all = OpenAllTables::new(&self.options, &self.info_log);
         let by_name: HashMap<&str, _> = families.iter().rev().map(|f| (f.name.as_str(), f)).collect();
         for family in manifest.families() {
             let Some(descriptor) = by_name.get(family.name()) else { continue };
-            let of_family = family_tables(&self.options, &self.path, descriptor, &open_files);
+            let of_family = family_tables(&self.options, &self.path, descriptor, &self.open_files);
             all.add(family.name(), &of_family, family.current());
             tables.insert(family.id(), of_family);
         }
+        if self.mode == OpenMode::ReadOnly {
+            self.hold_files(manifest, &tables)?;
+        }
         all.run()?;
         Ok(tables)
+    }
+
+    /// The WALs that are there before the MANIFEST is read.
+    fn look_at_wals(&self) -> Result<BeforeManifest> {
+        let fs = self.options.env.fs.as_ref();
+        let progress = OwnersProgress::now(fs, &self.path);
+        let exists = fs.file_exists(&self.wal_dir)?;
+        let names = if exists { fs.children(&self.wal_dir)? } else { Vec::new() };
+        let number = |name: &String| parse_file_name(name).filter(|(kind, _)| *kind == FileType::Wal);
+        Ok(BeforeManifest { progress, wals: names.iter().filter_map(number).map(|(_, wal)| wal).collect() })
+    }
+
+    /// Opens every file that a read may need: the database's owner may delete each of them at any time. A descriptor for each,
+    /// whatever `max_open_files` says; nothing is read. Those for which the process has none are opened when they are read, if
+    /// they are still there.
+    /// # Errors
+    /// `Corruption`: a file is missing, or has another size than the MANIFEST says.
+    fn hold_files(
+        &self,
+        manifest: &VersionSet,
+        tables: &BTreeMap<ColumnFamilyId, Arc<TableCache>>,
+    ) -> Result<()> {
+        let fs = &self.options.env.fs;
+        let (mut live_tables, mut live_blobs) = (HashSet::new(), HashSet::new());
+        for family in manifest.families() {
+            let Some(tables) = tables.get(&family.id()) else { continue };
+            let version = family.current();
+            for (level, file) in version.all_files() {
+                let path = file_name::table_file_name(&self.path, file.number);
+                let held =
+                    if has_room() { tables.hold(file.data()) } else { tables.check_there(file.data()) };
+                self.check_held(held, || format!("the table of L{level} is missing"), &path)?;
+                live_tables.insert(file.number);
+            }
+            for number in version.blob_files().keys() {
+                let path = file_name::blob_file_name(&self.path, *number);
+                let held =
+                    if has_room() { tables.blobs().hold(*number) } else { fs.file_size(&path).map(drop) };
+                self.check_held(held, || "the blob file is missing".to_owned(), &path)?;
+                live_blobs.insert(*number);
+            }
+        }
+        self.open_files.hold_only(&live_tables, &live_blobs);
+        Ok(())
+    }
+
+    fn check_held(&self, held: Result<()>, missing: impl FnOnce() -> String, path: &Path) -> Result<()> {
+        match held {
+            // Reads will say so.
+            Err(e) if !self.options.paranoid_checks || e.kind() == ErrorKind::IoError && e.is_retryable() => {
+                esker_base::info_log!(self.info_log, Warn, "Not kept open: {e}");
+                Ok(())
+            }
+            Err(e) if e.subcode() == SubCode::PathNotFound => {
+                Err(Error::corruption(missing()).at(path.display()))
+            }
+            held => held,
+        }
     }
 
     fn version_set_options(&self, fs: &Arc<dyn FileSystem>) -> VersionSetOptions {

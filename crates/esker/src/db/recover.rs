@@ -21,15 +21,16 @@ use crate::cf::{DeadRanges, SuperVersion};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
 use crate::read::answer::Answer;
 use crate::read::get::{ReadContext, find};
+use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::{Family, FamilyMap, VersionSet};
-use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, open_wal};
+use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, WalReader, open_wal};
 use crate::write::{Entry, entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicU64;
 use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_env::FileSystem;
-use esker_format::file_name::{FileType, current_file_name, parse_file_name};
+use esker_format::file_name::{FileType, current_file_name, parse_file_name, wal_file_name};
 use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -53,11 +54,18 @@ pub(super) struct Recovery<'a> {
     pub(super) wal_dir: &'a Path,
     pub(super) db_id: &'a str,
     pub(super) session_id: &'a str,
-    pub(super) read_only: bool,
+    /// Given where another process owns the database, and may go on writing: nothing is written here then.
+    pub(super) before_manifest: Option<BeforeManifest>,
     pub(super) info_log: &'a Arc<dyn InfoLog>,
     /// Of each family that is opened.
     pub(super) tables: &'a BTreeMap<ColumnFamilyId, Arc<TableCache>>,
     pub(super) former_operators: &'a FormerOperators,
+}
+
+/// What was there before the MANIFEST was read.
+pub(super) struct BeforeManifest {
+    pub(super) progress: Option<OwnersProgress>,
+    pub(super) wals: Vec<FileNumber>,
 }
 
 /// What recovery found.
@@ -133,6 +141,7 @@ impl Recovery<'_> {
             replayed.insert(family.id(), fresh);
         }
         let wals = self.wals_to_replay(manifest)?;
+        let opened = self.open_before_they_go(manifest, &wals)?;
         let mut run = ReplayRun {
             recovery: self,
             manifest,
@@ -149,6 +158,8 @@ impl Recovery<'_> {
             full: Vec::new(),
             bytes_since_flush: 0,
             has_written_tables: false,
+            opened,
+            recyclable: Vec::new(),
         };
         let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
         run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
@@ -156,22 +167,24 @@ impl Recovery<'_> {
             self.note_old_sections(manifest, &mut run.two_phase)?;
         }
         for &wal in &wals {
-            run.replay_file(wal)?;
+            run.replay_file(wal).map_err(|e| e.with_retryable(self.may_be_under_way()))?;
         }
+        run.check_not_recycled()?;
         run.check_stop()?;
         // Behind a WAL that ended in doubt the next open goes on only if no sequence number is missing, which a write
         // without a WAL takes, and only in a mode that takes such an end: that WAL is not kept.
         // Nor is one of which a part is in tables already: the next open would apply that part again, merges twice.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let flush = !self.options.avoid_flush_during_recovery || run.ended_in_doubt || in_part;
-        if !self.read_only && flush {
+        if !self.is_read_only() && flush {
             run.flush_all()?;
         }
         if run.has_written_tables {
             self.fs.new_directory(self.path)?.fsync()?;
         }
         let oldest = run.families.values().filter(|f| f.has_entries).map(|f| f.log_number).min();
-        let needed = wals.iter().copied().filter(|w| oldest.is_some_and(|o| *w >= o));
+        let is_kept = |w: &FileNumber| !self.is_read_only() && oldest.is_some_and(|o| *w >= o);
+        let needed = wals.iter().copied().filter(is_kept);
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
         let prepared = run.prepared()?;
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
@@ -206,6 +219,38 @@ impl Recovery<'_> {
             check_for_forgotten_wal_dir(self.fs.as_ref(), self.path, smallest_wanted..next_file)?;
         }
         Ok(wals)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.before_manifest.is_some()
+    }
+
+    /// Whether what looks like damage at the end of a WAL may be a record that another process is writing. Other modes take such an end.
+    fn may_be_under_way(&self) -> bool {
+        self.is_read_only() && self.options.wal_recovery_mode == WalRecoveryMode::AbsoluteConsistency
+    }
+
+    /// Opens WALs of another owner at once, so that they cannot go while they are replayed.
+    /// # Errors
+    /// `TryAgain` if one that is needed has gone meanwhile. The owner deletes WALs oldest first, after the MANIFEST has given them
+    /// up: while one that was there before the MANIFEST was read is needed and there, none behind it is missing.
+    fn open_before_they_go(
+        &self,
+        manifest: &VersionSet,
+        wals: &[FileNumber],
+    ) -> Result<BTreeMap<FileNumber, WalReader>> {
+        let Some(before) = &self.before_manifest else { return Ok(BTreeMap::new()) };
+        let mut opened = BTreeMap::new();
+        for wal in wals {
+            opened.insert(*wal, open_wal(self.fs.as_ref(), self.wal_dir, *wal)?);
+        }
+        let smallest = self.smallest_wanted(manifest);
+        let mut needed = before.wals.iter().filter(|wal| **wal >= smallest).peekable();
+        let is_whole = match needed.peek() {
+            Some(_) => needed.all(|wal| opened.contains_key(wal)),
+            None => OwnersProgress::now(self.fs.as_ref(), self.path) == before.progress,
+        };
+        if is_whole { Ok(opened) } else { Err(owner_has_changed("a WAL has gone")) }
     }
 
     /// Before `wal_dir` was set they were written into the database's directory: they would not be replayed, and deleted.
@@ -306,7 +351,7 @@ impl Recovery<'_> {
     }
 
     fn wal_bytes(&self, number: FileNumber) -> Result<u64> {
-        self.fs.file_size(&esker_format::file_name::wal_file_name(self.wal_dir, number))
+        self.fs.file_size(&wal_file_name(self.wal_dir, number))
     }
 }
 
@@ -344,6 +389,9 @@ struct ReplayRun<'a> {
     bytes_since_flush: usize,
     /// Tables were written, and the directory was not synced since.
     has_written_tables: bool,
+    /// WALs of another owner that are open, and those that were replayed and may be written over.
+    opened: BTreeMap<FileNumber, WalReader>,
+    recyclable: Vec<FileNumber>,
 }
 
 impl ReplayRun<'_> {
@@ -355,7 +403,10 @@ impl ReplayRun<'_> {
             "Recovering log #{wal} mode {:?}",
             recovery.options.wal_recovery_mode
         );
-        let mut reader = open_wal(recovery.fs.as_ref(), recovery.wal_dir, wal)?;
+        let mut reader = match self.opened.remove(&wal) {
+            Some(reader) => reader,
+            None => open_wal(recovery.fs.as_ref(), recovery.wal_dir, wal)?,
+        };
         self.decide.begin_file(wal);
         self.at = (wal, Some(self.at.0).filter(|wal| wal.0 > 0));
         self.records = (0, self.records.0);
@@ -397,6 +448,20 @@ impl ReplayRun<'_> {
         self.log_warning();
         if self.decide.stopped_in() == Some(wal) {
             self.stopped_in_recycled = reader.is_recycled();
+        }
+        if recovery.is_read_only() && reader.is_recycled() {
+            self.recyclable.push(wal);
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `TryAgain` if the owner may have written over a WAL while it was replayed: it renames one first.
+    fn check_not_recycled(&self) -> Result<()> {
+        for wal in &self.recyclable {
+            if !self.recovery.fs.file_exists(&wal_file_name(self.recovery.wal_dir, *wal))? {
+                return Err(owner_has_changed("a WAL was recycled"));
+            }
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name};
 use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
-use esker_base::{Error, FileNumber, Result};
+use esker_base::{Error, FileNumber, Result, SubCode};
 use esker_env::FileSystem;
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
 use esker_format::options_file::{OptionsFile, Section, SectionKind};
@@ -220,9 +220,17 @@ pub fn latest_options_file(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Fil
 /// # Errors
 /// `NotFound` if there is none; else as [`load_options_file`].
 pub fn load_latest_options(fs: &dyn FileSystem, dir: &Path) -> Result<LoadedOptions> {
-    let number = latest_options_file(fs, dir)?
-        .ok_or_else(|| Error::not_found(format!("{}: no OPTIONS file in this directory", dir.display())))?;
-    load_options_file(fs, &options_file_name(dir, number))
+    let mut tried = None;
+    loop {
+        let number = latest_options_file(fs, dir)?.ok_or_else(|| {
+            Error::not_found(format!("{}: no OPTIONS file in this directory", dir.display()))
+        })?;
+        match load_options_file(fs, &options_file_name(dir, number)) {
+            // The database's owner has written a newer one, and deleted this.
+            Err(e) if e.subcode() == SubCode::PathNotFound && tried != Some(number) => tried = Some(number),
+            loaded => return loaded,
+        }
+    }
 }
 
 /// Numbers of the OPTIONS files among `names`, newest first.

@@ -7,6 +7,7 @@
 //! hold of a version), [`manifest`] (the log of edits and CURRENT), `recover` (the log read back), [`set`] (the
 //! current versions of all families, and the only way to change them).
 
+pub mod beside_owner;
 pub mod blob_meta;
 pub mod builder;
 pub mod check;

@@ -12,9 +12,10 @@
 //!     force: it is deleted, and its edits' files are nobody's, so that one attempt after the other leaves nothing behind.
 //!  3. Every number in a logged edit is below the `next_file` logged with it (formats.md §2.2).
 
+use super::beside_owner::open_current_manifest;
 use super::builder::{Built, Locations, VersionBuilder};
 use super::file_meta::{ObsoleteFiles, ObsoleteTable};
-use super::manifest::{ManifestReader, ManifestWriter, read_current, set_current};
+use super::manifest::{ManifestWriter, set_current};
 use super::recover::{self, ListedFamily, RecoveredFamily};
 use super::{
     FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, check_family_name, snapshot,
@@ -147,13 +148,13 @@ impl VersionSet {
     /// `log_and_apply` writes a fresh MANIFEST. Families of `families` that the database does not have are not made:
     /// ask [`VersionSet::family_by_name`].
     /// # Errors
-    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: what the MANIFEST says cannot be, or a
-    /// table is missing or has another size · `InvalidArgument`: families that `families` does not name (each is listed),
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: what the MANIFEST says cannot be, or, unless the
+    /// set is read-only, a table is missing or has another size · `InvalidArgument`: families that `families` does not name (each is listed),
     /// another comparator (both are named), or files on more levels than `num_levels`; nothing is wrong with the database.
     pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
-        let manifest_number = read_current(options.fs.as_ref(), &options.dir)?;
+        let (manifest_number, reader) = open_current_manifest(options.fs.as_ref(), &options.dir)?;
         let obsolete = Arc::new(ObsoleteFiles::default());
-        let r = recover::recover(&options, families, manifest_number, &obsolete)?;
+        let r = recover::recover(&options, families, reader, &obsolete)?;
         let next_file = FileNumber(r.next_file.0.max(manifest_number.0.saturating_add(1)));
         let names = r.families.iter().map(|f| (f.descriptor.name.clone(), f.id)).collect();
         let mut set = VersionSet {
@@ -186,8 +187,7 @@ impl VersionSet {
     /// # Errors
     /// `IoError` and `Corruption` as [`VersionSet::recover`].
     pub fn list_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<ListedFamily>> {
-        let manifest = read_current(fs, dir)?;
-        recover::list_families(ManifestReader::open(fs, dir, manifest)?)
+        recover::list_families(open_current_manifest(fs, dir)?.1)
     }
 
     /// Names of the families of a database, in the order of their ids, without opening it.

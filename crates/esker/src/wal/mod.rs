@@ -7,7 +7,7 @@ mod two_phase;
 
 pub(crate) use manager::{WalOptions, Wals};
 pub(crate) use predecessor::Predecessor;
-pub(crate) use source::open_wal;
+pub(crate) use source::{WalReader, open_wal};
 pub(crate) use two_phase::{
     Prepared, PreparedSections, TwoPhaseReplay, section_record, section_record_again, stamped,
 };

@@ -22,10 +22,13 @@ impl fmt::Debug for FileSource {
     }
 }
 
+/// A WAL from front to back.
+pub(crate) type WalReader = LogReader<FileSource>;
+
 /// A reader over WAL `number` in `dir`.
 /// # Errors
 /// `IoError` if it cannot be opened.
-pub(crate) fn open_wal(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<LogReader<FileSource>> {
+pub(crate) fn open_wal(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<WalReader> {
     let file = fs.new_sequential_file(&file_name::wal_file_name(dir, number))?;
     Ok(LogReader::new(FileSource(file), number.0))
 }

@@ -6,6 +6,7 @@ mod auto_resume;
 mod background_jobs;
 mod backup;
 mod basics;
+mod beside_owner;
 mod blobs;
 mod block_cache;
 mod block_protection;

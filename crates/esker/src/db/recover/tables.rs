@@ -34,7 +34,7 @@ impl ReplayRun<'_> {
     /// Writes the memtables that the last batch filled, or else the largest half if all together are too large.
     pub(super) fn flush_full(&mut self) -> Result<()> {
         let mut due = std::mem::take(&mut self.full);
-        if self.recovery.read_only {
+        if self.recovery.is_read_only() {
             return Ok(());
         }
         if due.is_empty() && self.is_over_budget() {

@@ -1,3 +1,4 @@
+use super::super::manifest::{ManifestReader, read_current};
 use super::*;
 use crate::version::{DEFAULT_COLUMN_FAMILY_NAME, FileMeta};
 use esker_base::ValueType;

@@ -1,0 +1,99 @@
+//! Reading a directory whose owner, another process, may be changing it.
+//!
+//! In: an attempt to read it. Out: what an attempt gives during which nothing that it needed went, or its error.
+//!
+//! The owner logs an edit before it deletes the files that the edit gives up, and renames CURRENT before it deletes the MANIFEST
+//! that CURRENT named (formats.md §2.3). So an attempt that misses a file finds another MANIFEST, or a longer one, when it looks
+//! again; where it does not, the file is missing indeed.
+
+use super::manifest::{ManifestReader, read_current};
+use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
+use esker_env::{Clock, FileSystem};
+use esker_format::file_name::descriptor_file_name;
+use std::path::Path;
+use std::time::Duration;
+
+/// Attempts that an owner may spoil before a reader gives up.
+const MOST_ATTEMPTS: usize = 200;
+/// How long a write under way is waited for, in milliseconds.
+const PAUSES: [u64; 4] = [1, 9, 40, 200];
+
+/// How far an owner has come: its MANIFEST and the bytes in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnersProgress {
+    manifest: FileNumber,
+    bytes: u64,
+}
+
+impl OwnersProgress {
+    /// As of now; `None` if the directory has no database, or its MANIFEST is just being replaced.
+    pub fn now(fs: &dyn FileSystem, dir: &Path) -> Option<OwnersProgress> {
+        let manifest = read_current(fs, dir).ok()?;
+        let bytes = fs.file_size(&descriptor_file_name(dir, manifest)).ok()?;
+        Some(OwnersProgress { manifest, bytes })
+    }
+}
+
+/// The MANIFEST that CURRENT names, and its number.
+/// # Errors
+/// Those of [`read_current`] and [`ManifestReader::open`], where CURRENT goes on naming the same one.
+pub fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, ManifestReader)> {
+    let mut number = read_current(fs, dir)?;
+    loop {
+        let failed = match ManifestReader::open(fs, dir, number) {
+            Ok(reader) => return Ok((number, reader)),
+            Err(e) => e,
+        };
+        let now = read_current(fs, dir)?;
+        if now == number {
+            return Err(failed);
+        }
+        number = now;
+    }
+}
+
+/// Makes attempts until one succeeds, or fails in a way that the owner has not caused: with another kind of error, or twice with
+/// the same one while the owner did nothing. An error that is marked as retryable may be of a write under way, which nothing tells:
+/// it is waited for, a quarter of a second in all.
+/// # Errors
+/// That of the last attempt · `TryAgain` if the owner is too fast.
+pub fn read_beside_owner<T>(
+    fs: &dyn FileSystem,
+    clock: &dyn Clock,
+    dir: &Path,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let mut last = None;
+    let mut pauses = PAUSES.iter();
+    for _ in 0..MOST_ATTEMPTS {
+        let failed = match attempt() {
+            Err(e) if owner_may_have_caused(&e) => e,
+            done => return done,
+        };
+        esker_base::probe!("beside_owner:failed");
+        let seen = (failed.to_string(), OwnersProgress::now(fs, dir));
+        if last.as_ref() == Some(&seen) {
+            match pauses.next().filter(|_| failed.is_retryable()) {
+                Some(millis) => clock.sleep(Duration::from_millis(*millis)),
+                None => return Err(failed.with_retryable(false)),
+            }
+        }
+        last = Some(seen);
+    }
+    let why = last.map_or_else(String::new, |(why, _)| why);
+    let what =
+        format!("the owner changes this database faster than it can be opened for reading; last: {why}");
+    Err(Error::try_again(what).at(dir.display()))
+}
+
+fn owner_may_have_caused(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Corruption | ErrorKind::TryAgain | ErrorKind::NotFound => true,
+        _ => matches!(error.subcode(), SubCode::PathNotFound | SubCode::StaleFile),
+    }
+}
+
+/// What an attempt fails with that has noticed a change.
+pub(crate) fn owner_has_changed(what: &str) -> Error {
+    Error::try_again(format!("{what} while it was read"))
+}
