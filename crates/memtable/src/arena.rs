@@ -234,6 +234,11 @@ impl Arena {
     }
 
     fn new_block(&self, blocks: &mut Blocks, len: usize) -> Result<NonNull<u8>> {
+        let mut is_refused = false;
+        esker_base::probe!("arena:new_block", &mut is_refused);
+        if is_refused {
+            return Err(out_of_memory(len));
+        }
         let is_huge = self.huge_pages && len >= HUGE_PAGE_BYTES && len.is_multiple_of(HUGE_PAGE_BYTES);
         let align = if is_huge { HUGE_PAGE_BYTES } else { BLOCK_ALIGN };
         let layout = Layout::from_size_align(len.max(1), align).map_err(|_| out_of_memory(len))?;

@@ -27,6 +27,9 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+/// A buffer of records that has grown beyond this goes back to the allocator: a few groups of the usual limit.
+const KEEP_BUFFER_BYTES: usize = 4 << 20;
+
 /// What a file reserves at its first append.
 const FIRST_RESERVE_BYTES: u64 = 1 << 20;
 
@@ -334,7 +337,16 @@ impl Wals {
         if let Some(last) = self.alive.back_mut() {
             last.bytes = current.file.file_size();
         }
+        if self.buffer.capacity() > KEEP_BUFFER_BYTES {
+            self.buffer = Vec::new();
+        }
         self.note(result)
+    }
+
+    /// Bytes of memory that appends keep for the next one.
+    #[cfg(test)]
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Removes the record appended last, if it is the one that took sequence numbers from `first` on: no

@@ -155,6 +155,53 @@ fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
     db.put("later", "value").unwrap();
 }
 
+/// The allocator has no block for the memtable, at one block after the other of a large batch.
+#[cfg(debug_assertions)]
+#[test]
+fn a_write_that_finds_no_memory_is_in_no_wal() {
+    use esker::internals::base::probe::Probes;
+    use std::sync::atomic::AtomicU64;
+    let mut refusals = 0;
+    for refused in 0..12 {
+        let probes = Probes::new();
+        let (disk, mut options, families) = picky(Arc::default());
+        let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+        db.put("before", "value").unwrap();
+        let before = db.latest_sequence_number();
+        let blocks = Arc::new(AtomicU64::new(0));
+        let (counter, writer) = (blocks.clone(), std::thread::current().id());
+        probes.on("arena:new_block", move |value| {
+            // Other tests run beside this one.
+            if std::thread::current().id() == writer {
+                let is_refused = value.downcast_mut::<bool>().unwrap();
+                *is_refused = counter.fetch_add(1, atomic::Ordering::SeqCst) == refused;
+            }
+        });
+        let mut batch = WriteBatch::new();
+        for i in 0..50 {
+            batch.put(db.default_column_family().id(), format!("{i}").as_bytes(), &[7; 20_000]).unwrap();
+        }
+        let result = db.write(&WriteOptions::default().sync(true), &mut batch);
+        drop(probes);
+        let is_written = result.is_ok();
+        if let Err(e) = result {
+            refusals += 1;
+            assert!(e.message().contains("no memory"), "{e}");
+            assert_eq!(db.latest_sequence_number(), before);
+        }
+        let crashed = disk.crash_clone(&CrashChoices::lose_unsynced());
+        db.close().unwrap();
+        drop(db);
+        for disk in [disk, crashed] {
+            options.db.env = Env::with_fs(Arc::new(disk));
+            let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+            let found = keys(&db, &db.default_column_family()).len();
+            assert_eq!(found, if is_written { 51 } else { 1 }, "block {refused}");
+        }
+    }
+    assert!(refusals > 3, "{refusals}");
+}
+
 /// Zeros that nothing reads take no memory.
 #[test]
 fn an_entry_beyond_the_limit_is_refused_before_anything_is_written() {

@@ -318,3 +318,13 @@ fn who_needs_no_room_does_not_wait_for_a_delayed_writer() {
     assert!(clock.slept() >= seconds(RATE) * 9 / 10, "{:?}", clock.slept());
     assert!(db.get(b"key").unwrap().is_some());
 }
+
+#[test]
+fn memory_of_a_large_record_is_given_back() {
+    let (db, _) = with_level0_files(100);
+    let options = WriteOptions::default();
+    db.write(&options, &mut batch(100 << 10)).unwrap();
+    assert!(db.engine().wals.lock().buffer_bytes() >= 100 << 10, "the next record needs no new memory");
+    db.write(&options, &mut batch(20 << 20)).unwrap();
+    assert_eq!(db.engine().wals.lock().buffer_bytes(), 0);
+}
