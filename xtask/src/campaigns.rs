@@ -88,9 +88,10 @@ pub(crate) fn hostile(root: &Path) -> Outcome {
 /// How work grows with what lies in a database: four sizes from a larger n, then instructions, under callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
-    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--bin", "esker-growth", "--"];
-    run(root, &[], "cargo", &[&cargo[..], &["--scale", "4", "--sizes", "4"]].concat())?;
-    run(root, &[], "cargo", &[&cargo[..], &["--instructions"]].concat())
+    let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--features", "callgrind"];
+    let growth = [&cargo[..], &["--bin", "esker-growth", "--"]].concat();
+    run(root, &[], "cargo", &[&growth[..], &["--scale", "4", "--sizes", "4"]].concat())?;
+    run(root, &[], "cargo", &[&growth[..], &["--instructions"]].concat())
 }
 
 /// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then every golden database with

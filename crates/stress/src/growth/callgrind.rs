@@ -3,20 +3,33 @@
 //! In: `GROWTH_CALLGRIND`, the name of callgrind's output files without their numbers. Out: the instructions
 //! of the last measured call, of all threads; 0 outside of callgrind.
 //!
-//! callgrind is told to write a file, and to begin anew, when the measured function is entered and when it is
-//! left. Both files are there when the call has returned: the second has the count. Both are deleted.
+//! callgrind writes a file, and counts from zero again, when [`mark_begin`] and [`mark_end`] are entered. The file of
+//! [`mark_end`] has the count. Both are deleted.
 
 use esker::internals::base::sync::process::atomic::{AtomicU64, Ordering};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const VARIABLE: &str = "GROWTH_CALLGRIND";
-const COUNTED: &str = "*counted_by_callgrind*";
+/// As callgrind finds the two functions. Of two patterns it would know the first only.
+const MARKS: &str = "*growth*callgrind*mark_*";
 
 /// Numbers of the files that were read.
 static READ: AtomicU64 = AtomicU64::new(0);
 
-/// Instructions of the last measured call.
+/// Marks where counting begins.
+#[inline(never)]
+pub(super) fn mark_begin() {
+    std::hint::black_box(VARIABLE);
+}
+
+/// Marks where counting ends.
+#[inline(never)]
+pub(super) fn mark_end() {
+    std::hint::black_box(MARKS.len());
+}
+
+/// Instructions between the last [`mark_begin`] and [`mark_end`].
 #[expect(clippy::disallowed_methods, reason = "callgrind's files are on the real disk")]
 pub(super) fn last_count() -> u64 {
     let Some(prefix) = std::env::var_os(VARIABLE) else { return 0 };
@@ -42,8 +55,7 @@ pub(super) fn run_again(directory: &Path, args: &[String]) -> Result<(), String>
     let files = directory.join("callgrind");
     let status = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--dump-line=no"])
-        .arg(format!("--dump-before={COUNTED}"))
-        .arg(format!("--dump-after={COUNTED}"))
+        .arg(format!("--dump-before={MARKS}"))
         .arg(format!("--callgrind-out-file={}", files.display()))
         .arg(this)
         .args(args)

@@ -6,8 +6,9 @@
 //! Keys: `a00` to `a31` and `z00` to `z31` lie in two tables of the last level; what an axis adds has keys
 //! that begin with `m`, between them.
 
+use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheOptions, CacheType};
-use esker::internals::env::{Env, FaultFs, PosixFileSystem};
+use esker::internals::env::{Clock, Env, FaultFs, PosixFileSystem, SystemClock};
 use esker::options::BlockCache;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileOptions, Options,
@@ -18,6 +19,7 @@ use esker_testkit::TempDir;
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is measured.
 pub(super) type Act = Box<dyn FnOnce(&mut Subject) -> Result<()>>;
@@ -128,6 +130,7 @@ impl Subject {
         self.iterators.clear();
         self.snapshots.clear();
         self.kept.clear();
+        self.settle()?;
         self.shut()
     }
 
@@ -172,12 +175,22 @@ impl Subject {
         drop(self.db().property("rocksdb.estimate-num-keys"));
     }
 
-    /// Waits until nothing goes on in the background.
+    /// Waits until nothing goes on in the background, and what nothing refers to any more is gone.
     pub(super) fn settle(&self) -> Result<()> {
-        match &self.db {
-            Some(db) if db.db().background_error().is_none() => db.db().wait_for_background_work(),
-            _ => Ok(()),
+        let Some(db) = self.db.as_ref().map(TransactionDb::db) else { return Ok(()) };
+        if db.background_error().is_some() {
+            return Ok(());
         }
+        // Tables are deleted a little after the view that had them is gone.
+        for _ in 0..50 {
+            db.wait_for_background_work()?;
+            epoch::settle(8, std::thread::yield_now);
+            if db.int_property("rocksdb.num-live-versions").is_none_or(|versions| versions <= 1) {
+                break;
+            }
+            SystemClock.sleep(Duration::from_millis(2));
+        }
+        db.wait_for_background_work()
     }
 
     /// Keeps `value` until the database is closed: its drop is not measured.

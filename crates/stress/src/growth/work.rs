@@ -6,6 +6,7 @@
 //!  1. All threads of the process are counted, but comparisons: these are the calling thread's.
 //!  2. Nothing else runs in the process: the campaign is a program of its own.
 
+use super::callgrind;
 use super::subject::{Act, Subject};
 use esker::Result;
 use esker::internals::base::allocations::Allocations;
@@ -84,7 +85,10 @@ pub(super) fn measure(subject: &mut Subject, act: Act) -> Result<Work> {
     PerfContext::reset();
     Allocations::reset_peak();
     let before = Allocations::now();
-    counted_by_callgrind(subject, act)?;
+    callgrind::mark_begin();
+    // With what goes on in the background because of it.
+    act(subject).and_then(|()| subject.settle())?;
+    callgrind::mark_end();
     let after = Allocations::now();
     let steps = steps(&PerfContext::current());
     Ok(Work([
@@ -94,15 +98,8 @@ pub(super) fn measure(subject: &mut Subject, act: Act) -> Result<Work> {
         subject.fs.op_count() - operations,
         subject.fs.byte_count() - bytes,
         steps,
-        super::callgrind::last_count(),
+        callgrind::last_count(),
     ]))
-}
-
-/// What callgrind counts, by this name: with what goes on in the background because of it.
-#[inline(never)]
-fn counted_by_callgrind(subject: &mut Subject, act: Act) -> Result<()> {
-    act(subject)?;
-    subject.settle()
 }
 
 fn steps(context: &PerfContext) -> u64 {
