@@ -108,6 +108,8 @@ pub(crate) struct Arena {
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
+    /// What of that the budget was told: nothing, as long as there is only a first block. Changed under `blocks`.
+    budgeted: AtomicUsize,
     block_bytes: usize,
     huge_pages: bool,
     budget: Option<Arc<dyn MemoryBudget>>,
@@ -122,13 +124,17 @@ impl Arena {
             nodes: Mutex::new(Chunk::EMPTY),
             blocks: Mutex::new(Blocks { all: Vec::new(), current: Chunk::EMPTY }),
             allocated: AtomicUsize::new(0),
+            budgeted: AtomicUsize::new(0),
             block_bytes: block_bytes.max(FIRST_BLOCK_BYTES),
             huge_pages,
             budget: None,
         }
     }
 
-    /// Tells `budget` about each block that it takes. Who drops the arena tells that they are free.
+    /// Tells `budget` about the blocks that it takes. Who drops the arena tells that they are free.
+    ///
+    /// A first block does not count before there are more. A flush could not free it, as each family has an active
+    /// memtable: thousands of idle ones would otherwise keep the budget exceeded, and each write would flush.
     pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
         self.budget = budget;
         self
@@ -137,6 +143,11 @@ impl Arena {
     /// Bytes that were asked of the allocator for blocks.
     pub(crate) fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the budget was told of.
+    pub(crate) fn budgeted(&self) -> usize {
+        self.budgeted.load(Ordering::Relaxed)
     }
 
     /// Bytes of the arena itself.
@@ -250,9 +261,11 @@ impl Arena {
             prefer_huge_pages(unsafe { std::slice::from_raw_parts_mut(bytes, len) });
         }
         blocks.all.push((block, layout));
-        self.allocated.fetch_add(layout.size(), Ordering::Relaxed);
-        if let Some(budget) = &self.budget {
-            budget.reserve(layout.size());
+        let allocated = self.allocated.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        if let Some(budget) = &self.budget
+            && allocated > FIRST_BLOCK_BYTES
+        {
+            budget.reserve(allocated - self.budgeted.swap(allocated, Ordering::Relaxed));
         }
         Ok(block)
     }

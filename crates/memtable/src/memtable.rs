@@ -54,7 +54,7 @@ pub struct MemTableOptions {
     pub creation_sequence: SequenceNumber,
     /// No entry is older than this.
     pub earliest_sequence: SequenceNumber,
-    /// Told about the blocks of memory it takes and gives back.
+    /// Told about the blocks of memory it takes and gives back; not about a first block that is all it has.
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// What it checks of itself.
     pub checks: Checks,
@@ -137,9 +137,9 @@ impl Drop for MemTable {
     fn drop(&mut self) {
         let Some(budget) = &self.options.budget else { return };
         if !self.is_immutable() {
-            budget.schedule_free(self.allocated());
+            budget.schedule_free(self.budgeted());
         }
-        budget.free(self.allocated());
+        budget.free(self.budgeted());
     }
 }
 
@@ -477,9 +477,9 @@ impl MemTable {
             + self.range_dels.memory_usage()
     }
 
-    /// Bytes that were asked of the allocator for entries.
-    fn allocated(&self) -> usize {
-        self.tree.arena().allocated() + self.range_dels.allocated()
+    /// Bytes that the budget was told of.
+    fn budgeted(&self) -> usize {
+        self.tree.arena().budgeted() + self.range_dels.budgeted()
     }
 
     /// About how many entries have user keys in `[start, end)`.
@@ -556,7 +556,7 @@ impl MemTable {
         if !self.immutable.swap(true, Ordering::AcqRel)
             && let Some(budget) = &self.options.budget
         {
-            budget.schedule_free(self.allocated());
+            budget.schedule_free(self.budgeted());
         }
         if !self.range_dels.is_empty() {
             self.range_dels.fragments(&self.icmp);

@@ -102,9 +102,9 @@ impl RangeDels {
         self.newest().map_or(0, |entry| entry.index + 1)
     }
 
-    /// Bytes that were asked of the allocator for them.
-    pub(crate) fn allocated(&self) -> usize {
-        self.arena.allocated()
+    /// Bytes that the budget was told of.
+    pub(crate) fn budgeted(&self) -> usize {
+        self.arena.budgeted()
     }
 
     /// Bytes they take.

@@ -128,9 +128,4 @@ impl FamilyState {
         let asked = self.flush_queued || self.flush_wanted.is_some();
         waiting >= self.options.memtables_to_merge() || waiting > 0 && asked
     }
-
-    /// Whether a compaction has become worth while because no snapshot older than this is left.
-    pub(crate) fn waits_for_snapshots(&self, oldest: SequenceNumber) -> bool {
-        !self.options.disable_auto_compactions && oldest > self.bottommost_threshold
-    }
 }

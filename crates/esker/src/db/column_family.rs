@@ -215,7 +215,7 @@ impl Db {
             state.history_changed(family.id(), dropped.and_then(|f| f.memtables.oldest_history()));
         }
         engine.update_wal_bytes_limit(&state);
-        crate::engine::update_stall(engine, &state);
+        crate::engine::forget_shares(engine, &mut state, &leaving);
         drop(state);
         for id in &leaving {
             engine.wals.lock().forget_family(*id);

@@ -1,6 +1,7 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
+use crate::engine::totals::Share;
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
 use crate::options::CompactionStyle;
@@ -14,6 +15,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::file_name;
+use std::collections::HashSet;
 
 /// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a compaction if one is due.
 /// What readers held before is released when the last of them is done.
@@ -21,7 +23,7 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
     publish_super_versions(engine, state, &[family]);
 }
 
-/// The same of several families at once: what follows from all families there are is looked at once, not for each of them.
+/// The same of several families at once. Cost: that of these families, however many others there are.
 pub(crate) fn publish_super_versions(engine: &Engine, state: &mut DbState, families: &[ColumnFamilyId]) {
     for family in families {
         show_super_version(engine, state, *family);
@@ -110,9 +112,8 @@ pub(super) fn set_snapshot_thresholds(
                 _ => SequenceNumber::MAX,
             };
         }
-        let automatic = state.families.values().filter(|f| !f.options.disable_auto_compactions);
-        let lowest = automatic.map(|f| f.bottommost_threshold).min().unwrap_or(SequenceNumber::MAX);
-        engine.snapshot_threshold.store(lowest.0, Ordering::SeqCst);
+        families.iter().for_each(|family| update_share(state, *family));
+        engine.snapshot_threshold.store(state.totals.lowest_threshold().0, Ordering::SeqCst);
         if engine.oldest_snapshot_at_release() == oldest {
             return oldest;
         }
@@ -167,13 +168,30 @@ impl Engine {
     }
 }
 
+/// Takes over what a family adds to the sums over all.
+fn update_share(state: &mut DbState, id: ColumnFamilyId) {
+    let share = state.families.get(&id).map(|f| {
+        let is_automatic = !f.options.disable_auto_compactions;
+        Share {
+            condition: f.stall.condition,
+            debt: f.pending_compaction_bytes,
+            is_pressed: is_automatic && is_pressed(stall_inputs(f), &f.options),
+            threshold: if is_automatic { f.bottommost_threshold } else { SequenceNumber::MAX },
+        }
+    });
+    state.totals.set(id, share);
+}
+
+/// These families are gone, and stall nobody any more.
+pub(crate) fn forget_shares(engine: &Engine, state: &mut DbState, gone: &HashSet<ColumnFamilyId>) {
+    gone.iter().for_each(|id| state.totals.set(*id, None));
+    update_stall(engine, state);
+}
+
 /// Takes the worst condition over all families into force and wakes whoever waits for a change.
-pub(crate) fn update_stall(engine: &Engine, state: &DbState) {
-    let debt = state.families.values().map(|f| f.pending_compaction_bytes).sum();
-    engine.stall.update(state.families.values().map(|f| f.stall.condition), debt);
-    let compacting = |f: &&FamilyState| !f.options.disable_auto_compactions;
-    let is_pressed = |f: &FamilyState| is_pressed(stall_inputs(f), &f.options);
-    engine.stall.set_pressure(state.families.values().filter(compacting).any(is_pressed));
+fn update_stall(engine: &Engine, state: &DbState) {
+    engine.stall.update(std::iter::once(state.totals.condition()), state.totals.debt());
+    engine.stall.set_pressure(state.totals.is_pressed());
     engine.state_changed.notify_all();
 }
 

@@ -22,6 +22,7 @@ mod report;
 mod scrub;
 mod stall;
 mod state;
+mod totals;
 mod under_way;
 
 use background_error::must_be_in_force;
@@ -30,7 +31,7 @@ pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
 pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
 pub(crate) use history::Histories;
 use install::set_snapshot_thresholds;
-pub(crate) use install::{publish_super_version, publish_super_versions, queue_if_due, update_stall};
+pub(crate) use install::{forget_shares, publish_super_version, publish_super_versions, queue_if_due};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
 pub(crate) use report::{CompactionReport, SubcompactionReport};
@@ -294,8 +295,7 @@ impl Engine {
     #[cold]
     fn compact_what_waits_for_snapshots(self: &Arc<Self>, oldest: SequenceNumber) {
         let mut state = self.state.lock();
-        let due: Vec<_> =
-            state.families.values().filter(|f| f.waits_for_snapshots(oldest)).map(|f| f.cf.id).collect();
+        let due = state.totals.waiting_for_snapshots(oldest);
         let mut queued = Vec::new();
         for id in due {
             let Some(family) = state.family_mut(id).filter(|f| !f.compaction_queued) else { continue };

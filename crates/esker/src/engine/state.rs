@@ -1,11 +1,13 @@
 //! What the db mutex guards.
 
 use crate::cf::FamilyState;
+use crate::engine::totals::Totals;
 use crate::engine::{BackgroundError, DeadWalk, Histories};
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
+use crate::version::FamilyMap;
 use esker_base::{ColumnFamilyId, FileNumber, Result};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// A flush that waits for a slot: these families' waiting memtables, together if there are several.
 #[derive(Clone, Debug)]
@@ -31,7 +33,9 @@ pub(crate) struct ManualCompaction {
 /// Everything that changes under the db mutex.
 #[derive(Debug, Default)]
 pub(crate) struct DbState {
-    pub(crate) families: BTreeMap<ColumnFamilyId, FamilyState>,
+    pub(crate) families: FamilyMap<FamilyState>,
+    /// Of all families.
+    pub(crate) totals: Totals,
     pub(crate) histories: Histories,
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,

@@ -46,6 +46,10 @@ impl<T> FamilyMap<T> {
         self.map.insert(id, value)
     }
 
+    pub(crate) fn remove(&mut self, id: &ColumnFamilyId) -> Option<T> {
+        self.map.remove(id)
+    }
+
     /// A walk over all families.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ColumnFamilyId, &T)> {
         self.map.iter().inspect(|_| self.count())
@@ -54,6 +58,19 @@ impl<T> FamilyMap<T> {
     /// A walk over all families.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.iter().map(|(_, value)| value)
+    }
+
+    /// A walk over all families.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &ColumnFamilyId> {
+        self.iter().map(|(id, _)| id)
+    }
+
+    /// A walk over all families.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        if cfg!(debug_assertions) {
+            self.walked.fetch_add(self.map.len() as u64, Ordering::Relaxed);
+        }
+        self.map.values_mut()
     }
 
     pub(crate) fn into_values(self) -> impl Iterator<Item = T> {

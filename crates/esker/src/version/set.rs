@@ -119,6 +119,8 @@ pub struct VersionSet {
     orphans: (Vec<ObsoleteTable>, Vec<FileNumber>),
     /// Every version that was ever current and may still be in use.
     versions: Vec<Weak<Version>>,
+    /// How many of them were in use when those that were not were last taken out.
+    versions_kept: usize,
     next_version: u64,
 }
 
@@ -177,6 +179,7 @@ impl VersionSet {
             quarantine: BTreeSet::new(),
             orphans: Default::default(),
             versions: Vec::new(),
+            versions_kept: 0,
             next_version: 1,
         };
         set.versions = set.families.values().map(|f| Arc::downgrade(&f.current)).collect();
@@ -407,6 +410,14 @@ impl VersionSet {
         }
     }
 
+    /// Forgets versions that nobody uses, once they may be half of all: an edit costs the versions that it makes.
+    fn forget_dead_versions(&mut self) {
+        if self.versions.len() > self.versions_kept.saturating_mul(2).max(64) {
+            self.versions.retain(|v| v.strong_count() > 0);
+            self.versions_kept = self.versions.len();
+        }
+    }
+
     /// Makes logged edits current.
     fn install(
         &mut self,
@@ -420,7 +431,7 @@ impl VersionSet {
             self.raise_log_number(edit.column_family, edit.log_number.unwrap_or_default());
         }
         self.prev_log_number = FileNumber(0);
-        self.versions.retain(|v| v.strong_count() > 0);
+        self.forget_dead_versions();
         let mut installed = Vec::with_capacity(built.len());
         for (id, b) in built {
             b.set_installed();

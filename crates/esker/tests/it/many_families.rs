@@ -289,3 +289,20 @@ fn families_are_dropped_together_or_not_at_all() {
     let names = Db::list_column_families(&new_options(&growing.fs), "/db").unwrap();
     assert_eq!(names, ["default", "f1"]);
 }
+
+#[test]
+fn memory_of_idle_families_does_not_make_each_write_flush() {
+    let options = DbOptions {
+        write_buffer_manager: Some(Arc::new(WriteBufferManager::new(1 << 20, false))),
+        ..new_options(&FaultFs::new(Arc::new(MemFs::new())))
+    };
+    // An empty memtable has a block of 4 KiB.
+    let db = open(&options, &names(400), &ColumnFamilyOptions::default());
+    for record in 0..100 {
+        db.put(format!("{record:05}"), "value").unwrap();
+    }
+    db.pause_background_work();
+    assert_eq!(db.live_files().len(), 0, "nothing is large enough for a flush");
+    db.continue_background_work().unwrap();
+    db.close().unwrap();
+}

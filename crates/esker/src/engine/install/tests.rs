@@ -1,4 +1,4 @@
-//! What a new view costs does not depend on how many files the family has.
+//! What a new super version costs does not depend on how many files the family has, nor on how many families there are.
 
 use super::*;
 use crate::Db;
@@ -150,4 +150,35 @@ fn statistics_of_a_family_are_told_without_a_walk_over_its_files() {
     LOOKS.set(0);
     assert!(db.map_property("rocksdb.cfstats").is_some());
     assert!(LOOKS.get() < 50, "{}", LOOKS.get());
+}
+
+/// A database with this many families besides the default one.
+fn with_families(count: usize) -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::open(&options, "/db").unwrap();
+    let descriptor = |n| crate::ColumnFamilyDescriptor::new(format!("f{n}"), options.cf.clone());
+    db.create_column_families(&(0..count).map(descriptor).collect::<Vec<_>>()).unwrap();
+    db
+}
+
+#[test]
+fn writes_and_new_super_versions_walk_over_no_other_families_and_flushes_rarely() {
+    const FAMILIES: u64 = 300;
+    let db = with_families(FAMILIES as usize - 1);
+    let engine = db.engine();
+    let walked = |work: &dyn Fn()| {
+        let before = engine.state.lock().families.walked();
+        work();
+        engine.state.lock().families.walked() - before
+    };
+    let puts = walked(&|| (0..100).for_each(|i| db.put(format!("{i}"), "value").unwrap()));
+    let shown = walked(&|| publish_super_version(engine, &mut engine.state.lock(), FAMILY));
+    let snapshots = walked(&|| drop(db.snapshot()));
+    assert_eq!((puts, shown, snapshots), (0, 0, 0));
+    // A switch and a flush ask all families which WALs they need. No other work may be added to that.
+    let flush = walked(&|| db.flush().unwrap());
+    assert!(flush <= 16 * FAMILIES, "a flush looks {flush} times at one of {FAMILIES} families");
+    db.close().unwrap();
 }
