@@ -87,10 +87,12 @@ impl Round {
             return Err(refused(text)(error));
         }
         self.note(Event::Other(text));
-        if !options.snapshot_consistency || !allow_global_seqno {
-            // Snapshots and iterators from before may see it.
+        if !allow_global_seqno {
+            // The file has no number of its own: iterators from before may see it, and snapshots if they were let.
             self.cursors.retain(|cursor| cursor.family != family);
-            self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+            if !options.snapshot_consistency {
+                self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+            }
         }
         writes.iter().for_each(|write| self.apply(family, write));
         Ok(())
