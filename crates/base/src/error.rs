@@ -293,7 +293,13 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self} [{:?}/{:?}]", self.0.subcode, self.0.severity)
+        write!(f, "{self}")?;
+        match (self.0.subcode, self.0.severity) {
+            (SubCode::None, Severity::NoError) => Ok(()),
+            (subcode, Severity::NoError) => write!(f, " [{subcode:?}]"),
+            (SubCode::None, severity) => write!(f, " [{severity:?}]"),
+            (subcode, severity) => write!(f, " [{subcode:?}, {severity:?}]"),
+        }
     }
 }
 

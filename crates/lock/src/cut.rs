@@ -59,12 +59,19 @@ impl<'a> Endpoint<'a> {
 }
 
 /// An end of a range, owned, as dumps and reports show it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EndpointBuf {
     /// Which place.
     pub place: Place,
     /// The bytes it is named by; empty for `Min` and `Max`.
     pub key: Vec<u8>,
+}
+
+/// As the text of it, quoted: dumps show keys, not numbers.
+impl fmt::Debug for EndpointBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{self}'")
+    }
 }
 
 impl fmt::Display for EndpointBuf {

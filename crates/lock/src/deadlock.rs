@@ -24,6 +24,7 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::{HashSet, VecDeque};
+use std::fmt;
 
 /// One who waits in a circle. RocksDB's `DeadlockInfo` and `RangeDeadlockInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +39,14 @@ pub struct DeadlockInfo {
     pub start: EndpointBuf,
     /// Right end of what it waits for.
     pub end: EndpointBuf,
+}
+
+impl fmt::Display for DeadlockInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeadlockInfo { id, family, mode, start, end } = self;
+        write!(f, "transaction {id} waits for column family {family}, {mode:?}, ")?;
+        if start.key == end.key { write!(f, "key '{start}'") } else { write!(f, "keys '{start}' to '{end}'") }
+    }
 }
 
 /// A deadlock: each waits for the next, the last for the first, who was refused.

@@ -319,6 +319,11 @@ impl Family {
         self.latched(request.span, |latched| latched.expiry(&self.order, &request, waiter.ticket))
     }
 
+    /// A locker that holds what the request is in conflict with; `None` if nobody does any more.
+    pub(crate) fn holder(&self, request: &Request<'_>) -> Option<u64> {
+        self.latched(request.span, |latched| latched.holder(&self.order, request))
+    }
+
     /// Everybody in the way of a waiting request; `None` if it waits no longer.
     pub(crate) fn blockers(&self, waiter: &Waiter) -> Option<Vec<Blocker>> {
         let request = waiter.request();

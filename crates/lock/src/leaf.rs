@@ -305,6 +305,13 @@ impl<'d> Latched<'d> {
         })
     }
 
+    /// A locker that holds what the request is in conflict with.
+    pub(crate) fn holder(&self, order: &Order, request: &Request<'_>) -> Option<u64> {
+        let held = self.states.iter().flat_map(|state| state.fragments.within(order, request.span));
+        let mut owners = held.filter(|f| conflict(f.mode(), request.mode)).flat_map(|f| f.owners());
+        owners.find(|owner| owner.id != request.owner.id).map(|owner| owner.id)
+    }
+
     /// Everybody in the way of a request that waits with `ticket`; `None` if it waits no longer.
     ///
     /// Of requests that came earlier, the nearest exclusive one that covers this one stands for all before it: they and

@@ -191,7 +191,7 @@ impl Locker {
             Decision::Waits(waiter) => Ok(Some(waiter)),
             Decision::Refused => {
                 shared.counters.timeouts.fetch_add(1, Ordering::Relaxed);
-                Err(timed_out())
+                Err(timed_out(family, &request))
             }
             Decision::Dropped => Err(dropped(family.id)),
         }
@@ -273,16 +273,13 @@ impl Locker {
                 Woken::Late(now) if now >= detect_at => {
                     detect_at = NEVER;
                     if deadlock::is_victim(&shared, waiter, self.options.deadlock_detect_depth) {
-                        return Err(Error::busy(
-                            "waiting for this lock would close a circle of waiting transactions",
-                        )
-                        .with_subcode(SubCode::Deadlock));
+                        return Err(would_close_circle(waiter));
                     }
                 }
                 Woken::Late(now) if now >= deadline => {
                     if waiter.family.withdraw(waiter) {
                         shared.counters.timeouts.fetch_add(1, Ordering::Relaxed);
-                        return Err(timed_out());
+                        return Err(timed_out(&waiter.family, &waiter.request()));
                     }
                 }
                 Woken::Late(_) => waiter.family.decide(waiter),
@@ -515,9 +512,32 @@ fn range<'a>(family: &Family, left: Endpoint<'a>, right: Endpoint<'a>) -> Result
     }
 }
 
+/// The keys that a request is for, and their family, for people.
+fn keys_text(family: &Family, span: Span<'_>) -> String {
+    let (start, end) = (span.lo.to_endpoint(), span.hi.to_endpoint());
+    let keys =
+        if start.key == end.key { format!("key '{start}'") } else { format!("keys '{start}' to '{end}'") };
+    format!("{keys} of column family {}", family.id)
+}
+
 #[cold]
-fn timed_out() -> Error {
-    Error::timed_out("the lock was not granted in time").with_subcode(SubCode::LockTimeout)
+fn timed_out(family: &Family, request: &Request<'_>) -> Error {
+    let keys = keys_text(family, request.span);
+    let holder = match family.holder(request) {
+        Some(id) => format!("transaction {id} holds it"),
+        None => "others wait for it".to_owned(),
+    };
+    let why = format!("the lock of {keys} was not granted in time: {holder}");
+    Error::timed_out(why).with_subcode(SubCode::LockTimeout).with_retryable(true)
+}
+
+#[cold]
+fn would_close_circle(waiter: &Waiter) -> Error {
+    let keys = keys_text(&waiter.family, waiter.request().span);
+    let why = format!(
+        "waiting for the lock of {keys} would close a circle of waiting transactions; roll back and start anew"
+    );
+    Error::busy(why).with_subcode(SubCode::Deadlock).with_retryable(true)
 }
 
 #[cold]

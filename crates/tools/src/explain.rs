@@ -16,16 +16,16 @@ pub(crate) struct ExplainOptions {
     /// The database's directory
     dir: PathBuf,
     /// The column family
-    #[arg(long, default_value = "default")]
+    #[arg(long, alias = "column_family", global = true, default_value = "default")]
     column_family: String,
     /// Keys are given in hexadecimal
-    #[arg(long)]
+    #[arg(long, global = true)]
     hex: bool,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// Explain the read a second time, when the caches have what the first one read
-    #[arg(long)]
+    #[arg(long, global = true)]
     warm: bool,
     #[command(subcommand)]
     read: Read,
@@ -83,7 +83,8 @@ pub(crate) fn run(options: &ExplainOptions, host: &Host) -> Outcome {
         told = explain(options, &db, &family)?;
     }
     let text = if options.json { told.to_json() + "\n" } else { told.to_string() };
-    Ok(host.output().write_all(text.as_bytes())?)
+    host.output().write_all(text.as_bytes())?;
+    told.error().map_or(Ok(()), |error| Err(Failure::new(error)))
 }
 
 fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> Outcome<Explanation> {

@@ -69,6 +69,7 @@ pub(crate) fn run(options: &VerifyOptions, host: &Host) -> Outcome {
     }
     outcome?;
     match findings.problems.len() {
+        0 if options.quiet => Ok(()),
         0 => Ok(writeln!(out, "OK: {}", findings.sum())?),
         problems => Err(Failure::new(format_args!(
             "{}: {problems} problem(s); looked at {}",

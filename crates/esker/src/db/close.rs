@@ -16,8 +16,9 @@ use esker_base::sync::epoch;
 use esker_env::Clock;
 
 impl Db {
-    /// Ends background work and closes all files. Other handles and iterators give `ShutdownInProgress` or go on with
-    /// what they hold; dropping the last handle closes too, without telling of errors.
+    /// Ends background work and lets go of the directory. Afterwards every call that reads, writes or changes something
+    /// gives `ShutdownInProgress`; iterators, snapshots and values that exist go on with what they hold, and properties tell
+    /// what was there last. A second close does nothing. Dropping the last handle closes too, without telling of errors.
     /// # Errors
     /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed all the same ·
     /// `NotSupported` in a forked child: nothing is done, and the parent's database goes on.
@@ -65,6 +66,8 @@ impl DbInner {
         if !engine.read_only {
             purge::settle_and_purge(engine);
         }
+        // The next owner may replace every file: reads that begin from here on are refused.
+        engine.open_tag.store(0, Ordering::Relaxed);
         esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
         *engine.lock.lock() = None;
         flushed.and(closed)

@@ -168,8 +168,10 @@ impl Db {
         let before = PerfContext::current();
         let scanned = counting(|| {
             let iter = watched_iter(&family.cf, &view, options, sequence, (&watch, ahead))?;
+            read.opening_nanos = self.now() - start;
             scan(iter, &mut read)
         });
+        let nanos = self.now() - start;
         read.error = scanned.err().map(|e| e.to_string());
         let after = PerfContext::current();
         read.skipped_entries = after.internal_key_skipped_count - before.internal_key_skipped_count;
@@ -183,7 +185,7 @@ impl Db {
             sequence,
             keys: Vec::new(),
             scan: Some(read),
-            nanos: self.now() - start,
+            nanos,
         })
     }
 

@@ -4,6 +4,7 @@ use super::iterator::new_timestamped_iter;
 use super::own_writes::OwnWrites;
 use super::{ColumnFamilyHandle, Db, DbInner};
 use crate::cf::{ColumnFamily, SuperVersion};
+use crate::engine::Engine;
 use crate::iter::timestamped::TimestampedIter;
 use crate::options::{PLAIN, ReadOptions, ReadTier};
 use crate::read::answer::Answer;
@@ -274,11 +275,11 @@ impl DbInner {
     }
 
     /// # Errors
-    /// `InvalidArgument` if it is a family of another database · `NotSupported` in a forked child.
+    /// `InvalidArgument` if it is a family of another database · `ShutdownInProgress` after the close · `NotSupported` in a forked child.
     #[inline]
     pub(super) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
-        if cf.database != self.engine.tag {
-            return Err(foreign_family(&cf.name));
+        if cf.database != self.engine.open_tag.load(Ordering::Relaxed) {
+            return Err(no_such_family(&self.engine, cf));
         }
         self.engine.check_process()
     }
@@ -288,6 +289,14 @@ impl DbInner {
     pub(super) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
         options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
     }
+}
+
+#[cold]
+fn no_such_family(engine: &Engine, cf: &ColumnFamily) -> Error {
+    if cf.database == engine.tag {
+        return Error::shutdown_in_progress("the database was closed");
+    }
+    foreign_family(&cf.name)
 }
 
 #[cold]

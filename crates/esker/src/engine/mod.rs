@@ -126,6 +126,8 @@ pub(crate) struct Engine {
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
     /// Which of this process's open databases this is.
     pub(crate) tag: u64,
+    /// The same while the database is open, then 0: reads compare their family's with it.
+    pub(crate) open_tag: AtomicU64,
     pub(crate) scheduler: Scheduler,
     pub(crate) purger: Arc<Purger>,
     pub(crate) families: ColumnFamilySet,

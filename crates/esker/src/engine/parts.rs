@@ -65,6 +65,7 @@ impl Engine {
             jobs: OnceLock::new(),
             info_log: parts.info_log,
             tag: parts.tag,
+            open_tag: AtomicU64::new(parts.tag),
             scheduler: parts.scheduler,
             families: parts.families,
             numbers: parts.numbers,

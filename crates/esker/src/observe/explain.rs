@@ -20,7 +20,7 @@ pub struct Explanation {
     pub keys: Vec<KeyRead>,
     /// What a seek or a scan went through.
     pub scan: Option<ScanRead>,
-    /// What all of it took, in nanoseconds; telling it included.
+    /// What all of it took, in nanoseconds. The text and the JSON say for all of it where it went.
     pub nanos: u64,
 }
 
@@ -136,6 +136,8 @@ pub struct ScanRead {
     pub ends: Option<(Vec<u8>, Vec<u8>)>,
     /// What ended it with an error.
     pub error: Option<String>,
+    /// What opening the runs took, in nanoseconds.
+    pub opening_nanos: u64,
 }
 
 /// What a scan did in one memtable or file.
@@ -183,11 +185,24 @@ impl fmt::Display for Explanation {
         let Explanation { operation, family, sequence, .. } = self;
         writeln!(f, "{operation} in '{family}' at sequence {}: {}", sequence.0, micros(self.nanos))?;
         self.keys.iter().try_for_each(|key| key.print(f))?;
-        self.scan.iter().try_for_each(|scan| scan.print(f))
+        self.scan.iter().try_for_each(|scan| scan.print(f))?;
+        let what =
+            if self.scan.is_some() { "merging runs, versions and deletions" } else { "before the first key" };
+        part(f, what, self.other_nanos(), "")
     }
 }
 
+/// One line of a part that took time and is no source.
+fn part(f: &mut fmt::Formatter<'_>, what: &str, nanos: u64, why: &str) -> fmt::Result {
+    writeln!(f, "  {what:<44} {:>12}  {why}", micros(nanos))
+}
+
 impl KeyRead {
+    /// What it took beside its steps, in nanoseconds.
+    fn other_nanos(&self) -> u64 {
+        self.nanos.saturating_sub(self.steps.iter().map(|step| step.nanos).sum())
+    }
+
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "key \"{}\": ", self.key.escape_ascii())?;
         match &self.outcome {
@@ -221,7 +236,7 @@ impl KeyRead {
                 )?;
             }
         }
-        Ok(())
+        part(f, "the rest of the key", self.other_nanos(), "choosing files, merging operands, reading blobs")
     }
 
     fn json(&self, json: &mut JsonWriter) {
@@ -231,7 +246,7 @@ impl KeyRead {
             Ok(None) => json.text("outcome", "not found"),
             Err(e) => json.text("outcome", "error").text("error", e),
         };
-        json.number("nanos", self.nanos);
+        json.number("nanos", self.nanos).number("other_nanos", self.other_nanos());
         json.objects("steps", &self.steps, Step::json);
     }
 }
@@ -288,6 +303,7 @@ impl ScanRead {
             )?;
             writeln!(f, "    in {reads} reads, {blocks_cached} cached")?;
         }
+        part(f, "opening", self.opening_nanos, "the runs")?;
         for run in &self.runs {
             write!(f, "  {:<44} {:>12}  ", run.source.to_string(), micros(run.nanos))?;
             write!(f, "{} seeks, {} steps", run.seeks, run.steps)?;
@@ -318,7 +334,8 @@ impl ScanRead {
         json.number("skipped_entries", self.skipped_entries)
             .number("skipped_deletions", self.skipped_deletions)
             .number("tombstone_seeks", self.tombstone_seeks)
-            .number("operands", self.operands);
+            .number("operands", self.operands)
+            .number("opening_nanos", self.opening_nanos);
         if let Some(ahead) = &self.ahead {
             json.object("ahead", |json| {
                 json.number("waves", ahead.waves).number("ranges", ahead.ranges);
@@ -341,11 +358,26 @@ impl ScanRead {
 }
 
 impl Explanation {
+    /// The error that ended the read, or a key's lookup: the first one.
+    pub fn error(&self) -> Option<&str> {
+        let of_keys = self.keys.iter().filter_map(|key| key.outcome.as_ref().err());
+        of_keys.chain(self.scan.iter().filter_map(|scan| scan.error.as_ref())).next().map(String::as_str)
+    }
+
+    /// What it took beside its keys, or beside its runs and opening them, in nanoseconds.
+    fn other_nanos(&self) -> u64 {
+        let keys = self.keys.iter().map(|key| key.nanos);
+        let scan = self.scan.iter();
+        let runs = scan.flat_map(|scan| scan.runs.iter().map(|run| run.nanos).chain([scan.opening_nanos]));
+        self.nanos.saturating_sub(keys.chain(runs).sum())
+    }
+
     /// One JSON object, on one line. Bytes of keys that are no printable ASCII are escaped as in Rust.
     pub fn to_json(&self) -> String {
         let mut json = JsonWriter::new();
         json.text("operation", self.operation).text("family", &self.family);
         json.number("sequence", self.sequence.0).number("nanos", self.nanos);
+        json.number("other_nanos", self.other_nanos());
         json.objects("keys", &self.keys, KeyRead::json);
         if let Some(scan) = &self.scan {
             json.object("scan", |json| scan.json(json));

@@ -397,7 +397,8 @@ impl Row {
     }
 
     fn write(&self, text: &mut String) {
-        let v = self.values().map(|(_, value)| value);
+        // What compactions have shrunk a level by may be little: rounded, it is 0 without a sign.
+        let v = self.values().map(|(_, value)| if value < 0.0 && value > -0.05 { 0.0 } else { value });
         line(
             text,
             format_args!(

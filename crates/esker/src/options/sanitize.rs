@@ -307,10 +307,10 @@ impl ColumnFamilyOptions {
             return Err(refused("inplace_update_support", "it would change what snapshots see"));
         }
         if !PROTECTION_BYTES.contains(&self.memtable_protection_bytes_per_key) {
-            return Err(refused("memtable_protection_bytes_per_key", "must be 0, 1, 2, 4 or 8"));
+            return Err(invalid("memtable_protection_bytes_per_key", "must be 0, 1, 2, 4 or 8"));
         }
         if !PROTECTION_BYTES.contains(&self.block_protection_bytes_per_key) {
-            return Err(refused("block_protection_bytes_per_key", "must be 0, 1, 2, 4 or 8"));
+            return Err(invalid("block_protection_bytes_per_key", "must be 0, 1, 2, 4 or 8"));
         }
         let read_amp = self.compaction_options_universal.max_read_amp;
         let trigger = self.level0_file_num_compaction_trigger;

@@ -217,7 +217,8 @@ fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {
         return Err(Error::try_again(format!(
             "whether others wrote since sequence number {since} cannot be said: files were ingested, at {} at last",
             view.ingested
-        )));
+        ))
+        .with_retryable(true));
     }
     let earliest = view.history().map(|mem| mem.earliest_seqno()).min().unwrap_or(SequenceNumber::ZERO);
     if since >= earliest {
@@ -226,5 +227,6 @@ fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {
     Err(Error::try_again(format!(
         "whether others wrote since sequence number {since} cannot be said: memtables hold only what is newer than \
          {earliest}; a larger max_write_buffer_size_to_maintain makes this rarer"
-    )))
+    ))
+    .with_retryable(true))
 }

@@ -325,13 +325,15 @@ impl OptimisticTransaction {
         let mut validate = || {
             for ((id, key), since) in touched {
                 if db.written_since(&families[id], key, *since, false)? {
-                    return Err(conflict());
+                    return Err(conflict(&families[id], format_args!("key '{}'", key.escape_ascii())));
                 }
             }
             for range in ranges {
                 let bounds = (range.begin.as_deref(), range.end.as_deref());
                 if db.range_written_since(&families[&range.family], bounds, range.since, false)? {
-                    return Err(conflict());
+                    let (begin, end) = (bound_text(bounds.0), bound_text(bounds.1));
+                    let what = format_args!("a key from {begin} to {end}");
+                    return Err(conflict(&families[&range.family], what));
                 }
             }
             Ok(())
@@ -422,8 +424,16 @@ impl OptimisticTransaction {
 }
 
 #[cold]
-fn conflict() -> Error {
-    Error::busy("what the transaction touched was written by others")
+fn conflict(family: &ColumnFamilyHandle, what: std::fmt::Arguments<'_>) -> Error {
+    Error::busy(format!(
+        "{what} of column family '{}' was written by others since the transaction touched it; roll back and start anew",
+        family.name()
+    ))
+    .with_retryable(true)
+}
+
+fn bound_text(bound: Option<&[u8]>) -> String {
+    bound.map_or_else(|| "the end".to_owned(), |key| format!("'{}'", key.escape_ascii()))
 }
 
 #[cold]

@@ -22,7 +22,7 @@ use crate::db::{ColumnFamilyHandle, Db};
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, ErrorKind, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_lock::{Canceller, Endpoint, LockMode, Locker, Locking};
 use std::collections::{BTreeSet, HashMap};
@@ -635,7 +635,10 @@ impl Transaction {
             Some(end) => self.db().range_written_since(family, (Some(key), Some(end)), since, true)?,
         };
         if written {
-            return Err(Error::new(ErrorKind::Busy, "the key was written by others since the snapshot"));
+            let (key, name) = (key.escape_ascii(), family.name());
+            let why =
+                format!("key '{key}' of column family '{name}' was written by others since the snapshot");
+            return Err(Error::busy(why).with_retryable(true));
         }
         Ok(())
     }

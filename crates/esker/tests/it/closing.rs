@@ -4,8 +4,8 @@ use crate::ingest::becomes;
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::{
-    BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, ExportImportFilesMetaData,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, RangeOpt, SstFileWriter,
+    BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, ExplainScan, ExportImportFilesMetaData,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, RangeOpt, ReadOptions, SstFileWriter,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,6 +77,47 @@ fn what_is_asked_for_after_the_close_changes_nothing_in_the_directory() {
         assert_eq!(files(&options, "/db"), before, "{name}");
     }
     assert!(!options.db.env.fs.file_exists(Path::new("/copy")).unwrap());
+}
+
+#[test]
+fn reads_that_begin_after_the_close_are_refused_and_what_was_open_goes_on() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.put("b", "2").unwrap();
+    let default = db.default_column_family();
+    let (snapshot, mut iter) = (db.snapshot(), db.iter().unwrap());
+    let value = db.get("a").unwrap().unwrap();
+    db.close().unwrap();
+    let read = ReadOptions::new();
+    let then = ReadOptions::new().snapshot(&snapshot);
+    let calls: [(&str, &dyn Fn() -> esker::Result<()>); 8] = [
+        ("get", &|| db.get("a").map(drop)),
+        ("get_opt", &|| db.get_opt(&then, &default, "a").map(drop)),
+        ("multi_get", &|| db.multi_get(&["a"]).remove(0).map(drop)),
+        ("multi_get of many", &|| db.multi_get(&["a"; 100]).remove(99).map(drop)),
+        ("iter", &|| db.iter().map(drop)),
+        ("iter_opt", &|| db.iter_opt(then.clone(), &default).map(drop)),
+        ("explain_get", &|| db.explain_get(&read, &default, "a").map(drop)),
+        ("explain_scan", &|| db.explain_scan(&read, &default, &ExplainScan::default()).map(drop)),
+    ];
+    for (name, call) in calls {
+        let refused = call().expect_err(name);
+        assert_eq!(refused.kind(), ErrorKind::ShutdownInProgress, "{name}: {refused}");
+    }
+    iter.seek_to_first();
+    let mut seen = Vec::new();
+    while let Some((key, value)) = iter.item() {
+        seen.push((key.to_vec(), value.to_vec()));
+        iter.next();
+    }
+    assert_eq!(seen, [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
+    assert_eq!(&*value, b"1");
+    assert_eq!(db.latest_sequence_number().0, 2);
+    assert_eq!(db.property("rocksdb.num-files-at-level0").as_deref(), Some("1"));
+    assert_eq!(db.live_files().len(), 1);
+    db.close().unwrap();
 }
 
 /// Who copies the directory goes on reading it when another thread closes the database.

@@ -50,7 +50,7 @@ struct Common {
     #[arg(long, global = true)]
     value_hex: bool,
     /// Column family to work on
-    #[arg(long, global = true, default_value = "default")]
+    #[arg(long, alias = "column-family", global = true, default_value = "default")]
     column_family: String,
     /// Load the newest OPTIONS file; the default
     #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]

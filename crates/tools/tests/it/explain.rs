@@ -1,6 +1,6 @@
 //! `esker explain`, as a user calls it.
 
-use crate::run::{esker, ldb};
+use crate::run::{esker, files, flip, ldb, sample};
 use esker_testkit::TempDir;
 
 #[test]
@@ -24,4 +24,34 @@ fn reads_are_explained_for_people_and_programs() {
     let scan = explain(&["--warm", "scan", "--to", "c", "--reverse"]).ok();
     assert!(scan.contains("2 rows, 4 B, \"b\" to \"a\""), "{scan}");
     assert!(explain(&["--column-family", "none", "get", "a"]).failed().contains("no column family 'none'"));
+}
+
+#[test]
+fn flags_may_come_behind_what_is_read_in_both_spellings() {
+    let temp = TempDir::new("tools-explain-flags");
+    let db = temp.join("db");
+    ldb(&db, &["--create_if_missing", "batchput", "a", "1"]).ok();
+    let dir = db.to_str().unwrap();
+    for flag in ["--column-family", "--column_family"] {
+        let told = esker(&["explain", dir, "get", "a", flag, "default"]).ok();
+        assert!(told.contains("found, 1 B"), "{told}");
+        let told = esker(&["explain", dir, flag, "default", "scan", "--json"]).ok();
+        assert!(told.starts_with('{'), "{told}");
+        assert_eq!(ldb(&db, &["get", "a", &format!("{flag}=default")]).ok().trim(), "1");
+    }
+}
+
+#[test]
+fn a_read_that_ends_in_an_error_ends_the_program_with_one() {
+    let temp = TempDir::new("tools-explain-corruption");
+    let db = sample(&temp);
+    let dir = db.to_str().unwrap();
+    let scan = ["explain", dir, "scan", "--rows", "1000000"];
+    esker(&scan).ok();
+    for table in files(&db, ".sst") {
+        (0..200).step_by(10).for_each(|offset| flip(&table, offset));
+    }
+    let told = esker(&scan);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.out.contains("Corruption: "), "{told:?}");
 }

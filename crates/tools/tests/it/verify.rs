@@ -21,6 +21,15 @@ fn a_sound_database_passes_and_stays_as_it_was() {
 }
 
 #[test]
+fn a_quiet_look_at_a_sound_database_prints_nothing() {
+    let temp = TempDir::new("verify-quiet");
+    let db = sample(&temp);
+    for flag in ["-q", "--quiet"] {
+        assert_eq!(esker(&["verify", flag, db.to_str().unwrap()]).ok(), "");
+    }
+}
+
+#[test]
 fn any_flipped_bit_of_a_table_is_found() {
     let temp = TempDir::new("verify-flips");
     let db = sample(&temp);

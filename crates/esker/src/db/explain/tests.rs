@@ -144,3 +144,36 @@ fn it_is_printed_for_people_and_for_programs() {
     assert!(json.contains("\"rows\": 1, \"row_bytes\": 4, \"first\": \"a\\\\\\\"b\""), "{json}");
     assert!(json.contains("\"left_out\": [{\"source\": \"memtable"), "{json}");
 }
+
+/// What the lines of the text say, one level in, in microseconds; and what its head says.
+fn told_micros(told: &str) -> (f64, f64) {
+    let micros = |line: &str| {
+        let before = line.split(" µs").next()?;
+        before.rsplit([' ', ':']).next()?.parse::<f64>().ok()
+    };
+    let lines = told.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    "));
+    (lines.filter_map(micros).sum(), told.lines().next().and_then(micros).unwrap())
+}
+
+#[test]
+fn the_lines_of_an_explanation_add_up_to_the_whole() {
+    let db = open(|options| options.cf.write_buffer_size = 8 << 20);
+    for n in 0..20_000 {
+        db.put(format!("key{n:05}"), "value").unwrap();
+    }
+    db.flush().unwrap();
+    // A queue that is nearly empty: what takes time is the run of deleted keys.
+    (0..19_990).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
+    let (family, read) = (db.default_column_family(), ReadOptions::default());
+    let scan = ExplainScan { from: None, rows: 1, reverse: false };
+    for told in [
+        db.explain_scan(&read, &family, &scan).unwrap(),
+        db.explain_scan(&read, &family, &ExplainScan { rows: 100, ..scan.clone() }).unwrap(),
+        db.explain_get(&read, &family, "key19995").unwrap(),
+        db.explain_multi_get(&read, &family, &["key00001", "key19995", "none"]).unwrap(),
+    ] {
+        let text = told.to_string();
+        let (lines, whole) = told_micros(&text);
+        assert!((lines - whole).abs() <= whole * 0.05 + 0.1, "{lines} of {whole} µs\n{text}");
+    }
+}

@@ -103,10 +103,35 @@ struct WatchedIter {
 
 impl WatchedIter {
     fn count<R>(&mut self, counts: Counts, step: impl FnOnce(&mut dyn InternalIterator) -> R) -> R {
-        let (before, start) = (PerfContext::current(), self.watch.clock.monotonic_nanos());
+        let counting = Counting::begin(&self.watch);
         let result = step(&mut *self.iter);
-        let nanos = self.watch.clock.monotonic_nanos().saturating_sub(start);
-        let after = PerfContext::current();
+        counting.end(&self.watch, self.what, counts);
+        result
+    }
+
+    /// The same of what leaves the cursor where it is.
+    fn look<'i, R>(&'i self, look: impl FnOnce(&'i dyn InternalIterator) -> R) -> R {
+        let counting = Counting::begin(&self.watch);
+        let result = look(&*self.iter);
+        counting.end(&self.watch, self.what, Counts::default());
+        result
+    }
+}
+
+/// What there was before a step.
+struct Counting {
+    before: PerfContext,
+    start: u64,
+}
+
+impl Counting {
+    fn begin(watch: &Watch) -> Counting {
+        Counting { before: PerfContext::current(), start: watch.clock.monotonic_nanos() }
+    }
+
+    fn end(self, watch: &Watch, what: Watched, counts: Counts) {
+        let nanos = watch.clock.monotonic_nanos().saturating_sub(self.start);
+        let (before, after) = (self.before, PerfContext::current());
         let counts = Counts {
             cached_blocks: after.block_cache_hit_count - before.block_cache_hit_count,
             blocks_read: after.block_read_count - before.block_read_count,
@@ -114,8 +139,7 @@ impl WatchedIter {
             nanos,
             ..counts
         };
-        self.watch.add(self.what, counts);
-        result
+        watch.add(what, counts);
     }
 }
 
@@ -154,7 +178,7 @@ impl InternalIterator for WatchedIter {
         self.iter.status()
     }
     fn pinned_value(&self) -> PinnedBytes {
-        self.iter.pinned_value()
+        self.look(|iter| iter.pinned_value())
     }
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
         self.iter.set_upper_bound(user_key);
@@ -163,10 +187,10 @@ impl InternalIterator for WatchedIter {
         self.iter.set_wanted_prefix_of(user_key);
     }
     fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        self.iter.dead_run_edge(snapshot, forward)
+        self.look(|iter| iter.dead_run_edge(snapshot, forward))
     }
     fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
-        self.iter.was_seen(known, forward)
+        self.look(|iter| iter.was_seen(known, forward))
     }
     fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
         self.count(Counts::default(), |iter| iter.hop(snapshot, forward, known))
