@@ -1,5 +1,7 @@
 //! `get_property`: what the engine knows of itself, under RocksDB's names.
 
+mod keys;
+
 use super::stats_dump::{self, cf_stats};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::{ColumnFamily, FamilyState};
@@ -82,7 +84,7 @@ impl Db {
             return None;
         }
         if property == Property::EstimateNumKeys {
-            load_file_stats(&family.cf);
+            return Some(keys::estimate_num_keys(&family.cf));
         }
         if let Some(number) = number_of_view(&family.cf, property) {
             return Some(number);
@@ -210,15 +212,6 @@ fn size_within(cf: &ColumnFamily, file: &FileMeta, start: &[u8], limit: &[u8]) -
     })
 }
 
-/// Estimates go by the tables' properties: those of tables that were never opened are read now. A table that cannot be
-/// opened is not counted.
-fn load_file_stats(cf: &ColumnFamily) {
-    let view = cf.super_version.load_full();
-    for (_, file) in view.version.all_files().filter(|(_, file)| file.stats().is_none()) {
-        drop(open_file(&cf.tables, file));
-    }
-}
-
 fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
     Some(match property {
         Property::NumSnapshots => engine.snapshots.with(SnapshotList::len) as u64,
@@ -262,14 +255,6 @@ fn number_of_view(cf: &ColumnFamily, property: Property) -> Option<u64> {
     let view = cf.super_version.load_full();
     let (version, options) = (&view.version, &view.options);
     Some(match property {
-        Property::EstimateNumKeys => {
-            // A deletion hides itself and a key. Summed before it is cut at 0: a file may delete keys of others.
-            let in_memory = view.memtables().map(|m| (m.num_entries(), m.num_deletes()));
-            let stats = version.all_files().filter_map(|(_, file)| file.stats());
-            let in_files = stats.map(|s| (s.entries, s.deletions));
-            let left = |(entries, deletions): (u64, u64)| entries.saturating_sub(2 * deletions);
-            left(in_memory.fold((0, 0), sum_pairs)) + left(in_files.fold((0, 0), sum_pairs))
-        }
         Property::LiveSstFilesSize => version.total_size(),
         Property::EstimateLiveDataSize => version.estimate_live_data_size(),
         Property::EstimateTableReadersMem => {
@@ -398,10 +383,6 @@ fn miss_estimates(options: &ColumnFamilyOptions) -> Option<Vec<(String, String)>
     let estimates = options.table.block_cache.as_ref()?.miss_estimates();
     let as_text = estimates.into_iter().map(|e| (e.capacity.to_string(), format!("{:.4}", e.miss_ratio)));
     Some(as_text.collect())
-}
-
-fn sum_pairs(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
-    (a.0 + b.0, a.1 + b.1)
 }
 
 /// Properties of all tables (of one level) added up, under RocksDB's names. Tables that cannot be opened are left out.
