@@ -65,7 +65,7 @@ pub(super) const ALL: &[Operation] = &[
     beside("put", |_| act(|s| times(4, |i| s.db().put(format!("p{i}"), VALUE)))),
     beside("batch", |_| act(batch)),
     alone("delete_range", |_| act(|s| times(4, |i| s.db().delete_range(format!("n{i}"), format!("n{i}5"))))),
-    alone("delete_range, then seek", |s| {
+    alone("delete_range then seek", |s| {
         delete_range_then_seek(s)?;
         act(delete_range_then_seek)
     }),
