@@ -302,12 +302,12 @@ impl SstFileIterator {
         each!(&mut self.0, iter => iter.seek_for_prev(target.as_ref()));
     }
 
-    /// To the next key. REQUIRES: `valid()`.
+    /// To the next key. Stays where it is if it is not valid.
     pub fn next(&mut self) {
         each!(&mut self.0, iter => iter.next());
     }
 
-    /// To the previous key. REQUIRES: `valid()`.
+    /// To the previous key. Stays where it is if it is not valid.
     pub fn prev(&mut self) {
         each!(&mut self.0, iter => iter.prev());
     }

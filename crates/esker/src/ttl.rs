@@ -218,12 +218,12 @@ impl TtlIterator {
         self.0.seek_for_prev(target);
     }
 
-    /// To the next key. REQUIRES: `valid()`.
+    /// To the next key. Stays where it is if it is not valid.
     pub fn next(&mut self) {
         self.0.next();
     }
 
-    /// To the previous key. REQUIRES: `valid()`.
+    /// To the previous key. Stays where it is if it is not valid.
     pub fn prev(&mut self) {
         self.0.prev();
     }

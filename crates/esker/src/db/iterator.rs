@@ -230,10 +230,7 @@ impl DbIterator {
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the next key.
-    ///
-    /// # Panics
-    /// If the iterator is not valid, in debug builds.
+    /// To the next key. Stays where it is if it is not valid, also if it is parked, was refreshed or follows new writes.
     #[inline]
     pub fn next(&mut self) {
         if self.options.tailing && self.follow(true) {
@@ -243,10 +240,7 @@ impl DbIterator {
             each!(&mut self.iter, iter => iter.next());
         }
     }
-    /// To the previous key.
-    ///
-    /// # Panics
-    /// If the iterator is not valid, in debug builds.
+    /// To the previous key. Stays where it is if it is not valid, also if it is parked, was refreshed or follows new writes.
     #[inline]
     pub fn prev(&mut self) {
         if self.options.tailing && self.follow(false) {
@@ -368,6 +362,9 @@ impl DbIterator {
     /// Steps past its key at the present. False, and nothing is done, if nothing has been written.
     #[cold]
     fn follow(&mut self, forward: bool) -> bool {
+        if !self.valid() {
+            return false;
+        }
         let key = self.key().to_vec();
         if !self.catch_up() {
             return false;
@@ -431,8 +428,9 @@ impl DbIterator {
     #[inline]
     fn step_in_run(&mut self, forward: bool) -> bool {
         // In builds with assertions it goes over in the middle of runs as well, as at their ends and by `refresh`.
-        if cfg!(debug_assertions) && self.is_outdated() && self.key().last().is_some_and(|byte| byte % 2 == 0)
-        {
+        let leaves_early =
+            || self.is_outdated() && self.valid() && self.key().last().is_some_and(|byte| byte % 2 == 0);
+        if cfg!(debug_assertions) && leaves_early() {
             return false;
         }
         let Cursor::Plain(iter) = &mut self.iter else { return false };

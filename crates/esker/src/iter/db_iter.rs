@@ -439,11 +439,10 @@ impl<I: InternalIterator> DbIter<I> {
         self.end_seek();
     }
 
-    /// To the next key. REQUIRES: `valid()`.
+    /// To the next key. Stays where it is if it is not valid.
     #[inline]
     pub fn next(&mut self) {
-        debug_assert!(self.valid, "REQUIRES: valid()");
-        if self.next_in_run() {
+        if self.next_in_run() || !self.valid {
             return;
         }
         self.next_of_inner();
@@ -460,17 +459,17 @@ impl<I: InternalIterator> DbIter<I> {
         if !(self.forward && self.run.step_on()) {
             return false;
         }
+        debug_assert!(self.valid, "invariant 1 of `run`");
         self.counters.nexts += 1;
         self.counters.nexts_found += 1;
         self.count_bytes();
         true
     }
 
-    /// To the previous key. REQUIRES: `valid()`.
+    /// To the previous key. Stays where it is if it is not valid.
     #[inline]
     pub fn prev(&mut self) {
-        debug_assert!(self.valid, "REQUIRES: valid()");
-        if self.prev_in_run() {
+        if self.prev_in_run() || !self.valid {
             return;
         }
         self.prev_of_inner();
@@ -487,6 +486,7 @@ impl<I: InternalIterator> DbIter<I> {
         if self.forward || !self.run.step_back() {
             return false;
         }
+        debug_assert!(self.valid, "invariant 1 of `run`");
         self.counters.prevs += 1;
         self.counters.prevs_found += 1;
         self.count_bytes();

@@ -326,8 +326,11 @@ impl TimestampedIter {
         self.find_prev();
     }
 
-    /// REQUIRES: `valid()`.
+    /// To the next entry. Stays where it is if it is not valid.
     pub(crate) fn next(&mut self) {
+        if !self.valid() {
+            return;
+        }
         self.skipped = 0;
         // The version that is shown is not passed over.
         if self.iter.valid() && self.is_current() {
@@ -336,8 +339,11 @@ impl TimestampedIter {
         self.find_next(true);
     }
 
-    /// REQUIRES: `valid()`.
+    /// To the previous entry. Stays where it is if it is not valid.
     pub(crate) fn prev(&mut self) {
+        if !self.valid() {
+            return;
+        }
         self.skipped = 0;
         let before = self.before_all_of(&self.key);
         self.iter.seek_for_prev(&before);

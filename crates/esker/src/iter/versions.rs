@@ -201,8 +201,11 @@ impl VersionsIter {
         self.find_backward();
     }
 
-    /// REQUIRES: `valid()`.
+    /// To the next entry. Stays where it is if it is not valid.
     pub(crate) fn next(&mut self) {
+        if !self.valid() {
+            return;
+        }
         self.skipped = 0;
         if !self.forward {
             self.iter.seek(&self.key);
@@ -213,8 +216,11 @@ impl VersionsIter {
         self.find_forward();
     }
 
-    /// REQUIRES: `valid()`.
+    /// To the previous entry. Stays where it is if it is not valid.
     pub(crate) fn prev(&mut self) {
+        if !self.valid() {
+            return;
+        }
         self.skipped = 0;
         if self.forward {
             let before = key::seek_key(key::user_key(&self.key), SequenceNumber::MAX);

@@ -52,19 +52,13 @@ impl TransactionIterator {
             self.iter.seek_for_prev(target.as_ref());
         }
     }
-    /// To the next key.
-    ///
-    /// # Panics
-    /// If the iterator is not valid, in debug builds.
+    /// To the next key. Stays where it is if it is not valid.
     pub fn next(&mut self) {
         if self.is_here() {
             self.iter.next();
         }
     }
-    /// To the previous key.
-    ///
-    /// # Panics
-    /// If the iterator is not valid, in debug builds.
+    /// To the previous key. Stays where it is if it is not valid.
     pub fn prev(&mut self) {
         if self.is_here() {
             self.iter.prev();

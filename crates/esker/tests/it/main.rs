@@ -33,6 +33,7 @@ mod hour_long_scan;
 mod idle_families;
 mod info_log;
 mod ingest;
+mod invalid_moves;
 mod iterator_uses;
 mod layouts;
 mod leftovers;
