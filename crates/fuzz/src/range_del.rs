@@ -31,9 +31,11 @@ pub fn run(data: &[u8]) {
     let icmp = InternalKeyComparator::default();
     let fragments = FragmentedRangeTombstones::build(tombstones.clone(), &icmp);
     let mut last_end: Vec<u8> = Vec::new();
-    for (i, fragment) in fragments.iter().enumerate() {
-        assert!(fragment.start < fragment.end && (i == 0 || last_end.as_slice() <= fragment.start));
-        assert!(fragment.seqs.is_sorted_by(|a, b| a > b) && !fragment.seqs.is_empty());
+    for (i, fragment) in (0..fragments.len()).map(|i| (i, fragments.fragment(i))) {
+        assert!(fragment.start < fragment.end && (i == 0 || last_end.as_slice() == fragment.start));
+        let sequences = fragments.sequences(i);
+        assert!(sequences.is_sorted_by(|a, b| a > b));
+        assert_eq!(sequences.first().copied().unwrap_or_default(), fragment.newest);
         last_end = fragment.end.to_vec();
     }
     let keys =

@@ -8,7 +8,7 @@
 //!  1. What was added stays, unchanged, until the memtable is dropped.
 //!  2. An entry is found by every read that starts after its `add` returned. A read that runs at the same time may
 //!     or may not find it: the engine shows readers a sequence number only after all adds up to it are done.
-//!  3. No reader takes a lock or waits for a writer (`range_tombstones` may wait for another who fragments).
+//!  3. No reader takes a lock or waits for a writer (`range_tombstones` may wait for another thread that fragments).
 
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
@@ -445,8 +445,9 @@ impl MemTable {
         self.range_dels.max_covering_seq(user_key, &self.icmp, snapshot)
     }
 
-    /// All range tombstones added so far, fragmented. Free if none was added since the last call; else O(n log n).
-    pub fn range_tombstones(&self) -> Arc<FragmentedRangeTombstones> {
+    /// All range tombstones added so far, fragmented, in O(log n) sets. O(log n) for each that was added since the last call,
+    /// on the average.
+    pub fn range_tombstones(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
         self.range_dels.fragments(&self.icmp)
     }
 
@@ -551,15 +552,12 @@ impl MemTable {
         &self.icmp
     }
 
-    /// Says that nothing will be added any more, and fragments the range tombstones, so that no reader has to.
+    /// Says that nothing will be added any more.
     pub fn mark_immutable(&self) {
         if !self.immutable.swap(true, Ordering::AcqRel)
             && let Some(budget) = &self.options.budget
         {
             budget.schedule_free(self.budgeted());
-        }
-        if !self.range_dels.is_empty() {
-            self.range_dels.fragments(&self.icmp);
         }
     }
 

@@ -1,23 +1,25 @@
 //! The range tombstones of a memtable.
 //!
 //! In: tombstones in any order of sequence, from any thread. Out: for a key and a snapshot, the newest tombstone that
-//! covers it; and all of them, fragmented.
+//! covers it; and all of them, fragmented, in a few sets.
 //!
 //! ```text
 //! newest -> t9 -> t8 -> t7 -> ... -> t0        every tombstone, as a list
 //! view:  runs [t0..t4) [t4..t6) [t6..t7)       the older ones, fragmented: searched, not walked
 //! ```
 //!
-//! A writer puts its tombstone in front of the list. A reader walks the list down to what the view has, then searches
-//! the runs. A reader that has to walk far fragments what it walked, together with runs that are no larger, unless
-//! somebody else is at it; so each tombstone is fragmented O(log n) times, and only if it is read. A view of several
-//! runs that is read often is made one run. A memtable without tombstones costs its readers one test.
+//! A writer puts its tombstone in front of the list. A point lookup walks the list down to what the view has, then
+//! searches the runs. A lookup that has to walk far first fragments what it would walk, together with the runs that are
+//! no larger, unless another thread is at it. An iterator wants all tombstones in runs, and does the same however few are
+//! missing. So each tombstone is fragmented O(log n) times, and only if it is read, and there are O(log n) runs: a lookup
+//! or an iterator after each of n tombstones costs O(log² n). After as many reads as there are tombstones all runs become
+//! one. A memtable without tombstones costs its readers one test.
 //!
 //! Invariants
 //!  1. The list only grows, at its front, by complete tombstones; `index` counts from 0 at its end.
 //!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is where they stop.
 //!  3. A reader takes the list before the view: together they hold all that was added before it began.
-//!  4. No reader waits: only `fragments`, which flush and iterators call, may wait for another who fragments.
+//!  4. No lookup waits: only `fragments`, which flush and iterators call, may wait for another thread that fragments.
 
 use crate::arena::{Arena, ShardStats};
 use crate::memtable::MemoryBudget;
@@ -50,7 +52,7 @@ struct View {
     count: usize,
     /// Oldest, and at least twice as large as the next, first.
     runs: Vec<Run>,
-    /// About how often it was searched while it had several runs.
+    /// About how often it, and the views before it since they were last one run, were searched.
     searches: AtomicUsize,
 }
 
@@ -195,22 +197,24 @@ impl RangeDels {
         }
     }
 
-    /// All of them, fragmented.
-    pub(crate) fn fragments(&self, icmp: &InternalKeyComparator) -> Arc<FragmentedRangeTombstones> {
+    /// All of them, fragmented, in O(log n) sets. O(log n) for each that was added since the last call, on the average.
+    pub(crate) fn fragments(&self, icmp: &InternalKeyComparator) -> Vec<Arc<FragmentedRangeTombstones>> {
         let count = self.len();
         let guard = epoch::pin();
-        if let Some(whole) = self.view.load(&guard).whole(count) {
-            return whole;
+        let view = self.view.load(&guard);
+        let whole = view.is_worth_merging();
+        if view.count >= count && !whole {
+            return view.fragments();
         }
         let all = self.all.lock();
         let view = self.view.load(&guard);
-        if let Some(whole) = view.whole(all.len()) {
-            return whole;
+        if view.count == all.len() && view.runs.len() < 2 {
+            return view.fragments();
         }
-        let view = view.extended(&all, true, icmp);
-        let whole = view.whole(all.len()).expect("it was made of all");
+        let view = view.extended(&all, whole, icmp);
+        let fragments = view.fragments();
         self.publish(view);
-        whole
+        fragments
     }
 
     /// All of them, as they were added.
@@ -237,13 +241,8 @@ impl RangeDels {
 }
 
 impl View {
-    /// The only run, if it holds `count` tombstones or more.
-    fn whole(&self, count: usize) -> Option<Arc<FragmentedRangeTombstones>> {
-        match &self.runs[..] {
-            [] if count == 0 => Some(Arc::default()),
-            [run] if self.count >= count => Some(Arc::clone(&run.fragments)),
-            _ => None,
-        }
+    fn fragments(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
+        self.runs.iter().map(|run| Arc::clone(&run.fragments)).collect()
     }
 
     /// Whether it has several runs and was searched so often that merging them is paid for. Counts the call.
@@ -268,9 +267,12 @@ impl View {
             // SAFETY: entries stay as long as the arena, which its owner borrows.
             unsafe { &*entry.0 }.tombstone()
         });
-        let fragments = Arc::new(FragmentedRangeTombstones::from_refs(tombstones, icmp));
-        runs.push(Run { len: all.len() - from, fragments });
-        View { count: all.len(), runs, searches: AtomicUsize::new(0) }
+        if from < all.len() {
+            let fragments = Arc::new(FragmentedRangeTombstones::from_refs(tombstones, icmp));
+            runs.push(Run { len: all.len() - from, fragments });
+        }
+        let searches = if runs.len() < 2 { 0 } else { self.searches.load(Ordering::Relaxed) };
+        View { count: all.len(), runs, searches: AtomicUsize::new(searches) }
     }
 }
 

@@ -217,8 +217,9 @@ fn append_dictionary(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
 fn append_range_deletions(reader: &TableReader, out: &mut Vec<u8>) {
     let Some(tombstones) = reader.range_dels() else { return };
     out.extend_from_slice(format!("Range deletions:\n{RULE}\n").as_bytes());
-    for fragment in (0..tombstones.len()).map(|i| tombstones.fragment(i)) {
-        for _ in fragment.seqs {
+    for i in 0..tombstones.len() {
+        let fragment = tombstones.fragment(i);
+        for _ in tombstones.sequences(i) {
             append_pair(fragment.start, fragment.end, out);
         }
     }

@@ -6,10 +6,36 @@
 //!     them, or in a file that was ingested, at `ingested` at the latest.
 //!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
 
+use crate::options::ColumnFamilyOptions;
 use esker_base::sync::{Arc, Weak};
 use esker_base::{FileNumber, SequenceNumber};
 use esker_memtable::MemTable;
 use std::collections::VecDeque;
+
+/// What a memtable may hold before it is flushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemTableLimits {
+    /// `write_buffer_size`.
+    pub(crate) bytes: usize,
+    /// `memtable_max_range_deletions`; 0: any number.
+    range_deletions: u32,
+}
+
+impl MemTableLimits {
+    /// Those of a family with these options.
+    #[inline]
+    pub(crate) fn of(options: &ColumnFamilyOptions) -> MemTableLimits {
+        MemTableLimits {
+            bytes: options.write_buffer_size,
+            range_deletions: options.memtable_max_range_deletions,
+        }
+    }
+
+    /// Whether it holds `memtable_max_range_deletions` or more.
+    pub(crate) fn has_too_many_range_deletions(self, mem: &MemTable) -> bool {
+        self.range_deletions > 0 && mem.num_range_deletes() >= u64::from(self.range_deletions)
+    }
+}
 
 /// A full memtable on its way to level 0.
 #[derive(Debug)]

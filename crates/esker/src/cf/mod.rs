@@ -11,7 +11,7 @@ mod write_stall;
 pub(crate) use column_family::{ColumnFamily, FailedFlushes, FamilyState};
 pub(crate) use dead_ranges::DeadRanges;
 pub(crate) use idle_cursors::IdleCursors;
-pub(crate) use memtables::MemTables;
+pub(crate) use memtables::{MemTableLimits, MemTables};
 pub(crate) use set::ColumnFamilySet;
 pub(crate) use super_version::SuperVersion;
 pub(crate) use write_stall::{StallInputs, WriteStall, is_pressed};

@@ -144,7 +144,7 @@ impl Db {
             return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(view as KeepAlive)));
         };
         let tombstones = (!options.ignore_range_deletions && own.mem.num_range_deletes() > 0)
-            .then(|| RunTombstones::new(cf.icmp.clone(), own.mem.range_tombstones(), None, own.up_to));
+            .then(|| RunTombstones::of_memtable(cf.icmp.clone(), own.mem.range_tombstones(), own.up_to));
         let children = vec![
             MergeChild {
                 iter: Box::new(own.mem.iter()),

@@ -230,7 +230,7 @@ pub(crate) fn queue_flushes(
     families: &[ColumnFamilyId],
     reason: FlushReason,
 ) {
-    let forced = reason != FlushReason::WriteBufferFull;
+    let forced = !matches!(reason, FlushReason::WriteBufferFull | FlushReason::MemtableMaxRangeDeletions);
     let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery;
     let mut families = families.to_vec();
     if reason == FlushReason::ErrorRecovery {

@@ -177,6 +177,7 @@ impl Engine {
         let why = match reason {
             FlushReason::WriteBufferFull => Some(Ticker::FlushReasonWriteBufferFull),
             FlushReason::WriteBufferManager => Some(Ticker::FlushReasonWriteBufferManager),
+            FlushReason::MemtableMaxRangeDeletions => Some(Ticker::FlushReasonMemtableMaxRangeDeletions),
             _ => None,
         };
         if let Some(why) = why {

@@ -133,7 +133,7 @@ impl BuildTable<'_> {
                 let fragments = FragmentedRangeTombstones::build(plain, context.icmp);
                 keep.range_dels.add(&Arc::new(fragments), None);
             } else {
-                keep.range_dels.add(&mem.range_tombstones(), None);
+                mem.range_tombstones().iter().for_each(|set| keep.range_dels.add(set, None));
             }
         }
         let mut entries =

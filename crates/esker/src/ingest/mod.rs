@@ -303,5 +303,6 @@ fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8],
     }
     // One that ends at the first key, whenever that is, is not over it; one that begins at the last is.
     let (first, last) = (icmp.last_version(smallest), icmp.last_version(icmp.split_timestamp(largest).0));
-    mem.num_range_deletes() > 0 && mem.range_tombstones().overlaps(&first, &last, icmp, SequenceNumber::MAX)
+    mem.num_range_deletes() > 0
+        && mem.range_tombstones().iter().any(|set| set.overlaps(&first, &last, icmp, SequenceNumber::MAX))
 }

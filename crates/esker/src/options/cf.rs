@@ -216,6 +216,8 @@ option_struct! {
         memtable_prefix_bloom_size_ratio: f64 = 0.0, mutable;
         /// Put whole keys into that filter too. Default false. Mutable.
         memtable_whole_key_filtering: bool = false, mutable;
+        /// Range deletions in a memtable before it is switched, like `write_buffer_size`; 0: any number. Default 0. Mutable.
+        memtable_max_range_deletions: u32 = 0, mutable;
         /// Overwrite in place. Refused: snapshots and the WAL could not be right. Default false. Fixed.
         inplace_update_support: bool = false, fixed;
         /// Merge operands on one key in a memtable before they are combined at write; 0: never. Default 0. Mutable.

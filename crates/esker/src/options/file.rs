@@ -54,6 +54,7 @@ const NEVER_WRITTEN: &[&str] = &[
     "min_tombstones_for_range_conversion",
     "memtable_op_scan_flush_trigger",
     "memtable_avg_op_scan_flush_trigger",
+    "memtable_max_range_deletions",
 ];
 
 /// What an OPTIONS file said.

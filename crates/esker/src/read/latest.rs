@@ -74,9 +74,9 @@ pub(crate) fn range_written_since(
 ) -> Result<bool> {
     let icmp = view.version.icmp();
     for mem in view.history().filter(|mem| mem.largest_seqno() > since) {
-        let tombstones = (mem.num_range_deletes() > 0).then(|| mem.range_tombstones());
+        let tombstones = if mem.num_range_deletes() > 0 { mem.range_tombstones() } else { Vec::new() };
         if has_newer(icmp, &mut mem.iter(), range, since)?
-            || tombstones.is_some_and(|fragments| has_newer_tombstone(icmp, &fragments, range, since))
+            || tombstones.iter().any(|set| has_newer_tombstone(icmp, set, range, since))
         {
             return Ok(true);
         }
@@ -205,11 +205,16 @@ fn has_newer_tombstone(
     (begin, end): (Option<&[u8]>, Option<&[u8]>),
     since: SequenceNumber,
 ) -> bool {
-    (0..fragments.len()).map(|i| fragments.fragment(i)).any(|fragment| {
-        let is_before = begin.is_some_and(|begin| icmp.compare_user_keys(fragment.end, begin).is_le());
-        let is_behind = end.is_some_and(|end| icmp.compare_user_keys(fragment.start, end).is_gt());
-        !is_before && !is_behind && fragment.newest_visible(SequenceNumber::MAX) > since
-    })
+    if fragments.max_seq() <= since {
+        return false;
+    }
+    let first = begin.map_or(0, |begin| fragments.position(begin, icmp).saturating_sub(1));
+    let is_behind = |key: &[u8]| end.is_some_and(|end| icmp.compare_user_keys(key, end).is_gt());
+    let is_before = |key: &[u8]| begin.is_some_and(|begin| icmp.compare_user_keys(key, begin).is_le());
+    (first..fragments.len())
+        .map(|i| fragments.fragment(i))
+        .take_while(|fragment| !is_behind(fragment.start))
+        .any(|fragment| !is_before(fragment.end) && fragment.newest > since)
 }
 
 fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {

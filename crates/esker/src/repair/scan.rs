@@ -289,12 +289,9 @@ fn describe(
             bounds.include(&start, &end, tombstone.seq);
         }
     } else if let Some(tombstones) = reader.range_dels() {
-        for fragment in (0..tombstones.len()).map(|i| tombstones.fragment(i)) {
-            let end = key::internal_key(fragment.end, SequenceNumber::MAX, ValueType::RangeDeletion);
-            for seq in fragment.seqs {
-                let start = key::internal_key(fragment.start, *seq, ValueType::RangeDeletion);
-                bounds.include(&start, &end, *seq);
-            }
+        for tombstone in tombstones.tombstones() {
+            let end = key::internal_key(tombstone.end, SequenceNumber::MAX, ValueType::RangeDeletion);
+            bounds.include(&tombstone.internal_key(), &end, tombstone.seq);
         }
     }
     let Some((smallest_seqno, largest_seqno)) = bounds.seqs else {

@@ -266,8 +266,5 @@ fn has_tombstone(
     start: &[u8],
     icmp: &InternalKeyComparator,
 ) -> bool {
-    let at = tombstones.seek(start, icmp);
-    at < tombstones.len()
-        && icmp.compare_user_keys(tombstones.fragment(at).start, start).is_le()
-        && tombstones.fragment(at).seqs.contains(&sequence)
+    tombstones.max_covering_seq(start, icmp, sequence) == sequence
 }

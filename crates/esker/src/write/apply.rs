@@ -6,7 +6,7 @@
 //!  1. Op i has sequence `first + i`, counting counted ops only; ops of families that are gone consume theirs.
 //!  2. The active memtables do not change while a group is applied (only a leader switches them).
 
-use crate::cf::ColumnFamily;
+use crate::cf::{ColumnFamily, MemTableLimits};
 use crate::engine::{Engine, contained};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::atomic::Ordering;
@@ -110,7 +110,7 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, E
 struct Target<'g> {
     engine: &'g Engine,
     guard: &'g epoch::Guard,
-    last: Option<(ColumnFamilyId, &'g MemTable, usize)>,
+    last: Option<(ColumnFamilyId, &'g MemTable, MemTableLimits)>,
 }
 
 impl<'g> Target<'g> {
@@ -120,11 +120,12 @@ impl<'g> Target<'g> {
 
     /// An entry of this type is in the memtable. Whether that is full.
     #[inline]
-    fn inserted(&self, mem: &MemTable, limit: usize, value_type: ValueType) -> bool {
+    fn inserted(&self, mem: &MemTable, limits: MemTableLimits, value_type: ValueType) -> bool {
         if value_type.is_point_deletion() && mem.has_noted_deletions() {
             self.engine.deletions_noted.store(true, Ordering::Relaxed);
         }
-        mem.approximate_memory_usage() >= limit
+        mem.approximate_memory_usage() >= limits.bytes
+            || (value_type == ValueType::RangeDeletion && limits.has_too_many_range_deletions(mem))
     }
 
     /// Whether the memtable is full now; `None` if the family is gone.
@@ -134,9 +135,9 @@ impl<'g> Target<'g> {
         sequence: SequenceNumber,
         entry: Entry<'_>,
     ) -> Result<Option<bool>> {
-        let Some((mem, limit)) = self.memtable(family) else { return Ok(None) };
+        let Some((mem, limits)) = self.memtable(family) else { return Ok(None) };
         mem.add(sequence, entry.value_type, entry.key, entry.value)?;
-        Ok(Some(self.inserted(mem, limit, entry.value_type)))
+        Ok(Some(self.inserted(mem, limits, entry.value_type)))
     }
 
     /// [`Target::insert`] of an entry that has a checksum.
@@ -147,22 +148,22 @@ impl<'g> Target<'g> {
         entry: Entry<'_>,
         checksum: EntryChecksum,
     ) -> Result<Option<bool>> {
-        let Some((mem, limit)) = self.memtable(family) else { return Ok(None) };
+        let Some((mem, limits)) = self.memtable(family) else { return Ok(None) };
         mem.add_checked(sequence, entry.value_type, entry.key, entry.value, checksum)?;
-        Ok(Some(self.inserted(mem, limit, entry.value_type)))
+        Ok(Some(self.inserted(mem, limits, entry.value_type)))
     }
 
     /// The family's memtable and how large it may become; `None` if the family is gone.
     #[inline]
-    fn memtable(&mut self, family: ColumnFamilyId) -> Option<(&'g MemTable, usize)> {
+    fn memtable(&mut self, family: ColumnFamilyId) -> Option<(&'g MemTable, MemTableLimits)> {
         match self.last {
-            Some((id, mem, limit)) if id == family => Some((mem, limit)),
+            Some((id, mem, limits)) if id == family => Some((mem, limits)),
             _ => {
                 let load = |cf: &ColumnFamily| cf.super_version.load(self.guard);
                 let sv = self.engine.families.with(family, load)?;
-                let (mem, limit) = (&*sv.mem, sv.options.write_buffer_size);
-                self.last = Some((family, mem, limit));
-                Some((mem, limit))
+                let (mem, limits) = (&*sv.mem, MemTableLimits::of(&sv.options));
+                self.last = Some((family, mem, limits));
+                Some((mem, limits))
             }
         }
     }

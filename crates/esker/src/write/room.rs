@@ -5,7 +5,7 @@
 
 use super::WritePath;
 use super::queue::{Leader, Request, write_stall};
-use crate::cf::FamilyState;
+use crate::cf::{FamilyState, MemTableLimits};
 use crate::engine::{DbState, Engine};
 use crate::observe::{FlushReason, WriteStallCondition};
 use crate::options::WaitsForMemory;
@@ -90,8 +90,13 @@ impl WritePath {
         }
         if engine.switch_wanted.load(Ordering::Relaxed) && engine.switch_wanted.swap(false, Ordering::Relaxed)
         {
-            let full = full_families(engine);
-            if let Err(e) = self.switch_memtables(leader, &full, FlushReason::WriteBufferFull) {
+            let (full, range_deletions) = full_families(engine);
+            let switched =
+                self.switch_memtables(leader, &full, FlushReason::WriteBufferFull).and_then(|()| {
+                    let reason = FlushReason::MemtableMaxRangeDeletions;
+                    self.switch_memtables(leader, &range_deletions, reason)
+                });
+            if let Err(e) = switched {
                 engine.switch_wanted.store(true, Ordering::Relaxed);
                 return Err(e);
             }
@@ -241,14 +246,20 @@ fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
     stopped.flat_map(|f| f.running.all_set_aside()).next().map(|(_, why)| why.clone())
 }
 
-/// Families whose active memtable has reached `write_buffer_size`.
-fn full_families(engine: &Engine) -> Vec<ColumnFamilyId> {
+/// Families whose active memtable has reached `write_buffer_size`, and others where it has reached
+/// `memtable_max_range_deletions`.
+fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) {
     let state = engine.state.lock();
-    let full = state
-        .families
-        .values()
-        .filter(|f| f.memtables.active.approximate_memory_usage() >= f.options.write_buffer_size);
-    full.map(|f| f.cf.id).collect()
+    let (mut full, mut range_deletions) = (Vec::new(), Vec::new());
+    for family in state.families.values() {
+        let (mem, limits) = (&family.memtables.active, MemTableLimits::of(&family.options));
+        if mem.approximate_memory_usage() >= limits.bytes {
+            full.push(family.cf.id);
+        } else if limits.has_too_many_range_deletions(mem) {
+            range_deletions.push(family.cf.id);
+        }
+    }
+    (full, range_deletions)
 }
 
 /// The newest of the WALs that are to go when there are too many bytes of them. With a limit set by the user that is

@@ -55,6 +55,7 @@ mod paranoid;
 mod prefix_scan;
 mod preserve;
 mod protection;
+mod range_deletions;
 mod read_options;
 mod refused_writes;
 mod repair;

@@ -1,7 +1,7 @@
 //! Overlapping range tombstones, cut into disjoint fragments that can be searched.
 //!
-//! In: tombstones in any order. Out: for any user key and snapshot, the newest tombstone that covers it; and the
-//! fragments in order, as flush and compaction write them.   Source: RocksDB `db/range_tombstone_fragmenter.h`.
+//! In: tombstones in any order. Out: for any user key and snapshot, the newest tombstone that covers it, and how far the
+//! covered range around it reaches.   Source: RocksDB `db/range_tombstone_fragmenter.h`.
 //!
 //! ```text
 //! a----------e @5                    a---c @5
@@ -10,73 +10,48 @@
 //! ```
 //!
 //! Invariants
-//!  1. Fragments are sorted and disjoint; each lies between two neighbouring boundaries, a boundary being the start
-//!     or end of some tombstone; keys that no tombstone covers lie in no fragment.
-//!  2. A fragment has at least one sequence number; they are descending and distinct.
+//!  1. Boundaries are sorted and distinct: the starts and ends of the tombstones. Fragment i lies between boundaries i and
+//!     i + 1. A fragment that no tombstone covers is a gap; two gaps are never neighbours.
+//!  2. `newest[i]` is the newest sequence number over fragment i, zero in a gap. Zero is a number, too, of tables that were not
+//!     ingested yet, and hides nothing: `zeros` are the fragments under such tombstones, ascending.
+//!  3. `layers` exists exactly if some fragment has two sequence numbers or more; without it `newest` says everything.
 //!
-//! A lookup searches the boundaries' first 8 bytes behind what they all begin with, as numbers; whole keys are
-//! compared only among those that agree there. That is for the bytewise order; other orders compare keys (1000
-//! tombstones, one run on a busy 2-vCPU Zen 4 machine: 146 ns for a lookup by keys, 47 by numbers).
+//! A lookup searches the boundaries' first 8 bytes behind their common prefix, as numbers; it compares whole keys only
+//! among boundaries that agree there. That is for the bytewise order; other orders compare keys (1000 tombstones, one
+//! run on a busy 2-vCPU Zen 4 machine: 146 ns for a lookup by keys, 47 by numbers).
 //!
-//! Storage: each boundary once, in one buffer; sequence numbers in one pool. A fragment whose list is a stretch of
-//! its neighbour's shares it: windows that slide forward or backward in time, "everything before k" for growing k,
-//! and nested ranges all take O(n). Only overlaps without any such order take O(n * depth).
+//! Costs, for n tombstones of any shape: O(n log n) to build, O(log n) for the newest tombstone over a key, O(log² n) for
+//! the newest that an older snapshot sees. Memory is O(n), plus 4 bytes for each node of the segment tree (`layers.rs`)
+//! that a tombstone covers: at most 2 log n of them, and none if no two tombstones overlap.
 #![expect(
     clippy::indexing_slicing,
     reason = "indices come from this file's own tables; no bytes from disk are used as numbers"
 )]
 
+mod layers;
+
 use super::tombstone::{RangeTombstone, RangeTombstoneRef};
 use crate::key::InternalKeyComparator;
 use esker_base::SequenceNumber;
 use esker_base::comparator::{KeyOrder, head};
+use layers::{Layers, Stored, Summary};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A piece of key space and every tombstone that covers it.
+/// A piece of key space over which the tombstones are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
     /// The first user key of the piece.
     pub start: &'a [u8],
     /// The first user key after it.
     pub end: &'a [u8],
-    /// The tombstones' sequence numbers, newest first; never empty.
-    pub seqs: &'a [SequenceNumber],
-}
-
-impl Fragment<'_> {
-    /// The newest sequence number that `snapshot` may see, or zero.
-    #[inline]
-    pub fn newest_visible(&self, snapshot: SequenceNumber) -> SequenceNumber {
-        newest_visible(self.seqs, snapshot)
-    }
-}
-
-#[inline]
-fn newest_visible(seqs: &[SequenceNumber], snapshot: SequenceNumber) -> SequenceNumber {
-    match seqs.first() {
-        Some(&newest) if newest <= snapshot => newest,
-        _ => {
-            let at = seqs.partition_point(|&s| s > snapshot);
-            seqs.get(at).copied().unwrap_or(SequenceNumber::ZERO)
-        }
-    }
+    /// The newest tombstone's sequence number; zero if none covers the piece.
+    pub newest: SequenceNumber,
 }
 
 /// Two cache lines of heads.
 const STRIDE: usize = 16;
-
-/// Where a fragment's parts are stored.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// It starts at this boundary and ends at the next.
-    boundary: u32,
-    seq_count: u32,
-    seq_at: usize,
-    /// The first of them: most snapshots see it, and need not look further.
-    newest: SequenceNumber,
-}
 
 /// Disjoint, sorted, searchable range tombstones. Immutable; share it by `Arc`.
 #[derive(Clone, Default, Debug)]
@@ -90,11 +65,13 @@ pub struct FragmentedRangeTombstones {
     heads: Vec<u64>,
     /// Every `STRIDE`th head, from the first: few enough to stay in a processor's cache.
     top_heads: Vec<u64>,
-    slots: Vec<Slot>,
-    /// How many slots start before boundary i, for each i up to and including the number of boundaries. Empty if each
-    /// boundary but the last starts a slot: then it would be i, except for the last.
-    slots_before: Vec<u32>,
-    seqs: Vec<SequenceNumber>,
+    /// Invariant 2.
+    newest: Vec<SequenceNumber>,
+    zeros: Vec<u32>,
+    /// Invariant 3.
+    layers: Option<Box<Layers>>,
+    /// Of which fragments a snapshot sees no tombstone.
+    bare: Summary,
     max_seq: SequenceNumber,
     tombstone_count: usize,
 }
@@ -105,8 +82,7 @@ impl FragmentedRangeTombstones {
         FragmentedRangeTombstones::default()
     }
 
-    /// Fragments `tombstones`; those that cover nothing (`start >= end`) are dropped. O(n log n) for n tombstones,
-    /// plus the length of the lists that cannot be shared (head of this file).
+    /// Fragments `tombstones`; those that cover nothing (`start >= end`) are dropped.
     pub fn build(tombstones: Vec<RangeTombstone>, icmp: &InternalKeyComparator) -> FragmentedRangeTombstones {
         FragmentedRangeTombstones::from_refs(tombstones.iter().map(RangeTombstone::as_ref), icmp)
     }
@@ -116,23 +92,28 @@ impl FragmentedRangeTombstones {
         tombstones: impl IntoIterator<Item = RangeTombstoneRef<'a>>,
         icmp: &InternalKeyComparator,
     ) -> FragmentedRangeTombstones {
-        let tombstones: Vec<_> = tombstones.into_iter().filter(|t| !t.is_empty(icmp)).collect();
-        if tombstones.is_empty() {
-            return FragmentedRangeTombstones::default();
-        }
-        Builder::run(&tombstones, icmp)
+        Builder::run(tombstones, icmp, false)
+    }
+
+    /// Keeps only the newest tombstone over each key, for readers that see all of them. Neighbours with the same sequence
+    /// number are joined, so there are at most twice as many fragments as tombstones.
+    pub fn newest_of<'a>(
+        tombstones: impl IntoIterator<Item = RangeTombstoneRef<'a>>,
+        icmp: &InternalKeyComparator,
+    ) -> FragmentedRangeTombstones {
+        Builder::run(tombstones, icmp, true)
     }
 
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.newest.is_empty()
     }
 
-    /// How many fragments.
+    /// How many fragments, gaps included.
     #[inline]
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.newest.len()
     }
 
     /// How many tombstones went in, without those that covered nothing.
@@ -152,29 +133,59 @@ impl FragmentedRangeTombstones {
             + self.keys.capacity()
             + self.key_ends.capacity() * size_of::<usize>()
             + (self.heads.capacity() + self.top_heads.capacity()) * size_of::<u64>()
-            + self.slots.capacity() * size_of::<Slot>()
-            + self.slots_before.capacity() * size_of::<u32>()
-            + self.seqs.capacity() * size_of::<SequenceNumber>()
+            + self.newest.capacity() * size_of::<SequenceNumber>()
+            + self.zeros.capacity() * size_of::<u32>()
+            + self.bare.memory()
+            + self.layers.as_ref().map_or(0, |layers| layers.memory())
     }
 
-    /// Fragment `i`.
+    /// Fragment `i`, which may be a gap.
     ///
     /// # Panics
     /// If `i >= len()`.
     #[inline]
     pub fn fragment(&self, i: usize) -> Fragment<'_> {
-        let slot = &self.slots[i];
-        let boundary = slot.boundary as usize;
-        Fragment {
-            start: self.boundary(boundary),
-            end: self.boundary(boundary + 1),
-            seqs: self.seqs_of(slot),
-        }
+        Fragment { start: self.boundary(i), end: self.boundary(i + 1), newest: self.newest[i] }
     }
 
-    /// All fragments, in key order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Fragment<'_>> + ExactSizeIterator {
-        (0..self.len()).map(|i| self.fragment(i))
+    /// The fragments that tombstones cover, in key order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Fragment<'_>> {
+        (0..self.len()).filter(|&i| !self.is_gap(i)).map(|i| self.fragment(i))
+    }
+
+    /// A set of tombstones that says the same as those that went in, and is no larger than twice as many; in no order.
+    pub fn tombstones(&self) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
+        let layered = self.layers.iter().flat_map(|layers| layers.stored()).map(|stored| RangeTombstoneRef {
+            start: self.boundary(stored.start as usize),
+            end: self.boundary(stored.end as usize),
+            seq: stored.seq,
+        });
+        let flat = if self.layers.is_some() { 0..0 } else { 0..self.len() };
+        let flat = flat.filter(|&i| !self.is_gap(i)).map(|i| self.fragment(i));
+        layered.chain(flat.map(|f| RangeTombstoneRef { start: f.start, end: f.end, seq: f.newest }))
+    }
+
+    /// The distinct sequence numbers of all tombstones over fragment `i`, newest first. O(log n) for each.
+    pub fn sequences(&self, i: usize) -> Vec<SequenceNumber> {
+        let mut all = Vec::new();
+        let mut next = self.newest[i];
+        while next > SequenceNumber::ZERO {
+            all.push(next);
+            next = self.newest_visible(i, SequenceNumber(next.0 - 1));
+        }
+        if self.has_zero(i) {
+            all.push(SequenceNumber::ZERO);
+        }
+        all
+    }
+
+    /// Whether no tombstone covers fragment `i`.
+    fn is_gap(&self, i: usize) -> bool {
+        self.newest[i] == SequenceNumber::ZERO && !self.has_zero(i)
+    }
+
+    fn has_zero(&self, i: usize) -> bool {
+        self.zeros.binary_search_by(|&zero| (zero as usize).cmp(&i)).is_ok()
     }
 
     /// The sequence number of the newest tombstone that covers `user_key` and that `snapshot` may see; zero if none.
@@ -185,37 +196,73 @@ impl FragmentedRangeTombstones {
         icmp: &InternalKeyComparator,
         snapshot: SequenceNumber,
     ) -> SequenceNumber {
-        if self.slots.is_empty() {
-            return SequenceNumber::ZERO;
-        }
-        let Some(boundary) = self.boundaries_up_to(user_key, icmp).checked_sub(1) else {
-            return SequenceNumber::ZERO;
-        };
-        match self.slots.get(self.slots_before(boundary)) {
-            Some(slot) if slot.boundary as usize != boundary => SequenceNumber::ZERO,
-            Some(slot) if slot.newest <= snapshot => slot.newest,
-            Some(slot) => newest_visible(self.seqs_of(slot), snapshot),
-            None => SequenceNumber::ZERO,
+        match self.position(user_key, icmp).checked_sub(1) {
+            Some(i) if i < self.newest.len() => self.newest_visible(i, snapshot),
+            _ => SequenceNumber::ZERO,
         }
     }
 
-    /// The first fragment that ends after `user_key`: the one that covers it, else the next; `len()` if none does.
+    /// How many boundaries are at or before `user_key`. At position p, fragment p - 1 holds the key, if there is one: at 0 the
+    /// key lies before all fragments, beyond `len()` behind them.
     #[inline]
-    pub fn seek(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
-        if self.slots.is_empty() {
-            return 0;
-        }
-        let last = self.boundaries_up_to(user_key, icmp).saturating_sub(1);
-        self.slots_before(last)
+    pub fn position(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
+        if self.newest.is_empty() { 0 } else { self.boundaries_up_to(user_key, icmp) }
     }
 
-    /// The last fragment that starts at or before `user_key`: the one that covers it, else the one before.
-    #[inline]
-    pub fn seek_for_prev(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> Option<usize> {
-        if self.slots.is_empty() {
-            return None;
+    /// [`position`](Self::position), looked for first at `near` and one further: scans mostly find it there.
+    pub fn position_near(&self, near: usize, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
+        let count = self.key_ends.len().saturating_sub(1);
+        let is_at_or_before =
+            |i: usize| i < count && icmp.compare_user_keys(self.boundary(i), user_key) != Ordering::Greater;
+        if near > count || (near > 0 && !is_at_or_before(near - 1)) {
+            return self.position(user_key, icmp);
         }
-        self.slots_before(self.boundaries_up_to(user_key, icmp)).checked_sub(1)
+        if !is_at_or_before(near) {
+            return near;
+        }
+        if !is_at_or_before(near + 1) {
+            return near + 1;
+        }
+        self.position(user_key, icmp)
+    }
+
+    /// Boundary `i`: where fragment i begins, or the last one ends.
+    ///
+    /// # Panics
+    /// If `i > len()`, or there are no fragments.
+    #[inline]
+    pub fn boundary(&self, i: usize) -> &[u8] {
+        &self.keys[self.key_ends[i]..self.key_ends[i + 1]]
+    }
+
+    /// The newest sequence number over fragment `i` that `snapshot` may see, or zero.
+    #[inline]
+    pub fn newest_visible(&self, i: usize, snapshot: SequenceNumber) -> SequenceNumber {
+        let newest = self.newest[i];
+        if newest <= snapshot {
+            return newest;
+        }
+        self.layers.as_ref().map_or(SequenceNumber::ZERO, |layers| layers.newest_visible(i, snapshot))
+    }
+
+    /// The boundary at which the range ends that `snapshot` sees covered, without a gap, from fragment `i` on. O(log n).
+    pub fn covered_until(&self, i: usize, snapshot: SequenceNumber) -> usize {
+        self.bare.first_above(i, snapshot, &|i| self.covered_from(i)).unwrap_or(self.len())
+    }
+
+    /// The boundary at which the range begins that `snapshot` sees covered, without a gap, up to fragment `i`. O(log n).
+    pub fn covered_since(&self, i: usize, snapshot: SequenceNumber) -> usize {
+        self.bare.last_above(i + 1, snapshot, &|i| self.covered_from(i)).map_or(0, |bare| bare + 1)
+    }
+
+    /// From which snapshot on fragment `i` is covered.
+    #[inline]
+    fn covered_from(&self, i: usize) -> SequenceNumber {
+        match &self.layers {
+            _ if self.newest[i] == SequenceNumber::ZERO => SequenceNumber(u64::MAX),
+            Some(layers) => layers.oldest(i),
+            None => self.newest[i],
+        }
     }
 
     /// Whether some tombstone that `snapshot` may see covers part of `[start, end]`, both inclusive.
@@ -226,20 +273,9 @@ impl FragmentedRangeTombstones {
         icmp: &InternalKeyComparator,
         snapshot: SequenceNumber,
     ) -> bool {
-        (self.seek(start, icmp)..self.len())
-            .map(|i| self.fragment(i))
-            .take_while(|f| icmp.compare_user_keys(f.start, end) != Ordering::Greater)
-            .any(|f| f.newest_visible(snapshot) > SequenceNumber::ZERO)
-    }
-
-    /// How many slots start before this boundary, or before the end.
-    #[inline]
-    fn slots_before(&self, boundary: usize) -> usize {
-        if self.slots_before.is_empty() {
-            boundary.min(self.slots.len())
-        } else {
-            self.slots_before[boundary] as usize
-        }
+        (self.position(start, icmp).saturating_sub(1)..self.len())
+            .take_while(|&i| icmp.compare_user_keys(self.boundary(i), end) != Ordering::Greater)
+            .any(|i| self.covered_from(i) <= snapshot)
     }
 
     /// How many boundaries are at or before `key`. There are some.
@@ -289,7 +325,7 @@ impl FragmentedRangeTombstones {
         low
     }
 
-    /// Fills in what is derived from boundaries and slots.
+    /// Fills in the heads of the boundaries.
     fn index(&mut self, icmp: &InternalKeyComparator) {
         let count = self.key_ends.len() - 1;
         if icmp.order() == KeyOrder::Bytewise {
@@ -299,222 +335,127 @@ impl FragmentedRangeTombstones {
             self.heads = (0..count).map(|i| head(self.boundary(i), self.prefix_len)).collect();
             self.top_heads = self.heads.iter().step_by(STRIDE).copied().collect();
         }
-        if self.slots.len() == count - 1 {
-            return;
-        }
-        self.slots_before = Vec::with_capacity(count + 1);
-        let mut slots = 0;
-        for boundary in 0..=count {
-            self.slots_before.push(slots);
-            let starts_here = self.slots.get(slots as usize).is_some_and(|s| s.boundary as usize == boundary);
-            slots += u32::from(starts_here);
-        }
-    }
-
-    #[inline]
-    fn boundary(&self, i: usize) -> &[u8] {
-        &self.keys[self.key_ends[i]..self.key_ends[i + 1]]
-    }
-
-    #[inline]
-    fn seqs_of(&self, slot: &Slot) -> &[SequenceNumber] {
-        &self.seqs[slot.seq_at..slot.seq_at + slot.seq_count as usize]
     }
 }
 
-/// Sweeps over the boundaries with the set of tombstones that cover the piece behind each.
+/// Sweeps over the boundaries with the set of tombstones that cover the fragment behind each.
 #[derive(Default)]
 struct Builder {
     out: FragmentedRangeTombstones,
-    /// Sequence number -> how many tombstones with it cover the current piece.
+    /// Sequence number -> how many tombstones with it cover the current fragment.
     active: BTreeMap<SequenceNumber, u32>,
-    run: Run,
+    /// The oldest sequence number over each fragment.
+    oldest: Vec<SequenceNumber>,
+    is_layered: bool,
 }
 
 impl Builder {
-    fn run(tombstones: &[RangeTombstoneRef<'_>], icmp: &InternalKeyComparator) -> FragmentedRangeTombstones {
+    fn run<'a>(
+        tombstones: impl IntoIterator<Item = RangeTombstoneRef<'a>>,
+        icmp: &InternalKeyComparator,
+        only_newest: bool,
+    ) -> FragmentedRangeTombstones {
+        let tombstones: Vec<_> = tombstones.into_iter().filter(|t| !t.is_empty(icmp)).collect();
+        if tombstones.is_empty() {
+            return FragmentedRangeTombstones::default();
+        }
         let mut builder = Builder::default();
         builder.out.tombstone_count = tombstones.len();
         builder.out.max_seq = tombstones.iter().map(|t| t.seq).max().unwrap_or_default();
         builder.out.key_ends.push(0);
+        let mut stored: Vec<Stored> =
+            tombstones.iter().map(|t| Stored { start: 0, end: 0, seq: t.seq }).collect();
 
-        let edges = sorted_edges(tombstones, icmp);
-        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        let edges = sorted_edges(&tombstones, icmp);
         for group in edges.chunk_by(|a, b| icmp.same_user_key(a.key, b.key)) {
-            added.clear();
-            removed.clear();
-            // Starts come before ends, so a number that ends here and starts here anew has not changed.
+            let boundary = u32::try_from(builder.out.key_ends.len() - 1).expect("fewer than 2^31 tombstones");
             for edge in group {
+                let stored = &mut stored[edge.tombstone as usize];
                 if edge.is_end {
-                    builder.leave(edge.seq, &mut removed);
+                    stored.end = boundary;
+                    builder.leave(stored.seq);
                 } else {
-                    builder.enter(edge.seq, &mut added);
+                    stored.start = boundary;
+                    builder.enter(stored.seq);
                 }
             }
-            builder.push_boundary(group[0].key);
-            builder.push_fragment(&mut added, &mut removed);
+            builder.push(group[0].key, only_newest);
         }
-        builder.flush_run();
         debug_assert!(builder.active.is_empty(), "every tombstone that was entered ends");
-        let mut out = builder.out;
-        out.keys.shrink_to_fit();
-        out.key_ends.shrink_to_fit();
-        out.slots.shrink_to_fit();
-        out.seqs.shrink_to_fit();
-        out.index(icmp);
-        out
+        builder.finish(stored, icmp, only_newest)
     }
 
-    fn enter(&mut self, seq: SequenceNumber, added: &mut Vec<SequenceNumber>) {
-        let count = self.active.entry(seq).or_insert(0);
-        *count += 1;
-        if *count == 1 {
-            added.push(seq);
-        }
+    fn enter(&mut self, seq: SequenceNumber) {
+        *self.active.entry(seq).or_insert(0) += 1;
     }
 
-    fn leave(&mut self, seq: SequenceNumber, removed: &mut Vec<SequenceNumber>) {
+    fn leave(&mut self, seq: SequenceNumber) {
         let count = self.active.get_mut(&seq).expect("a tombstone starts before it ends");
         *count -= 1;
         if *count == 0 {
             self.active.remove(&seq);
-            removed.push(seq);
         }
     }
 
-    fn push_boundary(&mut self, key: &[u8]) {
-        self.out.keys.extend_from_slice(key);
-        self.out.key_ends.push(self.out.keys.len());
-    }
-
-    /// Adds the piece behind the boundary just pushed, unless nothing covers it.
-    fn push_fragment(&mut self, added: &mut [SequenceNumber], removed: &mut [SequenceNumber]) {
-        added.sort_unstable();
-        removed.sort_unstable();
-        if !self.run.change(added, removed) {
-            self.flush_run();
-            self.run.restart(self.active.keys().copied());
-        }
-        if self.active.is_empty() {
+    /// Ends the fragment before this boundary and begins the one behind it.
+    fn push(&mut self, key: &[u8], only_newest: bool) {
+        let newest = self.active.last_key_value().map_or(SequenceNumber::ZERO, |(&seq, _)| seq);
+        if only_newest && self.out.newest.last().is_some_and(|&before| before == newest) {
             return;
         }
-        let boundary =
-            u32::try_from(self.out.key_ends.len() - 2).expect("fewer than 2^32 tombstones fit in memory");
-        self.run.record(boundary);
-    }
-
-    fn flush_run(&mut self) {
-        self.run.flush(&mut self.out);
-    }
-}
-
-/// A stretch of sequence numbers that several fragments in a row share: each sees a window of it.
-#[derive(Default)]
-struct Run {
-    /// Ascending.
-    seqs: VecDeque<SequenceNumber>,
-    /// How many were put before the first ones: positions count from the original front.
-    prepended: isize,
-    /// The current fragment's window of positions.
-    low: isize,
-    high: isize,
-    /// Boundary and window of each fragment since the last flush.
-    windows: Vec<(u32, isize, isize)>,
-}
-
-impl Run {
-    fn at(&self, position: isize) -> SequenceNumber {
-        self.seqs[(position + self.prepended) as usize]
-    }
-
-    /// Moves the window; `added` and `removed` are ascending. False if the new list is no stretch that this run can
-    /// hold; then the caller starts another.
-    fn change(&mut self, added: &[SequenceNumber], removed: &[SequenceNumber]) -> bool {
-        let mut removed = removed;
-        while let Some((first, rest)) = removed.split_first()
-            && self.low < self.high
-            && self.at(self.low) == *first
-        {
-            self.low += 1;
-            removed = rest;
-        }
-        while let Some((last, rest)) = removed.split_last()
-            && self.low < self.high
-            && self.at(self.high - 1) == *last
-        {
-            self.high -= 1;
-            removed = rest;
-        }
-        // What was added and removed at one boundary never was in the list; it cannot happen, see `Builder::run`.
-        removed.is_empty() && self.extend(added)
-    }
-
-    fn extend(&mut self, added: &[SequenceNumber]) -> bool {
-        if added.is_empty() {
-            return true;
-        }
-        if self.low == self.high {
-            return false;
-        }
-        let older = added.partition_point(|&s| s < self.at(self.low));
-        let (older, newer) = added.split_at(older);
-        let front = -self.prepended;
-        let back = self.seqs.len() as isize + front;
-        let fits = (older.is_empty() || self.low == front)
-            && (newer.is_empty() || self.high == back && newer[0] > self.at(self.high - 1));
-        if fits {
-            for &seq in older.iter().rev() {
-                self.seqs.push_front(seq);
+        self.out.keys.extend_from_slice(key);
+        self.out.key_ends.push(self.out.keys.len());
+        self.out.newest.push(newest);
+        if !only_newest {
+            let oldest = self.active.first_key_value().map_or(SequenceNumber::ZERO, |(&seq, _)| seq);
+            self.oldest.push(oldest);
+            self.is_layered |= oldest < newest;
+            if self.active.contains_key(&SequenceNumber::ZERO) {
+                let fragment = self.out.newest.len() - 1;
+                self.out.zeros.push(u32::try_from(fragment).expect("fewer than 2^31 tombstones"));
             }
-            self.prepended += older.len() as isize;
-            self.low -= older.len() as isize;
-            self.seqs.extend(newer);
-            self.high += newer.len() as isize;
         }
-        fits
     }
 
-    fn restart(&mut self, seqs: impl Iterator<Item = SequenceNumber>) {
-        self.seqs.extend(seqs);
-        self.high = self.seqs.len() as isize;
-    }
-
-    fn record(&mut self, boundary: u32) {
-        self.windows.push((boundary, self.low, self.high));
-    }
-
-    /// Writes the stretch, newest first, and the fragments that look at it; then is empty.
-    fn flush(&mut self, out: &mut FragmentedRangeTombstones) {
-        let back = self.seqs.len() as isize - self.prepended;
-        let base = out.seqs.len();
-        if !self.windows.is_empty() {
-            out.seqs.extend(self.seqs.iter().rev());
+    fn finish(
+        self,
+        stored: Vec<Stored>,
+        icmp: &InternalKeyComparator,
+        only_newest: bool,
+    ) -> FragmentedRangeTombstones {
+        let mut out = self.out;
+        // Behind the last boundary lies no fragment.
+        out.newest.pop();
+        if only_newest {
+            out.tombstone_count = out.newest.iter().filter(|&&seq| seq > SequenceNumber::ZERO).count();
         }
-        out.slots.extend(self.windows.iter().map(|&(boundary, low, high)| Slot {
-            boundary,
-            seq_count: u32::try_from(high - low).expect("fewer than 2^32 tombstones fit in memory"),
-            seq_at: base + (back - high) as usize,
-            newest: self.seqs[(high - 1 + self.prepended) as usize],
-        }));
-        self.seqs.clear();
-        self.windows.clear();
-        (self.prepended, self.low, self.high) = (0, 0, 0);
+        out.keys.shrink_to_fit();
+        out.key_ends.shrink_to_fit();
+        out.newest.shrink_to_fit();
+        if self.is_layered {
+            out.layers = Some(Box::new(Layers::new(stored, self.oldest, out.newest.len())));
+        }
+        out.bare = Summary::new(out.newest.len(), |i| out.covered_from(i));
+        out.index(icmp);
+        out
     }
 }
 
 /// Where a tombstone starts or ends.
 struct Edge<'a> {
     key: &'a [u8],
-    seq: SequenceNumber,
+    tombstone: u32,
     is_end: bool,
 }
 
 fn sorted_edges<'a>(tombstones: &[RangeTombstoneRef<'a>], icmp: &InternalKeyComparator) -> Vec<Edge<'a>> {
     let mut edges = Vec::with_capacity(2 * tombstones.len());
-    for t in tombstones {
-        edges.push(Edge { key: t.start, seq: t.seq, is_end: false });
-        edges.push(Edge { key: t.end, seq: t.seq, is_end: true });
+    for (i, t) in tombstones.iter().enumerate() {
+        let tombstone = u32::try_from(i).expect("fewer than 2^31 tombstones");
+        edges.push(Edge { key: t.start, tombstone, is_end: false });
+        edges.push(Edge { key: t.end, tombstone, is_end: true });
     }
+    // Starts come before ends, so that a number that ends here and starts here anew stays in the set.
     edges.sort_unstable_by(|a, b| icmp.compare_user_keys(a.key, b.key).then(a.is_end.cmp(&b.is_end)));
     edges
 }

@@ -291,7 +291,7 @@ fn range_tombstones_cover_as_a_naive_list_says() {
             }
         }
         assert_eq!(
-            table.range_tombstones().tombstone_count(),
+            table.range_tombstones().iter().map(|set| set.tombstone_count()).sum::<usize>(),
             naive.iter().filter(|t| !t.as_ref().is_empty(icmp)).count()
         );
         assert_eq!(table.num_range_deletes(), TOMBSTONES - 1);

@@ -24,6 +24,7 @@ mod odd_directories;
 mod party;
 mod ping_pong;
 mod properties;
+mod range_deletions;
 mod recycled_wals;
 mod refused;
 mod scans;

@@ -147,9 +147,10 @@ fn written_again(reader: &Arc<TableReader>, mixture: &Mixture) -> Vec<u8> {
         entries.next();
     }
     entries.status().expect("read whole");
-    for fragment in reader.range_dels().iter().flat_map(|d| d.iter()) {
-        for seq in fragment.seqs {
-            let tombstone = RangeTombstone::new(fragment.start, fragment.end, *seq);
+    for (dels, i) in reader.range_dels().iter().flat_map(|d| (0..d.len()).map(move |i| (d, i))) {
+        let fragment = dels.fragment(i);
+        for seq in dels.sequences(i) {
+            let tombstone = RangeTombstone::new(fragment.start, fragment.end, seq);
             builder.add(&tombstone.internal_key(), fragment.end).expect("added");
         }
     }

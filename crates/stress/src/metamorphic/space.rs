@@ -124,6 +124,7 @@ const FAMILY: &[Knob] = &[
     ("min_tombstones_for_range_conversion", &["0", "1", "8"]),
     ("memtable_op_scan_flush_trigger", &["0", "1", "100"]),
     ("memtable_avg_op_scan_flush_trigger", &["0", "2"]),
+    ("memtable_max_range_deletions", &["0", "1", "20"]),
 ];
 
 const TABLE: &[Knob] = &[

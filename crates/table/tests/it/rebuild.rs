@@ -67,9 +67,10 @@ fn options_of(fixture: &str, bytes: &[u8], reader: &TableReader, block_size: usi
 fn entries_of(reader: &Arc<TableReader>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries: Vec<(Vec<u8>, Vec<u8>)> =
         scan(reader).unwrap().into_iter().map(|e| (ikey_of(&e), e.3)).collect();
-    for fragment in reader.range_dels().iter().flat_map(|d| d.iter()) {
-        for seq in fragment.seqs {
-            let tombstone = RangeTombstone::new(fragment.start, fragment.end, *seq);
+    for (dels, i) in reader.range_dels().iter().flat_map(|d| (0..d.len()).map(move |i| (d, i))) {
+        let fragment = dels.fragment(i);
+        for seq in dels.sequences(i) {
+            let tombstone = RangeTombstone::new(fragment.start, fragment.end, seq);
             entries.push((tombstone.internal_key(), fragment.end.to_vec()));
         }
     }

@@ -500,18 +500,21 @@ impl Opening<'_> {
     fn open(&self, source: SourceRef<'_>) -> Result<MergeChild> {
         let icmp = &self.cf.icmp;
         let hides = !self.opener.ignore_range_deletions;
-        let run = |fragments, bounds| {
-            Box::new(RunTombstones::new(icmp.clone(), fragments, bounds, self.sequence)) as Box<_>
-        };
         Ok(match source {
             SourceRef::Memtable(mem) => MergeChild {
                 iter: watched(&self.opener.watch, Watched::Memtable(mem.id()), Box::new(mem.iter())),
-                tombstones: (hides && mem.num_range_deletes() > 0).then(|| run(mem.range_tombstones(), None)),
+                tombstones: (hides && mem.num_range_deletes() > 0).then(|| {
+                    let sets = mem.range_tombstones();
+                    Box::new(RunTombstones::of_memtable(icmp.clone(), sets, self.sequence)) as Box<_>
+                }),
             },
             SourceRef::File(file) => {
                 let opened = self.opener.open(file)?;
                 let bounds = || FileBounds::new(&file.smallest, &file.largest);
-                let tombstones = opened.range_dels.map(|fragments| run(fragments, Some(bounds())));
+                let tombstones = opened.range_dels.map(|fragments| {
+                    let bounds = Some(bounds());
+                    Box::new(RunTombstones::new(icmp.clone(), fragments, bounds, self.sequence)) as Box<_>
+                });
                 MergeChild { iter: opened.iter, tombstones }
             }
             SourceRef::Level(files) => {

@@ -35,9 +35,7 @@ pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
         let hidden = sum_of(&covered.all(), |start, end| mem.approximate_count(start, end));
         let left = if points > 0.0 { (1.0 - hidden / points).max(0.0) } else { 0.0 };
         keys += (points - 2.0 * mem.num_deletes() as f64) * left;
-        if hides(tombstones) {
-            covered.add_all(tombstones);
-        }
+        tombstones.iter().filter(|set| hides(set)).for_each(|set| covered.add_all(set));
     }
     for (file, tombstones) in &of_files {
         let Some(stats) = file.stats() else { continue };

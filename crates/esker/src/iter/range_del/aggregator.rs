@@ -3,17 +3,20 @@
 //! In: the fragments of each input, with its bounds, and the live snapshots. Out: which point entries they hide for
 //! everybody, and the tombstones each output file must carry.   Source: RocksDB `db/range_del_aggregator.h`.
 //!
-//! Snapshots cut sequence numbers into *stripes*: all that lies between two neighbouring snapshots is told apart by
-//! nobody. A tombstone hides an older entry from everybody only within its own stripe, and of the tombstones of one
-//! fragment only the newest of each stripe is needed.
+//! Snapshots cut sequence numbers into *stripes*: no reader tells apart what lies between two neighbouring snapshots. A
+//! tombstone hides an older entry from everybody only within its own stripe, and over each key only the newest tombstone
+//! of each stripe is needed. So each stripe with tombstones has a set of its own, of the newest ones only.
 //!
-//! Invariant: `merged` holds everything that was added, or is `None`.
+//! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at most 2n tombstones
+//! in the outputs, plus one for each place at which an output cuts one.
+//!
+//! Invariant: `stripes` holds everything that was added, or is `None`.
 
 use super::FileBounds;
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
 use esker_format::key::InternalKeyComparator;
-use esker_format::range_del::{Fragment, FragmentedRangeTombstones, RangeTombstone};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 
 /// What tombstones hide of one user key that is split between its file and the next (see [`super::Cover`]).
 #[derive(Debug)]
@@ -23,34 +26,46 @@ struct Edge {
     fragments: Arc<FragmentedRangeTombstones>,
 }
 
+/// The tombstones of one input, which act within its bounds.
+#[derive(Debug)]
+struct Input {
+    fragments: Arc<FragmentedRangeTombstones>,
+    bounds: Option<FileBounds>,
+}
+
+/// The newest tombstones of one stripe.
+#[derive(Debug)]
+struct Stripe {
+    /// How many snapshots are older.
+    number: usize,
+    newest: FragmentedRangeTombstones,
+    /// The position of the key that was asked for last.
+    position: usize,
+}
+
 /// The tombstones of all inputs.
 #[derive(Debug)]
 pub struct RangeDelAggregator {
     icmp: InternalKeyComparator,
     /// Ascending.
     snapshots: Vec<SequenceNumber>,
-    added: Vec<RangeTombstone>,
+    inputs: Vec<Input>,
     edges: Vec<Edge>,
-    merged: Option<FragmentedRangeTombstones>,
-    /// The fragment at which the last question was answered.
-    place: usize,
+    /// By number.
+    stripes: Option<Vec<Stripe>>,
 }
 
 impl RangeDelAggregator {
     /// None yet. `snapshots`: the live ones, ascending.
     pub fn new(icmp: InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> RangeDelAggregator {
         debug_assert!(snapshots.is_sorted(), "snapshots come in order");
-        RangeDelAggregator { icmp, snapshots, added: Vec::new(), edges: Vec::new(), merged: None, place: 0 }
+        RangeDelAggregator { icmp, snapshots, inputs: Vec::new(), edges: Vec::new(), stripes: None }
     }
 
     /// Adds those of one input: a memtable (no bounds) or a file.
     pub fn add(&mut self, fragments: &Arc<FragmentedRangeTombstones>, bounds: Option<&FileBounds>) {
-        self.merged = None;
-        for fragment in fragments.iter() {
-            if let Some((start, end)) = clip(&self.icmp, &fragment, bounds) {
-                self.added.extend(fragment.seqs.iter().map(|&seq| RangeTombstone::new(start, end, seq)));
-            }
-        }
+        self.stripes = None;
+        self.inputs.push(Input { fragments: Arc::clone(fragments), bounds: bounds.cloned() });
         if let Some(bounds) = bounds
             && let Some(from) = bounds.edge_from()
             && fragments.max_covering_seq(bounds.largest(), &self.icmp, SequenceNumber::MAX) > from
@@ -66,7 +81,7 @@ impl RangeDelAggregator {
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.edges.is_empty()
+        self.inputs.is_empty()
     }
 
     /// The live snapshots, ascending.
@@ -81,18 +96,17 @@ impl RangeDelAggregator {
     }
 
     fn is_hidden(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
-        let stripe_end = stripe_end(&self.snapshots, sequence);
-        self.build();
-        let merged = self.merged.as_ref().expect("just built");
-        self.place = seek_near(&self.icmp, merged, self.place, user_key);
-        if self.place < merged.len() {
-            let fragment = merged.fragment(self.place);
-            if self.icmp.compare_user_keys(fragment.start, user_key).is_le()
-                && fragment.newest_visible(stripe_end) > sequence
-            {
+        let number = stripe(&self.snapshots, sequence);
+        let stripes = built(&mut self.stripes, &self.inputs, &self.icmp, &self.snapshots);
+        if let Ok(at) = stripes.binary_search_by_key(&number, |stripe| stripe.number) {
+            let Stripe { newest, position, .. } = &mut stripes[at];
+            *position = newest.position_near(*position, user_key, &self.icmp);
+            let here = position.checked_sub(1).filter(|&i| i < newest.len());
+            if here.is_some_and(|i| newest.fragment(i).newest > sequence) {
                 return true;
             }
         }
+        let stripe_end = self.snapshots.get(number).copied().unwrap_or(SequenceNumber::MAX);
         self.edges.iter().any(|edge| {
             sequence >= edge.from
                 && self.icmp.same_user_key(&edge.user_key, user_key)
@@ -100,74 +114,62 @@ impl RangeDelAggregator {
         })
     }
 
-    fn build(&mut self) {
-        if self.merged.is_none() {
-            let refs = self.added.iter().map(RangeTombstone::as_ref);
-            self.merged = Some(FragmentedRangeTombstones::from_refs(refs, &self.icmp));
-            self.place = 0;
-        }
-    }
-
     /// The tombstones that an output file for the user keys `[lower, upper)` must hold, cut to them, in the order in which
-    /// they are written: by start, then newest first, no two overlapping partly. At the `bottommost` level those that
-    /// every snapshot sees are left out: what they hid is gone.
+    /// they are written: by start, then newest first. Those of one stripe do not overlap. At the `bottommost` level those
+    /// that every snapshot sees are left out: what they hid is gone.
     pub fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
         bottommost: bool,
     ) -> Vec<RangeTombstone> {
-        self.build();
-        let merged = self.merged.as_ref().expect("just built");
+        let icmp = &self.icmp;
+        let stripes = built(&mut self.stripes, &self.inputs, icmp, &self.snapshots);
         let mut out = Vec::new();
-        let mut run = Vec::new();
-        let mut needed = Vec::new();
-        let (mut start, mut end): (&[u8], &[u8]) = (&[], &[]);
-        let first = lower.map_or(0, |lower| merged.seek(lower, &self.icmp));
-        for i in first..merged.len() {
-            let fragment = merged.fragment(i);
-            let low = lower.filter(|l| self.icmp.compare_user_keys(l, fragment.start).is_gt());
-            let low = low.unwrap_or(fragment.start);
-            let high = upper.filter(|u| self.icmp.compare_user_keys(u, fragment.end).is_lt());
-            let high = high.unwrap_or(fragment.end);
-            if self.icmp.compare_user_keys(low, high).is_ge() {
-                break;
-            }
-            newest_of_stripes(&self.snapshots, fragment.seqs, bottommost, &mut needed);
-            // Neighbours that differ only in what was not needed become one.
-            if needed == run && low == end {
-                end = high;
-            } else {
-                push_run(&mut out, start, end, &run);
-                std::mem::swap(&mut run, &mut needed);
-                (start, end) = (low, high);
+        for Stripe { newest, .. } in stripes.iter().filter(|stripe| !(bottommost && stripe.number == 0)) {
+            let first = lower.map_or(0, |lower| newest.position(lower, icmp).saturating_sub(1));
+            let fragments = (first..newest.len()).map(|i| newest.fragment(i));
+            for fragment in fragments {
+                let start = lower.filter(|lower| icmp.compare_user_keys(lower, fragment.start).is_gt());
+                let start = start.unwrap_or(fragment.start);
+                let end = upper.filter(|upper| icmp.compare_user_keys(upper, fragment.end).is_lt());
+                let end = end.unwrap_or(fragment.end);
+                if icmp.compare_user_keys(start, end).is_ge() {
+                    break;
+                }
+                if fragment.newest > SequenceNumber::ZERO {
+                    out.push(RangeTombstone::new(start, end, fragment.newest));
+                }
             }
         }
-        push_run(&mut out, start, end, &run);
+        if stripes.len() > 1 {
+            out.sort_by(|a, b| icmp.compare_user_keys(&a.start, &b.start).then(b.seq.cmp(&a.seq)));
+        }
         out
     }
 }
 
-fn push_run(out: &mut Vec<RangeTombstone>, start: &[u8], end: &[u8], seqs: &[SequenceNumber]) {
-    out.extend(seqs.iter().map(|&seq| RangeTombstone::new(start, end, seq)));
-}
-
-/// The newest of `seqs` (descending) in each stripe; at the bottommost level none of the oldest stripe.
-fn newest_of_stripes(
+/// The stripes, made of all inputs if need be.
+fn built<'s>(
+    stripes: &'s mut Option<Vec<Stripe>>,
+    inputs: &[Input],
+    icmp: &InternalKeyComparator,
     snapshots: &[SequenceNumber],
-    seqs: &[SequenceNumber],
-    bottommost: bool,
-    needed: &mut Vec<SequenceNumber>,
-) {
-    needed.clear();
-    let mut last = None;
-    for &seq in seqs {
-        let stripe = stripe(snapshots, seq);
-        if last != Some(stripe) && !(bottommost && stripe == 0) {
-            needed.push(seq);
-        }
-        last = Some(stripe);
-    }
+) -> &'s mut Vec<Stripe> {
+    stripes.get_or_insert_with(|| {
+        let tombstones = inputs.iter().flat_map(|input| {
+            input.fragments.tombstones().filter_map(|tombstone| clip(icmp, tombstone, input.bounds.as_ref()))
+        });
+        let mut numbered: Vec<_> = tombstones.map(|t| (stripe(snapshots, t.seq), t)).collect();
+        numbered.sort_by_key(|&(number, _)| number);
+        let stripes = numbered.chunk_by(|(a, _), (b, _)| a == b);
+        let made = stripes.map(|stripe| Stripe {
+            number: stripe[0].0,
+            newest: FragmentedRangeTombstones::newest_of(stripe.iter().map(|&(_, t)| t), icmp),
+            position: 0,
+        });
+        made.collect()
+    })
 }
 
 /// How many snapshots are older than `sequence`. With none, everything is in stripe 0; what is in stripe 0 all snapshots
@@ -181,47 +183,19 @@ pub(in crate::iter) fn stripe(snapshots: &[SequenceNumber], sequence: SequenceNu
     }
 }
 
-/// The oldest snapshot that sees `sequence`; `MAX` if none does.
-#[inline]
-fn stripe_end(snapshots: &[SequenceNumber], sequence: SequenceNumber) -> SequenceNumber {
-    snapshots.get(stripe(snapshots, sequence)).copied().unwrap_or(SequenceNumber::MAX)
-}
-
-/// The first fragment that ends behind `user_key`, looked for from `place` on.
-pub(super) fn seek_near(
-    icmp: &InternalKeyComparator,
-    fragments: &FragmentedRangeTombstones,
-    place: usize,
-    user_key: &[u8],
-) -> usize {
-    let ends_behind = |i: usize| icmp.compare_user_keys(fragments.fragment(i).end, user_key).is_gt();
-    if place == 0 || (place <= fragments.len() && !ends_behind(place - 1)) {
-        if place == fragments.len() || ends_behind(place) {
-            return place;
-        }
-        if place + 1 == fragments.len() || ends_behind(place + 1) {
-            return place + 1;
-        }
-    }
-    fragments.seek(user_key, icmp)
-}
-
-/// The part of a fragment within the bounds.
+/// The part of a tombstone within the bounds.
 fn clip<'a>(
     icmp: &InternalKeyComparator,
-    fragment: &Fragment<'a>,
+    tombstone: RangeTombstoneRef<'a>,
     bounds: Option<&'a FileBounds>,
-) -> Option<(&'a [u8], &'a [u8])> {
-    let Some(bounds) = bounds else { return Some((fragment.start, fragment.end)) };
-    let start = if icmp.compare_user_keys(fragment.start, bounds.smallest()).is_lt() {
-        bounds.smallest()
-    } else {
-        fragment.start
-    };
-    let end = if icmp.compare_user_keys(fragment.end, bounds.largest()).is_gt() {
-        bounds.largest()
-    } else {
-        fragment.end
-    };
-    icmp.compare_user_keys(start, end).is_lt().then_some((start, end))
+) -> Option<RangeTombstoneRef<'a>> {
+    let Some(bounds) = bounds else { return Some(tombstone) };
+    let RangeTombstoneRef { mut start, mut end, seq } = tombstone;
+    if icmp.compare_user_keys(start, bounds.smallest()).is_lt() {
+        start = bounds.smallest();
+    }
+    if icmp.compare_user_keys(end, bounds.largest()).is_gt() {
+        end = bounds.largest();
+    }
+    icmp.compare_user_keys(start, end).is_lt().then_some(RangeTombstoneRef { start, end, seq })
 }

@@ -1,7 +1,12 @@
 use super::*;
 use crate::iter::tests::script::tombstones;
 use esker_base::ValueType;
+use esker_base::comparator::Comparator;
+use esker_base::sync::Arc;
 use esker_format::key::{InternalKeyComparator, internal_key};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use std::cmp::Ordering;
+use std::sync::atomic::{self, AtomicU64};
 
 fn icmp() -> InternalKeyComparator {
     InternalKeyComparator::default()
@@ -107,17 +112,154 @@ fn windows_hold_the_key_and_what_is_hidden_does_not_change_in_them() {
             true => bounds((&low, 5), (&high, rng.u64(..6))),
             false => exclusive(&low, &high),
         });
-        let mut run = source(&list, bounds, rng.u64(..10));
-        for _ in 0..40 {
-            let key = letter(&mut rng);
-            let cover = run.locate(key.as_bytes()).unwrap();
-            let fresh = run.clone();
-            let (low, high) = run.window();
-            for other in 'a'..='n' {
-                let other = other.to_string();
-                let inside = std::ops::RangeBounds::contains(&(low, high), other.as_bytes());
-                assert!(inside || other != key, "{run:?} at {key}");
-                assert!(!inside || fresh.cover_at(other.as_bytes()) == cover, "{run:?}: {key} and {other}");
+        let snapshot = rng.u64(..10);
+        let mut run = source(&list, bounds.clone(), snapshot);
+        check_windows(&mut run, &mut rng);
+        if bounds.is_none() {
+            let cut = rng.usize(..=list.len());
+            let sets = vec![tombstones(&list[..cut]), tombstones(&list[cut..])];
+            let mut sets = RunTombstones::of_memtable(icmp(), sets, SequenceNumber(snapshot));
+            check_windows(&mut sets, &mut rng);
+            check_reach(&mut sets, &mut run);
+        }
+    }
+}
+
+fn check_windows(run: &mut RunTombstones, rng: &mut fastrand::Rng) {
+    for _ in 0..40 {
+        let key = rng.char('a'..='m').to_string();
+        let cover = run.locate(key.as_bytes()).unwrap();
+        let fresh = run.clone();
+        let (low, high) = run.window();
+        for other in 'a'..='n' {
+            let other = other.to_string();
+            let inside = std::ops::RangeBounds::contains(&(low, high), other.as_bytes());
+            assert!(inside || other != key, "{run:?} at {key}");
+            assert!(!inside || fresh.cover_at(other.as_bytes()) == cover, "{run:?}: {key} and {other}");
+        }
+    }
+}
+
+/// Several sets hide what one set of all tombstones hides, as far in both directions.
+fn check_reach(sets: &mut RunTombstones, whole: &mut RunTombstones) {
+    for key in ('a'..='n').map(|key| key.to_string()) {
+        let cover = sets.locate(key.as_bytes()).unwrap();
+        assert_eq!(cover, whole.locate(key.as_bytes()).unwrap());
+        if cover.below == SequenceNumber::ZERO {
+            continue;
+        }
+        let ends = |run: &RunTombstones| {
+            let (mut since, mut until) = (Vec::new(), Vec::new());
+            run.covered_since(&mut since);
+            run.covered_until(&mut until);
+            (since, until)
+        };
+        assert_eq!(ends(sets), ends(whole), "{sets:?} at {key}");
+    }
+}
+
+/// Counts comparisons of user keys.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.fetch_add(1, atomic::Ordering::Relaxed);
+        a.cmp(b)
+    }
+    fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
+    fn find_short_successor(&self, _key: &mut Vec<u8>) {}
+}
+
+/// The range of tombstone `i` of `n`.
+type Shape = fn(u32, u32) -> (u32, u32);
+
+const SHAPES: [(&str, Shape); 9] = [
+    ("same begin", |i, _| (0, i + 1)),
+    ("same begin, shorter and shorter", |i, n| (0, n - i)),
+    ("same end", |i, n| (i, n)),
+    ("nested", |i, n| (i, 2 * n - i)),
+    ("nested, wider and wider", |i, n| (n - i, n + 1 + i)),
+    ("a staircase", |i, n| (i, i + n / 4)),
+    ("apart", |i, _| (2 * i, 2 * i + 1)),
+    ("identical", |_, _| (3, 4)),
+    ("without any order", |i, n| (i * 7919 % n, n + i * 104_729 % n)),
+];
+
+/// Comparisons that a compaction of `n` tombstones makes which asks of each key and writes `PARTS` files.
+fn comparisons(shape: Shape, n: u32, snapshots: u32) -> u64 {
+    const PARTS: u32 = 10;
+    let key = |i: u32| i.to_be_bytes();
+    let counting = Arc::new(Counting::default());
+    let icmp = InternalKeyComparator::new(counting.clone());
+    let list = (0..n).map(|i| {
+        let (start, end) = shape(i, n);
+        RangeTombstone::new(key(start), key(end), SequenceNumber(u64::from(i) + 1))
+    });
+    let snapshots = (1..=snapshots).map(|i| SequenceNumber(u64::from(i * (n / (snapshots + 1)))));
+    let mut aggregator = RangeDelAggregator::new(icmp.clone(), snapshots.collect());
+    aggregator.add(&Arc::new(FragmentedRangeTombstones::build(list.collect(), &icmp)), None);
+    for i in 0..2 * n {
+        aggregator.should_delete(&key(i), SequenceNumber(u64::from(i % n)));
+    }
+    let cuts: Vec<_> = (1..PARTS).map(|i| key(i * (2 * n / PARTS))).collect();
+    let mut made = 0;
+    for part in 0..PARTS as usize {
+        let lower = part.checked_sub(1).map(|before| &cuts[before][..]);
+        let upper = cuts.get(part).map(|cut| &cut[..]);
+        let out = aggregator.tombstones_for_output(lower, upper, false);
+        let in_order = |a: &RangeTombstone, b: &RangeTombstone| (&a.start, b.seq) < (&b.start, a.seq);
+        assert!(out.is_sorted_by(in_order), "in the order of a table");
+        made += out.len();
+    }
+    // One tombstone goes on in each part of a stripe.
+    let most = 2 * n as usize + aggregator.snapshots().len() * PARTS as usize + PARTS as usize;
+    assert!(made <= most, "{made} tombstones of {n}");
+    counting.0.load(atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn a_compaction_of_n_tombstones_makes_n_log_n_comparisons_in_every_shape() {
+    for (name, shape) in SHAPES {
+        for snapshots in [0, 1, 20] {
+            let counts = [500, 1000, 2000].map(|n| comparisons(shape, n, snapshots));
+            let allowed = |n: u64| 60 * n * u64::from(n.ilog2());
+            assert!(
+                counts[2] < allowed(2000)
+                    && 10 * counts[2] < 27 * counts[1]
+                    && 10 * counts[1] < 27 * counts[0],
+                "{name}, {snapshots} snapshots: {counts:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_compaction_writes_hides_what_the_inputs_hid_from_every_snapshot() {
+    let key = |i: u32| i.to_be_bytes();
+    let n = 40u32;
+    for (name, shape) in SHAPES {
+        for snapshots in [vec![], vec![7], vec![3, 9, 10, 30]] {
+            let list = (0..n).map(|i| {
+                let (start, end) = shape(i, n);
+                RangeTombstone::new(key(start), key(end), SequenceNumber(u64::from(i) + 1))
+            });
+            let input = Arc::new(FragmentedRangeTombstones::build(list.collect(), &icmp()));
+            let snapshots: Vec<_> = snapshots.into_iter().map(SequenceNumber).collect();
+            let mut aggregator = RangeDelAggregator::new(icmp(), snapshots.clone());
+            aggregator.add(&input, None);
+            let mut out = aggregator.tombstones_for_output(None, Some(&key(n)), false);
+            out.extend(aggregator.tombstones_for_output(Some(&key(n)), None, false));
+            let output = FragmentedRangeTombstones::build(out, &icmp());
+            for snapshot in snapshots.iter().copied().chain([SequenceNumber::MAX]) {
+                for i in 0..2 * n {
+                    let newest =
+                        |set: &FragmentedRangeTombstones| set.max_covering_seq(&key(i), &icmp(), snapshot);
+                    assert_eq!(newest(&input), newest(&output), "{name} at {snapshot}: {i}");
+                }
             }
         }
     }

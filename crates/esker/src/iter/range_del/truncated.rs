@@ -1,15 +1,17 @@
 //! The tombstones of one memtable or file, cut to the file's bounds.
 //!
-//! In: fragments, the file's smallest and largest internal keys, a snapshot. Out: windows ([`TombstoneSource`]), and the
-//! cover of single keys.   Source of the rules for bounds: formats.md §7.9.
+//! In: fragments, in one set or several, the file's smallest and largest internal keys, a snapshot. Out: windows
+//! ([`TombstoneSource`]), and the cover of single keys.   Source of the rules for bounds: formats.md §7.9.
 
-use super::aggregator::seek_near;
 use super::{Cover, TombstoneSource};
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
 use std::ops::Bound;
+
+/// Covered ranges of several sets that touch are joined this often; then the caller asks again from where they end.
+const MAX_JOINED: usize = 32;
 
 /// Where the tombstones of a file act, in user keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,75 +61,124 @@ enum Place {
     Above,
     /// The single user key at the upper bound.
     Edge,
-    /// Before fragment i and behind fragment i - 1.
-    Gap(usize),
-    /// Fragment i.
-    In(usize),
+    /// Within the bounds, where each set has its own position.
+    Inside,
+}
+
+/// One set of tombstones, and the position of the key located last ([`FragmentedRangeTombstones::position`]).
+#[derive(Clone, Debug)]
+struct Set {
+    fragments: Arc<FragmentedRangeTombstones>,
+    position: usize,
+}
+
+impl Set {
+    /// What `snapshot` sees hidden at the position.
+    fn newest(&self, snapshot: SequenceNumber) -> SequenceNumber {
+        self.covering(self.position, snapshot).map_or(SequenceNumber::ZERO, |(_, newest)| newest)
+    }
+
+    /// The fragment at `position`, and the newest sequence number over it, if `snapshot` sees one.
+    fn covering(&self, position: usize, snapshot: SequenceNumber) -> Option<(usize, SequenceNumber)> {
+        let i = position.checked_sub(1).filter(|&i| i < self.fragments.len())?;
+        let newest = self.fragments.newest_visible(i, snapshot);
+        (newest > SequenceNumber::ZERO).then_some((i, newest))
+    }
+
+    /// Where the range ends, or begins, that is covered without a gap around `position`.
+    fn reach(&self, position: usize, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        let (i, _) = self.covering(position, snapshot)?;
+        let boundary = match forward {
+            true => self.fragments.covered_until(i, snapshot),
+            false => self.fragments.covered_since(i, snapshot),
+        };
+        Some(self.fragments.boundary(boundary))
+    }
+
+    /// The same for a range that goes on at the user key `end`, or leads up to it.
+    fn reach_from(
+        &self,
+        end: &[u8],
+        icmp: &InternalKeyComparator,
+        snapshot: SequenceNumber,
+        forward: bool,
+    ) -> Option<&[u8]> {
+        let position = self.fragments.position(end, icmp);
+        let begins_there = |p: usize| p > 0 && icmp.same_user_key(self.fragments.boundary(p - 1), end);
+        let position = if !forward && begins_there(position) { position - 1 } else { position };
+        self.reach(position, snapshot, forward)
+    }
 }
 
 /// The range tombstones of one memtable or file. Cheap to make: shares the fragments.
 #[derive(Clone, Debug)]
 pub struct RunTombstones {
     icmp: InternalKeyComparator,
-    fragments: Arc<FragmentedRangeTombstones>,
+    sets: Vec<Set>,
     bounds: Option<FileBounds>,
     snapshot: SequenceNumber,
     place: Place,
 }
 
 impl RunTombstones {
-    /// Those that `snapshot` sees; `bounds` of the file, `None` for a memtable.
+    /// Those of a file that `snapshot` sees; without `bounds` they act everywhere.
     pub fn new(
         icmp: InternalKeyComparator,
         fragments: Arc<FragmentedRangeTombstones>,
         bounds: Option<FileBounds>,
         snapshot: SequenceNumber,
     ) -> RunTombstones {
-        RunTombstones { icmp, fragments, bounds, snapshot, place: Place::Gap(0) }
+        let sets = vec![Set { fragments, position: 0 }];
+        RunTombstones { icmp, sets, bounds, snapshot, place: Place::Inside }
+    }
+
+    /// Those of a memtable, in any number of sets, that `snapshot` sees.
+    pub fn of_memtable(
+        icmp: InternalKeyComparator,
+        sets: Vec<Arc<FragmentedRangeTombstones>>,
+        snapshot: SequenceNumber,
+    ) -> RunTombstones {
+        let sets = sets.into_iter().map(|fragments| Set { fragments, position: 0 }).collect();
+        RunTombstones { icmp, sets, bounds: None, snapshot, place: Place::Inside }
     }
 
     /// What is hidden at `user_key`. For single reads; does not move the cursor.
     pub fn cover_at(&self, user_key: &[u8]) -> Cover {
-        self.cover_of(self.find(user_key), user_key)
+        let mut there = self.clone();
+        there.find(user_key);
+        there.cover(user_key)
     }
 
-    fn visible(&self, fragment: usize) -> SequenceNumber {
-        self.fragments.fragment(fragment).newest_visible(self.snapshot)
-    }
-
-    fn find(&self, user_key: &[u8]) -> Place {
+    /// Moves the place, and the sets' positions, to `user_key`.
+    fn find(&mut self, user_key: &[u8]) {
         if let Some(bounds) = &self.bounds {
             if self.icmp.compare_user_keys(user_key, &bounds.smallest).is_lt() {
-                return Place::Below;
+                self.place = Place::Below;
+                return;
             }
             let order = self.icmp.compare_user_keys(user_key, &bounds.largest);
             if order.is_ge() {
-                return if order.is_eq() && bounds.edge_from.is_some() { Place::Edge } else { Place::Above };
+                let is_edge = order.is_eq() && bounds.edge_from.is_some();
+                self.place = if is_edge { Place::Edge } else { Place::Above };
+                return;
             }
         }
-        let i = self.seek_near(user_key);
-        if i < self.fragments.len()
-            && self.icmp.compare_user_keys(self.fragments.fragment(i).start, user_key).is_le()
-        {
-            Place::In(i)
-        } else {
-            Place::Gap(i)
+        self.place = Place::Inside;
+        for set in &mut self.sets {
+            set.position = set.fragments.position_near(set.position, user_key, &self.icmp);
         }
     }
 
-    /// The first fragment that ends behind `user_key`; scans mostly find it beside the last one.
-    fn seek_near(&self, user_key: &[u8]) -> usize {
+    /// What is hidden at `user_key`, which was found.
+    fn cover(&self, user_key: &[u8]) -> Cover {
         match self.place {
-            Place::Gap(i) | Place::In(i) => seek_near(&self.icmp, &self.fragments, i, user_key),
-            _ => self.fragments.seek(user_key, &self.icmp),
-        }
-    }
-
-    fn cover_of(&self, place: Place, user_key: &[u8]) -> Cover {
-        match place {
-            Place::In(i) => Cover::below(self.visible(i)),
+            Place::Inside => {
+                let newest = self.sets.iter().map(|set| set.newest(self.snapshot));
+                Cover::below(newest.max().unwrap_or_default())
+            }
             Place::Edge => {
-                let seq = self.fragments.max_covering_seq(user_key, &self.icmp, self.snapshot);
+                let newest = |set: &Set| set.fragments.max_covering_seq(user_key, &self.icmp, self.snapshot);
+                let seq = self.sets.iter().map(newest).max().unwrap_or_default();
                 let from = self.bounds.as_ref().and_then(|b| b.edge_from).unwrap_or_default();
                 if seq > from {
                     Cover { below: SequenceNumber::ZERO, edge_from: from, edge_to: seq }
@@ -135,16 +186,58 @@ impl RunTombstones {
                     Cover::NONE
                 }
             }
-            Place::Below | Place::Above | Place::Gap(_) => Cover::NONE,
+            Place::Below | Place::Above => Cover::NONE,
         }
     }
 
-    fn lower_bound(&self) -> Bound<&[u8]> {
-        self.bounds.as_ref().map_or(Bound::Unbounded, |b| Bound::Included(&b.smallest))
+    /// The window within the bounds: from the last boundary of any set up to the next one.
+    fn inner_window(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let bounds = self.bounds.as_ref();
+        let mut low: Option<&[u8]> = bounds.map(|b| b.smallest.as_slice());
+        let mut high: Option<&[u8]> = bounds.map(|b| b.largest.as_slice());
+        for Set { fragments, position } in &self.sets {
+            if fragments.is_empty() {
+                continue;
+            }
+            if let Some(before) = position.checked_sub(1).map(|i| fragments.boundary(i))
+                && low.is_none_or(|low| self.icmp.compare_user_keys(low, before).is_lt())
+            {
+                low = Some(before);
+            }
+            if let Some(behind) = (*position <= fragments.len()).then(|| fragments.boundary(*position))
+                && high.is_none_or(|high| self.icmp.compare_user_keys(high, behind).is_gt())
+            {
+                high = Some(behind);
+            }
+        }
+        (low.map_or(Bound::Unbounded, Bound::Included), high.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
-    fn upper_bound(&self) -> Bound<&[u8]> {
-        self.bounds.as_ref().map_or(Bound::Unbounded, |b| Bound::Excluded(&b.largest))
+    /// The end, or the start, of the range around the window's key that is hidden without a gap.
+    fn reach(&self, forward: bool) -> &[u8] {
+        assert!(self.place == Place::Inside, "REQUIRES: a hidden window, not {:?}", self.place);
+        let farther = |a: &'_ [u8], b: &'_ [u8]| {
+            let order = self.icmp.compare_user_keys(a, b);
+            if forward { order.is_gt() } else { order.is_lt() }
+        };
+        let here = self.sets.iter().filter_map(|set| set.reach(set.position, self.snapshot, forward));
+        let mut farthest =
+            here.reduce(|a, b| if farther(b, a) { b } else { a }).expect("REQUIRES: a hidden window");
+        if self.sets.len() == 1 {
+            return farthest;
+        }
+        // Another set may go on where this one ends.
+        for _ in 0..MAX_JOINED {
+            let before = farthest;
+            for set in &self.sets {
+                let reach = set.reach_from(farthest, &self.icmp, self.snapshot, forward);
+                farthest = reach.filter(|reach| farther(reach, farthest)).unwrap_or(farthest);
+            }
+            if !farther(farthest, before) {
+                break;
+            }
+        }
+        farthest
     }
 
     /// `key` or the file's lower bound, whichever is higher.
@@ -162,19 +255,12 @@ impl RunTombstones {
             _ => key,
         }
     }
-
-    fn current(&self) -> usize {
-        match self.place {
-            Place::In(i) => i,
-            place => unreachable!("REQUIRES: a hidden window, not {place:?}"),
-        }
-    }
 }
 
 impl TombstoneSource for RunTombstones {
     fn locate(&mut self, user_key: &[u8]) -> Result<Cover> {
-        self.place = self.find(user_key);
-        Ok(self.cover_of(self.place, user_key))
+        self.find(user_key);
+        Ok(self.cover(user_key))
     }
 
     fn window(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
@@ -194,48 +280,15 @@ impl TombstoneSource for RunTombstones {
                 });
                 (low, Bound::Unbounded)
             }
-            Place::In(i) => {
-                let fragment = self.fragments.fragment(i);
-                (
-                    Bound::Included(self.clip_low(fragment.start)),
-                    Bound::Excluded(self.clip_high(fragment.end)),
-                )
-            }
-            Place::Gap(i) => {
-                let low = i.checked_sub(1).map_or(self.lower_bound(), |before| {
-                    Bound::Included(self.clip_low(self.fragments.fragment(before).end))
-                });
-                let high = if i < self.fragments.len() {
-                    Bound::Excluded(self.clip_high(self.fragments.fragment(i).start))
-                } else {
-                    self.upper_bound()
-                };
-                (low, high)
-            }
+            Place::Inside => self.inner_window(),
         }
     }
 
     fn covered_until(&self, end: &mut Vec<u8>) {
-        let mut last = self.fragments.fragment(self.current());
-        for i in self.current() + 1..self.fragments.len() {
-            let next = self.fragments.fragment(i);
-            if next.start != last.end || self.visible(i) == SequenceNumber::ZERO {
-                break;
-            }
-            last = next;
-        }
-        end.extend_from_slice(self.clip_high(last.end));
+        end.extend_from_slice(self.clip_high(self.reach(true)));
     }
 
     fn covered_since(&self, start: &mut Vec<u8>) {
-        let mut first = self.fragments.fragment(self.current());
-        for i in (0..self.current()).rev() {
-            let before = self.fragments.fragment(i);
-            if before.end != first.start || self.visible(i) == SequenceNumber::ZERO {
-                break;
-            }
-            first = before;
-        }
-        start.extend_from_slice(self.clip_low(first.start));
+        start.extend_from_slice(self.clip_low(self.reach(false)));
     }
 }

@@ -9,11 +9,13 @@ fn t(start: &str, end: &str, seq: u64) -> RangeTombstone {
 
 /// "a-c@5,3 c-e@5"
 fn text(fragments: &FragmentedRangeTombstones) -> String {
-    let piece = |f: Fragment<'_>| {
-        let seqs: Vec<String> = f.seqs.iter().map(|s| s.to_string()).collect();
+    let piece = |i: usize| {
+        let f = fragments.fragment(i);
+        let seqs: Vec<String> = fragments.sequences(i).iter().map(|s| s.to_string()).collect();
         format!("{}-{}@{}", f.start.escape_ascii(), f.end.escape_ascii(), seqs.join(","))
     };
-    fragments.iter().map(piece).collect::<Vec<_>>().join(" ")
+    let covered = (0..fragments.len()).filter(|&i| !fragments.sequences(i).is_empty());
+    covered.map(piece).collect::<Vec<_>>().join(" ")
 }
 
 fn check(tombstones: Vec<RangeTombstone>, expected: &str) {
@@ -48,13 +50,25 @@ fn empty_and_inverted_ranges_cover_nothing() {
 }
 
 #[test]
+fn a_tombstone_at_zero_hides_nothing_and_is_there() {
+    check(vec![t("a", "c", 0), t("x", "z", 0)], "a-c@0 x-z@0");
+    check(vec![t("a", "d", 0), t("c", "g", 9)], "a-c@0 c-d@9,0 d-g@9");
+    let icmp = InternalKeyComparator::default();
+    let fragments = FragmentedRangeTombstones::build(vec![t("a", "c", 0), t("x", "z", 0)], &icmp);
+    assert_eq!((fragments.tombstones().count(), fragments.iter().count()), (2, 2));
+    assert_eq!(fragments.max_covering_seq(b"b", &icmp, SequenceNumber::MAX), SequenceNumber::ZERO);
+}
+
+#[test]
 fn lookups_at_the_edges() {
     let icmp = InternalKeyComparator::default();
     let fragments = FragmentedRangeTombstones::build(vec![t("b", "d", 5), t("f", "h", 7)], &icmp);
-    let seek = |k: &str| fragments.seek(k.as_bytes(), &icmp);
-    assert_eq!(["a", "b", "c", "d", "f", "g", "h", "z"].map(seek), [0, 0, 0, 1, 1, 1, 2, 2]);
-    let back = |k: &str| fragments.seek_for_prev(k.as_bytes(), &icmp);
-    assert_eq!(["a", "b", "e", "f", "z"].map(back), [None, Some(0), Some(0), Some(1), Some(1)]);
+    let position = |k: &str| fragments.position(k.as_bytes(), &icmp);
+    assert_eq!(["a", "b", "c", "d", "f", "g", "h", "z"].map(position), [0, 1, 1, 2, 3, 3, 4, 4]);
+    for near in 0..6 {
+        let near = |k: &str| fragments.position_near(near, k.as_bytes(), &icmp);
+        assert_eq!(["a", "b", "c", "d", "f", "g", "h", "z"].map(near), [0, 1, 1, 2, 3, 3, 4, 4]);
+    }
     assert_eq!(fragments.max_seq(), SequenceNumber(7));
     let overlaps =
         |a: &str, b: &str, s| fragments.overlaps(a.as_bytes(), b.as_bytes(), &icmp, SequenceNumber(s));
@@ -64,27 +78,76 @@ fn lookups_at_the_edges() {
     );
 }
 
-#[test]
-fn ordered_overlaps_share_one_list() {
-    let icmp = InternalKeyComparator::default();
-    let n = 2000u32;
+/// `n` tombstones of each shape, oldest first.
+fn shapes(n: u32) -> Vec<(&'static str, Vec<RangeTombstone>)> {
     let key = |i: u32| i.to_be_bytes().to_vec();
-    let seq = |i: u32| SequenceNumber(u64::from(i) + 1);
-    let pool = |tombstones: Vec<RangeTombstone>| {
-        let built = FragmentedRangeTombstones::build(tombstones, &icmp);
-        assert!(built.len() >= n as usize);
-        built.seqs.len()
+    let tombstone = |start: u32, end: u32, i: u32| {
+        RangeTombstone::new(key(start), key(end), SequenceNumber(u64::from(i) + 1))
     };
-    let queue = (0..n).map(|i| RangeTombstone::new(key(0), key(i + 1), seq(i)));
-    let stack = (0..n).map(|i| RangeTombstone::new(key(i), key(n), seq(i)));
-    let rising = (0..n).map(|i| RangeTombstone::new(key(i), key(i + 500), seq(i)));
-    let falling = (0..n).map(|i| RangeTombstone::new(key(i), key(i + 500), seq(n - i)));
-    let nested = (0..n).map(|i| RangeTombstone::new(key(i), key(2 * n - i), seq(i)));
-    assert_eq!(pool(queue.collect()), n as usize);
-    assert_eq!(pool(stack.collect()), n as usize);
-    assert_eq!(pool(rising.collect()), n as usize);
-    assert_eq!(pool(falling.collect()), n as usize);
-    assert_eq!(pool(nested.collect()), n as usize);
+    let shape =
+        |range: &dyn Fn(u32) -> (u32, u32)| (0..n).map(|i| tombstone(range(i).0, range(i).1, i)).collect();
+    vec![
+        ("same begin", shape(&|i| (0, i + 1))),
+        ("same begin, shorter and shorter", shape(&|i| (0, n - i))),
+        ("same end", shape(&|i| (i, n))),
+        ("nested", shape(&|i| (i, 2 * n - i))),
+        ("nested, wider and wider", shape(&|i| (n - i, n + 1 + i))),
+        ("a staircase", shape(&|i| (i, i + n / 4))),
+        ("a staircase down", shape(&|i| (n - i, n - i + n / 4))),
+        ("apart", shape(&|i| (2 * i, 2 * i + 1))),
+        ("side by side", shape(&|i| (i, i + 1))),
+        ("identical", shape(&|_| (3, 4))),
+        ("without any order", shape(&|i| (i * 7919 % n, n + i * 104_729 % n))),
+    ]
+}
+
+/// O(n) memory; the least that the old lists of sequence numbers took without order was n² / 3 numbers.
+#[test]
+fn memory_is_linear_in_the_tombstones_whatever_their_shape() {
+    let icmp = InternalKeyComparator::default();
+    for n in [2000, 4000, 8000] {
+        for (shape, tombstones) in shapes(n) {
+            let built = FragmentedRangeTombstones::build(tombstones, &icmp);
+            let each = built.approximate_memory_usage() / n as usize;
+            assert!(each < 256, "{shape}: {each} bytes for each of {n}");
+            assert!(built.tombstones().count() <= n as usize, "{shape}");
+        }
+    }
+}
+
+#[test]
+fn the_newest_alone_say_what_all_say_to_who_sees_all() {
+    let icmp = InternalKeyComparator::default();
+    for (shape, tombstones) in shapes(300) {
+        let refs = || tombstones.iter().map(RangeTombstone::as_ref);
+        let (all, newest) = (
+            FragmentedRangeTombstones::from_refs(refs(), &icmp),
+            FragmentedRangeTombstones::newest_of(refs(), &icmp),
+        );
+        assert!(newest.len() <= 2 * tombstones.len(), "{shape}");
+        for key in (0..900u32).map(u32::to_be_bytes) {
+            let of = |set: &FragmentedRangeTombstones| set.max_covering_seq(&key, &icmp, SequenceNumber::MAX);
+            assert_eq!(of(&all), of(&newest), "{shape}");
+        }
+    }
+    check_newest(vec![t("a", "c", 5), t("c", "e", 5), t("b", "d", 4), t("x", "z", 1)], "a-e@5 x-z@1");
+}
+
+fn check_newest(tombstones: Vec<RangeTombstone>, expected: &str) {
+    let icmp = InternalKeyComparator::default();
+    let refs = tombstones.iter().map(RangeTombstone::as_ref);
+    assert_eq!(text(&FragmentedRangeTombstones::newest_of(refs, &icmp)), expected);
+}
+
+/// How far ranges reach in which a snapshot finds every fragment covered.
+fn check_reach(built: &FragmentedRangeTombstones, snapshot: SequenceNumber, seed: u64) {
+    let is_covered = |&i: &usize| built.newest_visible(i, snapshot) > SequenceNumber::ZERO;
+    for i in 0..built.len() {
+        let until = (i..built.len()).find(|i| !is_covered(i)).unwrap_or(built.len());
+        let since = (0..=i).rev().find(|i| !is_covered(i)).map_or(0, |bare| bare + 1);
+        assert_eq!(built.covered_until(i, snapshot), until, "seed {seed}");
+        assert_eq!(built.covered_since(i, snapshot), since, "seed {seed}");
+    }
 }
 
 /// The naive list: every answer by looking at every tombstone.
@@ -110,11 +173,14 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
     let built = FragmentedRangeTombstones::build(tombstones.clone(), &icmp);
 
     let mut previous_end: Option<&[u8]> = None;
-    for f in built.iter() {
+    for (i, f) in (0..built.len()).map(|i| (i, built.fragment(i))) {
         assert!(icmp.compare_user_keys(f.start, f.end).is_lt(), "seed {seed}");
-        assert!(previous_end.is_none_or(|e| icmp.compare_user_keys(e, f.start).is_le()), "seed {seed}");
-        assert!(!f.seqs.is_empty() && f.seqs.windows(2).all(|w| w[0] > w[1]), "seed {seed}");
+        assert!(previous_end.is_none_or(|end| end == f.start), "seed {seed}");
+        assert!(built.sequences(i).is_sorted_by(|a, b| a > b), "seed {seed}");
         previous_end = Some(f.end);
+    }
+    for snapshot in [rng.below(max_seq + 2), max_seq] {
+        check_reach(&built, SequenceNumber(snapshot), seed);
     }
     for _ in 0..200 {
         let k = key(&mut rng);
@@ -122,14 +188,18 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
             tombstones.iter().filter(|t| t.as_ref().covers(&k, &icmp)).map(|t| t.seq).collect();
         seqs.sort_unstable_by(|a, b| b.cmp(a));
         seqs.dedup();
-        let found = built.seek(&k, &icmp);
-        let here = (found < built.len()).then(|| built.fragment(found));
-        let here = here.filter(|f| icmp.compare_user_keys(f.start, &k).is_le());
-        assert_eq!(here.map_or(&[][..], |f| f.seqs), seqs, "seed {seed}, key {k:?}");
-        let back = built.iter().take_while(|f| icmp.compare_user_keys(f.start, &k).is_le()).count();
-        assert_eq!(built.seek_for_prev(&k, &icmp), back.checked_sub(1), "seed {seed}, key {k:?}");
-        let ahead = built.iter().take_while(|f| icmp.compare_user_keys(f.end, &k).is_le()).count();
-        assert_eq!(found, ahead, "seed {seed}, key {k:?}");
+        let position = built.position(&k, &icmp);
+        let here = position.checked_sub(1).filter(|&i| i < built.len());
+        assert_eq!(here.map_or(Vec::new(), |i| built.sequences(i)), seqs, "seed {seed}, key {k:?}");
+        let boundaries = if built.is_empty() { 0 } else { built.len() + 1 };
+        let up_to =
+            (0..boundaries).take_while(|&i| icmp.compare_user_keys(built.boundary(i), &k).is_le()).count();
+        assert_eq!(position, up_to, "seed {seed}, key {k:?}");
+        assert_eq!(
+            built.position_near(rng.index(boundaries + 3), &k, &icmp),
+            up_to,
+            "seed {seed}, key {k:?}"
+        );
         if rng.one_in(10) && !k.is_empty() {
             // Shorter or greater than the common beginning.
             let mut other = k.clone();
@@ -168,11 +238,13 @@ fn fragments_of_fragments_are_the_same() {
         })
         .collect();
     let once = FragmentedRangeTombstones::build(tombstones.clone(), &icmp);
-    let pieces = once
-        .iter()
-        .flat_map(|f| f.seqs.iter().map(move |&seq| RangeTombstoneRef { start: f.start, end: f.end, seq }));
+    let pieces = (0..once.len()).flat_map(|i| {
+        let f = once.fragment(i);
+        once.sequences(i).into_iter().map(move |seq| RangeTombstoneRef { start: f.start, end: f.end, seq })
+    });
     let twice = FragmentedRangeTombstones::from_refs(pieces, &icmp);
     assert_eq!(text(&once), text(&twice));
+    assert_eq!(text(&once), text(&FragmentedRangeTombstones::from_refs(once.tombstones(), &icmp)));
     rng.shuffle(&mut tombstones);
     assert_eq!(text(&once), text(&FragmentedRangeTombstones::build(tombstones, &icmp)));
 }

@@ -1,0 +1,250 @@
+//! Many range deletions in one family: what they cost does not grow with how they lie over each other.
+
+use esker::comparator::Comparator;
+use esker::internals::env::mem::MemFs;
+use esker::stats::{Statistics, Ticker};
+use esker::{
+    Db, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter, WriteBatch,
+    WriteOptions,
+};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
+
+/// Bytewise, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Counting {
+    /// Comparisons in `work`.
+    fn in_work(&self, work: impl FnOnce()) -> u64 {
+        let before = self.0.load(atomic::Ordering::Relaxed);
+        work();
+        self.0.load(atomic::Ordering::Relaxed) - before
+    }
+}
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.fetch_add(1, atomic::Ordering::Relaxed);
+        a.cmp(b)
+    }
+    fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
+    fn find_short_successor(&self, _key: &mut Vec<u8>) {}
+}
+
+/// The range of deletion `i` of `n`.
+type Shape = fn(u32, u32) -> (u32, u32);
+
+const SHAPES: [(&str, Shape); 8] = [
+    ("the log up to here", |i, _| (0, i + 1)),
+    ("from here to the end", |i, n| (i, n)),
+    ("nested", |i, n| (i, 2 * n - i)),
+    ("nested, wider and wider", |i, n| (n - i, n + 1 + i)),
+    ("a staircase", |i, n| (i, i + n / 4)),
+    ("one by one", |i, _| (i, i + 1)),
+    ("apart, in no order", |i, n| (2 * (i * 7919 % n), 2 * (i * 7919 % n) + 1)),
+    ("without any order", |i, n| (i * 7919 % n, n + i * 104_729 % n)),
+];
+
+fn key(i: u32) -> [u8; 4] {
+    i.to_be_bytes()
+}
+
+fn options(counting: &Arc<Counting>) -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.comparator = counting.clone();
+    options.cf.disable_auto_compactions = true;
+    options
+}
+
+/// `n` range deletions over as many keys, every fifth of which is written again a while later.
+fn delete(db: &Db, shape: Shape, n: u32, with_snapshots: bool) -> Vec<Snapshot> {
+    let mut snapshots = Vec::new();
+    for i in 0..n {
+        let (start, end) = shape(i, n);
+        db.delete_range(key(start), key(end)).unwrap();
+        if i.is_multiple_of(5) {
+            db.put(key(i / 2), i.to_le_bytes()).unwrap();
+        }
+        if with_snapshots && i.is_multiple_of(n / 8) {
+            snapshots.push(db.snapshot());
+        }
+    }
+    snapshots
+}
+
+/// What is there at each snapshot, and now: all keys, found by a scan, and checked by gets.
+fn contents(db: &Db, snapshots: &[Snapshot]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
+    let family = db.default_column_family();
+    let at = snapshots.iter().map(|snapshot| ReadOptions::new().snapshot(snapshot));
+    let mut all = Vec::new();
+    for options in at.chain([ReadOptions::new()]) {
+        let mut iter = db.iter_opt(options.clone(), &family).unwrap();
+        let mut found = Vec::new();
+        iter.seek_to_first();
+        while iter.valid() {
+            found.push((iter.key().to_vec(), iter.value().to_vec()));
+            iter.next();
+        }
+        iter.status().unwrap();
+        let mut back = Vec::new();
+        iter.seek_to_last();
+        while iter.valid() {
+            back.push((iter.key().to_vec(), iter.value().to_vec()));
+            iter.prev();
+        }
+        back.reverse();
+        assert_eq!(found, back);
+        for (key, value) in &found {
+            assert_eq!(db.get_opt(&options, &family, key).unwrap().as_ref(), Some(value));
+        }
+        all.push(found);
+    }
+    all
+}
+
+/// Comparisons of a flush, a reopening from the WAL, and two compactions, each of all that was deleted.
+fn costs(shape: Shape, n: u32, with_snapshots: bool) -> [u64; 4] {
+    let counting = Arc::new(Counting::default());
+    let options = options(&counting);
+    let mut db = Db::open(&options, "/db").unwrap();
+    (0..2 * n).for_each(|i| db.put(key(i), b"old").unwrap());
+    db.flush().unwrap();
+    let snapshots = delete(&db, shape, n, with_snapshots);
+    let expected = contents(&db, &snapshots);
+    let flush = counting.in_work(|| db.flush().unwrap());
+    assert_eq!(contents(&db, &snapshots), expected);
+    let compaction = counting.in_work(|| db.compact_range(None, None).unwrap());
+    assert_eq!(contents(&db, &snapshots), expected);
+    drop(snapshots);
+    delete(&db, shape, n, false);
+    let expected = contents(&db, &[]);
+    drop(db);
+    let mut opened = None;
+    let reopening = counting.in_work(|| opened = Some(Db::open(&options, "/db").unwrap()));
+    db = opened.unwrap();
+    assert_eq!(contents(&db, &[]), expected);
+    let second = counting.in_work(|| db.compact_range(None, None).unwrap());
+    assert_eq!(contents(&db, &[]), expected);
+    [flush, compaction, reopening, second]
+}
+
+#[test]
+fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every_shape() {
+    for (name, shape) in SHAPES {
+        for with_snapshots in [false, true] {
+            let [few, many] = [300, 1200].map(|n| costs(shape, n, with_snapshots));
+            for (what, (few, many)) in ["flush", "compaction", "reopening", "second compaction"]
+                .iter()
+                .zip(few.into_iter().zip(many))
+            {
+                // Four times as many, and the logarithm of it: 4.8 times.
+                assert!(many < 7 * few + 1000, "{name}, {what}: {few} comparisons, then {many}");
+            }
+        }
+    }
+}
+
+/// Comparisons of a new iterator, its seek to `target` and both ends, after each of `n` range deletions: of the last tenth.
+fn cost_of_iterators(shape: Shape, n: u32, with_snapshot: bool) -> u64 {
+    let counting = Arc::new(Counting::default());
+    let db = Db::open(&options(&counting), "/db").unwrap();
+    let mut batch = WriteBatch::new();
+    let family = db.default_column_family();
+    (0..2 * n).for_each(|i| batch.put(family.id(), &key(i), b"old").unwrap());
+    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.flush().unwrap();
+    let (mut cost, mut snapshot) = (0, None);
+    for i in 0..n {
+        let (start, end) = shape(i, n);
+        db.delete_range(key(start), key(end)).unwrap();
+        if i == n / 2 {
+            snapshot = Some(db.snapshot());
+        }
+        let made = counting.in_work(|| {
+            let options = match snapshot.as_ref().filter(|_| with_snapshot) {
+                Some(snapshot) => ReadOptions::new().snapshot(snapshot),
+                None => ReadOptions::new(),
+            };
+            let mut iter = db.iter_opt(options, &family).unwrap();
+            iter.seek(key(n / 2));
+            iter.seek_to_first();
+            iter.seek_to_last();
+        });
+        cost += if i >= n - n / 10 { made } else { 0 };
+    }
+    cost / u64::from(n / 10)
+}
+
+#[test]
+fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
+    for (name, shape) in SHAPES {
+        for with_snapshot in [false, true] {
+            let [few, many] = [400, 3200].map(|n| cost_of_iterators(shape, n, with_snapshot));
+            assert!(many < 3 * few + 200, "{name}: {few} comparisons each, then {many}");
+        }
+    }
+}
+
+#[test]
+fn range_deletions_of_every_shape_are_ingested_and_read_back() {
+    let n = 400;
+    for (name, shape) in SHAPES {
+        let counting = Arc::new(Counting::default());
+        let options = options(&counting);
+        let db = Db::open(&options, "/db").unwrap();
+        (0..2 * n).for_each(|i| db.put(key(i), b"old").unwrap());
+        let mut writer = SstFileWriter::new(&options);
+        writer.open("/deletions.sst").unwrap();
+        for i in 0..n {
+            let (start, end) = shape(i, n);
+            writer.delete_range(key(start), key(end)).unwrap();
+        }
+        writer.finish().unwrap();
+        db.ingest_external_file(&["/deletions.sst"], &IngestExternalFileOptions::default()).unwrap();
+        let is_deleted = |k: u32| (0..n).map(|i| shape(i, n)).any(|(start, end)| (start..end).contains(&k));
+        let left: Vec<_> = (0..2 * n).filter(|&k| !is_deleted(k)).map(|k| key(k).to_vec()).collect();
+        for compacted in [false, true] {
+            if compacted {
+                db.compact_range(None, None).unwrap();
+            }
+            let found: Vec<_> = contents(&db, &[]).remove(0).into_iter().map(|(key, _)| key).collect();
+            assert_eq!(found, left, "{name}, compacted: {compacted}");
+        }
+    }
+}
+
+#[test]
+fn a_memtable_is_flushed_when_it_has_as_many_range_deletions_as_it_may() {
+    let mut options = options(&Arc::default());
+    options.cf.memtable_max_range_deletions = 10;
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(statistics.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let flushes = || {
+        db.wait_for_background_work().unwrap();
+        statistics.ticker_count(Ticker::FlushReasonMemtableMaxRangeDeletions)
+    };
+    let delete = |range: std::ops::Range<u32>| {
+        range.for_each(|i| db.delete_range(key(i), key(i + 1)).unwrap());
+        // The next write finds the memtable full.
+        db.put("key", "value").unwrap();
+    };
+    delete(0..9);
+    assert_eq!(flushes(), 0);
+    delete(9..10);
+    assert_eq!(flushes(), 1);
+    db.set_options(&family, &[("memtable_max_range_deletions", "3")]).unwrap();
+    delete(10..13);
+    assert_eq!(flushes(), 2);
+    db.set_options(&family, &[("memtable_max_range_deletions", "0")]).unwrap();
+    delete(13..50);
+    assert_eq!(flushes(), 2);
+}
