@@ -216,7 +216,7 @@ pub trait InternalIterator: Send {
     /// afterwards, or nobody asks. Default: it holds nothing.
     fn rest(&mut self) {}
     /// If the user key here lies in a run of deleted keys, all of whose newest entries in this memtable or file are point
-    /// deletions that `snapshot` sees: the last user key of the run or, not `forward`, its first, which must still be looked
+    /// deletions that `snapshot` sees, or hidden by such range deletions of the same memtable: the last user key of the run or, not `forward`, its first, which must still be looked
     /// at, since newer entries of it may be in the file before. Keys in between that are only in older sorted runs are not
     /// deleted by that. REQUIRES: `valid()`. Default: nothing is known.
     fn dead_run_edge(&self, _snapshot: SequenceNumber, _forward: bool) -> Option<&[u8]> {

@@ -4,7 +4,9 @@
 //! (`dead/edge.rs`).
 //!
 //! A node says for which snapshots it is dead: `since <= snapshot < until`. Dead means that no record below it is what such a
-//! reader shows: each is too new, a deletion, or hidden by a newer one of its user key. Deletions never change that, other
+//! reader shows: each is too new, a deletion, hidden by a newer one of its user key, or under a range tombstone of this
+//! memtable. Readers find out the last: one that steps over records under range tombstones looks through their leaf
+//! (`bury_covered`), so that the next reader passes it. Deletions never change that, other
 //! writes end it for readers who see them, and for those it matters only when they see them: so a writer lowers `until` of its
 //! leaf, and then of the nodes above, before its sequence number is published, and nobody else need be told. A leaf whose
 //! live keys have been deleted one by one is looked through when there have been as many deletions as it had live keys, and
@@ -28,7 +30,7 @@
 
 mod edge;
 
-use crate::node::{Node, own};
+use crate::node::{Latched, Node, own};
 use crate::record::{Record, Target};
 use crate::tree::Tree;
 use esker_base::ValueType;
@@ -245,6 +247,57 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
     live == 0
 }
 
+/// From which snapshot on a reader finds nothing in a leaf: each newest version is a deletion, or hidden by a range tombstone, of
+/// which `covering` gives the newest over a user key that the reader sees. `None`: the reader finds something. REQUIRES: its latch.
+#[cold]
+fn covered_since<const N: usize>(
+    node: &Node<N>,
+    icmp: &InternalKeyComparator,
+    covering: impl Fn(&[u8]) -> u64,
+) -> Option<u64> {
+    let (mut since, mut key): (u64, Option<&[u8]>) = (0, None);
+    let hidden_from = |record: Record<'_>| {
+        let covered_by = covering(record.user_key());
+        (covered_by > sequence(record)).then_some(covered_by)
+    };
+    for record in node.own_records() {
+        let (user_key, trailer) = record.parts();
+        let is_first = key.is_none();
+        if key.is_some_and(|key| icmp.same_user_key(key, user_key)) {
+            continue;
+        }
+        key = Some(user_key);
+        let hidden = match is_deletion(trailer) {
+            true => Some(trailer >> 8),
+            false => hidden_from(record).or_else(|| {
+                let head_since = node.head_since().load(Ordering::Acquire);
+                (is_first && head_since != NEVER).then_some(head_since)
+            }),
+        };
+        since = since.max(hidden?);
+    }
+    Some(since)
+}
+
+/// A node was just split into this one and one beside it, and inserts may go to the other only, so that nobody looks through it any
+/// more: says that it is dead if it is, and has not said so. REQUIRES: its latch, or that nobody can reach it yet.
+pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
+    if node.dead().is_open() || node.count() == 0 {
+        return;
+    }
+    if node.level() > 0 {
+        if node.dead_child(0).is_open() {
+            look_below(node, &mut Deaths::default());
+        }
+        return;
+    }
+    // Mostly the last one, which came last, is there if any is.
+    let may_be_dead = is_deletion(node.own_last_record().parts().1);
+    if let Some(since) = may_be_dead.then(|| covered_since(node, icmp, |_| 0)).flatten() {
+        node.dead().set(Span { since, until: NEVER });
+    }
+}
+
 /// Shows `each` the nodes from `child` on up to the one that `end` begins with.
 fn for_each_beside<'t, const N: usize>(
     child: &'t Node<N>,
@@ -343,11 +396,11 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// A leaf has been split: those above may have only waited for a node that is born dead.
+    /// A node has been split: those above may have only waited for a half that is dead.
     #[inline]
-    pub(crate) fn settle_split(&self, right: &Node<N>) {
-        if right.dead().is_open() {
-            self.bury(&Target::of(right.first_record()));
+    pub(crate) fn settle_split(&self, halves: [&Node<N>; 2]) {
+        for half in halves.into_iter().filter(|half| half.dead().is_open()) {
+            self.bury(&Target::of(half.first_record()));
         }
     }
 
@@ -370,14 +423,45 @@ impl<const N: usize> Tree<N> {
         }
     }
 
+    /// Says of the leaf that a reader is in that it is dead, if range tombstones and deletions hide all of it from a reader at
+    /// `snapshot`. `covering`: the newest tombstone over a user key that such a reader sees, or zero. Waits for nobody, and does
+    /// nothing instead. Costs up to a search for each record of the leaf.
+    pub(crate) fn bury_covered(&self, leaf: &Node<N>, snapshot: u64, covering: impl Fn(&[u8]) -> u64) {
+        if leaf.is_untouched() || leaf.count() == 0 || leaf.dead().at(snapshot) {
+            return;
+        }
+        let target = Target::of(leaf.first_record());
+        let Some(latched) = leaf.try_latch_for(self.icmp(), &target) else { return };
+        // If one end of the leaf is not under a tombstone, this finds it soon.
+        let last = latched.node.own_last_record();
+        if !is_deletion(last.parts().1) && covering(last.user_key()) <= sequence(last) {
+            return;
+        }
+        let Some(since) = covered_since(latched.node, self.icmp(), covering) else { return };
+        if since <= snapshot {
+            latched.node.dead().set(Span { since, until: NEVER });
+            drop(latched);
+            self.bury_by(&target, |node, target| node.try_latch_for(self.icmp(), target));
+        }
+    }
+
     /// The leaf that `target` is in has died.
     #[cold]
     fn bury(&self, target: &Target<'_>) {
+        self.bury_by(target, |node, target| Some(node.latch_for(self.icmp(), target)));
+    }
+
+    /// `bury`, as far up as `latch` can have the nodes.
+    fn bury_by<'t>(
+        &'t self,
+        target: &Target<'_>,
+        latch: impl Fn(&'t Node<N>, &Target<'_>) -> Option<Latched<'t, N>>,
+    ) {
         for level in 1.. {
             if self.root().level() < level {
                 return;
             }
-            let mut latched = self.find(level, target, true).latch_for(self.icmp(), target);
+            let Some(mut latched) = latch(self.find(level, target, true), target) else { return };
             let node = latched.node;
             heed(node, node.own_place_below(self.icmp(), target));
             if node.dead().is_open() {

@@ -30,6 +30,8 @@ pub struct MemTableIter {
     valid: bool,
     /// Whether the memtable checks itself.
     checked: bool,
+    /// Whether it is read without its range tombstones, which nodes may be dead by.
+    ignores_range_deletions: bool,
     /// What a check found, until the next seek.
     status: Result<()>,
     table: Arc<MemTable>,
@@ -41,7 +43,7 @@ unsafe impl Send for MemTableIter {}
 const NOTHING: *const [u8] = &[];
 
 impl MemTableIter {
-    pub(crate) fn new(table: Arc<MemTable>) -> MemTableIter {
+    pub(crate) fn new(table: Arc<MemTable>, ignores_range_deletions: bool) -> MemTableIter {
         let checked = table.checks_itself();
         MemTableIter {
             run: Run::new(),
@@ -51,6 +53,7 @@ impl MemTableIter {
             left: NOTHING,
             valid: false,
             checked,
+            ignores_range_deletions,
             status: Ok(()),
             table,
         }
@@ -126,6 +129,20 @@ impl MemTableIter {
             self.settle(Some(self.at - 1));
         } else {
             self.prev_leaf();
+        }
+    }
+
+    /// Where range tombstones hide the record here, finds out whether they hide all of its leaf.
+    #[cold]
+    fn bury_covered(&self, snapshot: SequenceNumber) {
+        let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;
+        // SAFETY: `run` is only ever loaded from this tree.
+        let record: Record<'_> = unsafe { self.run.record(self.at) };
+        let (user_key, trailer) = record.parts();
+        // SAFETY: as above.
+        let leaf = unsafe { self.run.leaf() };
+        if let Some(leaf) = leaf.filter(|_| covering(user_key) > trailer >> 8) {
+            self.table.tree.bury_covered(leaf, snapshot.0, covering);
         }
     }
 
@@ -231,6 +248,12 @@ impl InternalIterator for MemTableIter {
         // A deletion with a timestamp deletes older timestamps only.
         if self.table.comparator().timestamp_size() > 0 {
             return None;
+        }
+        if self.table.has_range_tombstones() {
+            if self.ignores_range_deletions {
+                return None;
+            }
+            self.bury_covered(snapshot);
         }
         // SAFETY: `run` is only ever loaded from this tree.
         unsafe { self.table.tree.dead_edge(&self.run, self.at, snapshot.0, forward) }

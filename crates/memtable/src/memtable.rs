@@ -428,7 +428,12 @@ impl MemTable {
     /// A cursor over all entries but range tombstones. It keeps the memtable alive. What is added later may or may
     /// not appear; nothing disappears.
     pub fn iter(self: &Arc<Self>) -> MemTableIter {
-        MemTableIter::new(Arc::clone(self))
+        MemTableIter::new(Arc::clone(self), false)
+    }
+
+    /// The same for a reader to whom range tombstones mean nothing: with RocksDB's `ignore_range_deletions`.
+    pub fn iter_ignoring_range_deletions(self: &Arc<Self>) -> MemTableIter {
+        MemTableIter::new(Arc::clone(self), true)
     }
 
     /// `bytes` of a record of this memtable, kept alive by it.

@@ -47,8 +47,8 @@ use crate::record::{Record, Target};
 use crate::shade::{Gap, Gaps, Shade};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
-use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use esker_base::sync::{Mutex, MutexGuard};
 use esker_format::key::InternalKeyComparator;
 use heads::{head_in_node, shared_prefix, spare_one};
 use insert::Trend;
@@ -393,6 +393,11 @@ impl<'t, const N: usize> Node<N> {
         (0..self.own_link().count()).map(|at| self.record::<true>(at))
     }
 
+    /// The last record. REQUIRES: the latch; it is not empty.
+    pub(crate) fn own_last_record(&'t self) -> Record<'t> {
+        self.record::<true>(self.own_link().count() - 1)
+    }
+
     /// The node to the right.
     pub(crate) fn next(&'t self) -> Option<&'t Node<N>> {
         self.neighbour(self.load_link())
@@ -663,16 +668,35 @@ impl<'t, const N: usize> Node<N> {
 
     /// Latches the node, this one or one to its right, that `target` belongs to.
     pub(crate) fn latch_for(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Latched<'t, N> {
+        self.latch_by(icmp, target, |latch| Some(latch.lock())).expect("waited for")
+    }
+
+    /// The same for a reader, which waits for no writer: `None` if a latch is not free.
+    pub(crate) fn try_latch_for(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+    ) -> Option<Latched<'t, N>> {
+        self.latch_by(icmp, target, Mutex::try_lock)
+    }
+
+    #[inline(always)]
+    fn latch_by(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+        lock: impl Fn(&'t Mutex<Trend>) -> Option<MutexGuard<'t, Trend>>,
+    ) -> Option<Latched<'t, N>> {
         let mut node = self;
         loop {
-            let trend = node.latch.lock();
+            let trend = lock(&node.latch)?;
             let link = node.own_link();
             let head = node.head_of(icmp.order(), target.user_key);
             let from = usize::from(node.level > 0);
             let at = node.search::<true>(icmp, target, head, false, from, link.count());
             match node.neighbour(link) {
                 Some(next) if at == link.count() && !next.starts_after(icmp, target, true) => node = next,
-                _ => return Latched { node, trend, at },
+                _ => return Some(Latched { node, trend, at }),
             }
         }
     }

@@ -142,15 +142,15 @@ impl<const N: usize> Tree<N> {
     #[inline]
     pub(crate) unsafe fn insert_unsettled<'t>(&'t self, record: Record<'t>) -> Result<After<'t, N>> {
         let target = Target::of(record);
-        let leaf = self.find(0, &target, true);
-        let (inserted, after) =
-            leaf.latch_for(&self.icmp, &target).insert(&self.icmp, &self.arena, record, None)?;
+        let latched = self.find(0, &target, true).latch_for(&self.icmp, &target);
+        let leaf = latched.node;
+        let (inserted, after) = latched.insert(&self.icmp, &self.arena, record, None)?;
         match inserted {
             Inserted::Done => {}
             Inserted::Duplicate => return Err(duplicate()),
             Inserted::Split(right, separator) => {
                 self.add_to_parent(right, separator);
-                self.settle_split(right);
+                self.settle_split([leaf, right]);
             }
         }
         Ok(after)
@@ -158,21 +158,22 @@ impl<const N: usize> Tree<N> {
 
     /// Makes `right` known above. If there is no memory for that, it stays known to its left neighbour only, which
     /// is right and slow.
-    fn add_to_parent<'t>(&'t self, mut right: &'t Node<N>, mut separator: Record<'t>) {
-        loop {
-            let level = right.level() + 1;
-            if self.root().level() < level && self.grow(level, separator).is_err() {
-                return;
+    fn add_to_parent<'t>(&'t self, right: &'t Node<N>, separator: Record<'t>) {
+        let level = right.level() + 1;
+        if self.root().level() < level && self.grow(level, separator).is_err() {
+            return;
+        }
+        let target = Target::of(separator);
+        let latched = self.find(level, &target, true).latch_for(&self.icmp, &target);
+        let node = latched.node;
+        match latched.insert(&self.icmp, &self.arena, separator, Some(right)) {
+            Ok((Inserted::Split(beside, separator), _)) => {
+                self.add_to_parent(beside, separator);
+                self.settle_split([node, beside]);
             }
-            let target = Target::of(separator);
-            let latched = self.find(level, &target, true).latch_for(&self.icmp, &target);
-            match latched.insert(&self.icmp, &self.arena, separator, Some(right)) {
-                Ok((Inserted::Split(node, record), _)) => (right, separator) = (node, record),
-                Ok((Inserted::Done, _)) => return,
-                Ok((Inserted::Duplicate, _)) => {
-                    unreachable!("a node is split off once, and records are distinct")
-                }
-                Err(_) => return,
+            Ok((Inserted::Done, _)) | Err(_) => {}
+            Ok((Inserted::Duplicate, _)) => {
+                unreachable!("a node is split off once, and records are distinct")
             }
         }
     }

@@ -147,7 +147,10 @@ impl Db {
             .then(|| RunTombstones::of_memtable(cf.icmp.clone(), own.mem.range_tombstones(), own.up_to));
         let children = vec![
             MergeChild {
-                iter: Box::new(own.mem.iter()),
+                iter: Box::new(match options.ignore_range_deletions {
+                    true => own.mem.iter_ignoring_range_deletions(),
+                    false => own.mem.iter(),
+                }),
                 tombstones: tombstones.map(|tombstones| Box::new(tombstones) as Box<_>),
             },
             MergeChild::new(Box::new(VisibleOnly { iter: base, sequence })),

@@ -10,7 +10,8 @@
 //! Tombstones: around the current key there is a *span* of user keys within which no tombstone begins or ends. Inside it
 //! what is hidden is one number per child, so an entry costs one comparison with the span's end. At its end the sources are
 //! asked again. An entry hidden by a tombstone of a newer run makes its child seek to the tombstone's end instead of
-//! stepping: everything the older run has in between is hidden as well.
+//! stepping: everything the older run has in between is hidden as well. Under a tombstone of its own run a child steps, and
+//! hops over the deleted runs that it knows (`merging/hop.rs`).
 //!
 //! Invariants
 //!  1. Every valid child but the current one is in the heap, once; moving forward (backward) each stands on its first
@@ -31,6 +32,11 @@ use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
+
+/// Hidden entries of a run to step over before a hop is tried: it costs about as much as 20 steps.
+const OWN_STEPS: u32 = 8;
+/// Between two tries that led nowhere.
+const MAX_OWN_STEPS: u32 = 64;
 
 /// One sorted run of a merge.
 pub struct MergeChild {
@@ -89,6 +95,12 @@ pub struct MergingIterator {
     forward: bool,
     /// A child has hopped since all were positioned.
     hopped: bool,
+    /// Of a reader that is shown only what is there at this sequence number; `None`: all entries are wanted.
+    reader: Option<SequenceNumber>,
+    /// Entries that the tombstones of their own run hide and that were stepped over, since a hop was tried last.
+    own_hidden: u32,
+    /// The number of them at which to try.
+    hop_after: u32,
     /// The child that has lent the value that was left.
     left: usize,
     shade: Option<Shade>,
@@ -120,6 +132,9 @@ impl MergingIterator {
             current: None,
             forward: true,
             hopped: false,
+            reader: None,
+            own_hidden: 0,
+            hop_after: OWN_STEPS,
             left: 0,
             shade,
             target: Vec::new(),
@@ -127,7 +142,13 @@ impl MergingIterator {
         }
     }
 
+    /// For a reader at `sequence` that wants no entries but what it is shown: deleted runs may be left out.
+    pub(crate) fn read_at(&mut self, sequence: SequenceNumber) {
+        self.reader = Some(sequence).filter(|sequence| *sequence < SequenceNumber::MAX);
+    }
+
     fn reset(&mut self, forward: bool) {
+        (self.own_hidden, self.hop_after) = (0, OWN_STEPS);
         self.heap.clear();
         self.current = None;
         self.forward = forward;
@@ -315,7 +336,7 @@ impl MergingIterator {
     /// Moves the current child `c` off a hidden entry: past the whole range if a tombstone of a newer run hides it.
     fn leave_hidden(&mut self, c: usize) {
         if !self.farthest_cover(c) {
-            return self.step();
+            return self.leave_own(c);
         }
         perf_count!(internal_range_del_reseek_count);
         let iter = &mut self.children[c].iter;
@@ -330,6 +351,26 @@ impl MergingIterator {
             return self
                 .fail(Error::corruption("keys are out of order: a seek past a deleted range ends in it"));
         }
+        match node_of(&self.icmp, &self.children, c) {
+            Some(node) => self.settle(node),
+            None => self.settle_without(c),
+        }
+    }
+
+    /// Moves the current child `c` off an entry that a tombstone of its own run hides. Newer entries may lie under the tombstone, so
+    /// it steps; after some steps it tries to leave the deleted run as a whole.
+    fn leave_own(&mut self, c: usize) {
+        self.own_hidden += 1;
+        let Some(snapshot) = self.reader.filter(|_| self.own_hidden >= self.hop_after) else {
+            return self.step();
+        };
+        self.own_hidden = 0;
+        if self.leave_run(snapshot, self.forward, c) == Hopped::No {
+            self.hop_after = (2 * self.hop_after).clamp(OWN_STEPS, MAX_OWN_STEPS);
+            return self.step();
+        }
+        self.hop_after = 1;
+        self.hopped = true;
         match node_of(&self.icmp, &self.children, c) {
             Some(node) => self.settle(node),
             None => self.settle_without(c),

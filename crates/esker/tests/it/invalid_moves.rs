@@ -26,6 +26,11 @@ fn options() -> Options {
     options
 }
 
+/// What it is called, and how an iterator gets there.
+type Way<'a> = (&'a str, &'a dyn Fn(&mut dyn Moves));
+/// The same for iterators of databases.
+type DbWay<'a> = (&'a str, &'a dyn Fn(&mut DbIterator));
+
 /// What all iterators can do.
 trait Moves {
     fn valid(&self) -> bool;
@@ -98,7 +103,7 @@ fn check_steps(iter: &mut dyn Moves, what: &str) {
 /// All ways not to be valid, and that it can be positioned afterwards.
 fn check(iter: &mut dyn Moves, what: &str) {
     check_steps(iter, &format!("{what}, never positioned"));
-    let ways: [(&str, &dyn Fn(&mut dyn Moves)); 7] = [
+    let ways: [Way<'_>; 7] = [
         ("behind the last", &|iter| {
             iter.to_last();
             iter.next();
@@ -198,7 +203,7 @@ fn a_step_of_an_iterator_that_is_not_valid_leaves_it_so() {
 fn a_step_from_nowhere_leads_nowhere_in_parked_and_refreshed_iterators_and_over_newer_views() {
     let db = Db::open(&options(), "/db").unwrap();
     fill(&db);
-    let ways: [(&str, &dyn Fn(&mut DbIterator)); 6] = [
+    let ways: [DbWay<'_>; 6] = [
         ("parked", &|iter| iter.park().unwrap()),
         ("refreshed", &|iter| iter.refresh().unwrap()),
         ("parked and refreshed", &|iter| {

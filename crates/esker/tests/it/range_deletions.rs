@@ -4,10 +4,12 @@ use esker::comparator::Comparator;
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};
 use esker::{
-    Db, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter, WriteBatch,
-    WriteOptions,
+    Db, DbIterator, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter,
+    WriteBatch, WriteOptions,
 };
+use esker_testkit::seed::for_each_seed;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
@@ -151,15 +153,18 @@ fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every
     }
 }
 
-/// Comparisons of a new iterator, its seek to `target` and both ends, after each of `n` range deletions: of the last tenth.
-fn cost_of_iterators(shape: Shape, n: u32, with_snapshot: bool) -> u64 {
+/// Comparisons of a new iterator, its seek to the middle and to both ends, after each of `n` range deletions, of keys in the same
+/// memtable or in a file: of the last tenth.
+fn cost_of_iterators(shape: Shape, n: u32, is_flushed: bool, with_snapshot: bool) -> u64 {
     let counting = Arc::new(Counting::default());
     let db = Db::open(&options(&counting), "/db").unwrap();
     let mut batch = WriteBatch::new();
     let family = db.default_column_family();
     (0..2 * n).for_each(|i| batch.put(family.id(), &key(i), b"old").unwrap());
     db.write(&WriteOptions::default(), &mut batch).unwrap();
-    db.flush().unwrap();
+    if is_flushed {
+        db.flush().unwrap();
+    }
     let (mut cost, mut snapshot) = (0, None);
     for i in 0..n {
         let (start, end) = shape(i, n);
@@ -185,11 +190,100 @@ fn cost_of_iterators(shape: Shape, n: u32, with_snapshot: bool) -> u64 {
 #[test]
 fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
     for (name, shape) in SHAPES {
-        for with_snapshot in [false, true] {
-            let [few, many] = [400, 3200].map(|n| cost_of_iterators(shape, n, with_snapshot));
-            assert!(many < 3 * few + 200, "{name}: {few} comparisons each, then {many}");
+        for (is_flushed, with_snapshot) in [(true, false), (true, true), (false, false)] {
+            let cost = |n| cost_of_iterators(shape, n, is_flushed, with_snapshot);
+            let [few, many] = [300, 2400].map(cost);
+            let what = format!("{name}, flushed: {is_flushed}, at a snapshot: {with_snapshot}");
+            // Of a leaf of the memtable that is covered in part, each record may be looked up.
+            assert!(many < 2 * few + 30_000, "{what}: {few} comparisons each, then {many}");
         }
     }
+}
+
+/// What a queue's user sees, at each end, while keys are written and deleted one by one and in ranges, some of them anew.
+#[test]
+fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_written_anew() {
+    for_each_seed("a queue by ranges", 6, |_, mut rng| {
+        let db = Db::open(&options(&Arc::default()), "/db").unwrap();
+        let family = db.default_column_family();
+        let (mut model, mut snapshots) = (BTreeMap::new(), Vec::new());
+        let (mut first, mut end, mut is_flushed) = (0, 0, false);
+        for step in 0..3000u32 {
+            match rng.u8(..20) {
+                0..8 => {
+                    db.put(key(end), step.to_le_bytes()).unwrap();
+                    model.insert(key(end).to_vec(), step.to_le_bytes().to_vec());
+                    end += 1;
+                }
+                8..16 => {
+                    let most = [1, 1, 1, 40][rng.usize(..4)];
+                    let until = (first + rng.u32(1..=most)).min(end);
+                    db.delete_range(key(if rng.bool() { 0 } else { first }), key(until)).unwrap();
+                    model.retain(|other, _| **other >= key(until)[..] || **other < key(first)[..]);
+                    first = until;
+                    model.retain(|other, _| **other >= key(first)[..]);
+                    db.delete_range(key(0), key(first)).unwrap();
+                }
+                16 => {
+                    let back = end.saturating_sub(rng.u32(1..30)).max(first);
+                    db.delete_range(key(back), key(end)).unwrap();
+                    model.retain(|other, _| **other < key(back)[..]);
+                }
+                17 if end > 0 => {
+                    let any = rng.u32(..end);
+                    db.delete(key(any)).unwrap();
+                    model.remove(&key(any)[..]);
+                }
+                18 if end > 0 => {
+                    let again = rng.u32(..end);
+                    db.put(key(again), step.to_le_bytes()).unwrap();
+                    model.insert(key(again).to_vec(), step.to_le_bytes().to_vec());
+                    first = first.min(again);
+                }
+                19 if rng.u8(..30) == 0 => snapshots.push((db.snapshot(), model.clone())),
+                19 if rng.u8(..80) == 0 => {
+                    db.flush().unwrap();
+                    is_flushed = true;
+                }
+                _ => {}
+            }
+            check_ends(&mut db.iter().unwrap(), &model);
+            if let Some((snapshot, model)) = snapshots.get(rng.usize(..=snapshots.len())) {
+                let options = ReadOptions::new().snapshot(snapshot);
+                check_ends(&mut db.iter_opt(options, &family).unwrap(), model);
+            }
+        }
+        // Without range deletions there is what they alone have deleted.
+        let options = ReadOptions { ignore_range_deletions: true, ..ReadOptions::new() };
+        let mut iter = db.iter_opt(options, &family).unwrap();
+        iter.seek_to_first();
+        let mut all = 0;
+        while iter.valid() {
+            all += 1;
+            iter.next();
+        }
+        assert!(all >= model.len() && (is_flushed || all > end as usize / 2), "{all} of {end}");
+    });
+}
+
+fn check_ends(iter: &mut DbIterator, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    fn item(iter: &DbIterator) -> Option<(Vec<u8>, Vec<u8>)> {
+        iter.item().map(|(key, value)| (key.to_vec(), value.to_vec()))
+    }
+    let expected = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+    iter.seek_to_first();
+    for entry in model.iter().take(3) {
+        assert_eq!(item(iter), Some(expected(entry)));
+        iter.next();
+    }
+    assert_eq!(iter.valid(), model.len() > 3);
+    iter.seek_to_last();
+    for entry in model.iter().rev().take(3) {
+        assert_eq!(item(iter), Some(expected(entry)));
+        iter.prev();
+    }
+    assert_eq!(iter.valid(), model.len() > 3);
+    iter.status().unwrap();
 }
 
 #[test]

@@ -252,6 +252,73 @@ fn what_a_few_steps_lead_across_is_left_to_them() {
     }
 }
 
+/// How many nodes of each level are not dead.
+fn not_dead<const N: usize>(tree: &Tree<N>) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let mut leftmost = tree.root();
+    loop {
+        let nodes = std::iter::successors(Some(leftmost), |node| node.next());
+        counts.push(nodes.filter(|node| !node.dead().is_open()).count());
+        if leftmost.level() == 0 {
+            return counts;
+        }
+        leftmost = leftmost.child(0);
+    }
+}
+
+/// A queue that is popped at one end: the deletions go to one place beside a key that is there, from which leaves and nodes above
+/// are split off that nothing comes into any more.
+fn pop_beside_a_live_key<const N: usize>(ascending: bool) {
+    let tree = tree::<N>();
+    let n: u16 = if cfg!(miri) { 60 } else { 5000 };
+    add(&tree, (if ascending { n } else { 0 }, 1, false));
+    for i in 1..n {
+        add(&tree, (if ascending { i } else { n - i }, u64::from(i) + 1, true));
+    }
+    check_words(&tree);
+    let alive = not_dead(&tree);
+    assert!(alive.iter().all(|&count| count <= 2), "not dead, of each level from the root: {alive:?}");
+}
+
+#[test]
+fn what_is_split_off_a_leaf_with_a_live_key_and_nothing_comes_into_any_more_is_dead() {
+    for ascending in [true, false] {
+        pop_beside_a_live_key::<4>(ascending);
+        pop_beside_a_live_key::<66>(ascending);
+    }
+}
+
+/// Looks through all leaves for a reader at `snapshot` who sees a range tombstone at this number over all keys.
+fn bury_all<const N: usize>(tree: &Tree<N>, snapshot: u64) {
+    let mut leaf = tree.root();
+    while leaf.level() > 0 {
+        leaf = leaf.child(0);
+    }
+    let leaves = std::iter::successors(Some(leaf), |leaf| leaf.next());
+    leaves.for_each(|leaf| tree.bury_covered(leaf, snapshot, |_| snapshot));
+}
+
+#[test]
+fn leaves_under_a_range_tombstone_are_dead_once_a_reader_has_been_there_until_something_comes_into_them() {
+    let tree = tree::<4>();
+    let n = 300;
+    (0..n).for_each(|i| add(&tree, (i, u64::from(i) + 1, i % 3 == 0)));
+    let covered_at = u64::from(n) + 1;
+    bury_all(&tree, covered_at);
+    check_words(&tree);
+    let first = 0u16.to_be_bytes();
+    let from_first = Target { user_key: &first, trailer: u64::MAX };
+    let edge = |snapshot| edge_of(&tree, &from_first, snapshot, true).map(<[u8]>::to_vec);
+    assert_eq!(edge(covered_at), Some((n - 1).to_be_bytes().to_vec()));
+    assert_eq!(edge(covered_at - 1), Some(first.to_vec()), "older readers see what was there");
+    add(&tree, (200, covered_at + 1, false));
+    check_words(&tree);
+    assert_eq!(edge(covered_at + 1), Some(199u16.to_be_bytes().to_vec()));
+    assert_eq!(edge(covered_at), Some((n - 1).to_be_bytes().to_vec()), "it is too new for them");
+    bury_all(&tree, covered_at + 5);
+    assert_eq!(edge(covered_at + 5), Some((n - 1).to_be_bytes().to_vec()));
+}
+
 #[cfg(loom)]
 mod models {
     use super::*;
@@ -305,6 +372,40 @@ mod models {
         // With two preemptions it would take hours.
         model(1, old, [&[(3, 4, true)], &[(2, 5, false)]]);
         model(1, old, [&[(3, 4, true)], &[(3, 5, false)]]);
+    }
+
+    /// What a reader says of leaves under a range tombstone at 4 is true for later readers of what is written meanwhile.
+    #[test]
+    fn loom_a_reader_looks_through_covered_leaves_beside_a_write() {
+        const OLD: &[Version] = &[(1, 1, false), (3, 2, false), (6, 3, false)];
+        for put in [(2, 5, false), (3, 5, false), (7, 5, false)] {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(2);
+            builder.max_branches = 100_000;
+            let counter = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&counter);
+            builder.check(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                let tree = Arc::new(tree::<2>());
+                OLD.iter().for_each(|&version| add(&tree, version));
+                let writer = {
+                    let tree = Arc::clone(&tree);
+                    thread::spawn(move || add(&tree, put))
+                };
+                bury_all(&tree, 4);
+                writer.join().expect("no assertion failed");
+                check_words(&tree);
+                for (key, _, _) in OLD.iter().filter(|(key, ..)| *key <= put.0) {
+                    let bytes = key.to_be_bytes();
+                    let from = Target { user_key: &bytes, trailer: u64::MAX };
+                    let edge = edge_of(&tree, &from, 5, true);
+                    assert!(edge.is_none_or(|edge| edge < &put.0.to_be_bytes()[..]), "from {key}: {edge:?}");
+                }
+            });
+            let runs = counter.load(Ordering::Relaxed);
+            println!("{runs} runs: {put:?}");
+            assert!(runs >= 50, "{runs} runs cannot have been all interleavings");
+        }
     }
 
     #[test]

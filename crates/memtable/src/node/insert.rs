@@ -110,6 +110,7 @@ impl<'t, const N: usize> Latched<'t, N> {
         if node.level == 0 {
             node.gaps().give_away_from(node.own_gap_before(keep));
         }
+        dead::look_after_split(right, icmp);
         // From here on readers find what went in `right`.
         let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
         node.link.store(link.0, Ordering::Release);
@@ -119,6 +120,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             self.trend.note(at);
             after = self.after(icmp, (record, target.trailer), at == keep);
         }
+        dead::look_after_split(node, icmp);
         Ok((Inserted::Split(right, right.record::<false>(0)), after))
     }
 

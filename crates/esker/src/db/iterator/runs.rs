@@ -103,6 +103,13 @@ impl Cursor {
         Cursor::Merged(MergingIterator::new(icmp.clone(), children))
     }
 
+    /// What it leaves out from now on, a reader at this sequence number does not miss.
+    fn read_at(&mut self, sequence: SequenceNumber) {
+        if let Cursor::Merged(merged) = self {
+            merged.read_at(sequence);
+        }
+    }
+
     /// Whether child `at` has range tombstones.
     fn has_tombstones(&self, at: usize) -> bool {
         match self {
@@ -218,7 +225,8 @@ impl Runs {
                 Ok(())
             },
         )?;
-        let cursor = Cursor::new(&cf.icmp, opened);
+        let mut cursor = Cursor::new(&cf.icmp, opened);
+        cursor.read_at(children.sequence);
         let icmp = cf.icmp.clone();
         let may_hand_on = children.opener.watch.is_none();
         let ahead = children.opener.ahead.clone();
@@ -368,6 +376,7 @@ impl Runs {
 
     /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as it must have before.
     pub(super) fn exchange(&mut self, prepared: Exchange, place: Option<(&[u8], bool)>) {
+        self.cursor.read_at(prepared.sequence);
         if prepared.is_empty() && place.is_none() {
             // All are positioned next.
             self.sequence = prepared.sequence;
@@ -396,6 +405,7 @@ impl Runs {
                 );
             }
         }
+        self.cursor.read_at(sequence);
         self.files_have_changed();
         let _handing_over = (place.is_some() && !self.is_told).then(|| self.kept.hand_over());
         if let Cursor::Merged(merged) = &mut self.cursor {
@@ -502,7 +512,10 @@ impl Opening<'_> {
         let hides = !self.opener.ignore_range_deletions;
         Ok(match source {
             SourceRef::Memtable(mem) => MergeChild {
-                iter: watched(&self.opener.watch, Watched::Memtable(mem.id()), Box::new(mem.iter())),
+                iter: {
+                    let iter = if hides { mem.iter() } else { mem.iter_ignoring_range_deletions() };
+                    watched(&self.opener.watch, Watched::Memtable(mem.id()), Box::new(iter))
+                },
                 tombstones: (hides && mem.num_range_deletes() > 0).then(|| {
                     let sets = mem.range_tombstones();
                     Box::new(RunTombstones::of_memtable(icmp.clone(), sets, self.sequence)) as Box<_>

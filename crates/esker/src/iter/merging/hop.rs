@@ -79,7 +79,7 @@ impl MergingIterator {
 
     /// Moves child `c`, which stands in a dead run of its own, to the run's end, or to the first user key that an older child
     /// has in the run: there the run's deletion of that key may be needed.
-    fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> Hopped {
+    pub(super) fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> Hopped {
         let icmp = &self.icmp;
         let nearer = |a: &[u8], b: &[u8]| {
             let order = icmp.compare_user_keys(a, b);
