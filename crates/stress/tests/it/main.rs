@@ -6,6 +6,7 @@ mod db_stress;
 mod faults;
 mod growth;
 mod histories;
+mod hostile;
 mod kill9;
 mod metamorphic;
 mod model;
