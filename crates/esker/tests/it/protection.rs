@@ -168,7 +168,7 @@ fn other_sizes_are_refused_by_name() {
     let mut options = options(&fs, 3);
     let error = Db::open(&options, "/db").unwrap_err();
     assert!(
-        error.kind() == ErrorKind::NotSupported
+        error.kind() == ErrorKind::InvalidArgument
             && error.to_string().contains("memtable_protection_bytes_per_key")
     );
     options.cf.memtable_protection_bytes_per_key = 2;
