@@ -685,16 +685,20 @@ impl<I: InternalIterator> DbIter<I> {
         self.run_out();
     }
 
-    /// Over all that is left of `key` (`passing`), or over what is too new of it.
+    /// Seeks past all entries of `key` (`passing`), or past those that are too new.
     #[cold]
     fn reseek_forward(&mut self, passing: bool) {
         self.counters.reseeks += 1;
-        if passing {
-            self.aim(SequenceNumber::ZERO, ValueType::Deletion);
-        } else {
+        if !passing {
             self.aim(self.options.sequence, ValueType::SEEK);
+            return self.iter.seek(&self.target);
         }
+        self.aim(SequenceNumber::ZERO, ValueType::Deletion);
         self.iter.seek(&self.target);
+        // A deletion in an ingested file has number 0: the seek stops at it again.
+        while self.iter.valid() && self.is_current(self.iter.key()) {
+            self.iter.next();
+        }
     }
 
     /// Shows the entry of a rarer type that the inner cursor stands on.

@@ -424,6 +424,10 @@ impl TimestampedIter {
                 if run > self.options.max_sequential_skip_in_iterations {
                     let behind = self.behind_all_of(&self.key);
                     self.iter.seek(&behind);
+                    // A deletion in an ingested file may have number 0: the seek stops at it again.
+                    while self.iter.valid() && self.is_current() {
+                        self.iter.next();
+                    }
                     break;
                 }
                 self.iter.next();

@@ -42,6 +42,24 @@ fn contents(db: &Db, options: &ReadOptions, family: &str) -> Model {
     found
 }
 
+#[test]
+fn a_scan_passes_a_deletion_without_a_number() {
+    let mut options = options();
+    options.cf.max_sequential_skip_in_iterations = 0;
+    let db = Db::open(&options, "/db").unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/file").unwrap();
+    ["a", "b"].iter().for_each(|key| writer.delete(key).unwrap());
+    writer.put("c", "old").unwrap();
+    writer.finish().unwrap();
+    let without_number =
+        IngestExternalFileOptions { allow_global_seqno: false, ..IngestExternalFileOptions::default() };
+    db.ingest_external_file(&["/file"], &without_number).unwrap();
+    db.put("b", "new").unwrap();
+    let found: Vec<_> = contents(&db, &ReadOptions::default(), "default").into_iter().collect();
+    assert_eq!(found, [("b".into(), "new".into()), ("c".into(), "old".into())]);
+}
+
 fn key(n: usize) -> String {
     format!("key{n:04}")
 }

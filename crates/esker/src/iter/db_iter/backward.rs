@@ -41,7 +41,7 @@ impl<I: InternalIterator> DbIter<I> {
     }
 
     /// Whether this internal key is one of the current user key.
-    fn is_current(&self, internal_key: &[u8]) -> bool {
+    pub(super) fn is_current(&self, internal_key: &[u8]) -> bool {
         self.icmp.same_user_key(key::user_key(internal_key), &self.key)
     }
 

@@ -276,6 +276,17 @@ fn many_versions_are_sought_past() {
 }
 
 #[test]
+fn a_scan_passes_a_deletion_that_has_number_0() {
+    let lines = ["a@0 del", "b@5 put new", "b@0 del", "c@7 del", "c@0 del", "d@0 put d"];
+    for max_sequential_skip_in_iterations in [0, 1, 8] {
+        let options = || DbIterOptions { max_sequential_skip_in_iterations, ..at(9) };
+        assert_eq!(all(&mut over(&lines, options())), ["b=new", "d=d"]);
+        let earlier = DbIterOptions { max_sequential_skip_in_iterations, ..at(4) };
+        assert_eq!(all(&mut over(&lines, earlier)), ["d=d"]);
+    }
+}
+
+#[test]
 fn too_many_skipped_entries_are_incomplete_if_the_caller_wants_that() {
     let lines: Vec<String> = (0..50).map(|i| format!("a{i:02}@1 del")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();

@@ -9,6 +9,27 @@ use esker::{
 use esker_testkit::seed::for_each_seed;
 
 #[test]
+fn a_scan_passes_a_deletion_that_has_neither_number_nor_time() {
+    let mut options = options("leveldb.BytewiseComparator.u64ts");
+    options.cf.max_sequential_skip_in_iterations = 0;
+    let db = Db::open(&options, "/db").unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/file").unwrap();
+    writer.delete([&b"a"[..], &ts(0)].concat()).unwrap();
+    writer.put([&b"b"[..], &ts(0)].concat(), "b0").unwrap();
+    writer.finish().unwrap();
+    let without_number =
+        IngestExternalFileOptions { allow_global_seqno: false, ..IngestExternalFileOptions::default() };
+    db.ingest_external_file(&["/file"], &without_number).unwrap();
+    let mut iter = db.iter_opt(at(9), &db.default_column_family()).unwrap();
+    iter.seek_to_first();
+    assert_eq!(iter.value(), b"b0");
+    iter.next();
+    assert!(!iter.valid());
+    iter.status().unwrap();
+}
+
+#[test]
 fn files_that_are_ingested_may_part_the_versions_of_a_key() {
     let options = options("leveldb.BytewiseComparator.u64ts");
     let db = Db::open(&options, "/db").unwrap();
