@@ -10,13 +10,15 @@ use crate::text::parse_hex;
 use esker::door::{Downgrade, downgrade};
 use esker::internals::format::file_name::current_file_name;
 use esker::internals::table::FilterPolicy;
+use esker::merge_operator::MergeOperator;
 use esker::options::{LoadedOptions, TargetVersion, load_latest_options};
 use esker::version::{ListedFamily, VersionSet};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind,
-    OpenMode, builtin, comparator,
+    OpenMode, comparator,
 };
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The database in `path` with all its families and the options of its OPTIONS file, for reading only.
 pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
@@ -27,6 +29,21 @@ pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
         ..Common::default()
     };
     Ok(Session::new(&common, host)?.open_for_read_only()?.db)
+}
+
+/// Joins operands of any operator with colons, as RocksDB's tool shows them. For reading only.
+struct AnyOperands;
+
+impl MergeOperator for AnyOperands {
+    fn name(&self) -> &str {
+        "StringAppendOperator"
+    }
+    fn takes_operands_of(&self, _name: &str) -> bool {
+        true
+    }
+    fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some(existing.iter().chain(operands).copied().collect::<Vec<_>>().join(&b':'))
+    }
 }
 
 /// What a command needs to know before it opens the database.
@@ -130,7 +147,7 @@ impl Session {
         let is_free = |o: &&mut ColumnFamilyOptions| o.merge_operator.is_none() && o.unresolved.is_empty();
         if mode == OpenMode::ReadOnly {
             let free = families.iter_mut().map(|family| &mut family.options).filter(is_free);
-            free.for_each(|options| options.merge_operator = Some(builtin::string_append(":")));
+            free.for_each(|options| options.merge_operator = Some(Arc::new(AnyOperands)));
         }
         families
     }

@@ -48,9 +48,8 @@ fn a_read_that_ends_in_an_error_ends_the_program_with_one() {
     let dir = db.to_str().unwrap();
     let scan = ["explain", dir, "scan", "--rows", "1000000"];
     esker(&scan).ok();
-    for table in files(&db, ".sst") {
-        (0..200).step_by(10).for_each(|offset| flip(&table, offset));
-    }
+    // A byte of the first data block: the tables open still.
+    files(&db, ".sst").iter().for_each(|table| flip(table, 10));
     let told = esker(&scan);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.out.contains("Corruption: "), "{told:?}");
