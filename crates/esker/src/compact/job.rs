@@ -61,6 +61,8 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     state.compactions_unbegun -= 1;
     // Under the lock: who finds the family queued leaves what is due by its own time to this look.
     let now_seconds = engine.env.clock.now_seconds();
+    // Under the lock, too: no version that comes later is picked from.
+    let oldest_live = engine.oldest_reader();
     if engine.is_shutting_down() || state.is_paused() {
         return None;
     }
@@ -97,6 +99,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
             running: &family.running,
             now_seconds,
             oldest_snapshot,
+            oldest_live,
             suggested: &[],
         };
         let Some(plan) = pick(&family.version, &context) else { continue };

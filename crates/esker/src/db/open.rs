@@ -611,6 +611,9 @@ impl Db {
     /// First jobs and first files of an open database.
     fn start(&self, missing: Vec<ColumnFamilyDescriptor>, notes_options: bool) -> Result<()> {
         let engine = self.engine();
+        if !engine.read_only {
+            engine.prepare_opened_versions();
+        }
         {
             let mut state = engine.state.lock();
             let ids: Vec<ColumnFamilyId> = state.families.keys().copied().collect();

@@ -1,16 +1,16 @@
 //! New views of a family, and what follows from them: stall conditions, compactions that became due.
 
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
+use crate::engine::covered::note_covered;
 use crate::engine::totals::Share;
 use crate::engine::{DbState, Engine};
 use crate::observe::WriteStallInfo;
-use crate::options::CompactionStyle;
 use crate::picker::{
-    CompactionOptions, PickContext, bottommost_threshold, level0_files_for_stalls, needs_compaction,
-    pending_compaction_bytes, prepare,
+    CompactionOptions, PickContext, level0_files_for_stalls, needs_compaction, pending_compaction_bytes,
+    prepare, snapshot_threshold,
 };
 use crate::read::tables::open_file;
-use crate::version::Version;
+use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
@@ -84,6 +84,8 @@ pub(crate) fn queue_if_due(
         running: &family_state.running,
         now_seconds: engine.env.clock.now_seconds(),
         oldest_snapshot,
+        // Not `oldest_reader`: what an ingestion installs becomes visible right afterwards, under the same hold of the db mutex.
+        oldest_live: engine.snapshots.oldest().unwrap_or(SequenceNumber::MAX),
         suggested: &[],
     };
     if !family_state.options.disable_auto_compactions
@@ -106,11 +108,8 @@ pub(super) fn set_snapshot_thresholds(
         let oldest = engine.oldest_snapshot_at_release();
         for family in families {
             let Some(family_state) = state.families.get_mut(family) else { continue };
-            family_state.bottommost_threshold = match family_state.options.compaction_style {
-                CompactionStyle::Level => bottommost_threshold(&family_state.version, oldest),
-                // Their pickers compact nothing for that.
-                _ => SequenceNumber::MAX,
-            };
+            let style = family_state.options.compaction_style;
+            family_state.bottommost_threshold = snapshot_threshold(&family_state.version, style, oldest);
         }
         families.iter().for_each(|family| update_share(state, *family));
         engine.snapshot_threshold.store(state.totals.lowest_threshold().0, Ordering::SeqCst);
@@ -134,9 +133,26 @@ impl Engine {
                     esker_base::info_log!(self.info_log, Warn, "[{}] {e}", cf.name);
                 }
             }
-            let options = CompactionOptions::from(&*cf.super_version.load_full().options);
-            prepare(version, &options, self.env.clock.now_seconds());
+            self.find_out(&cf, version, version.new_files(), false);
         }
+    }
+
+    /// The same of all families of a database that was just opened, as far as their tables are open.
+    pub(crate) fn prepare_opened_versions(&self) {
+        let versions: Vec<_> = {
+            let state = self.state.lock();
+            state.families.values().map(|f| (f.cf.clone(), f.version.clone())).collect()
+        };
+        for (cf, version) in versions {
+            let files: Vec<_> = version.all_files().map(|(_, file)| file.clone()).collect();
+            self.find_out(&cf, &version, &files, true);
+        }
+    }
+
+    fn find_out(&self, cf: &ColumnFamily, version: &Version, new_files: &[Arc<FileMeta>], all_new: bool) {
+        note_covered(cf, version, new_files, all_new);
+        let options = CompactionOptions::from(&*cf.super_version.load_full().options);
+        prepare(version, &options, self.env.clock.now_seconds());
     }
 
     /// Deletes files of a job that no MANIFEST names. Not those that one may name which could not be written: they go with the next that

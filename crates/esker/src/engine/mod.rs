@@ -13,6 +13,7 @@
 
 mod background_error;
 mod counters;
+mod covered;
 mod dead_walks;
 mod history;
 mod install;
@@ -250,6 +251,12 @@ impl Engine {
     /// then; 0 before that. Files of the last level are rewritten only for what snapshots had kept in them.
     pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
         self.snapshots.oldest_at_release()
+    }
+
+    /// The oldest sequence number that a snapshot or iterator reads at, now or later. Ask it after a version, under the db mutex: the
+    /// lock of the list keeps out snapshots that have their number and are not in the list yet.
+    pub(crate) fn oldest_reader(&self) -> SequenceNumber {
+        self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
     }
 
     /// What jobs write tables of this family with.

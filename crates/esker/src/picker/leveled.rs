@@ -8,6 +8,7 @@
 //! runs at a time; while the way from level 0 to the base level is blocked, level-0 files are merged with each other.
 
 pub use super::PickContext;
+use super::garbage;
 use super::inputs::{
     any_busy, bytes_of, clean_cut, clean_end, compare_bounds, end_at, idle_clean_cut, is_written_into,
     overlap_range, overlapping, range_of, with_output_level,
@@ -45,6 +46,7 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
         && (scores(version, context.options, context.running).is_due()
             || marked::for_compaction(version, context).next().is_some()
             || marked::bottommost(version, context).next().is_some()
+            || garbage::free(version, context).next().is_some()
             || marked::expired(version, context).next().is_some()
             || marked::periodic(version, context).next().is_some()
             || marked::for_blob_gc(version, context).next().is_some())
@@ -58,6 +60,7 @@ pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64)
         running: &running,
         now_seconds,
         oldest_snapshot: SequenceNumber::ZERO,
+        oldest_live: SequenceNumber::MAX,
         suggested: &[],
     };
     (0..version.num_levels()).for_each(|level| {
@@ -357,6 +360,7 @@ impl Picker<'_> {
         let blob_gc = pick(Target::SameLevel, CompactionReason::ForcedBlobGc);
         None.or_else(|| marked::for_compaction(version, context).find_map(asked))
             .or_else(|| marked::bottommost(version, context).find_map(bottommost))
+            .or_else(|| self.garbage())
             .or_else(|| marked::expired(version, context).find_map(expired))
             .or_else(|| marked::periodic(version, context).find_map(periodic))
             .or_else(|| marked::for_blob_gc(version, context).find_map(blob_gc))
@@ -385,6 +389,17 @@ impl Picker<'_> {
         let inputs = LevelFiles { level, files: vec![file] };
         let inputs = idle_clean_cut(self.version, inputs, self.context.running)?;
         self.complete(Start { inputs, output_level, reason, score: 0.0, is_l0_move: false })
+    }
+
+    /// A file whose compaction frees much of what it reads.
+    fn garbage(&self) -> Option<CompactionPlan> {
+        garbage::free(self.version, self.context).find_map(|found| {
+            let (target, reason) = match found.stays {
+                true => (Target::SameLevel, CompactionReason::BottommostFiles),
+                false => (Target::NextLevel, CompactionReason::FilesMarkedForCompaction),
+            };
+            self.pick_marked(found.level, Arc::clone(&found.file), target, reason)
+        })
     }
 
     fn next_level(&self, level: usize) -> usize {

@@ -200,6 +200,7 @@ impl ManualCompaction {
             running,
             now_seconds: 0,
             oldest_snapshot: SequenceNumber::ZERO,
+            oldest_live: SequenceNumber::MAX,
             suggested: &[],
         };
         let shrinks = version.all_files().any(|(_, f)| may_lose_entries(version, f, &self.snapshots));

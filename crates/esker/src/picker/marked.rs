@@ -111,7 +111,7 @@ pub(super) fn bottommost_threshold(version: &Version, oldest_snapshot: SequenceN
     (0..version.num_levels()).filter_map(first_of_level).min().unwrap_or(SequenceNumber::MAX)
 }
 
-fn is_bottommost_file(version: &Version, level: usize, f: &FileMeta) -> bool {
+pub(super) fn is_bottommost_file(version: &Version, level: usize, f: &FileMeta) -> bool {
     let is_oldest = || version.files(0).last().is_some_and(|oldest| oldest.number == f.number);
     (level > 0 || is_oldest())
         && !may_exist_below(version, level, f.smallest_user_key(), f.largest_user_key())

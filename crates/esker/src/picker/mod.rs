@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`options`] (what a family says), [`running`] (what is being compacted), [`score`] (how large each level
 //! should be and how urgent it is), [`plan`] (what comes out), `inputs` (geometry of files), `priority` (which file of a level
-//! first), `marked` (files that want to go for other reasons than size), [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (how
+//! first), `marked` (files that want to go for other reasons than size), [`garbage`] (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (how
 //! a plan is found),
 //! [`cut`] (where its outputs end).
 //!
@@ -11,6 +11,7 @@
 
 pub mod cut;
 mod fifo;
+pub(crate) mod garbage;
 mod inputs;
 pub mod leveled;
 pub mod manual;
@@ -37,8 +38,12 @@ use esker_base::sync::Arc;
 /// `disable_auto_compactions` is set: whether to ask is for the scheduler to know.
 pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     match context.options.compaction_style {
-        CompactionStyle::Level => leveled::pick(version, context),
-        CompactionStyle::Universal => universal::pick(version, context),
+        CompactionStyle::Level => {
+            garbage::pick_covered(version, context).or_else(|| leveled::pick(version, context))
+        }
+        CompactionStyle::Universal => {
+            garbage::pick_covered(version, context).or_else(|| universal::pick(version, context))
+        }
         CompactionStyle::Fifo => fifo::pick(version, context),
         CompactionStyle::None => None,
     }
@@ -47,8 +52,13 @@ pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compact
 /// Whether [`pick`] may find something: some level is due, or some file is marked.
 pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     match context.options.compaction_style {
-        CompactionStyle::Level => leveled::needs_compaction(version, context),
-        CompactionStyle::Universal => universal::needs_compaction(version, context),
+        CompactionStyle::Level => {
+            garbage::covered(version, context).next().is_some() || leveled::needs_compaction(version, context)
+        }
+        CompactionStyle::Universal => {
+            garbage::covered(version, context).next().is_some()
+                || universal::needs_compaction(version, context)
+        }
         CompactionStyle::Fifo => fifo::needs_compaction(version, context),
         CompactionStyle::None => false,
     }
@@ -60,6 +70,7 @@ pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64)
     version.levels().iter().for_each(|level| {
         level.weights();
     });
+    garbage::prepare(version, options);
     if options.compaction_style == CompactionStyle::Level {
         leveled::prepare(version, options, now_seconds);
     }
@@ -83,8 +94,18 @@ pub fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) 
 
 /// The oldest snapshot must be larger than this before its release can make a compaction worth while that was not so when
 /// the version was made (`oldest_snapshot` being the one of `PickContext` then). Keeps releases cheap.
-pub fn bottommost_threshold(version: &Version, oldest_snapshot: SequenceNumber) -> SequenceNumber {
-    marked::bottommost_threshold(version, oldest_snapshot)
+pub fn snapshot_threshold(
+    version: &Version,
+    style: CompactionStyle,
+    oldest_snapshot: SequenceNumber,
+) -> SequenceNumber {
+    let of_garbage = garbage::snapshot_threshold(version, oldest_snapshot);
+    match style {
+        CompactionStyle::Level => of_garbage.min(marked::bottommost_threshold(version, oldest_snapshot)),
+        CompactionStyle::Universal => of_garbage,
+        // Their pickers compact nothing for that.
+        CompactionStyle::Fifo | CompactionStyle::None => SequenceNumber::MAX,
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub struct PickContext<'a> {
     /// sequence number if there is none, as of the last release. Files of the last level whose entries are all older can
     /// lose what only snapshots needed.
     pub oldest_snapshot: SequenceNumber,
+    /// The oldest number that a snapshot or iterator reads at, now or later.
+    pub oldest_live: SequenceNumber,
     /// Files that somebody suggested to compact besides those that their writer marked.
     pub suggested: &'a [FileNumber],
 }

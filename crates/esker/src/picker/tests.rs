@@ -176,7 +176,14 @@ fn parse_options(case: &Case) -> CompactionOptions {
 
 /// A family at the beginning of time: no snapshot was released, nobody has suggested files.
 fn at_rest<'a>(options: &'a CompactionOptions, running: &'a RunningCompactions) -> PickContext<'a> {
-    PickContext { options, running, now_seconds: 0, oldest_snapshot: SequenceNumber::ZERO, suggested: &[] }
+    PickContext {
+        options,
+        running,
+        now_seconds: 0,
+        oldest_snapshot: SequenceNumber::ZERO,
+        oldest_live: SequenceNumber::MAX,
+        suggested: &[],
+    }
 }
 
 fn describe(plan: &CompactionPlan) -> String {
@@ -277,6 +284,7 @@ impl Bench {
                 running: &self.running,
                 now_seconds: case.value("now").unwrap_or(0),
                 oldest_snapshot: SequenceNumber(case.value("snapshot").unwrap_or(0)),
+                oldest_live: SequenceNumber::MAX,
                 suggested: &suggested,
             };
             let Some(plan) = pick(&self.version, &context) else { break };
@@ -438,7 +446,11 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
         marked::bottommost(&version, &context).count()
     };
     for (oldest, threshold) in [(0, 19), (19, 19), (20, 30), (31, SequenceNumber::MAX.0)] {
-        assert_eq!(bottommost_threshold(&version, SequenceNumber(oldest)).0, threshold, "{oldest}");
+        assert_eq!(
+            snapshot_threshold(&version, CompactionStyle::Level, SequenceNumber(oldest)).0,
+            threshold,
+            "{oldest}"
+        );
         let now = found(oldest);
         assert_eq!(found(threshold.min(50)), if threshold > 50 { 2 } else { now }, "up to the threshold");
         if threshold < 50 {

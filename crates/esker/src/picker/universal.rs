@@ -12,6 +12,7 @@
 //!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered by time.
 //!  2. Its result goes as deep as it can: just above the run that follows, or into the last level.
 
+use super::garbage;
 use super::inputs::is_written_into;
 use super::marked;
 use super::plan::Draft;
@@ -54,6 +55,7 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     idle_files + idle_levels >= context.options.level0_file_num_compaction_trigger
         || marked::periodic(version, context).next().is_some()
         || marked::for_compaction(version, context).next().is_some()
+        || garbage::is_much(version, context)
 }
 
 /// The most urgent compaction, if one is due and nothing that runs is in its way.
@@ -74,6 +76,7 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
         .or_else(|| is_due.then(|| picker.similar_neighbours()).flatten())
         .or_else(|| is_due.then(|| picker.too_many_runs()).flatten())
         .or_else(|| picker.runs_that_stop_writers())
+        .or_else(|| garbage::is_much(version, context).then(|| picker.garbage()).flatten())
 }
 
 /// All runs into the last level, for `compact_range`; `None` while one of them is being compacted, or without any.
@@ -148,6 +151,15 @@ impl Picker<'_> {
             CompactionReason::PeriodicCompaction
         };
         self.plan(start..end, reason, true)
+    }
+
+    /// All runs, as much of them can go.
+    fn garbage(&self) -> Option<CompactionPlan> {
+        if self.runs.iter().any(|run| run.is_busy) {
+            return None;
+        }
+        let reason = CompactionReason::FilesMarkedForCompaction;
+        self.plan_with(0..self.runs.len(), reason, true, true)
     }
 
     /// All newer runs together are too large beside the oldest one.

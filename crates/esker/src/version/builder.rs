@@ -12,7 +12,7 @@ use super::check::{check_next_version, newest_first, newest_first_by_sequence};
 use super::file_meta::ObsoleteFiles;
 use super::findings::Findings;
 use super::{FileMeta, Level, Version};
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, OnceLock};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use hashbrown::HashMap;
@@ -202,7 +202,17 @@ impl VersionBuilder {
         }
         let ts_low = self.full_history_ts_low.unwrap_or_else(|| base.full_history_ts_low.clone());
         let same_history = ts_low == base.full_history_ts_low;
+        let still_there = |file: &Arc<FileMeta>| match self.moved.0.get(&file.number) {
+            None => Some(Arc::clone(file)),
+            Some(None) => None,
+            Some(Some(_)) => new_files.iter().find(|f| f.number == file.number).cloned(),
+        };
+        let mut covered_before: Box<[_]> = base.covered().filter_map(still_there).collect();
+        covered_before.sort_by_key(|file| file.covered_at());
         let version = Version {
+            covered_before,
+            covered_now: OnceLock::new(),
+            garbage: OnceLock::new(),
             column_family: base.column_family,
             number,
             icmp: base.icmp.clone(),

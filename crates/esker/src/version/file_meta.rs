@@ -9,7 +9,7 @@
 //!     write can have named it: see `VersionSet::files_to_quarantine`).
 //!  3. What is known about a file is charged once, however many metas it has (`CacheEntryRole::kFileMetadata`).
 
-use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::fork::Owner;
 use esker_base::sync::{Arc, Mutex, OnceLock};
 use esker_base::{FileNumber, Result, SequenceNumber};
@@ -28,6 +28,9 @@ pub struct FileMeta {
     table: Arc<TableFile>,
     stats: OnceLock<FileStats>,
     kept_for: OnceLock<Arc<[SequenceNumber]>>,
+    /// 0: not known to be covered.
+    covered_at: AtomicU64,
+    hidden_below: AtomicU64,
     level: Option<usize>,
 }
 
@@ -72,7 +75,15 @@ impl FileMeta {
             charge: None,
         };
         let table = Arc::new(table);
-        FileMeta { data, table, stats: OnceLock::new(), kept_for: OnceLock::new(), level: None }
+        FileMeta {
+            data,
+            table,
+            stats: OnceLock::new(),
+            kept_for: OnceLock::new(),
+            covered_at: AtomicU64::new(0),
+            hidden_below: AtomicU64::new(0),
+            level: None,
+        }
     }
 
     /// The same, on this level.
@@ -116,7 +127,9 @@ impl FileMeta {
     pub fn redescribed(&self, data: FileMetaData) -> FileMeta {
         debug_assert_eq!(self.data.number, data.number, "another file");
         let (table, stats, kept_for) = (Arc::clone(&self.table), self.stats.clone(), self.kept_for.clone());
-        FileMeta { data, table, stats, kept_for, level: None }
+        let covered_at = AtomicU64::new(self.covered_at.load(Ordering::Relaxed));
+        let hidden_below = AtomicU64::new(0);
+        FileMeta { data, table, stats, kept_for, covered_at, hidden_below, level: None }
     }
 
     /// Says that a version of the set names it: its end will be reported.
@@ -160,6 +173,28 @@ impl FileMeta {
             0 => self.oldest_ancestor_time,
             time => time,
         }
+    }
+
+    /// Says that range tombstones up to this sequence number delete all it holds. Whether that was not known before; the first to
+    /// say it is heard. It stays true: a tombstone goes only with all that it deletes, or for a newer one over the same keys that
+    /// every reader sees.
+    pub fn set_covered_at(&self, sequence: SequenceNumber) -> bool {
+        self.covered_at.compare_exchange(0, sequence.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// The sequence number from which on a range tombstone is known to delete all it holds.
+    pub fn covered_at(&self) -> Option<SequenceNumber> {
+        Some(SequenceNumber(self.covered_at.load(Ordering::Relaxed))).filter(|s| *s > SequenceNumber::ZERO)
+    }
+
+    /// Says that its range tombstones hide about `bytes` more in files below it.
+    pub fn add_hidden_below(&self, bytes: u64) {
+        self.hidden_below.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// About how many bytes in files below its range tombstones hide, blobs included; not of files that can go unread.
+    pub fn hidden_below(&self) -> u64 {
+        self.hidden_below.load(Ordering::Relaxed)
     }
 
     /// Says that a compaction to the bottom wrote it and kept what these live snapshots (ascending) see, nothing else.

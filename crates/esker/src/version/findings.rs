@@ -8,11 +8,22 @@ use super::{FileMeta, Level};
 use crate::options::CompactionPri;
 use esker_base::sync::{Arc, OnceLock};
 
+/// A file that is worth a compaction for what can go.
+#[derive(Debug)]
+pub(crate) struct Garbage {
+    /// Its level.
+    pub(crate) level: usize,
+    pub(crate) file: Arc<FileMeta>,
+    /// Nothing lies below it: it is rewritten where it is.
+    pub(crate) stays: bool,
+}
+
 /// Answers about one level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     waiting: Arc<OnceLock<Box<[Arc<FileMeta>]>>>,
     order: Arc<OnceLock<(CompactionPri, Vec<usize>)>>,
+    garbage: Arc<OnceLock<Box<[Arc<FileMeta>]>>>,
 }
 
 impl Findings {
@@ -32,6 +43,9 @@ impl Findings {
             if history && level + same_below >= levels.len() {
                 now.waiting = Arc::clone(&before.waiting);
             }
+            if is_same(level) {
+                now.garbage = Arc::clone(&before.garbage);
+            }
             if is_same(level) && (last || is_same(level + 1)) {
                 now.order = Arc::clone(&before.order);
             }
@@ -43,6 +57,11 @@ impl Findings {
     /// Files with nothing below them that a compaction may improve, when snapshots go: by their largest sequence number.
     pub(crate) fn waiting(&self, find: impl FnOnce() -> Box<[Arc<FileMeta>]>) -> &[Arc<FileMeta>] {
         self.waiting.get_or_init(find)
+    }
+
+    /// Files whose compaction may free much.
+    pub(crate) fn garbage(&self, find: impl FnOnce() -> Box<[Arc<FileMeta>]>) -> &[Arc<FileMeta>] {
+        self.garbage.get_or_init(find)
     }
 
     /// Which file of the level goes first: indexes, if they were found for this priority. The first priority that is asked for is the

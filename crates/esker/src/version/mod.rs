@@ -15,7 +15,7 @@ pub mod config;
 mod family_map;
 pub mod file_meta;
 pub mod file_picker;
-mod findings;
+pub(crate) mod findings;
 pub mod levels;
 pub mod manifest;
 pub mod numbers;

@@ -5,11 +5,11 @@
 
 use super::blob_meta::{BlobFileMeta, BlobFiles, LiveBlobFiles};
 use super::file_picker::Candidates;
-use super::findings::Findings;
+use super::findings::{Findings, Garbage};
 use super::{FileMeta, Level};
 use crate::observe::BlobFileStats;
-use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, FileNumber};
+use esker_base::sync::{Arc, OnceLock};
+use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_table::BlockCache;
 use std::collections::BTreeMap;
@@ -23,6 +23,10 @@ pub struct Version {
     pub(super) levels: Box<[Arc<Level>]>,
     /// Those that the version before it had not, or not on that level.
     pub(super) new_files: Vec<Arc<FileMeta>>,
+    /// Files that range tombstones cover whole, by [`FileMeta::covered_at`]: those of the version before it, and those found since.
+    pub(super) covered_before: Box<[Arc<FileMeta>]>,
+    pub(super) covered_now: OnceLock<Box<[Arc<FileMeta>]>>,
+    pub(super) garbage: OnceLock<Box<[Garbage]>>,
     /// By level.
     pub(super) findings: Box<[Findings]>,
     pub(super) blob_files: Arc<BlobFiles>,
@@ -43,6 +47,9 @@ impl Version {
             icmp,
             levels: (0..num_levels).map(|_| Arc::new(Level::default())).collect(),
             new_files: Vec::new(),
+            covered_before: Box::default(),
+            covered_now: OnceLock::new(),
+            garbage: OnceLock::new(),
             findings: (0..num_levels).map(|_| Findings::default()).collect(),
             blob_files: Arc::default(),
             live_blob_files: Arc::default(),
@@ -100,6 +107,46 @@ impl Version {
     /// Files that the version before it had not, or not on that level.
     pub fn new_files(&self) -> &[Arc<FileMeta>] {
         &self.new_files
+    }
+
+    /// Files all of whose entries are known to be deleted by range tombstones: [`FileMeta::covered_at`].
+    pub fn covered(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
+        self.covered_before.iter().chain(self.covered_now.get().into_iter().flatten())
+    }
+
+    /// Those of them whose tombstones a reader at `oldest` sees. Cost: a search, and theirs.
+    pub(crate) fn covered_up_to(&self, oldest: SequenceNumber) -> impl Iterator<Item = &Arc<FileMeta>> {
+        let now = self.covered_now.get().map_or(&[][..], |found| found);
+        [&self.covered_before[..], now].into_iter().flat_map(move |files| {
+            let seen = files.partition_point(|f| f.covered_at().is_some_and(|at| at <= oldest));
+            &files[..seen]
+        })
+    }
+
+    /// The lowest sequence number beyond `oldest` at which a reader sees another file covered.
+    pub(crate) fn next_covered(&self, oldest: SequenceNumber) -> Option<SequenceNumber> {
+        let now = self.covered_now.get().map_or(&[][..], |found| found);
+        let next = |files: &[Arc<FileMeta>]| {
+            let seen = files.partition_point(|f| f.covered_at().is_some_and(|at| at <= oldest));
+            files.get(seen).and_then(|f| f.covered_at())
+        };
+        next(&self.covered_before).into_iter().chain(next(now)).min()
+    }
+
+    /// Says which files were found to be [`Version::covered`] that were not so before. The first to say it is heard.
+    pub(crate) fn set_covered(&self, mut files: Vec<Arc<FileMeta>>) {
+        files.sort_by_key(|file| file.covered_at());
+        self.covered_now.get_or_init(|| files.into());
+    }
+
+    /// Files that are worth a compaction for what can go.
+    pub(crate) fn garbage(&self, find: impl FnOnce() -> Box<[Garbage]>) -> &[Garbage] {
+        self.garbage.get_or_init(find)
+    }
+
+    /// The same, as far as it was found out.
+    pub(crate) fn known_garbage(&self) -> &[Garbage] {
+        self.garbage.get().map_or(&[], |found| found)
     }
 
     /// What pickers have found out about a level.

@@ -4,7 +4,8 @@ use esker::builtin::string_append;
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, EventListener};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
-use esker::{Db, Env, Options, ReadOptions, Snapshot};
+use esker::{Db, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -198,4 +199,303 @@ fn compact_range_rewrites_no_file_with_one_value_a_key() {
         assert_eq!(numbers(&db), before, "{style:?}");
         db.close().unwrap();
     }
+}
+
+fn table_and_blob_bytes(db: &Db) -> u64 {
+    let number = |name: &str| db.int_property(&format!("rocksdb.{name}")).unwrap();
+    number("live-sst-files-size") + number("live-blob-file-size")
+}
+
+/// Fills a database, has `delete` delete everything and flushes: nothing may be left, by itself.
+fn all_goes_by_itself(options: &Options, fill: impl Fn(&Db), delete: impl Fn(&Db)) {
+    let db = Db::open(options, "/db").unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    let before = table_and_blob_bytes(&db);
+    assert!(before > 0);
+    delete(&db);
+    db.flush().unwrap();
+    db.wait_for_background_work().unwrap();
+    let left = db.live_files();
+    assert_eq!(table_and_blob_bytes(&db), 0, "{:?} of {before} bytes\n{left:?}", options.cf.compaction_style);
+    db.close().unwrap();
+}
+
+fn fill(db: &Db) {
+    for n in 0..2000 {
+        db.put(format!("key{n:05}"), [b'v'; 100]).unwrap();
+    }
+}
+
+fn delete_each(db: &Db) {
+    (0..2000).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
+}
+
+#[test]
+fn tables_under_a_range_deletion_go_by_themselves() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let mut options = options(style);
+        all_goes_by_itself(&options, fill, |db| db.delete_range("key", "kez").unwrap());
+        // Many tables on several levels.
+        options.cf.write_buffer_size = 64 << 10;
+        options.cf.target_file_size_base = 16 << 10;
+        options.cf.max_bytes_for_level_base = 32 << 10;
+        all_goes_by_itself(&options, fill, |db| db.delete_range("key", "kez").unwrap());
+    }
+}
+
+#[test]
+fn tables_whose_keys_were_deleted_one_by_one_go_by_themselves() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        all_goes_by_itself(&options(style), fill, delete_each);
+    }
+}
+
+#[test]
+fn blob_files_go_by_themselves_when_all_their_keys_were_deleted() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let mut options = options(style);
+        options.cf.enable_blob_files = true;
+        all_goes_by_itself(&options, fill, |db| db.delete_range("key", "kez").unwrap());
+        all_goes_by_itself(&options, fill, delete_each);
+    }
+}
+
+#[test]
+fn what_can_go_goes_when_the_database_is_opened_again() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        for delete in [|db: &Db| db.delete_range("key", "kez").unwrap(), delete_each] {
+            let (mut options, fs) = (by_hand(style), Arc::new(MemFs::new()));
+            options.db.env = Env::with_fs(fs);
+            let db = Db::open(&options, "/db").unwrap();
+            fill(&db);
+            db.flush().unwrap();
+            delete(&db);
+            db.flush().unwrap();
+            db.close().unwrap();
+            options.cf.disable_auto_compactions = false;
+            let db = Db::open(&options, "/db").unwrap();
+            db.wait_for_background_work().unwrap();
+            assert_eq!(table_and_blob_bytes(&db), 0, "{style:?}\n{:?}", db.live_files());
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Deletions that are few beside what they lie over start nothing, and what is started ends.
+#[test]
+fn compactions_for_what_can_go_cost_no_more_than_they_free() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let mut options = options(style);
+        options.cf.compression = esker::options::CompressionType::None;
+        options.cf.level0_file_num_compaction_trigger = 1000;
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        db.flush().unwrap();
+        let compactions = |flushes: f64| {
+            db.wait_for_background_work().unwrap();
+            let stats = db.map_property("rocksdb.cfstats").unwrap();
+            // Flushes count as compactions into level 0.
+            stats["compaction.Sum.CompCount"].parse::<f64>().unwrap() - flushes
+        };
+        // A tenth is deleted, one flush after the other.
+        for n in 0..20 {
+            (n * 10..n * 10 + 10).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
+            db.flush().unwrap();
+        }
+        assert_eq!(compactions(21.0), 0.0, "{style:?}");
+        // Then nearly everything.
+        (200..1900).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
+        db.flush().unwrap();
+        let count = compactions(22.0);
+        assert!((1.0..=4.0).contains(&count), "{style:?}: {count}");
+        assert_eq!(entries(&db), 100, "{style:?}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_snapshot_keeps_what_a_range_deletion_covers_until_it_goes() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let db = Db::open(&options(style), "/db").unwrap();
+        fill(&db);
+        db.flush().unwrap();
+        let snapshot = db.snapshot();
+        db.delete_range("key", "kez").unwrap();
+        db.flush().unwrap();
+        db.wait_for_background_work().unwrap();
+        let then = ReadOptions::new().snapshot(&snapshot);
+        let get = || db.get_opt(&then, &db.default_column_family(), "key01999").unwrap();
+        assert_eq!(get().as_deref(), Some(&[b'v'; 100][..]));
+        assert_eq!(db.get("key01999").unwrap(), None);
+        drop(then);
+        drop(snapshot);
+        db.wait_for_background_work().unwrap();
+        assert_eq!(table_and_blob_bytes(&db), 0, "{style:?}\n{:?}", db.live_files());
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn operands_become_one_value_when_the_last_snapshot_goes() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        for flushes in [1, 3] {
+            let db = Db::open(&options(style), "/db").unwrap();
+            let mut snapshots = Vec::new();
+            for n in 0..90 {
+                db.merge("key", "operand").unwrap();
+                snapshots.push(db.snapshot());
+                if n % (90 / flushes) == 0 {
+                    db.flush().unwrap();
+                }
+            }
+            db.flush().unwrap();
+            db.wait_for_background_work().unwrap();
+            snapshots.clear();
+            db.wait_for_background_work().unwrap();
+            assert_eq!(entries(&db), 1, "{style:?}, {flushes} flushes\n{:?}", db.live_files());
+            db.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn deletions_in_memory_and_of_ranges_count_against_keys_in_files() {
+    let mut options = by_hand(CompactionStyle::Level);
+    options.cf.target_file_size_base = 16 << 10;
+    let db = Db::open(&options, "/db").unwrap();
+    let keys = || db.int_property("rocksdb.estimate-num-keys").unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    assert_eq!(keys(), 2000);
+    // In memory first, then in a file.
+    (0..500).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
+    assert_eq!(keys(), 1500);
+    db.flush().unwrap();
+    assert_eq!(keys(), 1500);
+    db.compact_range(None, None).unwrap();
+    assert_eq!(keys(), 1500);
+    // Of many files most lie within the range.
+    db.delete_range("key01000", "kez").unwrap();
+    assert!((440..560).contains(&keys()), "{}", keys());
+    db.flush().unwrap();
+    assert!((440..560).contains(&keys()), "{}", keys());
+    // What is written afterwards counts.
+    (1500..1700).for_each(|n| db.put(format!("key{n:05}"), "again").unwrap());
+    assert!((640..760).contains(&keys()), "{}", keys());
+    db.flush().unwrap();
+    assert!((640..760).contains(&keys()), "{}", keys());
+    db.compact_range(None, None).unwrap();
+    assert_eq!(keys(), 700);
+}
+
+/// Counts compactions that read or wrote nothing: files went unread.
+#[derive(Default)]
+struct Unread(AtomicUsize);
+
+impl EventListener for Unread {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        let is_unread = info.output_files.is_empty() && info.stats.num_input_records == 0;
+        self.0.fetch_add(usize::from(is_unread && info.status.is_ok()), Ordering::Relaxed);
+    }
+}
+
+type Keys = BTreeMap<String, String>;
+
+fn ingest(db: &Db, options: &Options, model: &mut Keys, rng: &mut fastrand::Rng, step: usize) {
+    let path = format!("/ingested{step}");
+    let mut table = SstFileWriter::new(options);
+    table.open(&path).unwrap();
+    let from = rng.usize(..75);
+    let (begin, end) = (format!("{from:02}"), format!("{:02}~", from + rng.usize(..20)));
+    if rng.bool() {
+        table.delete_range(&begin, &end).unwrap();
+        model.retain(|key, _| *key < begin || *key >= end);
+    }
+    for n in from..from + rng.usize(1..5) {
+        table.put(format!("{n:02}"), format!("ingested{step}")).unwrap();
+        model.insert(format!("{n:02}"), format!("ingested{step}"));
+    }
+    table.finish().unwrap();
+    db.ingest_external_file(&[&path], &IngestExternalFileOptions::default()).unwrap();
+}
+
+/// One step of a history, in the database and in the model.
+fn step(db: &Db, options: &Options, model: &mut Keys, rng: &mut fastrand::Rng, step: usize) {
+    match rng.u8(..20) {
+        0..=8 => {
+            let from = rng.usize(..100);
+            for n in from..(from + rng.usize(1..20)).min(100) {
+                let value = format!("{step:-<50}");
+                db.put(format!("{n:02}"), &value).unwrap();
+                model.insert(format!("{n:02}"), value);
+            }
+        }
+        9 | 10 => {
+            let key = format!("{:02}", rng.usize(..100));
+            db.delete(&key).unwrap();
+            model.remove(&key);
+        }
+        11..=13 => {
+            let (a, b) = (rng.usize(..100), rng.usize(..100));
+            let (begin, end) = (format!("{:02}", a.min(b)), format!("{:02}", a.max(b)));
+            db.delete_range(&begin, &end).unwrap();
+            model.retain(|key, _| *key < begin || *key >= end);
+        }
+        14 | 15 => ingest(db, options, model, rng, step),
+        16 => db.wait_for_background_work().unwrap(),
+        _ => db.flush().unwrap(),
+    }
+}
+
+fn contents(db: &Db, read: ReadOptions) -> Keys {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut iter = db.iter_opt(read, &db.default_column_family()).unwrap();
+    iter.seek_to_first();
+    let mut all = Keys::new();
+    while iter.valid() {
+        all.insert(text(iter.key()), text(iter.value()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    all
+}
+
+#[test]
+fn files_under_range_deletions_go_only_when_no_snapshot_sees_their_keys() {
+    let unread = Arc::new(Unread::default());
+    for seed in 0..40 {
+        let mut options = options(STYLES[seed as usize % 2]);
+        options.db.listeners.push(unread.clone());
+        options.cf.enable_blob_files = seed % 5 == 4;
+        options.cf.target_file_size_base = 1 << 10;
+        options.cf.max_bytes_for_level_base = 4 << 10;
+        options.cf.level0_file_num_compaction_trigger = 2 + seed as i32 % 4;
+        let db = Db::open(&options, "/db").unwrap();
+        let (mut rng, mut model) = (fastrand::Rng::with_seed(seed), Keys::new());
+        let mut snapshots: Vec<(Snapshot, Keys)> = Vec::new();
+        for n in 0..300 {
+            step(&db, &options, &mut model, &mut rng, n);
+            match rng.u8(..12) {
+                0 | 1 => snapshots.push((db.snapshot(), model.clone())),
+                2..=4 if !snapshots.is_empty() => {
+                    let (snapshot, then) = snapshots.swap_remove(rng.usize(..snapshots.len()));
+                    let read = ReadOptions::new().snapshot(&snapshot);
+                    assert_eq!(contents(&db, read), then, "seed {seed}, step {n}");
+                }
+                5 => assert_eq!(contents(&db, ReadOptions::new()), model, "seed {seed}, step {n}"),
+                _ => {}
+            }
+        }
+        db.wait_for_background_work().unwrap();
+        for (snapshot, then) in &snapshots {
+            assert_eq!(contents(&db, ReadOptions::new().snapshot(snapshot)), *then, "seed {seed}");
+        }
+        assert_eq!(contents(&db, ReadOptions::new()), model, "seed {seed}");
+        snapshots.clear();
+        db.close().unwrap();
+    }
+    let count = unread.0.load(Ordering::Relaxed);
+    assert!(count > 100, "files went unread {count} times");
 }

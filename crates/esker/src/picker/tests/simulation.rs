@@ -114,8 +114,13 @@ impl Tree {
         self.version = result.unwrap_or_else(|e| panic!("seed {}: {e}\n{edit:?}", self.seed)).version;
         for file in self.version.new_files() {
             let entries = file.file_size / ENTRY_BYTES;
-            let deletions =
-                if self.seed.is_multiple_of(2) && file.number.0 % 3 == 0 { entries * 2 / 3 + 1 } else { 0 };
+            // A compaction to the bottom leaves none.
+            let has_deletions = self.seed.is_multiple_of(2)
+                && file.number.0 % 3 == 0
+                && file
+                    .level()
+                    .is_some_and(|l| l == 0 || !marked::is_bottommost_file(&self.version, l, file));
+            let deletions = if has_deletions { entries * 2 / 3 + 1 } else { 0 };
             let (raw_key_bytes, raw_value_bytes) = (7 * entries, 20 * entries);
             file.set_stats(FileStats {
                 entries,
@@ -147,6 +152,7 @@ impl Tree {
             running: &self.running,
             now_seconds: self.now,
             oldest_snapshot: self.oldest_snapshot,
+            oldest_live: SequenceNumber::MAX,
             suggested: &[],
         };
         let scores_of = |version| scores(version, context.options, &self.running);
@@ -214,6 +220,7 @@ impl Tree {
             running: &self.running,
             now_seconds: self.now,
             oldest_snapshot: self.oldest_snapshot,
+            oldest_live: SequenceNumber::MAX,
             suggested: &[],
         };
         let Some(plan) = pick(&self.version, &context) else { return false };
