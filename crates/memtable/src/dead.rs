@@ -146,19 +146,18 @@ impl Dead {
 /// How many deaths a node waits for until it is looked through.
 #[derive(Debug, Default)]
 pub(crate) struct Deaths {
-    seen: u8,
     awaited: u8,
 }
 
 impl Deaths {
     /// One more below. Whether there have been enough.
     fn count(&mut self) -> bool {
-        self.seen = self.seen.saturating_add(1);
-        self.seen >= self.awaited
+        self.awaited = self.awaited.saturating_sub(1);
+        self.awaited == 0
     }
 
     pub(crate) fn await_more(&mut self, live: usize) {
-        (self.seen, self.awaited) = (0, live.min(usize::from(u8::MAX)) as u8);
+        self.awaited = live.min(usize::from(u8::MAX)) as u8;
     }
 }
 

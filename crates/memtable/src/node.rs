@@ -5,8 +5,8 @@
 //! inserts. Here: layout and reading · `lookup.rs`: one key in a leaf · `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
 //!
 //! ```text
-//! link: next | count      dead    leaves: gaps    latch    level    shade      in one line
-//! prefix
+//! link: next | count      dead    leaves: gaps    latch    shade      in one line
+//! prefix    level
 //! heads   [ 8 key bytes after the prefix ]  sorted           searched first
 //! records [ address ]                       in step with it  asked when heads are equal, and for the answer
 //! children[ address, dead for whom ]        inner nodes only
@@ -61,7 +61,7 @@ use std::ptr::{self, NonNull};
 /// The count of a link takes these bits of an address.
 const COUNT_MASK: usize = 127;
 /// The longest prefix that a node can leave out of its heads.
-const MAX_PREFIX: usize = 32;
+const MAX_PREFIX: usize = 30;
 
 /// Reads a word that nobody else can write, as the reader holds the latch.
 macro_rules! own {
@@ -93,12 +93,13 @@ pub(crate) struct Node<const N: usize> {
     /// Beside the link, in the line that who goes along a level reads.
     dead: Dead,
     own: Own<N>,
+    /// Eight bytes: the futex is a word of four, and the trend the other four.
     latch: Mutex<Trend>,
-    level: u8,
-    prefix_len: u8,
     /// In a line that every lookup reads.
     shade: Shade,
     prefix: [u8; MAX_PREFIX],
+    prefix_len: u8,
+    level: u8,
     heads: [AtomicU64; N],
     records: [AtomicPtr<u8>; N],
 }
@@ -206,10 +207,10 @@ impl<'t, const N: usize> Node<N> {
             dead,
             own,
             latch: Mutex::new(Trend::new::<N>()),
-            level,
-            prefix_len: prefix.len() as u8,
             shade,
             prefix: prefix_bytes,
+            prefix_len: prefix.len() as u8,
+            level,
             heads: std::array::from_fn(|i| AtomicU64::new(slot(i).head)),
             records: std::array::from_fn(|i| AtomicPtr::new(slot(i).record)),
         };

@@ -25,7 +25,7 @@ fn heads_in_a_node_are_those_behind_its_prefix() {
     let mut told = [0; 2];
     for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
         let mut bytes = |len: usize| -> Vec<u8> { (0..len).map(|_| rng.u8(..2) * 0xFF).collect() };
-        let (mut key, rest) = (bytes(40), bytes(32));
+        let (mut key, rest) = (bytes(40), bytes(MAX_PREFIX));
         key.truncate(rng.usize(..=40));
         // The prefix of a node, and behind it what does not count; mostly that of the key, up to a byte.
         let len = rng.usize(..=MAX_PREFIX);
