@@ -39,11 +39,20 @@ pub fn collect() {
 /// between attempts, so many at most, it calls `pause`: a guard lives as long as the read that opened it, and longer when
 /// its thread gets no processor. Only for threads that hold no guard and no lock. Returns whether all is released.
 pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
+    let mut left = attempts;
+    // Releases begin in the order in which values were handed over. The first round tells that those of all earlier values
+    // have begun. A thread that has not finished its own holds a guard, and the second round waits for that.
+    reach_release(&mut left, &mut pause) && reach_release(&mut left, &mut pause)
+}
+
+/// Hands a closure over and waits, `left` attempts at most, until it has run.
+fn reach_release(left: &mut u32, pause: &mut impl FnMut()) -> bool {
     let settled = Arc::new(AtomicBool::new(false));
     let told = settled.clone();
     // SAFETY: the closure owns what it captures, and that is `Send`.
     unsafe { pin().defer(move || told.store(true, Ordering::Release)) };
-    for _ in 0..attempts {
+    while *left > 0 {
+        *left -= 1;
         collect();
         if settled.load(Ordering::Acquire) {
             return true;

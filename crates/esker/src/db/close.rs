@@ -64,7 +64,7 @@ impl DbInner {
         // That of a write's error, which finds the flag and does nothing.
         end_auto_resume(engine);
         if !engine.read_only {
-            purge::settle_and_purge(engine);
+            purge::settle_and_purge_last(engine);
         }
         // The next owner may replace every file: reads that begin from here on are refused.
         engine.open_tag.store(0, Ordering::Relaxed);
@@ -135,8 +135,7 @@ impl Drop for ReleaseAll {
             return epoch::collect();
         }
         // Thousands of views may be in line, each with descriptors that the next database needs.
-        let (attempts, pause) = purge::PATIENCE;
-        epoch::settle(attempts, || self.0.sleep(pause));
+        purge::settle_for_long(self.0.as_ref());
     }
 }
 

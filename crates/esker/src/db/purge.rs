@@ -15,19 +15,51 @@ use crate::version::ObsoleteTable;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
 use esker_base::{FileNumber, Result, SubCode};
+use esker_env::Clock;
 use esker_format::file_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a purge waits for the reads that were under way when it began: theirs are the views that hold files which
-/// nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
-pub(super) const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
+/// How long a round of a purge waits for the reads that were under way when it began: theirs are the views that hold files
+/// which nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
+const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
+/// A thread without a processor is waited for in so many rounds. Then its files stay until the next purge or opening.
+const ROUNDS: u32 = 100;
 
-/// Deletes files that have become obsolete since the last purge. Closing does it, too.
+/// Deletes files that have become obsolete since the last purge. It ends early when the database closes.
 pub(super) fn settle_and_purge(engine: &Engine) {
-    let (attempts, pause) = PATIENCE;
-    epoch::settle(attempts, || engine.env.clock.sleep(pause));
+    for _ in 0..ROUNDS {
+        let is_settled = settle(engine.env.clock.as_ref());
+        purge(engine);
+        if is_settled || engine.is_shutting_down() {
+            return;
+        }
+    }
+}
+
+/// The last purge: no job runs any more, and none will come. Afterwards every file that is left is live, or held by an
+/// iterator, a snapshot of files or a read that outlives the close.
+pub(super) fn settle_and_purge_last(engine: &Engine) {
+    settle_for_long(engine.env.clock.as_ref());
     purge(engine);
+}
+
+/// Waits at most two seconds until reads that are under way now hold no view.
+pub(super) fn settle_for_long(clock: &dyn Clock) {
+    for _ in 0..ROUNDS {
+        if settle(clock) {
+            return;
+        }
+    }
+}
+
+/// Waits for the reads that are under way; whether all have ended.
+fn settle(_clock: &dyn Clock) -> bool {
+    let (attempts, pause) = PATIENCE;
+    // Threads take the machine's time, whatever clock the database has: a test's clock would not wait for them.
+    #[cfg(not(shuttle))]
+    let _clock = &esker_env::SystemClock;
+    epoch::settle(attempts, || _clock.sleep(pause))
 }
 
 /// Deletes tables and blob files that no version names, WALs that no memtable needs and old MANIFESTs.

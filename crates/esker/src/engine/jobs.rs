@@ -139,6 +139,8 @@ fn run(engine: &Arc<Engine>, kind: Job, work: fn(&Arc<Engine>)) -> Box<dyn FnOnc
 
 /// Makes room for the next job and tells those who wait for this one.
 fn end(engine: &Arc<Engine>, kind: Job) {
+    // First: whoever waits for the last job, as a close does, looks for obsolete files next.
+    hand_over();
     let mut state = engine.state.lock();
     match kind {
         Job::Flush => state.flushes_scheduled -= 1,

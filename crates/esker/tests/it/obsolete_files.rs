@@ -151,8 +151,8 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
 
 #[test]
 fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
-    // The last view of the inputs ends when no job runs any more. Another test's read may hold on to it meanwhile.
-    let leaves_nothing = || {
+    // The last view of the inputs ends when no job runs any more. Reads of other tests may hold on to it meanwhile.
+    for _ in 0..50 {
         let fs = Arc::new(MemFs::new());
         let db = database(&fs);
         fill(&db, 0);
@@ -166,9 +166,65 @@ fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
         drop(iter);
         assert_ne!(tables_on_disk(&fs), live);
         db.close().unwrap();
-        tables_on_disk(&fs) == live
-    };
-    assert!((0..50).any(|_| leaves_nothing()));
+        assert_eq!(tables_on_disk(&fs), live);
+    }
+}
+
+/// Threads that have written and read, and are idle until their senders are dropped.
+fn idle_threads<'s>(scope: &'s std::thread::Scope<'s, '_>, db: &Db, threads: usize) -> Vec<Sender<()>> {
+    let (ready, are_ready) = channel();
+    let ends = (0..threads)
+        .map(|_| {
+            let ((end, wait_end), ready, db) = (channel(), ready.clone(), db.clone());
+            scope.spawn(move || {
+                for i in 0..700_u32 {
+                    let key = format!("key{:06}", i % 50);
+                    db.put(&key, [i.to_le_bytes(); 25].concat()).unwrap();
+                    db.get(&key).unwrap();
+                }
+                db.iter().unwrap().seek_to_first();
+                drop(db);
+                ready.send(()).unwrap();
+                assert!(wait_end.recv().is_err(), "the other end is dropped");
+            });
+            end
+        })
+        .collect();
+    (0..threads).for_each(|_| are_ready.recv().unwrap());
+    ends
+}
+
+#[test]
+fn a_database_closed_right_behind_a_compaction_has_live_tables_only() {
+    for round in 0..100 {
+        let fs = Arc::new(MemFs::new());
+        let db = database(&fs);
+        std::thread::scope(|scope| {
+            let idle = idle_threads(scope, &db, 6);
+            fill(&db, round);
+            db.compact_range(None, None).unwrap();
+            db.close().unwrap();
+            assert_eq!(tables_on_disk(&fs), live_tables(&db), "round {round}");
+            drop(idle);
+        });
+    }
+}
+
+#[test]
+fn tables_go_while_the_database_is_idle() {
+    for round in 0..20 {
+        let fs = Arc::new(MemFs::new());
+        let db = database(&fs);
+        std::thread::scope(|scope| {
+            let idle = idle_threads(scope, &db, 6);
+            fill(&db, round);
+            db.compact_range(None, None).unwrap();
+            // Nobody reads or writes: this is all that moves anything on.
+            db.wait_for_background_work().unwrap();
+            assert_eq!(tables_on_disk(&fs), live_tables(&db), "round {round}");
+            drop(idle);
+        });
+    }
 }
 
 /// Says when a purge of the database in `path` has listed its files, and lets it delete them after half a second, or when told to.
